@@ -1,0 +1,1 @@
+//! The product: a reverse proxy, one thread a core.

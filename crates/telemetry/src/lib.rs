@@ -1,0 +1,1 @@
+//! What the proxy tells: counters and the access log.

@@ -1,0 +1,16 @@
+//! Puts the commit into `vanward --version`. Outside a git checkout the version stands alone.
+
+use std::process::Command;
+
+fn main() {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=10", "HEAD"]).map_or(String::new(), |id| format!(" ({id})"));
+    println!("cargo:rustc-env=VANWARD_VERSION={}{commit}", env!("CARGO_PKG_VERSION"));
+    if let Some(head) = git(&["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo:rerun-if-changed={head}");
+    }
+}

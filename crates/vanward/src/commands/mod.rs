@@ -1,0 +1,31 @@
+//! The commands, in the order of `vanward --help`.
+
+/// Shows what a proxied request costs, beside the peers installed here.
+#[cfg(feature = "lab")]
+pub(crate) mod demo;
+/// Runs a proxy from flags.
+pub(crate) mod proxy;
+/// Runs a proxy from a file.
+pub(crate) mod run;
+/// Checks a configuration file.
+pub(crate) mod check;
+/// Runs the test backend.
+#[cfg(feature = "lab")]
+pub(crate) mod origin;
+/// Generates load.
+#[cfg(feature = "lab")]
+pub(crate) mod load;
+
+use std::process::ExitCode;
+
+/// Failed while running.
+pub(crate) const FAILED: u8 = 1;
+/// Bad configuration (EX_CONFIG of sysexits.h).
+pub(crate) const BAD_CONFIGURATION: u8 = 78;
+
+/// Says on standard error what went wrong, and returns the exit code for it.
+#[allow(clippy::print_stderr, reason = "the one place that tells a person why a command failed")]
+pub(crate) fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
+    eprintln!("vanward: {message}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,56 @@
+//! The command line: each command is a module of `commands`, which parses its flags and calls one crate.
+//!
+//! Exit codes: 0 done, 1 failed while running, 2 wrong usage, 78 bad configuration, 98 an invalid lab run,
+//! 99 a threshold missed.
+
+/// One module a command.
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A reverse proxy that leads its field on cost per request, and the lab that proves it.
+#[derive(Parser)]
+#[command(name = "vanward", version = env!("VANWARD_VERSION"), max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward demo                          what it costs per request, beside the peers installed here
+  vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000
+  vanward run --config vanward.toml     the same, from a file
+  vanward help COMMAND                  flags and examples of one command";
+
+#[derive(Subcommand)]
+enum Command {
+    #[cfg(feature = "lab")]
+    Demo(commands::demo::Args),
+    Proxy(commands::proxy::Args),
+    Run(commands::run::Args),
+    Check(commands::check::Args),
+    #[cfg(feature = "lab")]
+    Origin(commands::origin::Args),
+    #[cfg(feature = "lab")]
+    Load(commands::load::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        #[cfg(feature = "lab")]
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Proxy(arguments) => commands::proxy::run(&arguments),
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
+        #[cfg(feature = "lab")]
+        Command::Origin(arguments) => commands::origin::run(&arguments),
+        #[cfg(feature = "lab")]
+        Command::Load(arguments) => commands::load::run(&arguments),
+    }
+}
