@@ -30,6 +30,33 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
 }
 
+impl Config {
+    /// What flags mean: every request, whatever its host and path, goes to `servers`.
+    ///
+    /// # Panics
+    /// Without a listener or without a server: whoever reads the flags requires both.
+    pub fn for_servers(listeners: Vec<SocketAddr>, servers: Vec<Server>) -> Self {
+        assert!(!listeners.is_empty() && !servers.is_empty(), "a proxy has a listener and a server");
+        let upstream = Upstream {
+            name: "default".to_owned(),
+            servers,
+            balance: Balance::default(),
+            host: HostHeader::default(),
+            pool: Pool::default(),
+        };
+        Self {
+            workers: None,
+            listeners: listeners.into_iter().map(|address| Listener { address }).collect(),
+            routes: vec![Route { host: None, path: "/".to_owned(), upstream: 0 }],
+            upstreams: vec![upstream],
+            trusted_proxies: Vec::new(),
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
+            access_log: None,
+        }
+    }
+}
+
 /// One address that clients connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {

@@ -1,0 +1,154 @@
+//! What can be wrong with one written value, apart from where it was written.
+//!
+//! A table of facts and their wording: flags and files refuse a value with the same words.
+
+use std::fmt;
+
+/// A value that can't be used: what is wrong with it, and what would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueError {
+    /// What is wrong with it.
+    pub fault: Fault,
+    /// What would do, with an example: `a duration such as 50ms, 1.5s or 2m`.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}; expected {}", self.fault, self.expected)
+    }
+}
+
+impl std::error::Error for ValueError {}
+
+/// What is wrong with a value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Nothing was written.
+    #[error("it is empty")]
+    Empty,
+    /// No number at the start, or two decimal points.
+    #[error("{0:?} is not a number")]
+    NotANumber(String),
+    /// A number alone, where seconds and hours are both likely.
+    #[error("{0} has no unit")]
+    NoUnit(String),
+    /// A unit that this kind of value doesn't have.
+    #[error("unknown unit {unit:?}{}", did_you_mean(*.nearest))]
+    UnknownUnit {
+        /// The unit as written.
+        unit: String,
+        /// The one that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// Less than the smallest unit: half a byte.
+    #[error("{written} is not a whole number of {unit}")]
+    NotWhole {
+        /// The value as written.
+        written: String,
+        /// The smallest unit.
+        unit: &'static str,
+    },
+    /// Beyond what any option can take.
+    #[error("{0} is too large")]
+    TooLarge(String),
+    /// A server without `http://`.
+    #[error("{0:?} has no scheme")]
+    NoScheme(String),
+    /// `https://`.
+    #[error("https:// to a server is not supported yet")]
+    HttpsServer,
+    /// Neither `http` nor `https`.
+    #[error("unknown scheme {0:?}")]
+    UnknownScheme(String),
+    /// `user:password@`.
+    #[error("a server takes no user name or password")]
+    UserInformation,
+    /// `http://host/path`: a prefix is matched by a route, not added by a server.
+    #[error("a server takes no path, but {0:?} was given")]
+    Path(String),
+    /// `?` in a server.
+    #[error("a server takes no query, but {0:?} was given")]
+    Query(String),
+    /// `#` in a server.
+    #[error("a server takes no fragment, but {0:?} was given")]
+    Fragment(String),
+    /// Not 1 to 65535.
+    #[error("{0:?} is not a port: ports are 1 to 65535")]
+    Port(String),
+    /// Several colons outside brackets.
+    #[error("an IPv6 address is written in brackets: [{0}]")]
+    Unbracketed(String),
+    /// A host that is neither an address nor a name.
+    #[error("{host:?} is not a host: {problem}")]
+    Host {
+        /// The host as written.
+        host: String,
+        /// What is wrong with it.
+        problem: HostProblem,
+    },
+    /// A network that isn't `ADDRESS/LENGTH`.
+    #[error("{0:?} is not a network")]
+    Network(String),
+    /// Address bits beyond the prefix length: which of the two is meant?
+    #[error("{written} has address bits beyond its length; did you mean \"{truncated}\"?")]
+    HostBits {
+        /// The network as written.
+        written: String,
+        /// With these bits cleared.
+        truncated: ipnet::IpNet,
+    },
+    /// A listener's address that isn't `ADDRESS:PORT`.
+    #[error("{written:?} is not an address with a port{}", match hint {
+        Some(hint) => format!("; did you mean \"{hint}\"?"),
+        None => String::new(),
+    })]
+    SocketAddress {
+        /// As written.
+        written: String,
+        /// What was probably meant.
+        hint: Option<String>,
+    },
+}
+
+/// What is wrong with a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HostProblem {
+    /// `http://:80`.
+    #[error("it is empty")]
+    Empty,
+    /// More than DNS can carry.
+    #[error("it is longer than 253 bytes")]
+    TooLong,
+    /// Two dots in a row, or one at an end.
+    #[error("a label between its dots is empty")]
+    EmptyLabel,
+    /// More than DNS can carry.
+    #[error("a label between its dots is longer than 63 bytes")]
+    LongLabel,
+    /// `-a` or `a-`.
+    #[error("a label starts or ends with a hyphen")]
+    Hyphen,
+    /// Other than letters, digits, hyphens and underscores.
+    #[error("names have letters, digits, hyphens and underscores only")]
+    Character,
+    /// Beyond ASCII.
+    #[error("an international name is written in its xn-- form")]
+    International,
+    /// `*.example.com`.
+    #[error("wildcards are not supported")]
+    Wildcard,
+    /// Looks like an IPv4 address, and isn't one: resolvers disagree about `127.1`.
+    #[error("it ends in a number and is not an IPv4 address")]
+    NotAnAddress,
+    /// Brackets around something else.
+    #[error("what is in the brackets is not an IPv6 address")]
+    NotAnIpv6Address,
+}
+
+fn did_you_mean(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!(", did you mean {nearest:?}?"),
+        None => String::new(),
+    }
+}

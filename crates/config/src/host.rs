@@ -1,0 +1,217 @@
+//! Hosts, ports, listening addresses and networks: what they may look like.
+//!
+//! Nothing is resolved, and nothing ambiguous is repaired (`127.1`, `10.1.2.3/8`).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ipnet::IpNet;
+
+use crate::fault::{Fault, HostProblem, ValueError};
+use crate::meaning::ServerHost;
+
+/// What DNS can carry (RFC 1035 §2.3.4), without the root's dot.
+const LONGEST_NAME: usize = 253;
+const LONGEST_LABEL: usize = 63;
+
+/// Reads a listener's address: `127.0.0.1:8080`, `[::1]:8080`. Port 0 lets the kernel choose.
+pub fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
+    let written = text.trim();
+    written.parse().map_err(|_| {
+        let fault = if written.is_empty() {
+            Fault::Empty
+        } else {
+            Fault::SocketAddress { written: written.to_owned(), hint: meant_address(written) }
+        };
+        ValueError { fault, expected: "an IP address with a port such as 127.0.0.1:8080 or [::]:8080" }
+    })
+}
+
+/// The address that `:8080`, `8080`, `localhost:8080`, `*:8080` or `::1` probably means.
+fn meant_address(written: &str) -> Option<String> {
+    if let Ok(address) = written.parse::<IpAddr>() {
+        return Some(SocketAddr::new(address, 8080).to_string());
+    }
+    let (host, port) = written.rsplit_once(':').unwrap_or(("", written));
+    let port: u16 = port.parse().ok()?;
+    let address: IpAddr = match host {
+        "" | "*" => Ipv4Addr::UNSPECIFIED.into(),
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
+        other => other.parse::<Ipv6Addr>().ok()?.into(),
+    };
+    Some(SocketAddr::new(address, port).to_string())
+}
+
+/// Reads a network: `10.0.0.0/8`, `fd00::/8`, or a single address.
+pub fn network(text: &str) -> Result<IpNet, ValueError> {
+    let written = text.trim();
+    let refuse =
+        |fault| ValueError { fault, expected: "a network such as 10.0.0.0/8 or fd00::/8, or one address" };
+    if written.is_empty() {
+        return Err(refuse(Fault::Empty));
+    }
+    if let Ok(address) = written.parse::<IpAddr>() {
+        return Ok(IpNet::from(address));
+    }
+    let network: IpNet = written.parse().map_err(|_| refuse(Fault::Network(written.to_owned())))?;
+    let truncated = network.trunc();
+    if network != truncated {
+        return Err(refuse(Fault::HostBits { written: written.to_owned(), truncated }));
+    }
+    Ok(network)
+}
+
+/// Reads `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address in brackets.
+pub(crate) fn host_and_port(text: &str) -> Result<(ServerHost, Option<u16>), Fault> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let not_an_address = || host_fault(text, HostProblem::NotAnIpv6Address);
+        let (inside, rest) = rest.split_once(']').ok_or_else(not_an_address)?;
+        let address: Ipv6Addr = inside.parse().map_err(|_| not_an_address())?;
+        let port = match rest.strip_prefix(':') {
+            Some(written) => Some(port(written)?),
+            None if rest.is_empty() => None,
+            None => return Err(not_an_address()),
+        };
+        return Ok((ServerHost::Address(address.into()), port));
+    }
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Err(Fault::Unbracketed(text.to_owned()));
+    }
+    let (host, port) = match text.split_once(':') {
+        Some((host, written)) => (host, Some(port(written)?)),
+        None => (text, None),
+    };
+    Ok((name_or_ipv4(host)?, port))
+}
+
+/// Digits only: `parse` alone would take `+80`.
+fn port(text: &str) -> Result<u16, Fault> {
+    let number: Option<u16> =
+        if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None };
+    number.filter(|number| *number != 0).ok_or_else(|| Fault::Port(text.to_owned()))
+}
+
+fn name_or_ipv4(host: &str) -> Result<ServerHost, Fault> {
+    if let Ok(address) = host.parse::<Ipv4Addr>() {
+        return Ok(ServerHost::Address(address.into()));
+    }
+    // One dot at the end is the root: it keeps a resolver from trying its search list.
+    let labels = host.strip_suffix('.').unwrap_or(host);
+    match name_problem(labels) {
+        Some(problem) => Err(host_fault(host, problem)),
+        None => Ok(ServerHost::Name(host.to_ascii_lowercase())),
+    }
+}
+
+fn name_problem(name: &str) -> Option<HostProblem> {
+    if name.is_empty() {
+        return Some(HostProblem::Empty);
+    }
+    if name.len() > LONGEST_NAME {
+        return Some(HostProblem::TooLong);
+    }
+    if let Some(problem) = name.split('.').find_map(label_problem) {
+        return Some(problem);
+    }
+    // WHATWG URL §3.5 and RFC 3986 §3.2.2: what ends in a number is read as an address by some and as a name by others.
+    let last = name.rsplit('.').next().unwrap_or(name);
+    last.bytes().all(|byte| byte.is_ascii_digit()).then_some(HostProblem::NotAnAddress)
+}
+
+fn label_problem(label: &str) -> Option<HostProblem> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if label.is_empty() {
+        Some(HostProblem::EmptyLabel)
+    } else if !label.is_ascii() {
+        Some(HostProblem::International)
+    } else if label.contains('*') {
+        Some(HostProblem::Wildcard)
+    } else if !label.bytes().all(allowed) {
+        Some(HostProblem::Character)
+    } else if label.len() > LONGEST_LABEL {
+        Some(HostProblem::LongLabel)
+    } else if label.starts_with('-') || label.ends_with('-') {
+        Some(HostProblem::Hyphen)
+    } else {
+        None
+    }
+}
+
+fn host_fault(host: &str, problem: HostProblem) -> Fault {
+    Fault::Host { host: host.to_owned(), problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listening_addresses() {
+        for text in ["127.0.0.1:8080", "[::1]:0", "0.0.0.0:65535"] {
+            assert_eq!(listen_address(text).map(|address| address.to_string()), Ok(text.to_owned()));
+        }
+        for (text, hint) in [
+            (":8080", Some("0.0.0.0:8080")),
+            ("8080", Some("0.0.0.0:8080")),
+            ("*:80", Some("0.0.0.0:80")),
+            ("localhost:80", Some("127.0.0.1:80")),
+            ("127.0.0.1", Some("127.0.0.1:8080")),
+            ("::1", Some("[::1]:8080")),
+            ("example.com:80", None),
+            ("127.0.0.1:80800", None),
+        ] {
+            let error = listen_address(text).unwrap_err();
+            let hint = hint.map(str::to_owned);
+            assert_eq!(error.fault, Fault::SocketAddress { written: text.to_owned(), hint }, "{text}");
+        }
+    }
+
+    #[test]
+    fn networks() {
+        for (text, read) in [
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("fd00::/8", "fd00::/8"),
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("::1", "::1/128"),
+            ("0.0.0.0/0", "0.0.0.0/0"),
+        ] {
+            assert_eq!(network(text).map(|network| network.to_string()), Ok(read.to_owned()));
+        }
+        for text in ["10.0.0.0/33", "10.0.0/8", "private", "10.0.0.0/"] {
+            assert_eq!(network(text).unwrap_err().fault, Fault::Network(text.to_owned()));
+        }
+        assert_eq!(
+            network("10.1.2.3/8").unwrap_err().to_string(),
+            "10.1.2.3/8 has address bits beyond its length; did you mean \"10.0.0.0/8\"?; \
+             expected a network such as 10.0.0.0/8 or fd00::/8, or one address"
+        );
+    }
+
+    #[test]
+    fn names_that_are_refused() {
+        let long_label = "a".repeat(64);
+        let long_name = "abc.".repeat(64);
+        for (host, problem) in [
+            ("", HostProblem::Empty),
+            (".", HostProblem::Empty),
+            ("a..b", HostProblem::EmptyLabel),
+            (".a", HostProblem::EmptyLabel),
+            ("a..", HostProblem::EmptyLabel),
+            ("-a", HostProblem::Hyphen),
+            ("a-.b", HostProblem::Hyphen),
+            ("a b", HostProblem::Character),
+            ("a%b", HostProblem::Character),
+            ("*.example.com", HostProblem::Wildcard),
+            ("b\u{fc}cher.example", HostProblem::International),
+            ("127.1", HostProblem::NotAnAddress),
+            ("300.0.0.1", HostProblem::NotAnAddress),
+            ("8080", HostProblem::NotAnAddress),
+            (&long_label, HostProblem::LongLabel),
+            (&long_name, HostProblem::TooLong),
+            ("[::1", HostProblem::NotAnIpv6Address),
+            ("[::1]x", HostProblem::NotAnIpv6Address),
+            ("[fe80::1%eth0]", HostProblem::NotAnIpv6Address),
+        ] {
+            assert_eq!(host_and_port(host), Err(host_fault(host, problem)), "{host}");
+        }
+    }
+}
