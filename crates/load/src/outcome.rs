@@ -1,0 +1,233 @@
+//! What a run measured: the schema of `vanward load --json`.
+//!
+//! The schema is versioned and only grows: fields keep their names and units, readers ignore those they don't
+//! know. Every number is finite; where nothing was measured, counts and values are 0.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Arrival;
+
+/// The version of this schema. It changes when a field changes its meaning or goes away.
+pub const SCHEMA: u32 = 1;
+
+/// All that a run measured, within the measured window (the warm-up is not in it).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `SCHEMA` when this was written.
+    pub schema: u32,
+    /// Version of the generator.
+    pub version: String,
+    /// When the measured window began, in milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// What was asked.
+    pub settings: Settings,
+    /// How long the measured window lasted. With a rate this is the schedule's window; the requests still
+    /// under way at its end are waited for and recorded too.
+    pub measured_seconds: f64,
+    /// Whether the run was stopped before its end.
+    pub interrupted: bool,
+    /// Whole responses with a status of 2xx or 3xx. Only these are in the distributions.
+    pub requests: u64,
+    /// `requests` by `measured_seconds`.
+    pub requests_per_second: f64,
+    /// Bytes received, heads included.
+    pub bytes_received: u64,
+    /// Bytes of response bodies, without chunk framing.
+    pub body_bytes: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Whole responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// What failed, by class.
+    pub errors: Errors,
+    /// The first failure of each class, in words.
+    pub error_examples: BTreeMap<ErrorClass, String>,
+    /// Connections opened in the window.
+    pub connections_opened: u64,
+    /// The headline. With a rate from when the request was due, otherwise from when it was sent, to the end of
+    /// the response. A request that has to connect first counts from its connect.
+    pub latency: Distribution,
+    /// From sent to done, whatever the arrival. The same as `latency` without a rate.
+    pub service: Distribution,
+    /// From sent to the first byte of the response.
+    pub first_byte: Distribution,
+    /// From connect to connected.
+    pub connect: Distribution,
+    /// With a rate: how the schedule was kept.
+    pub schedule: Option<ScheduleKept>,
+    /// What the generator itself used.
+    pub cpu: Cpu,
+    /// Why the run must not be believed; empty when it may be.
+    pub problems: Vec<Problem>,
+}
+
+impl Outcome {
+    /// Whether the figures may be believed.
+    pub fn is_valid(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// What was asked, as it was understood.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The first URL.
+    pub url: String,
+    /// How many URLs there were.
+    pub urls: usize,
+    /// The seed they were shuffled with.
+    pub shuffle_seed: Option<u64>,
+    /// The request method.
+    pub method: String,
+    /// Header fields given.
+    pub headers: Vec<String>,
+    /// Size of the request body.
+    pub request_body_bytes: usize,
+    /// Whether connections were kept open between requests.
+    pub keepalive: bool,
+    /// Connections over all threads.
+    pub connections: usize,
+    /// OS threads.
+    pub threads: usize,
+    /// When requests were sent.
+    pub arrival: Arrival,
+    /// The duration asked for.
+    pub duration_seconds: Option<f64>,
+    /// The number of requests asked for.
+    pub requests: Option<u64>,
+    /// Load before the measured window.
+    pub warm_up_seconds: f64,
+    /// When a request is given up.
+    pub timeout_seconds: f64,
+}
+
+/// Failed requests by class; none is counted as a success.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Errors {
+    /// Connections that could not be opened.
+    pub connect: u64,
+    /// Connections that ended or failed before the response was whole.
+    pub read: u64,
+    /// Requests that could not be sent.
+    pub write: u64,
+    /// Responses that were not whole in time.
+    pub timeout: u64,
+    /// Whole responses with a status other than 2xx and 3xx.
+    pub status: u64,
+    /// Responses that break HTTP/1.1.
+    pub malformed: u64,
+}
+
+impl Errors {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.connect + self.read + self.write + self.timeout + self.status + self.malformed
+    }
+}
+
+/// The class of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorClass {
+    /// The connection could not be opened.
+    Connect,
+    /// The connection ended or failed before the response was whole.
+    Read,
+    /// The request could not be sent.
+    Write,
+    /// The response was not whole in time.
+    Timeout,
+    /// The response is whole, its status is not 2xx or 3xx.
+    Status,
+    /// The response breaks HTTP/1.1.
+    Malformed,
+}
+
+/// How times are spread, in microseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// How many times were recorded; where 0, the rest is 0 too.
+    pub count: u64,
+    /// The least.
+    pub min_us: u64,
+    /// Their mean.
+    pub mean_us: f64,
+    /// Their standard deviation.
+    pub stdev_us: f64,
+    /// Half of them took at most this.
+    pub p50_us: u64,
+    /// 75 in 100.
+    pub p75_us: u64,
+    /// 90 in 100.
+    pub p90_us: u64,
+    /// 95 in 100.
+    pub p95_us: u64,
+    /// 99 in 100.
+    pub p99_us: u64,
+    /// 999 in 1,000.
+    pub p99_9_us: u64,
+    /// 9,999 in 10,000.
+    pub p99_99_us: u64,
+    /// The most.
+    pub max_us: u64,
+    /// Times above what the histogram holds (an hour), recorded as that.
+    pub clamped: u64,
+    /// The whole HdrHistogram (3 significant digits, microseconds): base64 of its V2 deflate form; empty where
+    /// `count` is 0. `Distribution::histogram` decodes it, so that runs can be merged.
+    pub histogram: String,
+}
+
+/// How the schedule of a run with a rate was kept.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleKept {
+    /// Requests that fell due in the window.
+    pub due: u64,
+    /// Of these, sent before the window ended.
+    pub sent_in_window: u64,
+    /// Of these, never sent.
+    pub unsent: u64,
+    /// `sent_in_window` by the window.
+    pub sent_per_second: f64,
+    /// Requests that were due before any connection was free.
+    pub waited_for_connection: u64,
+    /// From due to sent, of every request sent: waiting for a free connection, and the generator's own delay.
+    pub lateness: Distribution,
+    /// The generator's own delay: from when the request was due and a connection free, to sent.
+    pub own_lateness: Distribution,
+}
+
+/// Processor time that the load threads used in the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// User and system time.
+    pub total_seconds: f64,
+    /// `total_seconds` for each whole response, in microseconds.
+    pub us_per_request: f64,
+    /// `total_seconds` by window and threads: 1 is every load thread busy all the time.
+    pub utilisation: f64,
+}
+
+/// Why a run must not be believed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Problem {
+    /// The generator sent late, although a connection was free: it was short of processor time.
+    GeneratorLate {
+        /// 99 in 100 requests were at most this late by the generator's own fault.
+        own_lateness_p99_us: u64,
+        /// What was allowed.
+        limit_us: u64,
+    },
+    /// Fewer requests were sent in the window than fell due in it.
+    RateMissed {
+        /// Fell due.
+        due: u64,
+        /// Sent in the window.
+        sent_in_window: u64,
+        /// Of those sent, how many had to wait for a free connection: if most, the server was too slow for the rate
+        /// or the connections too few; if not, the generator was.
+        waited_for_connection: u64,
+    },
+}

@@ -1,0 +1,186 @@
+//! What a run is asked to do: where to send, how many, when, and for how long.
+//!
+//! Plain values that serialise; nothing here opens a socket or resolves a name. `Plan::check` says what is wrong.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Threads, connections and list entries that a run may have at most.
+pub const THREADS_MAX: usize = 256;
+/// Connections over all threads.
+pub const CONNECTIONS_MAX: usize = 100_000;
+/// URLs of one list.
+pub const URLS_MAX: usize = 1_000_000;
+/// Seconds that any wait or run may be asked to last: a year.
+const SECONDS_MAX: f64 = 366.0 * 86_400.0;
+/// Requests a second, over all threads.
+const RATE_MAX: f64 = 10_000_000.0;
+
+/// One run of the generator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Plan {
+    /// Absolute `http://HOST[:PORT][/PATH]` URLs, requested in turn. At least one.
+    pub urls: Vec<String>,
+    /// Shuffles the URLs once, the same way for the same seed; `None` keeps their order.
+    pub shuffle_seed: Option<u64>,
+    /// The request method.
+    pub method: String,
+    /// Header fields as `Name: value`, added to (or replacing) Host, User-Agent and Accept.
+    pub headers: Vec<String>,
+    /// The request body; empty is none.
+    pub body: Vec<u8>,
+    /// Keeps connections open between requests; otherwise each request opens its own.
+    pub keepalive: bool,
+    /// Connections over all threads.
+    pub connections: usize,
+    /// OS threads, each with its share of the connections.
+    pub threads: usize,
+    /// When requests are sent.
+    pub arrival: Arrival,
+    /// Ends the run after this long; `None` runs until `requests` are done.
+    pub duration_seconds: Option<f64>,
+    /// Ends the run after this many requests, failed ones included; `None` runs for `duration_seconds`.
+    pub requests: Option<u64>,
+    /// Sends load for this long before anything is counted.
+    pub warm_up_seconds: f64,
+    /// A request whose response is not whole after this long is given up as timed out.
+    pub timeout_seconds: f64,
+}
+
+/// When requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Arrival {
+    /// Each connection sends its next request as soon as a response is whole.
+    Closed,
+    /// Requests fall due at equal intervals, whether or not earlier ones are done.
+    Constant {
+        /// Over all threads.
+        requests_per_second: f64,
+    },
+    /// Requests fall due at random and independently, as those of many users do.
+    Poisson {
+        /// The mean, over all threads.
+        requests_per_second: f64,
+        /// The same seed gives the same arrivals.
+        seed: u64,
+    },
+}
+
+impl Arrival {
+    /// The rate that was asked for, if one was.
+    pub fn requests_per_second(&self) -> Option<f64> {
+        match *self {
+            Self::Closed => None,
+            Self::Constant { requests_per_second } | Self::Poisson { requests_per_second, .. } => {
+                Some(requests_per_second)
+            }
+        }
+    }
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            urls: Vec::new(),
+            shuffle_seed: None,
+            method: "GET".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            keepalive: true,
+            connections: 10,
+            threads: 1,
+            arrival: Arrival::Closed,
+            duration_seconds: Some(10.0),
+            requests: None,
+            warm_up_seconds: 0.0,
+            timeout_seconds: 10.0,
+        }
+    }
+}
+
+impl Plan {
+    /// A closed loop of 10 connections on one URL for 10 s; change the fields for anything else.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { urls: vec![url.into()], ..Self::default() }
+    }
+
+    /// Says what is wrong with the numbers; URLs and headers are checked where they are parsed.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = |what: &'static str, expected: String| Err(Error::Plan { what, expected });
+        if self.urls.is_empty() || self.urls.len() > URLS_MAX {
+            return wrong("the number of URLs", format!("1 to {URLS_MAX}"));
+        }
+        if self.threads == 0 || self.threads > THREADS_MAX {
+            return wrong("the number of threads (-t)", format!("1 to {THREADS_MAX}"));
+        }
+        if self.connections < self.threads || self.connections > CONNECTIONS_MAX {
+            let least = self.threads;
+            return wrong(
+                "the number of connections (-c)",
+                format!("{least} to {CONNECTIONS_MAX}: at least one for each thread"),
+            );
+        }
+        if self.duration_seconds.is_none() && self.requests.is_none() {
+            return wrong("the end of the run", "a duration (-d) or a number of requests (-n)".to_owned());
+        }
+        if self.requests == Some(0) {
+            return wrong("the number of requests (-n)", "at least 1".to_owned());
+        }
+        if self.duration_seconds.is_some_and(|seconds| !(seconds > 0.0 && seconds <= SECONDS_MAX)) {
+            return wrong("the duration (-d)", "more than 0 and at most a year".to_owned());
+        }
+        if !(self.timeout_seconds > 0.0 && self.timeout_seconds <= SECONDS_MAX) {
+            return wrong("the time-out", "more than 0 and at most a year".to_owned());
+        }
+        if !(0.0..=SECONDS_MAX).contains(&self.warm_up_seconds) {
+            return wrong("the warm-up", "0 to a year".to_owned());
+        }
+        match self.arrival.requests_per_second() {
+            Some(rate) if !(rate > 0.0 && rate <= RATE_MAX) => {
+                wrong("the rate (-R)", format!("more than 0 and at most {RATE_MAX} requests a second"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_cannot_run_is_refused_by_the_name_of_its_flag() {
+        let base = || Plan::new("http://127.0.0.1/");
+        let cases: [(Plan, &str); 10] = [
+            (Plan::default(), "URLs"),
+            (Plan { threads: 0, ..base() }, "-t"),
+            (Plan { threads: 4, connections: 3, ..base() }, "-c"),
+            (Plan { connections: CONNECTIONS_MAX + 1, ..base() }, "-c"),
+            (Plan { duration_seconds: None, ..base() }, "-d"),
+            (Plan { duration_seconds: Some(f64::NAN), ..base() }, "-d"),
+            (Plan { requests: Some(0), ..base() }, "-n"),
+            (Plan { timeout_seconds: 0.0, ..base() }, "time-out"),
+            (Plan { warm_up_seconds: f64::INFINITY, ..base() }, "warm-up"),
+            (Plan { arrival: Arrival::Constant { requests_per_second: -1.0 }, ..base() }, "-R"),
+        ];
+        for (plan, named) in cases {
+            let message = plan.check().expect_err(named).to_string();
+            assert!(message.contains(named), "{message:?} does not name {named}");
+        }
+        base().check().expect("the default plan runs");
+    }
+
+    #[test]
+    fn a_plan_survives_json() {
+        let plan = Plan {
+            arrival: Arrival::Poisson { requests_per_second: 12.5, seed: 7 },
+            body: b"x=1".to_vec(),
+            ..Plan::new("http://127.0.0.1/")
+        };
+        let text = serde_json::to_string(&plan).expect("serialises");
+        assert_eq!(serde_json::from_str::<Plan>(&text).expect("parses"), plan);
+    }
+}
