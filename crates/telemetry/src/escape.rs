@@ -1,0 +1,109 @@
+//! Bytes from outside made safe to stand between the quotes of a log line: no control character, line break, quote or
+//! invalid UTF-8 comes through, so a client can neither forge a line nor drive the terminal that shows it.
+
+/// Bytes that both formats copy as they are: printable ASCII but the quote and the backslash.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = b' ';
+    while byte <= b'~' {
+        plain[byte as usize] = byte != b'"' && byte != b'\\';
+        byte += 1;
+    }
+    plain
+};
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// As httpd escapes: `\"`, `\\`, `\n`, `\r`, `\t`, and `\xHH` for all else that is not printable ASCII. Nothing is
+/// lost: the bytes can be had back.
+pub(crate) fn combined(bytes: &[u8], line: &mut Vec<u8>) {
+    copy_plain(bytes, line, |rest, line| {
+        match rest[0] {
+            byte @ (b'"' | b'\\') => line.extend_from_slice(&[b'\\', byte]),
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            b'\t' => line.extend_from_slice(b"\\t"),
+            byte => line.extend_from_slice(&[b'\\', b'x', hex(byte >> 4), hex(byte)]),
+        }
+        1
+    });
+}
+
+/// As JSON escapes (RFC 8259 §7). UTF-8 is kept; a byte that is not part of it becomes U+FFFD.
+pub(crate) fn json(bytes: &[u8], line: &mut Vec<u8>) {
+    copy_plain(bytes, line, |rest, line| {
+        if let byte @ (b'"' | b'\\') = rest[0] {
+            line.extend_from_slice(&[b'\\', byte]);
+            return 1;
+        }
+        let Some(character) = first_character(rest) else {
+            line.extend_from_slice(b"\\ufffd");
+            return 1;
+        };
+        let length = character.len_utf8();
+        match character {
+            '\n' => line.extend_from_slice(b"\\n"),
+            '\r' => line.extend_from_slice(b"\\r"),
+            '\t' => line.extend_from_slice(b"\\t"),
+            // JSON allows the last two as they are, but many readers take them for line breaks.
+            _ if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') => {
+                let [.., high, low] = u32::from(character).to_be_bytes();
+                line.extend_from_slice(&[b'\\', b'u', hex(high >> 4), hex(high), hex(low >> 4), hex(low)]);
+            }
+            _ => line.extend_from_slice(&rest[..length]),
+        }
+        length
+    });
+}
+
+/// Copies runs of plain bytes; `special` writes what starts with any other byte and returns how many it took.
+fn copy_plain(bytes: &[u8], line: &mut Vec<u8>, special: impl Fn(&[u8], &mut Vec<u8>) -> usize) {
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|&byte| !PLAIN[usize::from(byte)]) {
+        line.extend_from_slice(&rest[..at]);
+        let taken = special(&rest[at..], line);
+        rest = &rest[at + taken..];
+    }
+    line.extend_from_slice(rest);
+}
+
+/// The character that `bytes` starts with, if they start with UTF-8.
+fn first_character(bytes: &[u8]) -> Option<char> {
+    let head = &bytes[..bytes.len().min(4)];
+    head.utf8_chunks().next()?.valid().chars().next()
+}
+
+fn hex(nibble: u8) -> u8 {
+    HEX[usize::from(nibble & 0x0f)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(escape: fn(&[u8], &mut Vec<u8>), bytes: &[u8]) -> String {
+        let mut line = Vec::new();
+        escape(bytes, &mut line);
+        String::from_utf8(line).expect("escaped text is UTF-8")
+    }
+
+    #[test]
+    fn table() {
+        for (bytes, in_combined, in_json) in [
+            (&b"/a?b=c%20d"[..], "/a?b=c%20d", "/a?b=c%20d"),
+            (b"", "", ""),
+            (b"say \"hi\"", "say \\\"hi\\\"", "say \\\"hi\\\""),
+            (b"back\\slash", "back\\\\slash", "back\\\\slash"),
+            (b"a\r\nb\tc", "a\\r\\nb\\tc", "a\\r\\nb\\tc"),
+            (b"\0\x1b[2J\x7f", "\\x00\\x1b[2J\\x7f", "\\u0000\\u001b[2J\\u007f"),
+            ("grün €".as_bytes(), "gr\\xc3\\xbcn \\xe2\\x82\\xac", "grün €"),
+            ("\u{9b}2J".as_bytes(), "\\xc2\\x9b2J", "\\u009b2J"),
+            ("\u{2028}".as_bytes(), "\\xe2\\x80\\xa8", "\\u2028"),
+            (b"\xff\xfea", "\\xff\\xfea", "\\ufffd\\ufffda"),
+            (b"cut \xe2\x82", "cut \\xe2\\x82", "cut \\ufffd\\ufffd"),
+        ] {
+            assert_eq!(escaped(combined, bytes), in_combined, "{bytes:?} in combined");
+            assert_eq!(escaped(json, bytes), in_json, "{bytes:?} in JSON");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The thread that writes the log: batches in, bytes out, and a sentence on standard error when lines were lost, once
+//! a second at most. A target that fails is tried again with the next batch; it never ends the process.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::log::{Message, State, count_lines};
+
+/// A buffer that long lines have grown beyond this is freed rather than used again.
+const SPARE_BYTES_MAX: usize = 256 * 1024;
+/// Between two complaints.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The writer's side of the log.
+pub(crate) struct Writer {
+    queue: Receiver<Message>,
+    output: Output,
+    complaints: Complaints,
+    state: Arc<State>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        queue: Receiver<Message>,
+        output: Output,
+        complaints: Box<dyn Write + Send>,
+        state: Arc<State>,
+    ) -> Self {
+        let complaints = Complaints { sink: complaints, last: None, dropped_said: 0, trouble: None };
+        Self { queue, output, complaints, state }
+    }
+
+    /// Writes until the log is closed or nobody is left to hand anything over.
+    pub(crate) fn run(mut self) {
+        while let Some(message) = self.next() {
+            if self.state.reopen.swap(false, Ordering::Acquire)
+                && let Err(error) = self.output.reopen()
+            {
+                self.complaints.trouble =
+                    Some(format!("cannot be opened again, the old file is kept: {error}"));
+            }
+            match message {
+                Message::Lines(lines, home) => self.write(lines, &home),
+                Message::Wake => {}
+                Message::Close => break,
+            }
+            self.complaints.say(&self.output.name, self.dropped(), Instant::now());
+        }
+        while let Ok(message) = self.queue.try_recv() {
+            if let Message::Lines(lines, home) = message {
+                self.write(lines, &home);
+            }
+        }
+        self.complaints.last = None;
+        self.complaints.say(&self.output.name, self.dropped(), Instant::now());
+    }
+
+    /// The next message. A complaint that had to wait is made meanwhile.
+    fn next(&mut self) -> Option<Message> {
+        loop {
+            if !self.complaints.are_due(self.dropped()) {
+                return self.queue.recv().ok();
+            }
+            match self.queue.recv_timeout(COMPLAINT_INTERVAL) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.complaints.say(&self.output.name, self.dropped(), Instant::now());
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, mut lines: Vec<u8>, home: &std::sync::mpsc::SyncSender<Vec<u8>>) {
+        if let Err((lost, error)) = self.output.write(&lines) {
+            self.state.dropped.fetch_add(lost, Ordering::Relaxed);
+            self.complaints.trouble = Some(error.to_string());
+        }
+        if lines.capacity() <= SPARE_BYTES_MAX {
+            lines.clear();
+            // A worker that has enough of them, or is gone, has no use for it.
+            drop(home.try_send(lines));
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.state.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// What lines are written to.
+pub(crate) struct Output {
+    name: String,
+    /// Set for a file that can be opened again.
+    path: Option<PathBuf>,
+    sink: Box<dyn Write + Send>,
+    /// A failure cut a line short: the next one starts on a line of its own.
+    torn: bool,
+}
+
+impl Output {
+    pub(crate) fn file(path: PathBuf) -> io::Result<Self> {
+        let sink = Box::new(open(&path)?);
+        Ok(Self { name: path.display().to_string(), path: Some(path), sink, torn: false })
+    }
+
+    pub(crate) fn stream(name: &str, sink: impl Write + Send + 'static) -> Self {
+        Self { name: name.to_owned(), path: None, sink: Box::new(sink), torn: false }
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            self.sink = Box::new(open(path)?);
+            self.torn = false;
+        }
+        Ok(())
+    }
+
+    /// Writes whole lines; a failure tells how many of them are lost.
+    fn write(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
+        if self.torn {
+            self.sink.write_all(b"\n").map_err(|error| (count_lines(lines), error))?;
+            self.torn = false;
+        }
+        let mut written = 0;
+        while written < lines.len() {
+            let error = match self.sink.write(&lines[written..]) {
+                Ok(0) => ErrorKind::WriteZero.into(),
+                Ok(count) => {
+                    written += count;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            self.torn = written > 0 && lines[written - 1] != b'\n';
+            return Err((count_lines(&lines[written..]), error));
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+}
+
+/// What the writer has to say, and when it last did.
+struct Complaints {
+    sink: Box<dyn Write + Send>,
+    last: Option<Instant>,
+    dropped_said: u64,
+    trouble: Option<String>,
+}
+
+impl Complaints {
+    fn are_due(&self, dropped: u64) -> bool {
+        dropped > self.dropped_said || self.trouble.is_some()
+    }
+
+    fn say(&mut self, name: &str, dropped: u64, now: Instant) {
+        let too_soon = self.last.is_some_and(|last| now.duration_since(last) < COMPLAINT_INTERVAL);
+        if !self.are_due(dropped) || too_soon {
+            return;
+        }
+        let lost = dropped - self.dropped_said;
+        let reason = self.trouble.take();
+        let reason = reason.as_deref().unwrap_or("lines come faster than it takes them");
+        // Where standard error takes nothing either, there is nobody left to tell.
+        drop(writeln!(self.sink, "vanward: access log: {lost} log lines dropped: {name}: {reason}"));
+        self.last = Some(now);
+        self.dropped_said = dropped;
+    }
+}
