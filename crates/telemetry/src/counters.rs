@@ -248,3 +248,57 @@ impl Snapshot {
         sum
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_what_all_workers_counted() {
+        let workers = [Counters::new(), Counters::new(), Counters::new()];
+        let readers: Vec<Reader> = workers.iter().map(Counters::reader).collect();
+        std::thread::scope(|scope| {
+            for (number, worker) in workers.into_iter().enumerate() {
+                scope.spawn(move || {
+                    for _ in 0..1000 {
+                        worker.requests.increment();
+                        worker.client_bytes_sent.add(128);
+                        worker.connections_active.increment();
+                        worker.response(200 + 100 * number as u16);
+                    }
+                    worker.connections_active.decrement();
+                    worker.failure(number);
+                    worker.failure(CAUSES_MAX - 1);
+                });
+            }
+        });
+
+        let sum = Snapshot::sum(&readers);
+        let mut expected = Snapshot {
+            requests: 3000,
+            client_bytes_sent: 384_000,
+            connections_active: 2997,
+            responses_success: 1000,
+            responses_redirection: 1000,
+            responses_client_error: 1000,
+            ..Snapshot::default()
+        };
+        expected.failures[..3].fill(1);
+        expected.failures[CAUSES_MAX - 1] = 3;
+        assert_eq!(sum, expected);
+    }
+
+    #[test]
+    fn each_counter_is_listed_with_its_meaning() {
+        let listed: Vec<_> = Snapshot { requests: 7, ..Snapshot::default() }.each().collect();
+        assert!(listed.contains(&("requests", "Requests whose head was read.", Kind::Counter, 7)));
+        assert!(listed.contains(&("connections_active", "Client connections open now.", Kind::Gauge, 0)));
+        assert!(listed.iter().all(|(_, meaning, ..)| meaning.ends_with('.')));
+    }
+
+    #[test]
+    #[should_panic(expected = "decremented more often")]
+    fn a_gauge_below_zero_is_our_bug() {
+        Counters::new().connections_active.decrement();
+    }
+}

@@ -203,3 +203,217 @@ fn three_digits(number: u32, line: &mut Vec<u8>) {
     let digit = |value: u32| b'0' + (value % 10) as u8;
     line.extend_from_slice(&[digit(number / 100), digit(number / 10), digit(number)]);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const MINIMAL: Entry<'static> = Entry {
+        client: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
+        method: b"",
+        target: b"",
+        version: Version(1, 0),
+        status: 0,
+        body_bytes_sent: 0,
+        bytes_received: 0,
+        referer: b"",
+        user_agent: b"",
+        host: b"",
+        route: None,
+        upstream: None,
+        server: None,
+        duration: Duration::ZERO,
+        upstream_connect: None,
+        upstream_first_byte: None,
+        upstream_total: None,
+        retries: 0,
+        cause: None,
+    };
+
+    const COMPLETE: Entry<'static> = Entry {
+        method: b"GET",
+        target: b"/a?b",
+        version: Version(1, 1),
+        status: 502,
+        body_bytes_sent: 18_446_744_073_709_551_615,
+        bytes_received: 310,
+        referer: b"http://example.test/\"",
+        user_agent: b"curl/8.0",
+        host: b"example.test",
+        route: Some("/a"),
+        upstream: Some("app"),
+        server: Some("127.0.0.1:9000"),
+        duration: Duration::from_micros(12_034),
+        upstream_connect: Some(Duration::from_nanos(999)),
+        upstream_first_byte: Some(Duration::from_millis(10)),
+        upstream_total: Some(Duration::from_micros(11_999)),
+        retries: 1,
+        cause: Some("upstream_reset"),
+        ..MINIMAL
+    };
+
+    fn line(format: Format, entry: &Entry<'_>) -> String {
+        let mut timestamp = Timestamp::new();
+        timestamp.set(UNIX_EPOCH + Duration::from_millis(971_186_136_007));
+        let mut line = Vec::new();
+        format.write(entry, &timestamp, &mut line);
+        String::from_utf8(line).expect("a line is UTF-8")
+    }
+
+    #[test]
+    fn combined_is_httpd_s_nine_fields_and_the_rest_by_name() {
+        assert_eq!(
+            line(Format::Combined, &COMPLETE),
+            "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" 502 18446744073709551615 \
+             \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" bytes_received=310 duration_ms=12.034 \
+             route=\"/a\" upstream=\"app\" server=\"127.0.0.1:9000\" upstream_connect_ms=0.000 \
+             upstream_first_byte_ms=10.000 upstream_total_ms=11.999 retries=1 cause=\"upstream_reset\"\n"
+        );
+        assert_eq!(
+            line(Format::Combined, &MINIMAL),
+            "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"-\" - - \"-\" \"-\" bytes_received=0 duration_ms=0.000\n"
+        );
+    }
+
+    #[test]
+    fn json_has_what_is_known() {
+        let parsed = |entry| serde_json::from_str::<Value>(&line(Format::Json, entry)).expect("valid JSON");
+        assert_eq!(
+            parsed(&COMPLETE),
+            json!({
+                "time": "2000-10-10T13:55:36.007Z", "client": "192.0.2.7", "method": "GET", "target": "/a?b",
+                "version": "1.1", "host": "example.test", "status": 502,
+                "body_bytes_sent": 18_446_744_073_709_551_615_u64, "referer": "http://example.test/\"",
+                "user_agent": "curl/8.0", "bytes_received": 310, "duration_ms": 12.034, "route": "/a",
+                "upstream": "app", "server": "127.0.0.1:9000", "upstream_connect_ms": 0.0,
+                "upstream_first_byte_ms": 10.0, "upstream_total_ms": 11.999, "retries": 1,
+                "cause": "upstream_reset",
+            })
+        );
+        assert_eq!(
+            parsed(&MINIMAL),
+            json!({
+                "time": "2000-10-10T13:55:36.007Z", "client": "192.0.2.7", "body_bytes_sent": 0,
+                "bytes_received": 0, "duration_ms": 0.0,
+            })
+        );
+    }
+
+    #[test]
+    fn addresses() {
+        for (client, shown) in [
+            ("0.0.0.0", "0.0.0.0"),
+            ("255.20.3.100", "255.20.3.100"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+        ] {
+            let client = client.parse().expect("an address");
+            let line = line(Format::Combined, &Entry { client, ..MINIMAL });
+            assert_eq!(line.split(' ').next(), Some(shown));
+        }
+    }
+
+    #[test]
+    fn long_fields_are_cut() {
+        let (target, agent) = (vec![b'a'; 100_000], vec![0; 100_000]);
+        let entry = Entry { target: &target, user_agent: &agent, ..COMPLETE };
+        let line = line(Format::Json, &entry);
+        assert!(line.len() < 8192 + 6 * 1024 + 1024, "{} bytes", line.len());
+        let line: Value = serde_json::from_str(&line).expect("valid JSON");
+        assert_eq!(line["target"].as_str().map(str::len), Some(8192 + 3));
+        assert!(line["user_agent"].as_str().is_some_and(|agent| agent.ends_with("\0...")));
+    }
+
+    /// Takes back what `escape::combined` did.
+    fn unescaped(text: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut rest = text.as_bytes().iter();
+        while let Some(&byte) = rest.next() {
+            let mut next = || *rest.next().expect("an escape is complete");
+            bytes.push(match byte {
+                b'\\' => match next() {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'x' => {
+                        let digits = [next(), next()];
+                        u8::from_str_radix(str::from_utf8(&digits).expect("ASCII"), 16).expect("hexadecimal")
+                    }
+                    byte => byte,
+                },
+                byte => byte,
+            });
+        }
+        bytes
+    }
+
+    fn outside() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            proptest::collection::vec(any::<u8>(), 1..200),
+            proptest::collection::vec(
+                prop_oneof![
+                    Just(b'"'),
+                    Just(b'\\'),
+                    Just(b'\n'),
+                    Just(0xc2),
+                    Just(0x9b),
+                    Just(b'u'),
+                    Just(b' ')
+                ],
+                1..20
+            ),
+            any::<String>().prop_filter("not empty", |text| !text.is_empty()).prop_map(String::into_bytes),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_client_sends_json_stays_one_valid_line(
+            target in outside(), referer in outside(), user_agent in outside(), host in outside(),
+        ) {
+            let entry = Entry {
+                target: &target, referer: &referer, user_agent: &user_agent, host: &host, ..COMPLETE
+            };
+            let line = line(Format::Json, &entry);
+            prop_assert_eq!(line.as_bytes().last_chunk(), Some(b"}\n"));
+            prop_assert!(!line[..line.len() - 1].contains(|character: char| character.is_control()));
+            let line: Value = serde_json::from_str(&line).expect("valid JSON");
+            for (name, sent) in
+                [("target", &target), ("referer", &referer), ("user_agent", &user_agent), ("host", &host)]
+            {
+                if let Ok(sent) = str::from_utf8(sent) {
+                    prop_assert_eq!(line[name].as_str(), Some(sent));
+                } else {
+                    let shown = line[name].as_str().unwrap_or_default();
+                    prop_assert!(shown.contains(char::REPLACEMENT_CHARACTER), "{}", shown);
+                }
+            }
+            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(20));
+        }
+
+        #[test]
+        fn whatever_a_client_sends_combined_stays_one_line_that_can_be_read_back(
+            target in outside(), referer in outside(), user_agent in outside(),
+        ) {
+            let entry = Entry { target: &target, referer: &referer, user_agent: &user_agent, ..COMPLETE };
+            let line = line(Format::Combined, &entry);
+            let text = line.strip_suffix('\n').expect("a line feed at the end");
+            prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+            // Quotes that no backslash stands before are the format's own.
+            let marked = text.replace("\\\\", "\u{1}").replace("\\\"", "\u{2}");
+            let quoted: Vec<Vec<u8>> = marked
+                .split('"')
+                .skip(1)
+                .step_by(2)
+                .map(|field| unescaped(&field.replace('\u{1}', "\\\\").replace('\u{2}', "\\\"")))
+                .collect();
+            let request = [b"GET ", &target[..], b" HTTP/1.1"].concat();
+            prop_assert_eq!(&quoted[..3], &[request, referer.clone(), user_agent.clone()][..]);
+        }
+    }
+}

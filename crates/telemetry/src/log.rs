@@ -233,3 +233,179 @@ fn send_by(deadline: Instant, queue: &SyncSender<Message>, mut message: Message)
 pub(crate) fn count_lines(lines: &[u8]) -> u64 {
     lines.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::entry::Version;
+
+    const ENTRY: Entry<'static> = Entry {
+        client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        method: b"GET",
+        target: b"/",
+        version: Version(1, 1),
+        status: 200,
+        body_bytes_sent: 42,
+        bytes_received: 80,
+        referer: b"",
+        user_agent: b"",
+        host: b"example.test",
+        route: None,
+        upstream: None,
+        server: None,
+        duration: Duration::ZERO,
+        upstream_connect: None,
+        upstream_first_byte: None,
+        upstream_total: None,
+        retries: 0,
+        cause: None,
+    };
+
+    /// Keeps what is written; each write first takes a permit, where there are permits to take.
+    #[derive(Clone, Default)]
+    struct Kept {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        permits: Option<Arc<Mutex<Receiver<()>>>>,
+    }
+
+    impl Kept {
+        /// Writes wait until the sender is dropped.
+        fn gated() -> (Self, SyncSender<()>) {
+            let (gate, permits) = sync_channel(0);
+            (Self { permits: Some(Arc::new(Mutex::new(permits))), ..Self::default() }, gate)
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.bytes.lock().expect("not poisoned").clone()).expect("text")
+        }
+    }
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if let Some(permits) = &self.permits {
+                let _ = permits.lock().expect("not poisoned").recv();
+            }
+            self.bytes.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn open(target: &Kept, complaints: &Kept) -> AccessLog {
+        let target = Target::Writer(Box::new(target.clone()));
+        AccessLog::open_with(target, Format::Json, Box::new(complaints.clone()))
+            .expect("a thread can be started")
+    }
+
+    #[test]
+    fn every_worker_s_lines_arrive_whole_and_in_its_order() {
+        const LINES: u64 = 1000; // 40 batches: they fit the queue, so nothing is dropped however late the writer is
+        let (target, complaints) = (Kept::default(), Kept::default());
+        let log = open(&target, &complaints);
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let mut worker_log = log.for_worker();
+                scope.spawn(move || {
+                    for line in 0..LINES {
+                        worker_log
+                            .record(&Entry { body_bytes_sent: worker * LINES + line, ..ENTRY }, UNIX_EPOCH);
+                        if line % 100 == 0 {
+                            worker_log.flush();
+                        }
+                    }
+                });
+            }
+        });
+        let dropped = log.dropped();
+        log.close();
+        assert_eq!((dropped, complaints.text().as_str()), (0, ""));
+
+        let mut numbers: Vec<u64> = Vec::new();
+        for line in target.text().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).expect("each line is an object");
+            numbers.push(line["body_bytes_sent"].as_u64().expect("a number"));
+        }
+        numbers.sort_by_key(|number| number / LINES); // stable: keeps each worker's own order
+        assert_eq!(numbers, (0..4 * LINES).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_stalled_target_costs_lines_that_are_counted_and_said_but_never_the_worker() {
+        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+        let log = open(&target, &complaints);
+        let mut worker = log.for_worker();
+        let mut recorded = 0;
+        while log.dropped() < 10 {
+            worker.record(&ENTRY, UNIX_EPOCH);
+            recorded += 1;
+        }
+        drop(gate);
+        drop(worker);
+        let state = Arc::clone(&log.state);
+        log.close();
+
+        let dropped = state.dropped.load(Ordering::Relaxed);
+        assert_eq!(dropped, 10);
+        assert_eq!(target.text().lines().count() as u64, recorded - dropped);
+        assert!(complaints.text().contains("10 log lines dropped"), "{}", complaints.text());
+    }
+
+    #[test]
+    fn a_flush_that_finds_the_queue_full_keeps_its_lines() {
+        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+        let log = open(&target, &complaints);
+        let mut worker = log.for_worker();
+        // One batch is with the writer, the rest fill the queue; one more than that has nowhere to go.
+        for _ in 0..QUEUE_BATCHES + 2 {
+            worker.record(&ENTRY, UNIX_EPOCH);
+            worker.flush();
+        }
+        assert_eq!(log.dropped(), 0);
+        drop(gate);
+        drop(worker);
+        log.close();
+        assert_eq!(target.text().lines().count(), QUEUE_BATCHES + 2);
+    }
+
+    #[test]
+    fn buffers_come_back() {
+        let (target, complaints) = (Kept::default(), Kept::default());
+        let log = open(&target, &complaints);
+        let mut worker = log.for_worker();
+        let first = worker.lines.as_ptr();
+        worker.record(&ENTRY, UNIX_EPOCH);
+        worker.flush();
+        let returned = worker.spares.recv().expect("the writer sends it back");
+        assert_eq!((returned.as_ptr(), returned.len()), (first, 0));
+    }
+
+    #[test]
+    fn what_is_recorded_after_the_end_is_counted() {
+        let (target, complaints) = (Kept::default(), Kept::default());
+        let log = open(&target, &complaints);
+        let (mut worker, clone) = (log.for_worker(), log.clone());
+        log.close();
+        worker.record(&ENTRY, UNIX_EPOCH);
+        worker.flush();
+        worker.record(&ENTRY, UNIX_EPOCH);
+        drop(worker);
+        assert_eq!((clone.dropped(), target.text().as_str()), (2, ""));
+    }
+
+    #[test]
+    fn closing_does_not_wait_for_ever() {
+        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+        let log = open(&target, &complaints);
+        let mut worker = log.for_worker();
+        worker.record(&ENTRY, UNIX_EPOCH);
+        worker.flush();
+        log.close_within(Duration::from_millis(1));
+        drop(gate);
+    }
+}

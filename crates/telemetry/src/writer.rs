@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use crate::log::{Message, State, count_lines};
@@ -77,7 +77,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, mut lines: Vec<u8>, home: &std::sync::mpsc::SyncSender<Vec<u8>>) {
+    fn write(&mut self, mut lines: Vec<u8>, home: &SyncSender<Vec<u8>>) {
         if let Err((lost, error)) = self.output.write(&lines) {
             self.state.dropped.fetch_add(lost, Ordering::Relaxed);
             self.complaints.trouble = Some(error.to_string());
@@ -171,9 +171,92 @@ impl Complaints {
         let lost = dropped - self.dropped_said;
         let reason = self.trouble.take();
         let reason = reason.as_deref().unwrap_or("lines come faster than it takes them");
+        let loss = match lost {
+            0 => String::new(),
+            1 => "1 log line dropped: ".to_owned(),
+            lost => format!("{lost} log lines dropped: "),
+        };
         // Where standard error takes nothing either, there is nobody left to tell.
-        drop(writeln!(self.sink, "vanward: access log: {lost} log lines dropped: {name}: {reason}"));
+        drop(writeln!(self.sink, "vanward: access log {name}: {loss}{reason}"));
         self.last = Some(now);
         self.dropped_said = dropped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A target that takes as many bytes as the script says, or fails where it says 0; beyond the script it takes all.
+    struct Scripted {
+        script: VecDeque<usize>,
+        taken: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Scripted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = match self.script.pop_front() {
+                Some(0) => return Err(ErrorKind::StorageFull.into()),
+                Some(count) => count.min(bytes.len()),
+                None => bytes.len(),
+            };
+            self.taken.lock().expect("no test panics with it").extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_cut_by_a_failure_does_not_spoil_the_next() {
+        for (script, lost, expected) in [
+            (&[4, 4][..], 0, "first\nsecond\nthird\n"),
+            (&[0], 2, "third\n"),
+            (&[3, 0], 2, "fir\nthird\n"),
+            (&[6, 0], 1, "first\nthird\n"),
+            (&[8, 0], 1, "first\nse\nthird\n"),
+        ] {
+            let taken = Arc::new(Mutex::new(Vec::new()));
+            let sink = Scripted { script: script.iter().copied().collect(), taken: Arc::clone(&taken) };
+            let mut output = Output::stream("test", sink);
+            let counted = output.write(b"first\nsecond\n").err().map_or(0, |(lost, _)| lost);
+            output.write(b"third\n").expect("the script is over");
+            let taken = String::from_utf8(taken.lock().expect("written").clone()).expect("text");
+            assert_eq!((counted, taken.as_str()), (lost, expected), "script {script:?}");
+        }
+    }
+
+    #[test]
+    fn complaints_come_once_a_second_and_add_up() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let sink = Scripted { script: VecDeque::new(), taken: Arc::clone(&said) };
+        let mut complaints = Complaints { sink: Box::new(sink), last: None, dropped_said: 0, trouble: None };
+        let start = Instant::now();
+        for (milliseconds, dropped, trouble) in [
+            (0, 0, None),
+            (1, 5, None),
+            (500, 7, Some("disk full")),
+            (900, 9, None),
+            (1001, 9, None),
+            (3000, 9, None),
+        ] {
+            if let Some(trouble) = trouble {
+                complaints.trouble = Some(trouble.to_owned());
+            }
+            complaints.say("a.log", dropped, start + Duration::from_millis(milliseconds));
+        }
+        let said = String::from_utf8(said.lock().expect("written").clone()).expect("text");
+        assert_eq!(
+            said,
+            "vanward: access log a.log: 5 log lines dropped: lines come faster than it takes them\n\
+             vanward: access log a.log: 4 log lines dropped: disk full\n\
+             vanward: access log a.log: 1 log line dropped: lines come faster than it takes them\n\
+             vanward: access log a.log: cannot be opened again\n"
+        );
     }
 }

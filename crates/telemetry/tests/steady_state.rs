@@ -1,0 +1,49 @@
+//! The promise of the hot path: once buffers are there, a line allocates nothing.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, UNIX_EPOCH};
+
+use telemetry::{AccessLog, Entry, Format, Target, Version};
+
+#[test]
+fn a_line_allocates_nothing() {
+    for format in [Format::Combined, Format::Json] {
+        let log = AccessLog::open(Target::Writer(Box::new(std::io::sink())), format).expect("opens");
+        let mut worker = log.for_worker();
+        let mut entry = Entry {
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            method: b"GET",
+            target: b"/a/path?with=\"quotes\"",
+            version: Version(1, 1),
+            status: 200,
+            body_bytes_sent: 128,
+            bytes_received: 78,
+            referer: b"http://example.test/",
+            user_agent: "Mozilla/5.0 (ünïcode; \x1b)".as_bytes(),
+            host: b"example.test",
+            route: Some("/"),
+            upstream: Some("app"),
+            server: Some("127.0.0.1:9000"),
+            duration: Duration::from_micros(900),
+            upstream_connect: None,
+            upstream_first_byte: Some(Duration::from_micros(700)),
+            upstream_total: Some(Duration::from_micros(800)),
+            retries: 1,
+            cause: Some("upstream_reset"),
+        };
+        let counted = allocation_counter::measure(|| {
+            // Fewer lines than a buffer holds, over a few seconds, so that dates are rendered too.
+            for number in 0..100 {
+                entry.client = if number % 2 == 0 {
+                    IpAddr::V4(Ipv4Addr::LOCALHOST)
+                } else {
+                    IpAddr::V6(Ipv6Addr::LOCALHOST)
+                };
+                worker.record(&entry, UNIX_EPOCH + Duration::from_millis(50 * number));
+            }
+        });
+        assert_eq!(counted.count_total, 0, "{format:?}");
+        drop(worker);
+        log.close();
+    }
+}
