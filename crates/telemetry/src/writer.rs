@@ -244,6 +244,8 @@ mod tests {
             (900, 9, None),
             (1001, 9, None),
             (3000, 9, None),
+            (4000, 10, None),
+            (5000, 10, Some("cannot be opened again")),
         ] {
             if let Some(trouble) = trouble {
                 complaints.trouble = Some(trouble.to_owned());
