@@ -1,1 +1,29 @@
-//! report
+//! Turns the results of a lab run into what people read: a terminal table, Markdown, and one HTML page.
+//!
+//! Pure: results in, text out. It reads no file, no clock and no network, and measures nothing.
+
+/// What a run measured, as `results.json` holds it.
+pub mod results;
+/// Latencies as counted buckets: percentiles and merging.
+pub mod latency;
+/// Medians, intervals, and whether two of them differ.
+pub mod statistics;
+/// Results by case and proxy: each figure with its spread, and how it stands beside Vanward's.
+pub mod summary;
+/// What stands out, in sentences.
+pub mod findings;
+/// Numbers as people read them, with their units.
+pub mod figure;
+/// Rows and columns, before they become text, Markdown or HTML.
+pub mod table;
+/// The terminal report.
+pub mod text;
+/// The Markdown report.
+pub mod markdown;
+/// Charts as inline SVG.
+pub mod chart;
+/// The HTML page.
+pub mod page;
+
+pub use results::Results;
+pub use summary::Summary;

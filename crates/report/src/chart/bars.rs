@@ -1,0 +1,107 @@
+//! Horizontal bars: CPU time per request, user and system apart, with the spread of their sum.
+
+use std::fmt::Write as _;
+
+use super::{axis, escaped, series};
+use crate::figure;
+use crate::results::Role;
+use crate::statistics::Estimate;
+use crate::summary::{CaseSummary, Metric, Row};
+
+const WIDTH: f64 = 520.0;
+const LEFT: f64 = 96.0;
+const RIGHT: f64 = 78.0;
+const ROW: f64 = 34.0;
+const BAR: f64 = 20.0;
+const TOP: f64 = 8.0;
+const BOTTOM: f64 = 40.0;
+
+/// The proxies of a case, the bar from user (full) to user and system (light), a whisker over the range.
+/// `id` is unique in the page. `None` where no proxy has a figure.
+pub fn cpu_per_request(case: &CaseSummary<'_>, id: &str) -> Option<String> {
+    let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
+    let bars: Vec<(series::Look, &Row<'_>, Estimate, [f64; 2])> = series::looks(&proxies)
+        .into_iter()
+        .zip(&case.rows)
+        .filter(|(_, row)| row.proxy.role != Role::Direct)
+        .filter_map(|(look, row)| {
+            Some((look, row, row.cell(Metric::CpuPerRequest).estimate?, row.cpu_split_us?))
+        })
+        .collect();
+    let most = bars.iter().map(|(_, _, total, _)| total.high).reduce(f64::max)?;
+    let ticks = axis::linear(most, 4);
+    let end = *ticks.last()?;
+    let x = |us: f64| LEFT + (WIDTH - LEFT - RIGHT) * us / end;
+    let floor = TOP + ROW * bars.len() as f64;
+    let height = floor + BOTTOM;
+    let title = format!("CPU time per request: {}", case.title());
+    let mut out = format!(
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+         aria-labelledby=\"{id}\"><title id=\"{id}\">{}. The table below has the figures.</title>",
+        escaped(&title)
+    );
+    for tick in &ticks {
+        let at = x(*tick);
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{floor}\"/>\
+             <text class=\"quiet middle\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
+            floor + 16.0,
+            short_number(*tick)
+        );
+    }
+    let _ = write!(
+        out,
+        "<text class=\"quiet middle\" x=\"{:.1}\" y=\"{:.1}\">µs of CPU time: user (full), system (light)</text>",
+        x(end / 2.0),
+        floor + 33.0
+    );
+    for (index, (look, row, total, split)) in bars.iter().enumerate() {
+        let middle = TOP + ROW * (index as f64 + 0.5);
+        out.push_str(&bar(*look, row, total, *split, middle, x));
+    }
+    let _ =
+        write!(out, "<line class=\"base\" x1=\"{LEFT}\" y1=\"{TOP}\" x2=\"{LEFT}\" y2=\"{floor}\"/></svg>");
+    Some(out)
+}
+
+fn bar(
+    look: series::Look,
+    row: &Row<'_>,
+    total: &Estimate,
+    split: [f64; 2],
+    middle: f64,
+    x: impl Fn(f64) -> f64,
+) -> String {
+    // The medians of the parts need not add up to the median of their sum: the bar ends at the sum's.
+    let user = x(split[0].min(total.median));
+    let end = x(total.median);
+    let (low, high) = (x(total.low), x(total.high));
+    let class = look.class();
+    let (top, tick, baseline) = (middle - BAR / 2.0, middle - 4.0, middle + 4.0);
+    let name = format!(
+        "<text class=\"end\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
+        LEFT - 8.0,
+        escaped(&row.proxy.name)
+    );
+    let parts = format!(
+        "<rect class=\"user {class}\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>\
+         <rect class=\"system {class}\" x=\"{user:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
+        user - LEFT,
+        end - user
+    );
+    let whisker = format!(
+        "<path class=\"whisker\" d=\"M{low:.1} {middle:.1}H{high:.1}M{low:.1} {tick:.1}v8M{high:.1} {tick:.1}v8\"/>"
+    );
+    let value = format!(
+        "<text x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
+        high.max(end) + 7.0,
+        figure::duration_us(total.median)
+    );
+    name + &parts + &whisker + &value
+}
+
+/// `2.5`, `20`
+fn short_number(value: f64) -> String {
+    format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
+}

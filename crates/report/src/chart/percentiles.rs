@@ -1,0 +1,157 @@
+//! Latency against percentile, on the axis of 1/(1-p): every step to the right is ten times as rare.
+//!
+//! A curve ends where fewer than ten observations are beyond: what follows is single requests.
+
+use std::fmt::Write as _;
+
+use super::{axis, escaped, series};
+use crate::figure;
+use crate::latency::Latency;
+use crate::summary::CaseSummary;
+
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 290.0;
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 44.0;
+/// Points of a curve in each decade.
+const POINTS: usize = 24;
+/// Observations that have to lie beyond the end of a curve.
+const BEYOND: f64 = 10.0;
+/// The rarest percentile shown: 99.9999%.
+const DECADES_MOST: f64 = 6.0;
+
+/// One curve through (decades, µs).
+struct Curve {
+    look: series::Look,
+    points: Vec<(f64, f64)>,
+}
+
+/// The latency curves of every proxy in a case. `id` is unique in the page. `None` without observations.
+pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<String> {
+    let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
+    let curves: Vec<Curve> = series::looks(&proxies)
+        .into_iter()
+        .zip(&case.rows)
+        .map(|(look, row)| Curve { look, points: points(&row.latency) })
+        .filter(|curve| !curve.points.is_empty())
+        .collect();
+    let all = || curves.iter().flat_map(|curve| &curve.points);
+    let decades = all().map(|point| point.0).reduce(f64::max)?.ceil().max(1.0);
+    let least = all().map(|point| point.1).reduce(f64::min)?;
+    let most = all().map(|point| point.1).reduce(f64::max)?;
+    let ticks = axis::logarithmic(least, most);
+    let (bottom, top) = (ticks.first()?.log10(), ticks.last()?.log10());
+    let scale = Scale { decades, bottom, top };
+
+    let mut out = format!(
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" \
+         aria-labelledby=\"{id}\"><title id=\"{id}\">{}. The table below has the figures.</title>",
+        escaped(&format!("Latency by percentile: {}", case.title()))
+    );
+    grid(&mut out, &scale, &ticks);
+    for curve in &curves {
+        draw(&mut out, &scale, curve);
+    }
+    out.push_str("</svg>");
+    Some(out)
+}
+
+/// Where values lie in the drawing.
+struct Scale {
+    decades: f64,
+    /// Logarithms of the lowest and the highest latency.
+    bottom: f64,
+    top: f64,
+}
+
+impl Scale {
+    fn x(&self, decades: f64) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * decades / self.decades
+    }
+
+    fn y(&self, us: f64) -> f64 {
+        let share = (us.log10() - self.bottom) / (self.top - self.bottom);
+        HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
+    }
+}
+
+/// The latency at evenly spaced decades, as far as there are enough observations.
+fn points(latency: &Latency) -> Vec<(f64, f64)> {
+    let end = (latency.count() as f64 / BEYOND).log10().min(DECADES_MOST);
+    if end <= 0.0 {
+        return Vec::new();
+    }
+    let count = (end * POINTS as f64) as usize;
+    let decades: Vec<f64> = (0..=count).map(|index| index as f64 / POINTS as f64).collect();
+    let quantiles: Vec<f64> = decades.iter().map(|decade| 1.0 - 10f64.powf(-decade)).collect();
+    let latencies = latency.at_quantiles_us(&quantiles);
+    // A logarithmic axis has no 0: what took less than a microsecond is drawn as one.
+    decades.into_iter().zip(latencies.into_iter().map(|us| us.max(1) as f64)).collect()
+}
+
+fn grid(out: &mut String, scale: &Scale, ticks: &[f64]) {
+    let (floor, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    for tick in ticks {
+        let y = scale.y(*tick);
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>\
+             <text class=\"quiet end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            LEFT - 7.0,
+            y + 4.0,
+            round_duration(*tick)
+        );
+    }
+    for decade in 0..=scale.decades as usize {
+        let x = scale.x(decade as f64);
+        let _ = write!(
+            out,
+            "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{floor}\"/>\
+             <text class=\"quiet middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+            floor + 17.0,
+            percentile(decade)
+        );
+    }
+    let _ = write!(
+        out,
+        "<line class=\"base\" x1=\"{LEFT}\" y1=\"{floor}\" x2=\"{right}\" y2=\"{floor}\"/>\
+         <text class=\"quiet middle\" x=\"{:.1}\" y=\"{:.1}\">percentile of requests</text>",
+        (LEFT + right) / 2.0,
+        HEIGHT - 8.0
+    );
+}
+
+/// A line through all points, with a marker at every half decade and at the end.
+fn draw(out: &mut String, scale: &Scale, curve: &Curve) {
+    let at: Vec<(f64, f64)> =
+        curve.points.iter().map(|&(decades, us)| (scale.x(decades), scale.y(us))).collect();
+    let path: Vec<String> = at.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    let _ = write!(out, "<path class=\"curve {}\" d=\"M{}\"/>", curve.look.class(), path.join("L"));
+    let last = at.len() - 1;
+    for (index, (x, y)) in at.into_iter().enumerate() {
+        if index % (POINTS / 2) == 0 || index == last {
+            out.push_str(&curve.look.marker(x, y));
+        }
+    }
+}
+
+/// 0, 1, 2, 3 become `0%`, `90%`, `99%`, `99.9%`.
+fn percentile(decade: usize) -> String {
+    match decade {
+        0 => "0%".to_owned(),
+        1 => "90%".to_owned(),
+        2 => "99%".to_owned(),
+        _ => format!("99.{}%", "9".repeat(decade - 2)),
+    }
+}
+
+/// A tick without decimals: `200 µs`, `5 ms`.
+fn round_duration(us: f64) -> String {
+    if us < 1000.0 {
+        format!("{us:.0} µs")
+    } else {
+        figure::duration_us(us).replace(".00", "").replace(".0", "")
+    }
+}

@@ -1,0 +1,102 @@
+//! Numbers as people read them: three significant digits, grouped thousands, the unit that fits.
+
+/// `31,022`
+pub fn count(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if value <= -0.5 { format!("-{grouped}") } else { grouped }
+}
+
+/// `17.2 µs`, `3.12 ms`, `1.20 s`
+pub fn duration_us(value: f64) -> String {
+    // Costs of a request are small: their decimals count.
+    if value.abs() < 999.5 {
+        return format!("{} µs", significant(value));
+    }
+    scaled(value, 1000.0, &["µs", "ms", "s"])
+}
+
+/// `1.20 MB`, by powers of 1000
+pub fn bytes(value: f64) -> String {
+    scaled(value, 1000.0, &["B", "kB", "MB", "GB", "TB"])
+}
+
+/// `5.10 MiB`, by powers of 1024
+pub fn memory_bytes(value: f64) -> String {
+    scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
+}
+
+/// `3%`, `0.4%`
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value != 0.0 && value.abs() < 0.95 { format!("{value:.1}%") } else { format!("{value:.0}%") }
+}
+
+/// `0.82`, `12.3`
+pub fn ratio(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2}") } else { significant(value) }
+}
+
+/// The number in the largest unit of which there is at least one.
+fn scaled(value: f64, step: f64, units: &[&str]) -> String {
+    let (mut value, mut unit) = (value, 0);
+    // Half a digit early, so that 999.6 µs becomes 1.00 ms and not 1000 µs.
+    while value.abs() >= step - 0.5 && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{value:.0} {}", units[0])
+    } else {
+        format!("{} {}", significant(value), units[unit])
+    }
+}
+
+/// Three significant digits, no more than two decimals.
+fn significant(value: f64) -> String {
+    match value.abs() {
+        magnitude if magnitude < 9.995 => format!("{value:.2}"),
+        magnitude if magnitude < 99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        let cases = [
+            (count(0.0), "0"),
+            (count(999.4), "999"),
+            (count(31_022.0), "31,022"),
+            (count(1_234_567.0), "1,234,567"),
+            (count(-1200.0), "-1,200"),
+            (duration_us(0.85), "0.85 µs"),
+            (duration_us(17.24), "17.2 µs"),
+            (duration_us(312.0), "312 µs"),
+            (duration_us(999.7), "1.00 ms"),
+            (duration_us(31_249.0), "31.2 ms"),
+            (duration_us(61e6), "61.0 s"),
+            (bytes(128.0), "128 B"),
+            (bytes(165_854.0), "166 kB"),
+            (memory_bytes(5_347_737.0), "5.10 MiB"),
+            (memory_bytes(24.0 * 1024.0 * 1024.0 * 1024.0), "24.0 GiB"),
+            (percent(0.034), "3%"),
+            (percent(0.004), "0.4%"),
+            (percent(0.0), "0%"),
+            (ratio(0.823), "0.82"),
+            (ratio(12.34), "12.3"),
+        ];
+        for (written, expected) in cases {
+            assert_eq!(written, expected);
+        }
+    }
+}

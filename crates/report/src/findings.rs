@@ -1,0 +1,191 @@
+//! What stands out, in sentences: won, lost and even beside each peer, and what limits the figures.
+//!
+//! Losses are said as fully as wins. No sentence claims more than a verdict of `summary` does.
+
+use crate::figure;
+use crate::results::{Arrivals, Role};
+use crate::statistics::Estimate;
+use crate::summary::{Beside, CaseSummary, Metric, Row, Summary, Verdict};
+use crate::table::{NOTHING, Table};
+
+/// A proxy that uses less of its core than this in a closed loop was waiting for others.
+const SATURATED_CORES: f64 = 0.9;
+/// A load average above this share of the cores, before the run began, is another's work.
+const IDLE_LOAD: f64 = 0.25;
+
+/// How the subject stands beside each peer: its cost first, then what was lost, then what is even.
+pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
+    let Some(subject) = summary.subject() else { return Vec::new() };
+    let peers = summary.results.proxies.iter().filter(|proxy| proxy.role == Role::Peer);
+    peers
+        .flat_map(|peer| {
+            let subject = subject.name.as_str();
+            [
+                costs(summary, subject, &peer.name),
+                list(summary, &peer.name, Verdict::Lost, &format!("{subject} lost to {} in", peer.name)),
+                list(summary, &peer.name, Verdict::Won, &format!("{subject} won over {} in", peer.name)),
+                list(
+                    summary,
+                    &peer.name,
+                    Verdict::Even,
+                    &format!("No difference between {subject} and {} beyond the spread in", peer.name),
+                ),
+            ]
+        })
+        .flatten()
+        .collect()
+}
+
+/// What a reader has to know before believing a figure.
+pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
+    let conditions = &summary.results.conditions;
+    let cores = &conditions.cores;
+    let mut said = summary.results.notes.clone();
+    if cores.proxy.iter().any(|core| cores.load.contains(core) || cores.origins.contains(core)) {
+        said.push(
+            "There were not enough cores to keep the proxy apart from the load and the origins: they took turns \
+             on the same one, and latencies and requests per second include the waiting."
+                .to_owned(),
+        );
+    } else if cores.load.iter().any(|core| cores.origins.contains(core)) {
+        said.push("The load generator and the origins shared cores; the proxy had its own.".to_owned());
+    }
+    let load = conditions.load_before[0];
+    if load > IDLE_LOAD * summary.results.machine.cores as f64 {
+        said.push(format!(
+            "The machine was not idle: its load average before the run was {load:.2}. Only ratios within the run \
+             hold, and the spread is larger than it need be."
+        ));
+    }
+    said.extend(summary.cases.iter().filter_map(unsaturated));
+    for case in &summary.cases {
+        said.extend(case.rows.iter().flat_map(|row| refusals(case, row)));
+    }
+    said
+}
+
+/// A row for each peer and case, a column for each metric: the subject's median by the peer's, and who won.
+pub fn standings(summary: &Summary<'_>) -> Table {
+    let subject = summary.subject().map_or("subject", |proxy| proxy.name.as_str());
+    let mut rows = Vec::new();
+    for peer in summary.results.proxies.iter().filter(|proxy| proxy.role == Role::Peer) {
+        for case in &summary.cases {
+            let Some(row) = case.rows.iter().find(|row| row.proxy.name == peer.name) else { continue };
+            let cells = row.cells.iter().map(|cell| match cell.beside_subject {
+                Some(beside) => format!("{} {}", figure::ratio(beside.subject_ratio), word(beside.verdict)),
+                None => NOTHING.to_owned(),
+            });
+            rows.push([peer.name.clone(), case.title()].into_iter().chain(cells).collect());
+        }
+    }
+    Table {
+        caption: format!("The median of {subject} divided by the peer's, and who has the better figure"),
+        headings: ["beside", "case"]
+            .into_iter()
+            .chain(Metric::ALL.map(Metric::heading))
+            .map(str::to_owned)
+            .collect(),
+        rows,
+    }
+}
+
+/// One word for a verdict, from the subject's side.
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Won => "won",
+        Verdict::Lost => "lost",
+        Verdict::Even => "even",
+        Verdict::Unjudged => "unjudged",
+    }
+}
+
+fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
+    let parts: Vec<String> = besides(summary, peer)
+        .filter(|(_, metric, ..)| *metric == Metric::CpuPerRequest)
+        .map(|(case, _, beside, _)| format!("{} ({})", figure::ratio(beside.subject_ratio), short(case)))
+        .collect();
+    (!parts.is_empty())
+        .then(|| format!("CPU time per request of {subject} as a ratio to {peer}'s: {}.", parts.join(", ")))
+}
+
+/// Every metric and case of a verdict, with both figures.
+fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> Option<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for metric in Metric::ALL {
+        let cases: Vec<String> = besides(summary, peer)
+            .filter(|(_, each, beside, _)| *each == metric && beside.verdict == verdict)
+            .map(|(case, metric, _, [subject, peer])| {
+                format!(
+                    "{}: {} against {}",
+                    short(case),
+                    metric.figure(subject.median),
+                    metric.figure(peer.median)
+                )
+            })
+            .collect();
+        if !cases.is_empty() {
+            parts.push(format!("{} ({})", metric.phrase(), cases.join("; ")));
+        }
+    }
+    (!parts.is_empty()).then(|| format!("{opening} {}.", parts.join(", ")))
+}
+
+/// Every comparison with a peer: the case, the metric, the verdict, and the estimates of the subject and the peer.
+fn besides<'s>(
+    summary: &'s Summary<'_>,
+    peer: &'s str,
+) -> impl Iterator<Item = (&'s CaseSummary<'s>, Metric, Beside, [Estimate; 2])> {
+    summary.cases.iter().flat_map(move |case| {
+        let row = case.rows.iter().find(|row| row.proxy.name == peer);
+        row.into_iter().flat_map(|row| &row.cells).filter_map(move |cell| {
+            let subject = case.subject()?.cell(cell.metric).estimate?;
+            Some((case, cell.metric, cell.beside_subject?, [subject, cell.estimate?]))
+        })
+    })
+}
+
+/// `128 B closed loop`
+fn short(case: &CaseSummary<'_>) -> String {
+    let size = figure::bytes(case.case.payload_bytes as f64);
+    match case.case.arrivals {
+        Arrivals::Closed => format!("{size} closed loop"),
+        Arrivals::Constant { .. } => format!("{size} constant rate"),
+    }
+}
+
+/// Proxies that a closed loop did not fill: then requests per second tell of the others.
+fn unsaturated(case: &CaseSummary<'_>) -> Option<String> {
+    if case.case.arrivals != Arrivals::Closed {
+        return None;
+    }
+    let idle: Vec<String> = case
+        .rows
+        .iter()
+        .filter_map(|row| Some((row.proxy.name.as_str(), row.busy_cores?)))
+        .filter(|(_, busy)| *busy < SATURATED_CORES)
+        .map(|(name, busy)| format!("{name} {}", figure::percent(busy)))
+        .collect();
+    (!idle.is_empty()).then(|| {
+        format!(
+            "{}: the load generator or the origins were the limit, not every proxy (of a core in use: {}). \
+             Requests per second are then not a proxy's capacity; CPU time per request holds.",
+            case.title(),
+            idle.join(", ")
+        )
+    })
+}
+
+fn refusals(case: &CaseSummary<'_>, row: &Row<'_>) -> Vec<String> {
+    row.refused
+        .iter()
+        .map(|refused| {
+            format!(
+                "{}, {}: round {} does not count: {}.",
+                row.proxy.name,
+                case.title(),
+                refused.round,
+                refused.reason
+            )
+        })
+        .collect()
+}

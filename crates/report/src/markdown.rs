@@ -1,0 +1,56 @@
+//! The Markdown report: the same tables and sentences as on the terminal.
+
+use crate::findings;
+use crate::summary::Summary;
+use crate::table::{self, Table};
+use crate::text;
+
+/// The whole report.
+pub fn render(summary: &Summary<'_>) -> String {
+    let results = summary.results;
+    let mut out = format!("# {}\n\n", escaped(&results.title));
+    out.push_str(&format!(
+        "{}, {}, {} cores, {}. Measured by {} with `{}`.\n\n",
+        results.started,
+        escaped(&results.machine.processor),
+        results.machine.cores,
+        escaped(&results.machine.kernel),
+        escaped(&results.measured_by),
+        results.command,
+    ));
+    for case in &summary.cases {
+        out.push_str(&format!("## {}\n\n{}\n", case.title(), rows(&table::figures(case))));
+    }
+    out.push_str(&format!("{}\n\n", text::legend(summary)));
+    for sentence in findings::sentences(summary).iter().chain(&findings::caveats(summary)) {
+        out.push_str(&format!("- {}\n", escaped(sentence)));
+    }
+    out
+}
+
+fn rows(table: &Table) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let mut out = line(&table.headings);
+    out.push_str(&format!("|---|{}\n", "---:|".repeat(table.headings.len().saturating_sub(1))));
+    for row in &table.rows {
+        out.push_str(&line(row));
+    }
+    out
+}
+
+/// What Markdown would take for markup stays text.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' | '|' | '*' | '_' | '`' | '[' | ']' | '#' => out.extend(['\\', character]),
+            '<' => out.push_str("&lt;"),
+            '\n' => out.push(' '),
+            _ => out.push(character),
+        }
+    }
+    out
+}

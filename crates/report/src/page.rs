@@ -1,0 +1,203 @@
+//! The HTML page: one file that needs no network and no script, in light, dark and on paper.
+//!
+//! The template only places; every word and number in it was made by the modules that the terminal uses too.
+
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment};
+use serde::Serialize;
+
+use crate::results::{Case, Cores, Machine, Process, Proxy, Role, Run};
+use crate::summary::{CaseSummary, Summary};
+use crate::table::{self, Table};
+use crate::{chart, figure, findings, text};
+
+/// The page would be unusable, and a report is meant to be mailed.
+const BYTES_MOST: usize = 1 << 20;
+
+/// Why there is no page.
+#[derive(Debug)]
+pub enum PageError {
+    /// The template and what it is given do not fit: a bug of ours.
+    Template(minijinja::Error),
+    /// More cases than one page can hold.
+    TooLarge {
+        /// What it came to.
+        bytes: usize,
+    },
+}
+
+impl std::fmt::Display for PageError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Template(cause) => write!(out, "the report page: {cause}; please report this bug"),
+            Self::TooLarge { bytes } => write!(
+                out,
+                "the report page would have {} and may have {}: run fewer cases or proxies at a time",
+                figure::memory_bytes(*bytes as f64),
+                figure::memory_bytes(BYTES_MOST as f64)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PageError {}
+
+/// The whole page.
+pub fn render(summary: &Summary<'_>) -> Result<String, PageError> {
+    let mut templates = Environment::new();
+    templates.set_auto_escape_callback(|_| AutoEscape::Html);
+    templates.add_template("page", include_str!("page.html")).map_err(PageError::Template)?;
+    let page = templates
+        .get_template("page")
+        .and_then(|template| template.render(Serde(page(summary))))
+        .map_err(PageError::Template)?;
+    if page.len() > BYTES_MOST {
+        return Err(PageError::TooLarge { bytes: page.len() });
+    }
+    Ok(page)
+}
+
+/// All that the template places.
+#[derive(Serialize)]
+struct Page<'r> {
+    style: &'static str,
+    chart_style: &'static str,
+    title: &'r str,
+    lede: String,
+    command: &'r str,
+    legend: String,
+    marks: String,
+    findings: Vec<String>,
+    caveats: Vec<String>,
+    standings: Table,
+    cases: Vec<Section>,
+    conditions: Facts,
+    machine: Facts,
+    versions: Facts,
+    processes: Vec<(String, &'r Process)>,
+    commands: Facts,
+}
+
+fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
+    let results = summary.results;
+    let Machine { processor, cores, kernel, .. } = &results.machine;
+    Page {
+        style: include_str!("page.css"),
+        chart_style: chart::STYLE,
+        title: &results.title,
+        lede: format!(
+            "{} · {processor}, {cores} cores · {kernel} · {}",
+            results.started, results.measured_by
+        ),
+        command: &results.command,
+        legend: chart::legend(&results.proxies.iter().collect::<Vec<_>>()),
+        marks: text::legend(summary),
+        findings: findings::sentences(summary),
+        caveats: findings::caveats(summary),
+        standings: findings::standings(summary),
+        cases: summary.cases.iter().enumerate().map(|(index, case)| section(index, case)).collect(),
+        conditions: conditions(summary),
+        machine: machine(&results.machine),
+        versions: versions(&results.proxies),
+        processes: processes(summary),
+        commands: commands(summary),
+    }
+}
+
+/// A case: its figures, and two charts with a table each.
+#[derive(Serialize)]
+struct Section {
+    id: String,
+    figures: Table,
+    cpu_chart: Option<String>,
+    cpu: Table,
+    latency_chart: Option<String>,
+    percentiles: Table,
+}
+
+fn section(index: usize, case: &CaseSummary<'_>) -> Section {
+    Section {
+        id: case.case.name.clone(),
+        figures: table::figures(case),
+        cpu_chart: chart::cpu_per_request(case, &format!("cpu-{index}")),
+        cpu: table::cpu(case),
+        latency_chart: chart::latency(case, &format!("latency-{index}")),
+        percentiles: table::percentiles(case),
+    }
+}
+
+/// A list of facts, each with its name.
+type Facts = Vec<(String, String)>;
+
+fn machine(machine: &Machine) -> Facts {
+    let mut facts = vec![
+        ("Processor".to_owned(), machine.processor.clone()),
+        ("Architecture".to_owned(), machine.architecture.clone()),
+        ("Cores that may be used".to_owned(), machine.cores.to_string()),
+        ("Memory".to_owned(), figure::memory_bytes(machine.memory_bytes as f64)),
+        ("Kernel".to_owned(), machine.kernel.clone()),
+        (
+            "Frequency governor".to_owned(),
+            machine.governor.clone().unwrap_or_else(|| "not told by the kernel".to_owned()),
+        ),
+    ];
+    facts.extend(machine.settings.iter().map(|(name, value)| (name.clone(), value.clone())));
+    facts
+}
+
+fn conditions(summary: &Summary<'_>) -> Facts {
+    let results = summary.results;
+    let conditions = &results.conditions;
+    let [one, five, fifteen] = conditions.load_before;
+    let invalid = results.runs.iter().filter(|run| run.outcome.refusal().is_some()).count();
+    vec![
+        ("Date".to_owned(), results.started.clone()),
+        (
+            "Load average before the run".to_owned(),
+            format!("{one:.2}, {five:.2}, {fifteen:.2} (1, 5, 15 min)"),
+        ),
+        ("Cores assigned".to_owned(), cores(&conditions.cores)),
+        (
+            "Measurements".to_owned(),
+            format!(
+                "{} of {:.2} s each after {:.2} s of warm-up, {invalid} of them not counted; {} rounds, in an order \
+                 shuffled anew for each round (seed {}), a fresh process of the proxy for each",
+                results.runs.len(),
+                conditions.measured_seconds,
+                conditions.warm_up_seconds,
+                conditions.rounds,
+                conditions.seed
+            ),
+        ),
+        ("Took".to_owned(), format!("{:.0} s", results.took_seconds)),
+        ("Alike for all".to_owned(), conditions.alike.join("; ")),
+    ]
+}
+
+fn cores(cores: &Cores) -> String {
+    let list = |cores: &[usize]| cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    format!("proxy {}; origins {}; load {}", list(&cores.proxy), list(&cores.origins), list(&cores.load))
+}
+
+fn versions(proxies: &[Proxy]) -> Facts {
+    let named = proxies.iter().filter(|proxy| proxy.role != Role::Direct);
+    named.map(|proxy| (proxy.name.clone(), proxy.version.clone())).collect()
+}
+
+/// What ran, with every file that it read.
+fn processes<'r>(summary: &Summary<'r>) -> Vec<(String, &'r Process)> {
+    let results = summary.results;
+    let proxies = results.proxies.iter().filter(|proxy| proxy.role != Role::Direct);
+    let origins =
+        results.origins.iter().enumerate().map(|(index, origin)| (format!("origin {}", index + 1), origin));
+    proxies.map(|proxy| (proxy.name.clone(), &proxy.process)).chain(origins).collect()
+}
+
+/// One command of the generator for each case: they differ only in the port.
+fn commands(summary: &Summary<'_>) -> Facts {
+    let first = |case: &Case| {
+        let run: Option<&Run> = summary.results.runs.iter().find(|run| run.case == case.name);
+        run.map_or_else(|| table::NOTHING.to_owned(), |run| run.command.clone())
+    };
+    summary.cases.iter().map(|case| (case.title(), first(case.case))).collect()
+}

@@ -1,0 +1,306 @@
+//! What a lab run measured, as `results.json` holds it. Every quantity names its unit.
+//!
+//! Nothing here is derived: medians, ratios and verdicts are computed anew from it (see `summary`), so an old file
+//! can be judged by newer rules.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Latency;
+
+/// The version of this form. A reader refuses a newer one.
+pub const SCHEMA: u32 = 1;
+
+/// A whole run of the lab.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`] when it was written.
+    pub schema: u32,
+    /// What was compared, as a heading.
+    pub title: String,
+    /// Program and version that measured.
+    pub measured_by: String,
+    /// The command that repeats the run.
+    pub command: String,
+    /// When it began: RFC 3339, UTC.
+    pub started: String,
+    /// From the first process to the last.
+    pub took_seconds: f64,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// What was compared, in the order of the tables.
+    pub proxies: Vec<Proxy>,
+    /// What stood behind the proxies.
+    pub origins: Vec<Process>,
+    /// What each was asked to do, in the order of the tables.
+    pub cases: Vec<Case>,
+    /// Every measurement, in the order in which they were made.
+    pub runs: Vec<Run>,
+    /// What a reader has to know, in whole sentences.
+    pub notes: Vec<String>,
+}
+
+/// The machine of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// As the kernel names it.
+    pub processor: String,
+    /// `x86_64`, `aarch64`, …
+    pub architecture: String,
+    /// Cores that the lab may use.
+    pub cores: usize,
+    /// Installed memory.
+    pub memory_bytes: u64,
+    /// Name and release of the kernel.
+    pub kernel: String,
+    /// The frequency governor, where the kernel tells.
+    pub governor: Option<String>,
+    /// Settings of the kernel that matter to a proxy, by name.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What held for every measurement of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Load averages over 1, 5 and 15 minutes before the run.
+    pub load_before: [f64; 3],
+    /// How many times every proxy did every case.
+    pub rounds: usize,
+    /// What one measurement lasted.
+    pub measured_seconds: f64,
+    /// Load given before each measurement and not counted.
+    pub warm_up_seconds: f64,
+    /// What the order was shuffled with.
+    pub seed: u64,
+    /// Which cores each part had.
+    pub cores: Cores,
+    /// What was alike for all proxies, a phrase each.
+    pub alike: Vec<String>,
+}
+
+/// Which cores each part had to itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cores {
+    /// The proxy's.
+    pub proxy: Vec<usize>,
+    /// The origins'.
+    pub origins: Vec<usize>,
+    /// The load generator's.
+    pub load: Vec<usize>,
+}
+
+/// One of those compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proxy {
+    /// Short and unique in the run.
+    pub name: String,
+    /// What it is in the comparison.
+    pub role: Role,
+    /// As the program says it; empty for `direct`.
+    pub version: String,
+    /// How it was started, and with which files.
+    pub process: Process,
+}
+
+/// What one of those compared is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// No proxy: the client talks to the origin.
+    Direct,
+    /// The one that the others are compared with.
+    Subject,
+    /// Another proxy.
+    Peer,
+}
+
+/// How a process was started.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Process {
+    /// The command line; empty where there is no process.
+    pub command: String,
+    /// The files that it read.
+    pub files: Vec<File>,
+}
+
+/// A configuration file, in full.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Its name.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// What is asked of every proxy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Short and unique in the run: `tiny-closed`.
+    pub name: String,
+    /// The payload's name.
+    pub payload: String,
+    /// Bytes of each response's body.
+    pub payload_bytes: u64,
+    /// Client connections.
+    pub connections: usize,
+    /// When requests are sent.
+    pub arrivals: Arrivals,
+}
+
+/// When requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Arrivals {
+    /// As soon as the connection's last response is complete.
+    Closed,
+    /// On a schedule of their own, whatever the proxy does.
+    Constant {
+        /// Requests that fall due each second.
+        rate_per_second: f64,
+    },
+}
+
+/// One measurement: a proxy, a case, a round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The proxy's name.
+    pub proxy: String,
+    /// The case's name.
+    pub case: String,
+    /// From 1.
+    pub round: usize,
+    /// When it began, after the start of the whole run.
+    pub began_seconds: f64,
+    /// The generator's command line.
+    pub command: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Outcome {
+    /// It counts.
+    Measured(Measured),
+    /// It ran, but its figures mean something else than they say; kept, not counted.
+    Invalid {
+        /// Why.
+        reason: String,
+        /// What was measured all the same.
+        measured: Measured,
+    },
+    /// There are no figures.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The figures of one measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// From the first request to the last response.
+    pub seconds: f64,
+    /// Responses that were whole and right.
+    pub requests: u64,
+    /// Bytes received in them.
+    pub received_bytes: u64,
+    /// Requests that failed, by cause; none is counted in `requests`.
+    pub errors: BTreeMap<String, u64>,
+    /// From when a request was due (or, in a closed loop, sent) to its last byte.
+    pub latency: Latency,
+    /// How late the generator itself was at its 99th percentile; only where requests have a schedule.
+    pub lateness_p99_us: Option<u64>,
+    /// What the proxy's processes used meanwhile; `None` where there is no proxy.
+    pub usage: Option<Usage>,
+}
+
+/// What the whole process tree of a proxy used during a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The span over which CPU time was read.
+    pub seconds: f64,
+    /// CPU time in user mode.
+    pub user_seconds: f64,
+    /// CPU time in the kernel.
+    pub system_seconds: f64,
+    /// The most memory seen: proportional set size, summed.
+    pub memory_bytes: u64,
+    /// Processes at the end.
+    pub processes: usize,
+    /// Threads at the end.
+    pub threads: usize,
+}
+
+impl Measured {
+    /// Requests that failed, of every cause.
+    pub fn error_count(&self) -> u64 {
+        self.errors.values().sum()
+    }
+}
+
+impl Outcome {
+    /// The figures, if they count.
+    pub fn valid(&self) -> Option<&Measured> {
+        match self {
+            Self::Measured(measured) => Some(measured),
+            Self::Invalid { .. } | Self::Failed { .. } => None,
+        }
+    }
+
+    /// Why the figures do not count.
+    pub fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::Measured(_) => None,
+            Self::Invalid { reason, .. } | Self::Failed { reason } => Some(reason),
+        }
+    }
+}
+
+/// Why a results file can't be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// Not JSON, or not of this form.
+    Malformed(serde_json::Error),
+    /// Written by a later version.
+    Newer(u32),
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed(cause) => write!(out, "not the results of a lab run: {cause}"),
+            Self::Newer(schema) => write!(
+                out,
+                "the results have schema {schema} and this version reads up to {SCHEMA}: use a newer vanward"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl Results {
+    /// Reads what [`Results::to_json`] wrote, of this or an earlier schema.
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        /// The one field that every version has.
+        #[derive(Deserialize)]
+        struct Version {
+            schema: u32,
+        }
+        let version: Version = serde_json::from_str(text).map_err(ReadError::Malformed)?;
+        if version.schema > SCHEMA {
+            return Err(ReadError::Newer(version.schema));
+        }
+        serde_json::from_str(text).map_err(ReadError::Malformed)
+    }
+
+    /// The text of `results.json`, on one line: the latency buckets would make thousands.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("results have string keys and finite numbers by their types")
+    }
+}

@@ -1,0 +1,154 @@
+//! Medians with an interval, and whether two of them differ.
+//!
+//! Few repeats are the rule here, so nothing assumes a distribution. Not here: what the numbers mean.
+
+/// Below this many values the interval is the range: resampling fewer would pretend to know more than they tell.
+const BOOTSTRAP_MINIMUM: usize = 6;
+/// Fewer values than this on either side, and no difference is claimed or denied.
+const JUDGED_MINIMUM: usize = 3;
+const RESAMPLES: usize = 2000;
+
+/// A median and where it may lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The middle of the values.
+    pub median: f64,
+    /// The lower end: the least value, or from six values on the 95% bootstrap interval's.
+    pub low: f64,
+    /// The upper end, likewise.
+    pub high: f64,
+    /// How many values.
+    pub count: usize,
+}
+
+impl Estimate {
+    /// Of all finite values; `None` if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let (&least, &most) = (sorted.first()?, sorted.last()?);
+        let (low, high) =
+            if sorted.len() < BOOTSTRAP_MINIMUM { (least, most) } else { bootstrap_interval(&sorted) };
+        Some(Self { median: median(&sorted), low, high, count: sorted.len() })
+    }
+
+    /// The farther end of the interval from the median, as a share of the median; 0 for a median of 0.
+    pub fn spread(&self) -> f64 {
+        if self.median == 0.0 {
+            return 0.0;
+        }
+        (self.high - self.median).max(self.median - self.low) / self.median.abs()
+    }
+}
+
+/// How one estimate lies to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// The whole interval lies below the other's.
+    Lower,
+    /// The intervals overlap.
+    Within,
+    /// The whole interval lies above the other's.
+    Higher,
+    /// Too few repeats to tell.
+    Unjudged,
+}
+
+/// Whether `value` differs from `other` by more than both of them spread.
+pub fn difference(value: &Estimate, other: &Estimate) -> Difference {
+    if value.count < JUDGED_MINIMUM || other.count < JUDGED_MINIMUM {
+        Difference::Unjudged
+    } else if value.high < other.low {
+        Difference::Lower
+    } else if value.low > other.high {
+        Difference::Higher
+    } else {
+        Difference::Within
+    }
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// The middle 95% of the medians of resampled values. The seed is fixed: the same results give the same report.
+fn bootstrap_interval(sorted: &[f64]) -> (f64, f64) {
+    let mut random = fastrand::Rng::with_seed(0x7661_6e77_6172_6421);
+    let mut resample = vec![0.0; sorted.len()];
+    let mut medians: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            resample.fill_with(|| sorted[random.usize(..sorted.len())]);
+            resample.sort_by(f64::total_cmp);
+            median(&resample)
+        })
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    (medians[RESAMPLES / 40], medians[RESAMPLES - 1 - RESAMPLES / 40])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_values_span_their_range() {
+        let cases: [(&[f64], f64, f64, f64); 4] = [
+            (&[3.0], 3.0, 3.0, 3.0),
+            (&[4.0, 1.0], 2.5, 1.0, 4.0),
+            (&[9.0, 1.0, 2.0], 2.0, 1.0, 9.0),
+            (&[f64::NAN, 5.0, f64::INFINITY], 5.0, 5.0, 5.0),
+        ];
+        for (values, median, low, high) in cases {
+            let estimate = Estimate::of(values.iter().copied()).expect("a finite value");
+            assert_eq!((estimate.median, estimate.low, estimate.high), (median, low, high), "{values:?}");
+        }
+        assert_eq!(Estimate::of([]), None);
+        assert_eq!(Estimate::of([f64::NAN]), None);
+    }
+
+    #[test]
+    fn many_values_have_an_interval_that_one_outlier_does_not_stretch() {
+        let values = (0..20).map(|step| 100.0 + f64::from(step % 5)).chain([1000.0]);
+        let estimate = Estimate::of(values).expect("values");
+        assert!((100.0..=104.0).contains(&estimate.low), "{estimate:?}");
+        assert!((estimate.median..=104.0).contains(&estimate.high), "{estimate:?}");
+    }
+
+    #[test]
+    fn the_interval_covers_the_true_median_about_as_often_as_it_says() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let trials = 400;
+        let covered = (0..trials)
+            .filter(|_| {
+                let estimate = Estimate::of((0..15).map(|_| random.f64())).expect("values");
+                estimate.low <= 0.5 && 0.5 <= estimate.high
+            })
+            .count();
+        let share = covered as f64 / f64::from(trials);
+        assert!((0.88..=0.99).contains(&share), "the interval covered the median in {share} of the trials");
+    }
+
+    #[test]
+    fn a_difference_has_to_exceed_the_spread() {
+        let estimate = |low: f64, high: f64, count| Estimate { median: (low + high) / 2.0, low, high, count };
+        let cases = [
+            (estimate(1.0, 2.0, 3), estimate(3.0, 4.0, 3), Difference::Lower),
+            (estimate(3.0, 4.0, 3), estimate(1.0, 2.0, 3), Difference::Higher),
+            (estimate(1.0, 3.0, 3), estimate(2.0, 4.0, 3), Difference::Within),
+            (estimate(1.0, 2.0, 3), estimate(2.0, 4.0, 3), Difference::Within),
+            (estimate(1.0, 2.0, 2), estimate(3.0, 4.0, 3), Difference::Unjudged),
+            (estimate(1.0, 2.0, 3), estimate(3.0, 4.0, 2), Difference::Unjudged),
+        ];
+        for (value, other, expected) in cases {
+            assert_eq!(difference(&value, &other), expected, "{value:?} and {other:?}");
+        }
+    }
+
+    #[test]
+    fn spread_is_the_farther_end() {
+        let estimate = Estimate { median: 10.0, low: 9.0, high: 12.0, count: 3 };
+        assert!((estimate.spread() - 0.2).abs() < 1e-9);
+        assert_eq!(Estimate { median: 0.0, low: 0.0, high: 0.0, count: 1 }.spread(), 0.0);
+    }
+}

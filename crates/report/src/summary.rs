@@ -1,0 +1,276 @@
+//! Results by case and proxy: each figure with its spread over the repeats, and how it stands beside the subject's.
+//!
+//! Only valid measurements count; those that don't are listed with their reason, never dropped in silence.
+
+use crate::figure;
+use crate::latency::Latency;
+use crate::results::{Arrivals, Case, Measured, Proxy, Results, Role, Run};
+use crate::statistics::{Difference, Estimate, difference};
+
+/// A quantity that is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Whole responses a second.
+    RequestsPerSecond,
+    /// Median latency.
+    LatencyP50,
+    /// 99th percentile of latency.
+    LatencyP99,
+    /// CPU time of the proxy for each request.
+    CpuPerRequest,
+    /// Memory of the proxy.
+    Memory,
+}
+
+impl Metric {
+    /// In the order of the columns.
+    pub const ALL: [Self; 5] =
+        [Self::RequestsPerSecond, Self::LatencyP50, Self::LatencyP99, Self::CpuPerRequest, Self::Memory];
+
+    /// As a column heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::RequestsPerSecond => "requests/s",
+            Self::LatencyP50 => "p50",
+            Self::LatencyP99 => "p99",
+            Self::CpuPerRequest => "CPU/request",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// Within a sentence.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::RequestsPerSecond => "requests per second",
+            Self::LatencyP50 => "median latency",
+            Self::LatencyP99 => "99th percentile of latency",
+            Self::CpuPerRequest => "CPU time per request",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// A value with its unit.
+    pub fn figure(self, value: f64) -> String {
+        match self {
+            Self::RequestsPerSecond => figure::count(value),
+            Self::LatencyP50 | Self::LatencyP99 | Self::CpuPerRequest => figure::duration_us(value),
+            Self::Memory => figure::memory_bytes(value),
+        }
+    }
+
+    /// The value of one measurement, where it has one.
+    fn value(self, measured: &Measured) -> Option<f64> {
+        match self {
+            Self::RequestsPerSecond => Some(measured.requests as f64 / measured.seconds),
+            Self::LatencyP50 => measured.latency.at_quantile_us(0.5).map(|us| us as f64),
+            Self::LatencyP99 => measured.latency.at_quantile_us(0.99).map(|us| us as f64),
+            Self::CpuPerRequest => Some(cpu_per_request(measured)?.iter().sum()),
+            Self::Memory => measured.usage.map(|usage| usage.memory_bytes as f64),
+        }
+    }
+
+    /// Whether having less or more of it than another says anything in this case.
+    fn is_comparable(self, case: &Case) -> bool {
+        // Every proxy is offered the same rate: answering it is no achievement over another.
+        !(self == Self::RequestsPerSecond && matches!(case.arrivals, Arrivals::Constant { .. }))
+    }
+}
+
+/// User and system CPU time for each request, in microseconds.
+fn cpu_per_request(measured: &Measured) -> Option<[f64; 2]> {
+    let usage = measured.usage?;
+    let requests = measured.requests as f64;
+    (measured.requests > 0)
+        .then(|| [1e6 * usage.user_seconds / requests, 1e6 * usage.system_seconds / requests])
+}
+
+/// What the results say.
+#[derive(Debug)]
+pub struct Summary<'r> {
+    /// What it is the summary of.
+    pub results: &'r Results,
+    /// In the order of the results.
+    pub cases: Vec<CaseSummary<'r>>,
+}
+
+/// What the results say of one case.
+#[derive(Debug)]
+pub struct CaseSummary<'r> {
+    /// What was asked.
+    pub case: &'r Case,
+    /// A row for each proxy, in the order of the results.
+    pub rows: Vec<Row<'r>>,
+}
+
+/// What the results say of one proxy in one case.
+#[derive(Debug)]
+pub struct Row<'r> {
+    /// Which proxy.
+    pub proxy: &'r Proxy,
+    /// Measurements that count.
+    pub valid: usize,
+    /// Measurements that don't, each with its reason.
+    pub refused: Vec<Refused<'r>>,
+    /// A cell for each of [`Metric::ALL`].
+    pub cells: Vec<Cell>,
+    /// User and system CPU time for each request, in microseconds: the medians.
+    pub cpu_split_us: Option<[f64; 2]>,
+    /// The share of one core that the proxy used: the median.
+    pub busy_cores: Option<f64>,
+    /// Failed requests of all valid measurements.
+    pub errors: u64,
+    /// The latencies of all valid measurements as one.
+    pub latency: Latency,
+}
+
+/// A measurement that does not count.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused<'r> {
+    /// Its round.
+    pub round: usize,
+    /// Why.
+    pub reason: &'r str,
+}
+
+/// One figure of one proxy in one case.
+#[derive(Debug, Clone, Copy)]
+pub struct Cell {
+    /// Of what.
+    pub metric: Metric,
+    /// `None` where nothing was measured.
+    pub estimate: Option<Estimate>,
+    /// How it stands beside the subject's; `None` for the subject itself, for `direct`, and where either has no
+    /// figure or the two say nothing beside each other.
+    pub beside_subject: Option<Beside>,
+}
+
+/// How a peer's figure stands beside the subject's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Beside {
+    /// The subject's median by the peer's.
+    pub subject_ratio: f64,
+    /// Who has the better figure.
+    pub verdict: Verdict,
+}
+
+/// Who has the better figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The subject.
+    Won,
+    /// The peer.
+    Lost,
+    /// They differ by less than they spread.
+    Even,
+    /// Too few repeats to tell.
+    Unjudged,
+}
+
+impl Row<'_> {
+    /// The cell of a metric.
+    pub fn cell(&self, metric: Metric) -> &Cell {
+        &self.cells[Metric::ALL.iter().position(|&each| each == metric).expect("ALL lists every metric")]
+    }
+}
+
+impl<'r> Summary<'r> {
+    /// Counts, merges and judges.
+    pub fn of(results: &'r Results) -> Self {
+        let cases = results.cases.iter().map(|case| case_summary(results, case)).collect();
+        Self { results, cases }
+    }
+
+    /// The proxy that the others are compared with.
+    pub fn subject(&self) -> Option<&'r Proxy> {
+        self.results.proxies.iter().find(|proxy| proxy.role == Role::Subject)
+    }
+
+    /// Whether every proxy has at least one valid measurement of every case.
+    pub fn is_complete(&self) -> bool {
+        self.cases.iter().all(|case| case.rows.iter().all(|row| row.valid > 0))
+    }
+}
+
+impl CaseSummary<'_> {
+    /// `128 B, closed loop, 64 connections`
+    pub fn title(&self) -> String {
+        let Case { payload_bytes, connections, .. } = *self.case;
+        let arrivals = match self.case.arrivals {
+            Arrivals::Closed => "closed loop".to_owned(),
+            Arrivals::Constant { rate_per_second } => {
+                format!("{}/s constant", figure::count(rate_per_second))
+            }
+        };
+        format!("{}, {arrivals}, {connections} connections", figure::bytes(payload_bytes as f64))
+    }
+
+    /// The row of the subject.
+    pub fn subject(&self) -> Option<&Row<'_>> {
+        self.rows.iter().find(|row| row.proxy.role == Role::Subject)
+    }
+}
+
+fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
+    let mut rows: Vec<Row<'r>> = results
+        .proxies
+        .iter()
+        .map(|proxy| {
+            let runs = results.runs.iter().filter(|run| run.proxy == proxy.name && run.case == case.name);
+            row(proxy, &runs.collect::<Vec<_>>())
+        })
+        .collect();
+    let subject = rows.iter().find(|row| row.proxy.role == Role::Subject).map(|row| row.cells.clone());
+    for row in rows.iter_mut().filter(|row| row.proxy.role == Role::Peer) {
+        for (cell, subject) in row.cells.iter_mut().zip(subject.iter().flatten()) {
+            cell.beside_subject = beside(case, cell, subject);
+        }
+    }
+    CaseSummary { case, rows }
+}
+
+fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
+    let valid: Vec<&Measured> = runs.iter().filter_map(|run| run.outcome.valid()).collect();
+    let refused = runs
+        .iter()
+        .filter_map(|run| Some(Refused { round: run.round, reason: run.outcome.refusal()? }))
+        .collect();
+    let median = |values: &mut dyn Iterator<Item = f64>| Estimate::of(values).map(|estimate| estimate.median);
+    let split =
+        |part: usize| median(&mut valid.iter().filter_map(|measured| Some(cpu_per_request(measured)?[part])));
+    let cells = Metric::ALL.iter().map(|&metric| Cell {
+        metric,
+        estimate: Estimate::of(valid.iter().filter_map(|measured| metric.value(measured))),
+        beside_subject: None,
+    });
+    Row {
+        proxy,
+        valid: valid.len(),
+        refused,
+        cells: cells.collect(),
+        cpu_split_us: split(0).zip(split(1)).map(|(user, system)| [user, system]),
+        busy_cores: median(
+            &mut valid
+                .iter()
+                .filter_map(|measured| measured.usage)
+                .map(|usage| (usage.user_seconds + usage.system_seconds) / usage.seconds),
+        ),
+        errors: valid.iter().map(|measured| measured.error_count()).sum(),
+        latency: Latency::merged(valid.iter().map(|measured| &measured.latency)),
+    }
+}
+
+fn beside(case: &Case, peer: &Cell, subject: &Cell) -> Option<Beside> {
+    if !peer.metric.is_comparable(case) {
+        return None;
+    }
+    let (subject, estimate) = (subject.estimate?, peer.estimate?);
+    let more_is_better = peer.metric == Metric::RequestsPerSecond;
+    let verdict = match difference(&subject, &estimate) {
+        Difference::Within => Verdict::Even,
+        Difference::Unjudged => Verdict::Unjudged,
+        Difference::Higher if more_is_better => Verdict::Won,
+        Difference::Lower if !more_is_better => Verdict::Won,
+        Difference::Higher | Difference::Lower => Verdict::Lost,
+    };
+    Some(Beside { subject_ratio: subject.median / estimate.median, verdict })
+}

@@ -1,0 +1,115 @@
+//! Rows and columns, before they become text, Markdown or HTML: every form shows the same words.
+
+use serde::Serialize;
+
+use crate::figure;
+use crate::results::Role;
+use crate::statistics::Estimate;
+use crate::summary::{CaseSummary, Cell, Metric, Row, Verdict};
+
+/// Stands where nothing was measured.
+pub const NOTHING: &str = "—";
+/// Follows a figure that differs from the subject's by less than both spread.
+pub const EVEN: &str = "≈";
+
+/// The percentiles that tables list, and their headings.
+pub const PERCENTILES: [(f64, &str); 6] =
+    [(0.5, "p50"), (0.75, "p75"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (1.0, "max")];
+
+/// Cells of text under a heading each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// A heading for each column; the first column names the row.
+    pub headings: Vec<String>,
+    /// As many cells as headings.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// Every figure of a case.
+pub fn figures(case: &CaseSummary<'_>) -> Table {
+    let headings = [""].into_iter().chain(Metric::ALL.map(Metric::heading)).chain(["errors"]);
+    let row = |row: &Row<'_>| {
+        let errors = if row.valid == 0 { NOTHING.to_owned() } else { figure::count(row.errors as f64) };
+        let name = match row.refused.len() {
+            0 => row.proxy.name.clone(),
+            refused => format!("{} ({refused} invalid)", row.proxy.name),
+        };
+        [name].into_iter().chain(row.cells.iter().map(cell)).chain([errors]).collect()
+    };
+    Table {
+        caption: case.title(),
+        headings: headings.map(str::to_owned).collect(),
+        rows: case.rows.iter().map(row).collect(),
+    }
+}
+
+/// CPU time for each request in user mode and in the kernel, of the proxies in a case.
+pub fn cpu(case: &CaseSummary<'_>) -> Table {
+    let headings = ["", "user", "system", "both", "range", "core in use", "subject by it"];
+    let subject = case.subject().map_or("subject", |row| row.proxy.name.as_str());
+    let rows = case.rows.iter().filter(|row| row.proxy.role != Role::Direct).map(|row| {
+        let total = row.cell(Metric::CpuPerRequest);
+        let part = |index: usize| or_nothing(row.cpu_split_us.map(|split| figure::duration_us(split[index])));
+        vec![
+            row.proxy.name.clone(),
+            part(0),
+            part(1),
+            or_nothing(total.estimate.map(|estimate| figure::duration_us(estimate.median))),
+            or_nothing(total.estimate.map(|estimate| range(Metric::CpuPerRequest, &estimate))),
+            or_nothing(row.busy_cores.map(figure::percent)),
+            or_nothing(total.beside_subject.map(|beside| figure::ratio(beside.subject_ratio))),
+        ]
+    });
+    Table {
+        caption: "CPU time per request, of the proxy's whole process tree".to_owned(),
+        headings: headings
+            .iter()
+            .map(|&heading| heading.replace("subject by it", &format!("{subject} ÷ it")))
+            .collect(),
+        rows: rows.collect(),
+    }
+}
+
+/// Latency at the usual percentiles, of all repeats together.
+pub fn percentiles(case: &CaseSummary<'_>) -> Table {
+    let quantiles = PERCENTILES.map(|(quantile, _)| quantile);
+    let rows = case.rows.iter().map(|row| {
+        let mut latencies = row.latency.at_quantiles_us(&quantiles).into_iter();
+        let cells =
+            quantiles.iter().map(|_| or_nothing(latencies.next().map(|us| figure::duration_us(us as f64))));
+        [row.proxy.name.clone()].into_iter().chain(cells.collect::<Vec<_>>()).collect()
+    });
+    Table {
+        caption: "Latency percentiles, all repeats together".to_owned(),
+        headings: [""]
+            .into_iter()
+            .chain(PERCENTILES.map(|(_, heading)| heading))
+            .map(str::to_owned)
+            .collect(),
+        rows: rows.collect(),
+    }
+}
+
+/// `31,022 ±2%`, with [`EVEN`] behind it where it is no different from the subject's.
+fn cell(cell: &Cell) -> String {
+    let Some(estimate) = cell.estimate else { return NOTHING.to_owned() };
+    let mut text = cell.metric.figure(estimate.median);
+    if estimate.count > 1 {
+        text.push_str(&format!(" ±{}", figure::percent(estimate.spread())));
+    }
+    if cell.beside_subject.is_some_and(|beside| beside.verdict == Verdict::Even) {
+        text.push_str(&format!(" {EVEN}"));
+    }
+    text
+}
+
+/// `16.9 – 17.6 µs`
+fn range(metric: Metric, estimate: &Estimate) -> String {
+    format!("{} – {}", metric.figure(estimate.low), metric.figure(estimate.high))
+}
+
+fn or_nothing(text: Option<String>) -> String {
+    text.unwrap_or_else(|| NOTHING.to_owned())
+}
