@@ -1,0 +1,171 @@
+//! A path as a lenient server reads it: escapes decoded, slashes in a row as one.
+//!
+//! For comparing only. Dot segments are found, never resolved: what a proxy resolves one way, a server behind it
+//! may resolve another way.
+
+/// The bytes of a path as a lenient server reads them.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading<'a> {
+    rest: &'a [u8],
+    follows_slash: bool,
+}
+
+impl<'a> Reading<'a> {
+    #[inline]
+    pub(crate) fn of(path: &'a [u8]) -> Self {
+        Self { rest: path, follows_slash: false }
+    }
+}
+
+impl Iterator for Reading<'_> {
+    type Item = u8;
+
+    #[inline]
+    fn next(&mut self) -> Option<u8> {
+        loop {
+            let (byte, rest) = decoded(self.rest)?;
+            self.rest = rest;
+            let repeats = byte == b'/' && self.follows_slash;
+            self.follows_slash = byte == b'/';
+            if !repeats {
+                return Some(byte);
+            }
+        }
+    }
+}
+
+/// The first byte of a path, decoded once, and what follows; an escape that is none stays as it is.
+#[inline]
+fn decoded(path: &[u8]) -> Option<(u8, &[u8])> {
+    match path {
+        [b'%', high, low, rest @ ..] => match (hex_value(*high), hex_value(*low)) {
+            (Some(high), Some(low)) => Some((high << 4 | low, rest)),
+            _ => Some((b'%', &path[1..])),
+        },
+        [byte, rest @ ..] => Some((*byte, rest)),
+        [] => None,
+    }
+}
+
+fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Whether a path holds a segment that some server reads as `.` or `..` (RFC 3986 §5.2.4), and so another path than
+/// the one that routes are matched against: `/api/../admin`, `/%2e%2E/`, `/..%2fadmin`, `/..\admin`, `/..;/admin`.
+///
+/// A proxy whose routes depend on the path refuses it with 400. No browser sends one: it resolves them itself.
+pub fn has_dot_segments(path: &[u8]) -> bool {
+    // A dot, plain or as an escape, is in few paths.
+    if !path.iter().any(|&byte| byte == b'.' || byte == b'%') {
+        return false;
+    }
+    let mut segment = Segment::Empty;
+    let mut rest = path;
+    while let Some((byte, behind)) = decoded(rest) {
+        rest = behind;
+        segment = match (byte, segment) {
+            // A backslash separates segments on some systems; a path parameter is cut off by some servers.
+            (b'/' | b'\\' | b';', Segment::Dot | Segment::DotDot) => return true,
+            (b'/' | b'\\', _) => Segment::Empty,
+            (b'.', Segment::Empty) => Segment::Dot,
+            (b'.', Segment::Dot) => Segment::DotDot,
+            _ => Segment::Other,
+        };
+    }
+    matches!(segment, Segment::Dot | Segment::DotDot)
+}
+
+/// What has been read of a segment.
+#[derive(Debug, Clone, Copy)]
+enum Segment {
+    Empty,
+    Dot,
+    DotDot,
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_read_leniently() {
+        for (path, read) in [
+            ("", ""),
+            ("/", "/"),
+            ("*", "*"),
+            ("/api/x", "/api/x"),
+            ("//api///x//", "/api/x/"),
+            ("/%61p%69", "/api"),
+            ("/api%2Fx", "/api/x"),
+            ("/%2f/%2F%2fx", "/x"),
+            // Decoded once.
+            ("/%2561", "/%61"),
+            // Not escapes.
+            ("/%", "/%"),
+            ("/%4", "/%4"),
+            ("/%zz%+1", "/%zz%+1"),
+            ("/%%61", "/%a"),
+            // Left as they are.
+            ("/a/../b/.", "/a/../b/."),
+            ("/a;v=1", "/a;v=1"),
+            ("/a\\b", "/a\\b"),
+            ("/API", "/API"),
+        ] {
+            let bytes: Vec<u8> = Reading::of(path.as_bytes()).collect();
+            assert_eq!(String::from_utf8(bytes).unwrap(), read, "{path}");
+        }
+    }
+
+    /// RFC 3986 §5.2.4, and what servers make of it.
+    #[test]
+    fn dot_segments() {
+        for path in [
+            "/.",
+            "/..",
+            "/./",
+            "/../",
+            "/a/./b",
+            "/a/../b",
+            "/a/..",
+            "/%2e",
+            "/%2E%2e/",
+            "/.%2e/a",
+            "/a%2f..%2fb",
+            "/a/..%2Fb",
+            "/a\\..\\b",
+            "/a%5c..%5Cb",
+            "/a/..;/b",
+            "/a/.;v=1/b",
+            "/a/..%3b/b",
+            "..",
+            ".",
+        ] {
+            assert!(has_dot_segments(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "",
+            "/",
+            "*",
+            "/a.b",
+            "/a..",
+            "/..a",
+            "/...",
+            "/.well-known/acme-challenge/x",
+            "/a/.../b",
+            "/a.%2e/b",
+            "/%2e%2e%2e",
+            "/%252e%252e/",
+            "/a;../b",
+            "/a;v=1.",
+        ] {
+            assert!(!has_dot_segments(path.as_bytes()), "{path}");
+        }
+    }
+}
