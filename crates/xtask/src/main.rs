@@ -1,2 +1,69 @@
-//! xtask
-fn main() {}
+//! `cargo xtask`: what the project does to itself. CI is `cargo xtask ci` and nothing else, so that what passes here
+//! passes there.
+
+/// Where the workspace is and what belongs to it.
+mod workspace;
+/// The rules of the project that no compiler checks.
+mod tidy;
+/// One command of a longer run: named, timed, explained when it fails.
+mod step;
+/// Everything that CI checks, in its order.
+mod ci;
+/// What a proxied request costs, by measures that repeat.
+mod bench;
+/// The fuzz targets, each for a number of runs.
+mod fuzz;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Automation of the Vanward workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask tidy                        structure, sizes and words, in a second
+  cargo xtask ci                          all that has to pass before a commit
+  cargo xtask ci --only clippy            one step of it
+  cargo xtask bench                       microbenchmarks, then the demo
+  cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check structure, sizes and words.
+    Tidy,
+    /// Run every check of CI and stop at the first that fails.
+    Ci(ci::Args),
+    /// Measure what a request costs.
+    Bench,
+    /// Run the fuzz targets.
+    Fuzz(fuzz::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Tidy => tidy::run(),
+        Command::Ci(arguments) => ci::run(&arguments),
+        Command::Bench => bench::run(),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            say(format_args!("xtask: {problem}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says something to the person who runs the command.
+#[allow(clippy::print_stderr, reason = "this tool's only output is for a person")]
+fn say(line: impl std::fmt::Display) {
+    eprintln!("{line}");
+}

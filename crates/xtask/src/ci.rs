@@ -1,0 +1,132 @@
+//! Everything that CI checks, in its order, stopping at the first failure. `.ci/run` only installs what this needs.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+
+use crate::step::{self, Steps};
+use crate::workspace::Workspace;
+use crate::{say, tidy};
+
+/// Which steps.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Run only this step; may be given several times.
+    #[arg(long, value_enum, value_name = "STEP")]
+    only: Vec<Step>,
+}
+
+/// The steps, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Step {
+    /// The command of the README.
+    Test,
+    Format,
+    Clippy,
+    Tidy,
+    Docs,
+    /// A production build: without the lab, the load generator and the origin.
+    Production,
+    /// The main job, as a newcomer runs it.
+    Demo,
+}
+
+const DEMO_SECONDS: &str = "10";
+
+pub(crate) fn run(arguments: &Args) -> Result<(), String> {
+    let workspace = Workspace::find()?;
+    let mut steps = Steps::default();
+    for &step in <Step as clap::ValueEnum>::value_variants() {
+        if arguments.only.is_empty() || arguments.only.contains(&step) {
+            step.run(&workspace.root, &mut steps).map_err(|problem| format!("{problem}\n{}", again(step)))?;
+        }
+    }
+    say(format_args!("\nAll checks passed.\n{}", steps.summary()));
+    Ok(())
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Format => "format",
+            Self::Clippy => "clippy",
+            Self::Tidy => "tidy",
+            Self::Docs => "docs",
+            Self::Production => "production",
+            Self::Demo => "demo",
+        }
+    }
+
+    fn run(self, root: &Path, steps: &mut Steps) -> Result<(), String> {
+        let command = match self {
+            Self::Test => cargo(root, &["test", "--workspace"]),
+            Self::Format => cargo(root, &["fmt", "--all", "--", "--check"]),
+            Self::Clippy => cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+            Self::Tidy => return steps.run(self.name(), "structure, sizes and words", tidy::run),
+            Self::Docs => {
+                let mut command = cargo(root, &["doc", "--workspace", "--no-deps"]);
+                command.env("RUSTDOCFLAGS", "-D warnings");
+                command
+            }
+            Self::Production => return production(root, steps),
+            Self::Demo => return demo(root, steps),
+        };
+        steps.run(self.name(), &step::shown(&command), || step::run(&mut { command }))
+    }
+}
+
+/// Clippy first: it says of code that only the lab used that nobody does.
+fn production(root: &Path, steps: &mut Steps) -> Result<(), String> {
+    let mut lint = cargo(root, &["clippy", "-p", "vanward", "--no-default-features", "--", "-D", "warnings"]);
+    let mut build = cargo(root, &["build", "-p", "vanward", "--no-default-features"]);
+    let heading = format!("{} && {}", step::shown(&lint), step::shown(&build));
+    steps.run(Step::Production.name(), &heading, || {
+        step::run(&mut lint)?;
+        step::run(&mut build)
+    })
+}
+
+/// The demo writes its report to a directory that is removed again, and has to have written one.
+fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
+    let directory = Scratch::new()?;
+    let mut command = cargo(root, &["run", "--release", "--", "demo", "--seconds", DEMO_SECONDS, "--out"]);
+    command.arg(&directory.0);
+    steps.run(Step::Demo.name(), &step::shown(&command), || {
+        step::run(&mut command)?;
+        let report = directory.0.join("report.html");
+        match fs::metadata(&report) {
+            Ok(file) if file.len() > 0 => Ok(()),
+            Ok(_) => Err("the demo wrote an empty report.html".to_owned()),
+            Err(error) => Err(format!("the demo left no report.html: {error}")),
+        }
+    })
+}
+
+fn cargo(root: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(words).current_dir(root);
+    command
+}
+
+fn again(step: Step) -> String {
+    format!("Repeat it alone with: cargo xtask ci --only {}", step.name())
+}
+
+/// A directory of our own, removed with its content at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, String> {
+        let path = env::temp_dir().join(format!("vanward-ci-{}", process::id()));
+        fs::create_dir(&path).map_err(|error| format!("{} cannot be created: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}

@@ -1,0 +1,180 @@
+//! The arrows between crates, as `cargo metadata` has them: `vanward -> proxy, lab`; `proxy -> config, tls, telemetry
+//! -> pure`. The lab reaches proxies over sockets only.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::workspace::text;
+
+/// Where a crate stands. Its arrows follow from this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layer {
+    /// Bytes and `now` in, decisions out.
+    Pure,
+    /// Touches the kernel, for the proxy.
+    World,
+    /// The product.
+    Proxy,
+    /// Servers and clients that proxies are measured with, and the arithmetic of the results.
+    LabPart,
+    /// Plans and runs measurements.
+    Lab,
+    /// The command line.
+    Top,
+    /// This tool.
+    Tool,
+}
+
+/// Every crate of the workspace. A new one takes its place here first.
+const CRATES: &[(&str, Layer)] = &[
+    ("wire", Layer::Pure),
+    ("route", Layer::Pure),
+    ("balance", Layer::Pure),
+    ("cache", Layer::Pure),
+    ("shape", Layer::Pure),
+    ("config", Layer::World),
+    ("tls", Layer::World),
+    ("telemetry", Layer::World),
+    ("proxy", Layer::Proxy),
+    ("origin", Layer::LabPart),
+    ("load", Layer::LabPart),
+    ("report", Layer::LabPart),
+    ("lab", Layer::Lab),
+    ("vanward", Layer::Top),
+    ("xtask", Layer::Tool),
+];
+
+/// Crates that bring sockets, threads or a runtime.
+const IMPURE: &[&str] =
+    &["tokio", "mio", "socket2", "rustix", "libc", "nix", "hickory-resolver", "crossbeam", "rayon"];
+
+impl Layer {
+    fn of(name: &str) -> Option<Self> {
+        CRATES.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
+    }
+
+    fn may_depend_on(self, other: Self) -> bool {
+        use Layer::{Lab, LabPart, Proxy, Pure, Tool, Top, World};
+        match self {
+            Pure | World => other == Pure,
+            Proxy => matches!(other, Pure | World),
+            LabPart | Tool => false,
+            Lab => other == LabPart,
+            Top => matches!(other, Pure | World | Proxy | LabPart | Lab),
+        }
+    }
+
+    /// Tests of the product may be driven by the lab's servers and clients; never the other way round.
+    fn tests_may_depend_on(self, other: Self) -> bool {
+        self.may_depend_on(other) || (self == Self::Proxy && other == Self::LabPart)
+    }
+}
+
+/// Whether a crate takes bytes and `now` and returns decisions.
+pub(super) fn is_pure(name: &str) -> bool {
+    Layer::of(name) == Some(Layer::Pure)
+}
+
+pub(super) fn check(packages: &[Value], root: &Path) -> Vec<Finding> {
+    packages.iter().flat_map(|package| check_package(package, root)).collect()
+}
+
+fn check_package(package: &Value, root: &Path) -> Vec<Finding> {
+    let name = text(package, "name");
+    let manifest = Path::new(text(package, "manifest_path"));
+    let path = manifest.strip_prefix(root).unwrap_or(manifest).to_string_lossy().into_owned();
+    let finding = |what, remedy| Finding { path: path.clone(), line: 0, what, remedy };
+
+    let mut findings = Vec::new();
+    if path != format!("crates/{name}/Cargo.toml") {
+        findings
+            .push(finding(format!("the crate {name} is in another folder"), "a crate lives in crates/NAME"));
+    }
+    let Some(layer) = Layer::of(name) else {
+        let remedy = "give it one in CRATES of crates/xtask/src/tidy/arrows.rs";
+        findings.push(finding(format!("the crate {name} has no layer"), remedy));
+        return findings;
+    };
+    let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for dependency in dependencies {
+        let (other, for_tests) = (text(dependency, "name"), text(dependency, "kind") == "dev");
+        if layer == Layer::Pure && IMPURE.contains(&other) && !for_tests {
+            let what = format!("the pure crate {name} depends on {other}");
+            findings
+                .push(finding(what, "take bytes and `now`, return decisions, and leave I/O to the caller"));
+        }
+        // Crates from elsewhere have no layer, nor has one of ours whose own finding says so.
+        let (true, Some(target)) = (dependency["path"].is_string(), Layer::of(other)) else { continue };
+        let allowed = if for_tests { layer.tests_may_depend_on(target) } else { layer.may_depend_on(target) };
+        if !allowed {
+            let what = format!("{name} depends on {other}, against the arrows");
+            findings
+                .push(finding(what, "move what both need to a crate below them, or pass it in as a value"));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn findings(name: &str, dependencies: &[(&str, Option<&str>)]) -> Vec<String> {
+        let dependencies: Vec<Value> = dependencies
+            .iter()
+            .map(|(name, kind)| {
+                let path = Layer::of(name).map(|_| format!("/w/crates/{name}"));
+                json!({ "name": name, "kind": kind, "path": path })
+            })
+            .collect();
+        let manifest = format!("/w/crates/{name}/Cargo.toml");
+        let package = json!({ "name": name, "manifest_path": manifest, "dependencies": dependencies });
+        check(&[package], Path::new("/w")).into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn arrows_point_one_way() {
+        for (name, dependency, kind, allowed) in [
+            ("vanward", "proxy", None, true),
+            ("vanward", "lab", None, true),
+            ("proxy", "telemetry", None, true),
+            ("proxy", "wire", None, true),
+            ("cache", "wire", None, true),
+            ("lab", "load", None, true),
+            ("proxy", "origin", Some("dev"), true),
+            ("wire", "proptest", Some("dev"), true),
+            ("wire", "tokio", Some("dev"), true),
+            ("proxy", "tokio", None, true),
+            ("proxy", "origin", None, false),
+            ("telemetry", "config", None, false),
+            ("wire", "config", None, false),
+            ("wire", "tokio", None, false),
+            ("lab", "proxy", None, false),
+            ("lab", "proxy", Some("dev"), false),
+            ("load", "proxy", Some("dev"), false),
+            ("load", "wire", None, false),
+            ("origin", "report", None, false),
+            ("config", "proxy", Some("build"), false),
+            ("wire", "xtask", None, false),
+        ] {
+            let found = findings(name, &[(dependency, kind)]);
+            assert_eq!(found.is_empty(), allowed, "{name} -> {dependency} ({kind:?}): {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_crate_has_a_layer_and_its_own_folder() {
+        assert_eq!(findings("novelty", &[]), ["the crate novelty has no layer"]);
+        let moved =
+            json!({ "name": "wire", "manifest_path": "/w/crates/http/Cargo.toml", "dependencies": [] });
+        let found = check(&[moved], Path::new("/w"));
+        assert_eq!(
+            found[0].to_string(),
+            "crates/http/Cargo.toml:1: the crate wire is in another folder; a crate lives in crates/NAME"
+        );
+    }
+}

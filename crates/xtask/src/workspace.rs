@@ -1,0 +1,92 @@
+//! Where the workspace is and what belongs to it, as git and cargo tell it.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The workspace that this tool was started in.
+pub(crate) struct Workspace {
+    /// Its top directory.
+    pub(crate) root: PathBuf,
+}
+
+/// A text file of the project.
+pub(crate) struct TextFile {
+    /// Relative to the top directory, with `/` between its parts.
+    pub(crate) path: String,
+    /// All of it.
+    pub(crate) text: String,
+}
+
+impl Workspace {
+    /// Cargo tells where this package is; the workspace is two levels up.
+    pub(crate) fn find() -> Result<Self, String> {
+        let package = env::var_os("CARGO_MANIFEST_DIR")
+            .ok_or("started outside of cargo; run it as `cargo xtask` in the project's directory")?;
+        let root = Path::new(&package).ancestors().nth(2).ok_or(
+            "the package xtask is not at crates/xtask of a workspace; run it from the project's directory",
+        )?;
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// The text files that are in git or about to be: what it ignores is left out, and so is what is not UTF-8.
+    pub(crate) fn text_files(&self) -> Result<Vec<TextFile>, String> {
+        let listed = output_of(
+            Command::new("git")
+                .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+                .current_dir(&self.root),
+        )?;
+        let mut paths: Vec<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        // A file that is deleted but not yet committed is listed too; it cannot be read, and need not be.
+        let read = |path: &str| fs::read_to_string(self.root.join(path)).ok();
+        Ok(paths
+            .into_iter()
+            .filter_map(|path| read(path).map(|text| TextFile { path: path.to_owned(), text }))
+            .collect())
+    }
+
+    /// The packages of a manifest's workspace, as `cargo metadata` describes them.
+    pub(crate) fn packages(&self, manifest: &str) -> Result<Vec<Value>, String> {
+        let text = output_of(
+            Command::new("cargo")
+                .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path", manifest])
+                .current_dir(&self.root),
+        )?;
+        let mut metadata: Value =
+            serde_json::from_str(&text).map_err(|error| format!("cargo metadata wrote no JSON: {error}"))?;
+        match metadata["packages"].take() {
+            Value::Array(packages) => Ok(packages),
+            _ => {
+                Err("cargo metadata lists no packages; a newer cargo may have changed its format".to_owned())
+            }
+        }
+    }
+}
+
+/// A text of a package's metadata; empty where there is none.
+pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// The names of a package's targets of one kind: `bin`, `bench`.
+pub(crate) fn targets<'v>(package: &'v Value, kind: &str) -> Vec<&'v str> {
+    let is_kind =
+        |target: &&Value| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k == kind));
+    let all = package["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter(is_kind).map(|target| text(target, "name")).collect()
+}
+
+fn output_of(command: &mut Command) -> Result<String, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| format!("{program} cannot be run: {error}; install it"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?} failed ({}):\n{}", output.status, said.trim_end()));
+    }
+    String::from_utf8(output.stdout).map_err(|_| format!("{program} wrote something that is not UTF-8"))
+}
