@@ -20,15 +20,19 @@ pub(crate) struct Args {
 /// The steps, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Step {
-    /// The command of the README.
+    /// All tests, by the command of the README.
     Test,
+    /// rustfmt changes nothing.
     Format,
+    /// No warning in any target.
     Clippy,
+    /// The project's own rules.
     Tidy,
+    /// rustdoc has no warning.
     Docs,
-    /// A production build: without the lab, the load generator and the origin.
+    /// A build for production: without the lab, the load generator and the origin.
     Production,
-    /// The main job, as a newcomer runs it.
+    /// The main job, as a newcomer runs it, for a few seconds.
     Demo,
 }
 
