@@ -1,1 +1,35 @@
-//! wire
+//! HTTP messages as bytes: heads, framing, bodies and what a proxy rewrites.
+//!
+//! Bytes in, decisions out: no sockets, no clocks, no allocation in the steady state. Parsing is strict: what
+//! two parsers could read differently is an error, never repaired.
+
+#![forbid(unsafe_code)]
+
+/// A message head: start line and fields as spans of the bytes that it was parsed from.
+mod head;
+/// The names of fields that a proxy has to know.
+mod name;
+/// Request methods and what they promise.
+mod method;
+/// Start lines and field lines, read strictly and line by line.
+mod parse;
+/// The four forms of a request target, and Host.
+mod target;
+/// Where a body ends.
+mod framing;
+/// The chunked transfer coding, both ways.
+mod chunked;
+/// The Connection field and what it takes away.
+mod hop;
+/// Heads as they are sent on: hop-by-hop fields removed, the proxy's own added.
+mod write;
+
+pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, Decoded, chunk_prefix};
+pub use framing::{Framing, FramingError, request_framing, response_framing};
+pub use head::{Field, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
+pub use hop::{ConnectionError, ConnectionOptions};
+pub use method::Method;
+pub use name::Name;
+pub use parse::{HeadError, HeadLimits, Parsed};
+pub use target::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
+pub use write::{Client, ClientConnection, RequestRewrite, ResponseRewrite, write_request, write_response};

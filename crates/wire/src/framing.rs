@@ -1,0 +1,99 @@
+//! Where a body ends (RFC 9112 §6.3), decided once from a head.
+//!
+//! This is where request smuggling is closed: a message whose length two readers could see differently is refused.
+
+use crate::head::{Head, RequestHead, ResponseHead, Version};
+use crate::name::Name;
+
+/// How a body is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none.
+    None,
+    /// This many bytes, at least one.
+    Length(u64),
+    /// The chunked transfer coding.
+    Chunked,
+    /// All until the connection closes (responses only).
+    UntilClose,
+}
+
+/// Why a message's framing is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FramingError {
+    /// Transfer-Encoding and Content-Length in one message.
+    BothLengthAndCoding,
+    /// More than one Content-Length, equal or not.
+    LengthRepeated,
+    /// A Content-Length that is not only digits, or beyond 2^63 - 1.
+    LengthInvalid,
+    /// A Transfer-Encoding that is not exactly `chunked`, or more than one.
+    CodingUnknown,
+    /// Transfer-Encoding in a message of HTTP/1.0.
+    CodingInHttp10,
+    /// `Content_Length` or `Transfer_Encoding`, which CGI-like servers read as the real ones.
+    Disguised,
+}
+
+/// Where the body of a request ends.
+pub fn request_framing(head: &RequestHead, bytes: &[u8]) -> Result<Framing, FramingError> {
+    Ok(match declared(head, bytes, head.start.version)? {
+        // RFC 9112 §6.3, rule 7: a request without either has no body.
+        None | Some(Framing::Length(0)) => Framing::None,
+        Some(framing) => framing,
+    })
+}
+
+/// Where the body of a final response ends. `to_head` says whether it answers a HEAD request.
+///
+/// Informational responses have no body and are not asked about.
+pub fn response_framing(head: &ResponseHead, bytes: &[u8], to_head: bool) -> Result<Framing, FramingError> {
+    let declared = declared(head, bytes, head.start.version)?;
+    // RFC 9112 §6.3, rule 1.
+    if to_head || matches!(head.start.status, 204 | 304) {
+        return Ok(Framing::None);
+    }
+    Ok(match declared {
+        Some(Framing::Length(0)) => Framing::None,
+        Some(framing) => framing,
+        // Rule 8.
+        None => Framing::UntilClose,
+    })
+}
+
+#[inline]
+fn declared<Start>(head: &Head<Start>, bytes: &[u8], version: Version) -> Result<Option<Framing>, FramingError> {
+    let mut framing = None;
+    for field in &head.fields {
+        let value = field.value.of(bytes);
+        let this = match field.known {
+            Name::ContentLength => Framing::Length(length(value)?),
+            // RFC 9112 §6.1: an HTTP/1.0 message with Transfer-Encoding has faulty framing.
+            Name::TransferEncoding if version == Version::Http10 => return Err(FramingError::CodingInHttp10),
+            // RFC 9112 §7: codings are case-insensitive; no other coding is understood here.
+            Name::TransferEncoding if value.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
+            Name::TransferEncoding => return Err(FramingError::CodingUnknown),
+            Name::DisguisedContentLength | Name::DisguisedTransferEncoding => return Err(FramingError::Disguised),
+            _ => continue,
+        };
+        framing = match (framing, this) {
+            (None, this) => Some(this),
+            (Some(Framing::Length(_)), Framing::Length(_)) => return Err(FramingError::LengthRepeated),
+            (Some(Framing::Chunked), Framing::Chunked) => return Err(FramingError::CodingUnknown),
+            _ => return Err(FramingError::BothLengthAndCoding),
+        };
+    }
+    Ok(framing)
+}
+
+/// RFC 9110 §8.6: only digits. A list of equal lengths is allowed to be repaired there; it is refused here.
+fn length(value: &[u8]) -> Result<u64, FramingError> {
+    if value.is_empty() || value.len() > 19 {
+        return Err(FramingError::LengthInvalid);
+    }
+    let length = value.iter().try_fold(0u64, |sum, byte| {
+        // 19 digits stay below 2^64.
+        byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0'))
+    });
+    length.filter(|&length| length <= i64::MAX as u64).ok_or(FramingError::LengthInvalid)
+}

@@ -1,0 +1,121 @@
+//! A message head: a start line and fields, as spans of one buffer.
+//!
+//! A `Head` owns no bytes. Every accessor takes the bytes that it was parsed from, which may have moved as a
+//! whole but not changed. Its field list keeps its capacity from message to message, so nothing is allocated.
+
+use crate::method::Method;
+use crate::name::Name;
+
+/// A range of a head's bytes, counted from the head's first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The bytes that the span covers.
+    #[inline]
+    pub fn of<'a>(self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start as usize..self.end as usize]
+    }
+
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        // Heads are limited to far less than 4 GiB (`HeadLimits::bytes`).
+        Self { start: start as u32, end: end as u32 }
+    }
+}
+
+/// One field line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// The name as it was sent.
+    pub name: Span,
+    /// The value without the white space around it.
+    pub value: Span,
+    /// One past the line's CRLF; the line starts where its name does.
+    pub line_end: u32,
+    /// Which of the names that a proxy knows.
+    pub known: Name,
+}
+
+/// The HTTP version of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Version {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1, and what calls itself a later 1.x (RFC 9110 §2.5).
+    #[default]
+    Http11,
+}
+
+/// The first line of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestLine {
+    /// The method, named where it is a known one.
+    pub method: Method,
+    /// The method as it was sent.
+    pub method_span: Span,
+    /// The request target, in any of its four forms.
+    pub target: Span,
+    /// The version that the client speaks.
+    pub version: Version,
+}
+
+/// The first line of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StatusLine {
+    /// 100 to 599.
+    pub status: u16,
+    /// May be empty.
+    pub reason: Span,
+    /// The version that the server speaks.
+    pub version: Version,
+}
+
+/// A parsed head, or one that is being parsed.
+#[derive(Debug, Clone, Default)]
+pub struct Head<Start> {
+    /// The start line; meaningful once parsing is complete.
+    pub start: Start,
+    /// The fields in the order in which they were sent.
+    pub fields: Vec<Field>,
+    /// Length of the head in bytes, up to the end of its empty line, once complete.
+    pub len: usize,
+    /// How far it has been read.
+    pub(crate) progress: crate::parse::Progress,
+}
+
+/// The head of a request.
+pub type RequestHead = Head<RequestLine>;
+/// The head of a response.
+pub type ResponseHead = Head<StatusLine>;
+
+impl<Start: Default> Head<Start> {
+    /// Forgets the message and keeps the capacity.
+    pub fn clear(&mut self) {
+        self.start = Start::default();
+        self.fields.clear();
+        self.len = 0;
+        self.progress = crate::parse::Progress::default();
+    }
+}
+
+impl<Start> Head<Start> {
+    /// The value of the first field of this name, or `None`.
+    pub fn value<'a>(&self, bytes: &'a [u8], name: Name) -> Option<&'a [u8]> {
+        self.field(name).map(|field| field.value.of(bytes))
+    }
+
+    /// The first field of this name, or `None`.
+    pub fn field(&self, name: Name) -> Option<&Field> {
+        self.fields.iter().find(|field| field.known == name)
+    }
+
+    /// The values of every field of this name, in order.
+    pub fn values<'a>(&'a self, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
+        self.fields.iter().filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
+    }
+}

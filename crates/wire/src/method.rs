@@ -1,0 +1,54 @@
+//! Request methods (RFC 9110 §9, RFC 5789) and what they promise.
+
+/// A request method; the text of `Other` is in the head's `method_span`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// GET
+    #[default]
+    Get,
+    /// HEAD
+    Head,
+    /// POST
+    Post,
+    /// PUT
+    Put,
+    /// DELETE
+    Delete,
+    /// OPTIONS
+    Options,
+    /// TRACE
+    Trace,
+    /// CONNECT
+    Connect,
+    /// PATCH
+    Patch,
+    /// Any other token.
+    Other,
+}
+
+impl Method {
+    /// Recognises a method. Methods are case-sensitive (RFC 9110 §9.1).
+    #[inline]
+    pub fn of(token: &[u8]) -> Method {
+        match token {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"OPTIONS" => Method::Options,
+            b"TRACE" => Method::Trace,
+            b"CONNECT" => Method::Connect,
+            b"PATCH" => Method::Patch,
+            _ => Method::Other,
+        }
+    }
+
+    /// Whether sending the request twice means the same as sending it once (RFC 9110 §9.2.2).
+    pub fn is_idempotent(self) -> bool {
+        matches!(
+            self,
+            Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace
+        )
+    }
+}

@@ -1,0 +1,289 @@
+//! Heads, read strictly and line by line (RFC 9112 §2 to §5).
+//!
+//! Each byte is looked at once however the bytes arrive, and a verdict depends on the bytes alone, not on how they
+//! were split. Every line ends in CRLF; a lone CR or LF, a folded line and a space before a colon are refused.
+
+use memchr::memchr;
+
+use crate::head::{Field, Head, RequestLine, Span, StatusLine, Version};
+use crate::method::Method;
+use crate::name::Name;
+
+/// How large a head may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// The whole head, in bytes.
+    pub bytes: usize,
+    /// Number of fields.
+    pub fields: usize,
+    /// The request target, in bytes.
+    pub target: usize,
+}
+
+/// Whether the head is whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parsed {
+    /// It is; its length is in `Head::len`.
+    Complete,
+    /// More bytes are needed.
+    Partial,
+}
+
+/// Why a head is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadError {
+    /// A line ends in LF without CR.
+    BareLf,
+    /// A CR that does not end a line.
+    BareCr,
+    /// The request line is not `method SP target SP version`.
+    RequestLine,
+    /// The method is not a token or longer than 64 bytes.
+    Method,
+    /// The target is empty or holds a byte that no URI holds.
+    TargetByte,
+    /// The status line is not `version SP status [SP reason]`.
+    StatusLine,
+    /// A version that is not HTTP/1.x.
+    Version,
+    /// A line that begins with white space (obs-fold, RFC 9112 §5.2).
+    Folded,
+    /// A field without a colon, or whose name is not a token.
+    FieldName,
+    /// A control byte in a field value or reason phrase.
+    FieldValue,
+    /// The head is larger than `HeadLimits::bytes`.
+    TooLarge,
+    /// More fields than `HeadLimits::fields`.
+    TooManyFields,
+    /// The target is longer than `HeadLimits::target`.
+    TargetTooLong,
+}
+
+/// How far a head has been read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
+    /// Where the line that is not yet whole begins.
+    line_start: usize,
+    /// How far that line has been searched for its end.
+    searched: usize,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    #[default]
+    First,
+    AfterEmptyLine,
+    Fields,
+}
+
+/// A start line of either kind.
+pub(crate) trait StartLine: Sized {
+    /// RFC 9112 §2.2: a server skips one empty line before a request; a client never does.
+    const MAY_FOLLOW_EMPTY_LINE: bool;
+    /// `line` lies at `at` in the head and is without its CRLF.
+    fn parse(line: &[u8], at: usize, limits: &HeadLimits) -> Result<Self, HeadError>;
+}
+
+#[allow(private_bounds, reason = "the two kinds of start line are closed")]
+impl<Start: StartLine> Head<Start> {
+    /// Reads on. `bytes` begins with the head's first byte and holds all that has arrived of it, and perhaps more.
+    ///
+    /// After an error the head means nothing and the connection is of no more use.
+    pub fn parse(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<Parsed, HeadError> {
+        let bytes = &bytes[..bytes.len().min(limits.bytes)];
+        if let (Stage::First, Some(&first)) = (self.progress.stage, bytes.first())
+            && !is_token_byte(first)
+            && !(first == b'\r' && Start::MAY_FOLLOW_EMPTY_LINE)
+        {
+            // What begins like this is no HTTP: do not wait for a line of it.
+            return Err(HeadError::RequestLine);
+        }
+        while let Some(offset) = memchr(b'\n', &bytes[self.progress.searched..]) {
+            let end = self.progress.searched + offset;
+            let start = self.progress.line_start;
+            if end == start || bytes[end - 1] != b'\r' {
+                return Err(HeadError::BareLf);
+            }
+            self.progress.line_start = end + 1;
+            self.progress.searched = end + 1;
+            if self.line(&bytes[start..end - 1], start, limits)? == Parsed::Complete {
+                self.len = end + 1;
+                return Ok(Parsed::Complete);
+            }
+        }
+        self.progress.searched = bytes.len();
+        if bytes.len() == limits.bytes {
+            // RFC 9112 §3: a target that alone is too long has a status of its own.
+            let in_start_line = self.progress.stage != Stage::Fields;
+            return Err(if in_start_line && Start::MAY_FOLLOW_EMPTY_LINE {
+                HeadError::TargetTooLong
+            } else {
+                HeadError::TooLarge
+            });
+        }
+        Ok(Parsed::Partial)
+    }
+
+    #[inline]
+    fn line(&mut self, line: &[u8], at: usize, limits: &HeadLimits) -> Result<Parsed, HeadError> {
+        match self.progress.stage {
+            Stage::Fields if line.is_empty() => return Ok(Parsed::Complete),
+            Stage::Fields if self.fields.len() == limits.fields => return Err(HeadError::TooManyFields),
+            Stage::Fields => self.fields.push(field(line, at)?),
+            Stage::First if line.is_empty() && Start::MAY_FOLLOW_EMPTY_LINE => {
+                self.progress.stage = Stage::AfterEmptyLine;
+            }
+            Stage::First | Stage::AfterEmptyLine => {
+                self.start = Start::parse(line, at, limits)?;
+                self.progress.stage = Stage::Fields;
+            }
+        }
+        Ok(Parsed::Partial)
+    }
+}
+
+/// Reads one field line, without its CRLF, that lies at `at` in its head.
+#[inline]
+pub(crate) fn field(line: &[u8], at: usize) -> Result<Field, HeadError> {
+    if matches!(line.first(), Some(b' ' | b'\t')) {
+        // RFC 9112 §5.2: a server refuses obs-fold or replaces it; we refuse.
+        return Err(HeadError::Folded);
+    }
+    let colon = line.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(line.len());
+    // RFC 9112 §5.1: no white space between name and colon.
+    if colon == 0 || line.get(colon) != Some(&b':') {
+        return Err(HeadError::FieldName);
+    }
+    let mut start = colon + 1;
+    let mut end = line.len();
+    while start < end && is_white(line[start]) {
+        start += 1;
+    }
+    while end > start && is_white(line[end - 1]) {
+        end -= 1;
+    }
+    check_text(&line[start..end])?;
+    Ok(Field {
+        name: Span::new(at, at + colon),
+        value: Span::new(at + start, at + end),
+        line_end: (at + line.len() + 2) as u32,
+        known: Name::of(&line[..colon]),
+    })
+}
+
+impl StartLine for RequestLine {
+    const MAY_FOLLOW_EMPTY_LINE: bool = true;
+
+    #[inline]
+    fn parse(line: &[u8], at: usize, limits: &HeadLimits) -> Result<Self, HeadError> {
+        // RFC 9112 §3: exactly one SP between the three parts, and none within them.
+        let method_end = line.iter().position(|&byte| !is_token_byte(byte)).ok_or(HeadError::RequestLine)?;
+        if method_end == 0 || method_end > 64 {
+            return Err(HeadError::Method);
+        }
+        if line[method_end] != b' ' {
+            return Err(if line[method_end] == b'\t' { HeadError::RequestLine } else { HeadError::Method });
+        }
+        let rest = &line[method_end + 1..];
+        let target_end = rest.iter().position(|&byte| !is_target_byte(byte)).unwrap_or(rest.len());
+        if target_end > limits.target {
+            return Err(HeadError::TargetTooLong);
+        }
+        match rest.get(target_end) {
+            Some(b' ') if target_end > 0 => {}
+            Some(b' ' | b'\t') | None => return Err(HeadError::RequestLine),
+            Some(b'\r') => return Err(HeadError::BareCr),
+            Some(_) => return Err(HeadError::TargetByte),
+        }
+        let target = at + method_end + 1;
+        Ok(RequestLine {
+            method: Method::of(&line[..method_end]),
+            method_span: Span::new(at, at + method_end),
+            target: Span::new(target, target + target_end),
+            version: version(&rest[target_end + 1..]).map_err(|_| HeadError::Version)?,
+        })
+    }
+}
+
+impl StartLine for StatusLine {
+    const MAY_FOLLOW_EMPTY_LINE: bool = false;
+
+    #[inline]
+    fn parse(line: &[u8], at: usize, _: &HeadLimits) -> Result<Self, HeadError> {
+        let Some((protocol, rest)) = line.split_at_checked(8) else { return Err(HeadError::StatusLine) };
+        let version = version(protocol)?;
+        let (status, reason_start) = match rest {
+            [b' ', a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', tail @ ..] => {
+                let digit = |byte: u8| u16::from(byte - b'0');
+                match tail.first() {
+                    // RFC 9112 §4: the SP belongs there even without a reason; what leaves it out is still clear.
+                    None => (digit(*a) * 100 + digit(*b) * 10 + digit(*c), line.len()),
+                    Some(b' ') => (digit(*a) * 100 + digit(*b) * 10 + digit(*c), 13),
+                    Some(_) => return Err(HeadError::StatusLine),
+                }
+            }
+            _ => return Err(HeadError::StatusLine),
+        };
+        check_text(&line[reason_start..])?;
+        Ok(StatusLine { status, reason: Span::new(at + reason_start, at + line.len()), version })
+    }
+}
+
+/// RFC 9112 §2.3: `HTTP/` and two digits, in upper case.
+#[inline]
+fn version(text: &[u8]) -> Result<Version, HeadError> {
+    match text {
+        b"HTTP/1.1" => Ok(Version::Http11),
+        b"HTTP/1.0" => Ok(Version::Http10),
+        // RFC 9110 §2.5: a higher minor version is read as the highest that we know.
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9'] => Ok(Version::Http11),
+        _ => Err(HeadError::Version),
+    }
+}
+
+/// RFC 9110 §5.5: field values hold visible characters, SP, HTAB and obs-text.
+#[inline]
+fn check_text(text: &[u8]) -> Result<(), HeadError> {
+    // One pass without early exit, so that it is compiled to vector instructions.
+    let control = text.iter().fold(false, |found, &byte| found | (byte < 0x20 && byte != b'\t') | (byte == 0x7f));
+    if !control {
+        return Ok(());
+    }
+    Err(if text.contains(&b'\r') { HeadError::BareCr } else { HeadError::FieldValue })
+}
+
+fn is_white(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+/// RFC 9110 §5.6.2: a byte of a token.
+#[inline]
+pub(crate) fn is_token_byte(byte: u8) -> bool {
+    BYTES[byte as usize] & TOKEN != 0
+}
+
+/// A byte of a request target: what is visible in ASCII but `#`, which ends a URI for some readers and not for others.
+#[inline]
+pub(crate) fn is_target_byte(byte: u8) -> bool {
+    BYTES[byte as usize] & TARGET != 0
+}
+
+const TOKEN: u8 = 1;
+const TARGET: u8 = 2;
+
+static BYTES: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0x21;
+    while byte < 0x7f {
+        let is_delimiter = matches!(
+            byte as u8,
+            b'"' | b'(' | b')' | b',' | b'/' | b':' | b';' | b'<' | b'=' | b'>' | b'?' | b'@' | b'[' | b'\\' | b']'
+                | b'{' | b'}'
+        );
+        table[byte] = if is_delimiter { 0 } else { TOKEN } | if byte as u8 == b'#' { 0 } else { TARGET };
+        byte += 1;
+    }
+    table
+};

@@ -1,0 +1,166 @@
+//! The request target in its four forms (RFC 9112 §3.2), and the Host that goes with it.
+//!
+//! Paths are split from queries and passed on byte for byte: nothing is decoded or normalised here.
+
+use crate::head::{RequestHead, Span, Version};
+use crate::method::Method;
+use crate::name::Name;
+
+/// Which of the four forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetForm {
+    /// `/path?query`.
+    Origin,
+    /// `http://host/path?query`, sent on as origin-form with that host.
+    Absolute,
+    /// `host:port`, of CONNECT.
+    Authority,
+    /// `*`, of OPTIONS.
+    Asterisk,
+}
+
+/// Where a request wants to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Which form was sent.
+    pub form: TargetForm,
+    /// Host and port as the client means them; empty where an HTTP/1.0 client named none.
+    pub authority: Span,
+    /// Path and query to send on; empty means `/`, or `*` for the asterisk form.
+    pub path_and_query: Span,
+    /// The path alone.
+    pub path: Span,
+}
+
+/// Why a target or Host is refused: 400, all of them (RFC 9112 §3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetError {
+    /// HTTP/1.1 without Host.
+    HostMissing,
+    /// More than one Host.
+    HostRepeated,
+    /// Host is not `host[:port]`.
+    HostInvalid,
+    /// A target in none of the four forms, or in one that the method does not take.
+    Form,
+    /// An absolute-form target that is not http or https, or with user information.
+    Absolute,
+}
+
+impl Target {
+    /// Reads target and Host of a complete head.
+    pub fn of(head: &RequestHead, bytes: &[u8]) -> Result<Target, TargetError> {
+        let host = host(head, bytes)?;
+        let span = head.start.target;
+        let target = span.of(bytes);
+        let (form, authority, path_and_query) = match (target[0], head.start.method) {
+            (_, Method::Connect) => {
+                if !is_valid_authority(target) {
+                    return Err(TargetError::Form);
+                }
+                (TargetForm::Authority, span, Span::new(span.end as usize, span.end as usize))
+            }
+            (b'/', _) => (TargetForm::Origin, host, span),
+            (b'*', Method::Options) if target.len() == 1 => (TargetForm::Asterisk, host, span),
+            _ => {
+                let (authority, rest) = split_absolute(target, span)?;
+                // RFC 9112 §3.2.2: the host of the target replaces what Host says.
+                (TargetForm::Absolute, authority, rest)
+            }
+        };
+        let path_len = path_and_query.of(bytes).iter().position(|&byte| byte == b'?');
+        let path_end = path_len.map_or(path_and_query.end as usize, |len| path_and_query.start as usize + len);
+        let path = Span::new(path_and_query.start as usize, path_end);
+        Ok(Target { form, authority, path_and_query, path })
+    }
+}
+
+/// RFC 9112 §3.2: one Host, and a valid one; HTTP/1.0 may leave it out.
+fn host(head: &RequestHead, bytes: &[u8]) -> Result<Span, TargetError> {
+    let mut hosts = head.fields.iter().filter(|field| field.known == Name::Host);
+    let Some(host) = hosts.next() else {
+        return match head.start.version {
+            Version::Http10 => Ok(Span::default()),
+            Version::Http11 => Err(TargetError::HostMissing),
+        };
+    };
+    if hosts.next().is_some() {
+        return Err(TargetError::HostRepeated);
+    }
+    if !is_valid_authority(host.value.of(bytes)) {
+        return Err(TargetError::HostInvalid);
+    }
+    Ok(host.value)
+}
+
+fn split_absolute(target: &[u8], span: Span) -> Result<(Span, Span), TargetError> {
+    let colon = target.iter().position(|&byte| byte == b':').ok_or(TargetError::Form)?;
+    let (scheme, rest) = target.split_at(colon);
+    let Some(rest) = rest.strip_prefix(b"://") else { return Err(TargetError::Form) };
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return Err(TargetError::Absolute);
+    }
+    let authority_len = rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    // RFC 9110 §4.2.4: user information in a target is refused; `@` is no byte of a host.
+    if !is_valid_authority(&rest[..authority_len]) {
+        return Err(TargetError::Absolute);
+    }
+    let start = span.start as usize + colon + 3;
+    let path = start + authority_len;
+    Ok((Span::new(start, path), Span::new(path, span.end as usize)))
+}
+
+/// Whether this is `host[:port]` (RFC 3986 §3.2.2 and §3.2.3) with a host that is not empty.
+pub fn is_valid_authority(authority: &[u8]) -> bool {
+    let (host, port) = split_port(authority);
+    let port_is_valid = match port {
+        None => true,
+        Some(digits) => {
+            let number = digits.iter().try_fold(0u32, |sum, byte| {
+                byte.is_ascii_digit().then(|| (sum * 10 + u32::from(byte - b'0')).min(65_536))
+            });
+            number.is_some_and(|number| number <= 65_535)
+        }
+    };
+    port_is_valid && host.len() <= 255 && is_valid_host(host)
+}
+
+/// The host of `host[:port]`, an IPv6 address with its brackets.
+pub fn host_without_port(authority: &[u8]) -> &[u8] {
+    split_port(authority).0
+}
+
+fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let colon = match authority.iter().rposition(|&byte| byte == b':') {
+        // Within the brackets of an IPv6 address.
+        Some(at) if authority[at..].contains(&b']') => None,
+        found => found,
+    };
+    match colon {
+        Some(at) => (&authority[..at], Some(&authority[at + 1..])),
+        None => (authority, None),
+    }
+}
+
+fn is_valid_host(host: &[u8]) -> bool {
+    if let Some(inside) = host.strip_prefix(b"[") {
+        return inside
+            .strip_suffix(b"]")
+            .and_then(|address| std::str::from_utf8(address).ok())
+            .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
+    }
+    let mut index = 0;
+    while let Some(&byte) = host.get(index) {
+        let is_name_byte = byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*')
+            || matches!(byte, b'+' | b',' | b';' | b'=');
+        let is_escape = byte == b'%'
+            && host.get(index + 1..index + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        match (is_name_byte, is_escape) {
+            (true, _) => index += 1,
+            (_, true) => index += 3,
+            _ => return false,
+        }
+    }
+    !host.is_empty()
+}
