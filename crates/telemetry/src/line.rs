@@ -39,6 +39,19 @@ mod limit {
     pub(super) const NAME: usize = 256;
 }
 
+/// A name with what stands around it in each format, ready to be copied in one piece.
+struct Name {
+    combined: &'static [u8],
+    json: &'static [u8],
+}
+
+/// The `Name` of a field, put together by the compiler.
+macro_rules! name {
+    ($name:literal) => {
+        Name { combined: concat!(" ", $name, "=").as_bytes(), json: concat!(",\"", $name, "\":").as_bytes() }
+    };
+}
+
 fn combined(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
     address(entry.client, line);
     line.extend_from_slice(b" - - [");
@@ -63,8 +76,8 @@ fn combined(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
         line.push(b'"');
     }
 
-    let mut rest = Pairs { line, before_name: " ", after_name: "=", escape: escape::combined };
-    rest.text("host", entry.host, limit::HOST);
+    let mut rest = Pairs { line, format: Format::Combined };
+    rest.text(name!("host"), entry.host, limit::HOST);
     rest.measures(entry);
 }
 
@@ -77,72 +90,74 @@ fn json(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
     address(entry.client, line);
     line.push(b'"');
 
-    let mut fields = Pairs { line, before_name: ",\"", after_name: "\":", escape: escape::json };
+    let mut fields = Pairs { line, format: Format::Json };
     if !entry.method.is_empty() {
-        fields.text("method", entry.method, limit::METHOD);
-        fields.text("target", entry.target, limit::TARGET);
-        fields.name("version");
+        fields.text(name!("method"), entry.method, limit::METHOD);
+        fields.text(name!("target"), entry.target, limit::TARGET);
+        fields.name(name!("version"));
         fields.line.push(b'"');
         version(entry.version, fields.line);
         fields.line.push(b'"');
     }
-    fields.text("host", entry.host, limit::HOST);
+    fields.text(name!("host"), entry.host, limit::HOST);
     if entry.status != 0 {
-        fields.number("status", u64::from(entry.status));
+        fields.number(name!("status"), u64::from(entry.status));
     }
-    fields.number("body_bytes_sent", entry.body_bytes_sent);
-    fields.text("referer", entry.referer, limit::REFERER);
-    fields.text("user_agent", entry.user_agent, limit::USER_AGENT);
+    fields.number(name!("body_bytes_sent"), entry.body_bytes_sent);
+    fields.text(name!("referer"), entry.referer, limit::REFERER);
+    fields.text(name!("user_agent"), entry.user_agent, limit::USER_AGENT);
     fields.measures(entry);
     line.push(b'}');
 }
 
-/// Fields as pairs of name and value: the two formats differ in what stands around a name.
+/// Fields as pairs of name and value.
 struct Pairs<'l> {
     line: &'l mut Vec<u8>,
-    before_name: &'static str,
-    after_name: &'static str,
-    escape: fn(&[u8], &mut Vec<u8>),
+    format: Format,
 }
 
 impl Pairs<'_> {
     /// What the Combined Log Format has no place for.
     fn measures(&mut self, entry: &Entry<'_>) {
-        self.number("bytes_received", entry.bytes_received);
-        self.milliseconds("duration_ms", Some(entry.duration));
-        self.text("route", entry.route.unwrap_or_default().as_bytes(), limit::NAME);
-        self.text("upstream", entry.upstream.unwrap_or_default().as_bytes(), limit::NAME);
-        self.text("server", entry.server.unwrap_or_default().as_bytes(), limit::NAME);
-        self.milliseconds("upstream_connect_ms", entry.upstream_connect);
-        self.milliseconds("upstream_first_byte_ms", entry.upstream_first_byte);
-        self.milliseconds("upstream_total_ms", entry.upstream_total);
+        self.number(name!("bytes_received"), entry.bytes_received);
+        self.milliseconds(name!("duration_ms"), Some(entry.duration));
+        self.text(name!("route"), entry.route.unwrap_or_default().as_bytes(), limit::NAME);
+        self.text(name!("upstream"), entry.upstream.unwrap_or_default().as_bytes(), limit::NAME);
+        self.text(name!("server"), entry.server.unwrap_or_default().as_bytes(), limit::NAME);
+        self.milliseconds(name!("upstream_connect_ms"), entry.upstream_connect);
+        self.milliseconds(name!("upstream_first_byte_ms"), entry.upstream_first_byte);
+        self.milliseconds(name!("upstream_total_ms"), entry.upstream_total);
         if entry.retries > 0 {
-            self.number("retries", u64::from(entry.retries));
+            self.number(name!("retries"), u64::from(entry.retries));
         }
-        self.text("cause", entry.cause.unwrap_or_default().as_bytes(), limit::NAME);
+        self.text(name!("cause"), entry.cause.unwrap_or_default().as_bytes(), limit::NAME);
     }
 
-    fn name(&mut self, name: &str) {
-        for part in [self.before_name, name, self.after_name] {
-            self.line.extend_from_slice(part.as_bytes());
-        }
+    fn name(&mut self, name: Name) {
+        self.line.extend_from_slice(match self.format {
+            Format::Combined => name.combined,
+            Format::Json => name.json,
+        });
     }
 
-    fn text(&mut self, name: &str, value: &[u8], bytes_max: usize) {
+    fn text(&mut self, name: Name, value: &[u8], bytes_max: usize) {
         if !value.is_empty() {
             self.name(name);
             self.line.push(b'"');
-            cut(value, bytes_max, self.escape, self.line);
+            match self.format {
+                Format::Combined => cut(value, bytes_max, escape::combined, self.line),
+                Format::Json => cut(value, bytes_max, escape::json, self.line),
+            }
             self.line.push(b'"');
         }
     }
 
-    fn number(&mut self, name: &str, value: u64) {
+    fn number(&mut self, name: Name, value: u64) {
         self.name(name);
         decimal(value, self.line);
     }
 
-    fn milliseconds(&mut self, name: &str, value: Option<Duration>) {
+    fn milliseconds(&mut self, name: Name, value: Option<Duration>) {
         let Some(duration) = value else { return };
         let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.number(name, microseconds / 1000);
@@ -151,7 +166,7 @@ impl Pairs<'_> {
     }
 }
 
-fn cut(value: &[u8], bytes_max: usize, escape: fn(&[u8], &mut Vec<u8>), line: &mut Vec<u8>) {
+fn cut(value: &[u8], bytes_max: usize, escape: impl Fn(&[u8], &mut Vec<u8>), line: &mut Vec<u8>) {
     escape(&value[..value.len().min(bytes_max)], line);
     if value.len() > bytes_max {
         line.extend_from_slice(b"...");
