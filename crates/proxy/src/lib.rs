@@ -1,1 +1,43 @@
 //! The product: a reverse proxy, one thread a core.
+//!
+//! `start` takes a `Config` and returns at once; the modules below are in the order of a request. Nothing here reads
+//! a file but the access log, and nothing but `control` knows of signals.
+
+#![forbid(unsafe_code)]
+
+/// The configuration, compiled for the path.
+mod plan;
+/// All that one core owns.
+mod worker;
+/// Listening sockets and accepting.
+mod listen;
+/// A client's connection.
+mod client;
+/// What a running exchange needs, kept for the next.
+mod lane;
+/// The path of a request.
+mod exchange;
+/// Servers and the connections to them.
+mod upstream;
+/// One request to a server.
+mod forward;
+/// The one body pump.
+mod relay;
+/// What the client is sent.
+mod respond;
+/// What can go wrong, and what is said of it.
+mod failure;
+/// Notes for the log.
+mod record;
+/// Time-outs.
+mod deadline;
+/// Buffers with room in front.
+mod buffer;
+/// TCP connections and pipes.
+mod socket;
+/// Names of servers.
+mod resolve;
+/// Threads, signals and notices.
+mod control;
+
+pub use control::{Running, StartError, run_until_signal, start};

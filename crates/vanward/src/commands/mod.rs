@@ -29,3 +29,23 @@ pub(crate) fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
     eprintln!("vanward: {message}");
     ExitCode::from(code)
 }
+
+/// Runs a proxy until it is told to end.
+pub(crate) fn serve(config: config::Config) -> ExitCode {
+    let running = match ::proxy::start(config) {
+        Ok(running) => running,
+        Err(error) => return fail(FAILED, error),
+    };
+    let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
+    say(&format!("listening on {}", addresses.join(", ")));
+    match ::proxy::run_until_signal(running) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(FAILED, format_args!("cannot wait for signals: {error}")),
+    }
+}
+
+/// Says something on standard error that is no failure.
+#[allow(clippy::print_stderr, reason = "standard output is for results and the access log")]
+pub(crate) fn say(message: &str) {
+    eprintln!("vanward: {message}");
+}

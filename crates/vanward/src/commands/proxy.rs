@@ -1,11 +1,66 @@
 //! `vanward proxy`.
 
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Runs a reverse proxy from flags.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use config::{AccessLog, Config, LogFormat, LogTarget, Server};
 
-pub(crate) fn run(_arguments: &Args) -> ExitCode {
-    super::fail(super::FAILED, "not built yet")
+/// Runs a reverse proxy from flags.
+///
+/// The access log is off unless asked for. SIGTERM or Ctrl-C drains: requests under way are finished; a second one
+/// stops at once.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Address to listen on; port 0 lets the system choose; may be repeated.
+    #[arg(long, value_name = "ADDR", required = true, value_parser = config::listen_address)]
+    from: Vec<SocketAddr>,
+
+    /// Server to forward to, `http://HOST[:PORT]`; repeated, requests go to each in turn.
+    #[arg(long, value_name = "URL", required = true)]
+    to: Vec<Server>,
+
+    /// Worker threads [default: one for each core that this process may use]
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+
+    /// Log requests to this file, or to standard output with `-`.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+
+    /// Form of the log's lines.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "combined", requires = "log")]
+    log_format: Format,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// The Combined Log Format of Apache httpd.
+    Combined,
+    /// One JSON object a line, with timings and causes of failure.
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000
+  vanward proxy --from 0.0.0.0:80 --to http://10.0.0.1:8000 --to http://10.0.0.2:8000 --log -
+  vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let mut config = Config::for_servers(arguments.from.clone(), arguments.to.clone());
+    config.workers = arguments.workers;
+    config.access_log = arguments.log.as_ref().map(|path| AccessLog {
+        target: match path.as_os_str().as_encoded_bytes() {
+            b"-" => LogTarget::Stdout,
+            _ => LogTarget::File(path.clone()),
+        },
+        format: match arguments.log_format {
+            Format::Combined => LogFormat::Combined,
+            Format::Json => LogFormat::Json,
+        },
+    });
+    super::serve(config)
 }

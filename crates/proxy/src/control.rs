@@ -1,0 +1,291 @@
+//! The control side: starting and ending the workers, signals, and what is said on standard error.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use config::{Config, LogFormat, LogTarget};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use telemetry::{AccessLog, Counters, Reader, Snapshot};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::listen;
+use crate::plan::Plan;
+use crate::resolve;
+use crate::upstream::Addresses;
+use crate::worker::{self, Message, Parts};
+
+/// How long a start waits for the names of servers.
+const RESOLVE_AT_START: Duration = Duration::from_secs(5);
+
+/// Why a proxy did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listening socket could not be opened.
+    #[error("cannot listen on {address}: {error}{}", remedy(.error))]
+    Listen {
+        /// As configured.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The access log could not be opened.
+    #[error("cannot open the access log {target}: {error}")]
+    Log {
+        /// As configured.
+        target: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A thread or its runtime could not be made.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another process listens there: stop it or choose another port",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need the capability CAP_NET_BIND_SERVICE",
+        io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+        _ => "",
+    }
+}
+
+/// A running proxy. Dropped, it stops at once.
+pub struct Running {
+    addresses: Vec<SocketAddr>,
+    workers: Vec<JoinHandle<()>>,
+    messages: Arc<[mpsc::UnboundedSender<Message>]>,
+    readers: Vec<Reader>,
+    log: Option<AccessLog>,
+    // Dropped, it ends the control thread.
+    _control: Option<oneshot::Sender<()>>,
+}
+
+/// Opens the listeners, resolves names, and starts the workers.
+///
+/// # Errors
+/// When an address cannot be listened on, the log cannot be opened, or a thread cannot be started.
+pub fn start(config: Config) -> Result<Running, StartError> {
+    raise_descriptor_limit();
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let count = config.workers.unwrap_or(cores).get();
+    let mut sockets = Vec::new();
+    for listener in &config.listeners {
+        let address = listener.address;
+        let opened = listen::is_taken(address).and_then(|()| listen::open(address, count));
+        sockets.push(opened.map_err(|error| StartError::Listen { address, error })?);
+    }
+    let bound = sockets.iter().filter_map(|of_workers| of_workers.first()?.local_addr().ok());
+    let addresses = bound.collect();
+    let log = config.access_log.as_ref().map(open_log).transpose()?;
+
+    let mut watched = Vec::new();
+    let servers = config.upstreams.iter().map(|upstream| {
+        upstream.servers.iter().map(|server| resolve::addresses(server, &mut watched)).collect()
+    });
+    let server_addresses: Vec<Vec<Addresses>> = servers.collect();
+    let control = start_control(watched)?;
+
+    let plan = Arc::new(Plan::new(config));
+    let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+    let mut running = Running {
+        addresses,
+        workers: Vec::new(),
+        messages: senders.into(),
+        readers: Vec::new(),
+        log,
+        _control: control,
+    };
+    for (index, messages) in receivers.into_iter().enumerate() {
+        let counters = Counters::new();
+        running.readers.push(counters.reader());
+        let parts = Parts {
+            index,
+            plan: Arc::clone(&plan),
+            addresses: server_addresses.clone(),
+            listeners: sockets.iter_mut().filter_map(Vec::pop).collect(),
+            messages,
+            others: Arc::clone(&running.messages),
+            loads: Arc::clone(&loads),
+            log: running.log.as_ref().map(AccessLog::for_worker),
+            counters,
+        };
+        running.workers.push(on_thread(format!("worker-{index}"), || worker::run(parts))?);
+    }
+    Ok(running)
+}
+
+fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
+    let (target, name) = match &config.target {
+        LogTarget::Stdout => (telemetry::Target::Stdout, "stdout".to_owned()),
+        LogTarget::File(path) => (telemetry::Target::File(path.clone()), path.display().to_string()),
+    };
+    let format = match config.format {
+        LogFormat::Combined => telemetry::Format::Combined,
+        LogFormat::Json => telemetry::Format::Json,
+    };
+    AccessLog::open(target, format).map_err(|error| StartError::Log { target: name, error })
+}
+
+/// Starts a thread with a runtime of its own, and returns once that runs.
+fn on_thread<F: Future<Output = ()>>(
+    name: String,
+    body: impl FnOnce() -> F + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
+    let (ready, started) = std::sync::mpsc::channel();
+    let run = move || match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+        Ok(runtime) => {
+            let _ = ready.send(Ok(()));
+            runtime.block_on(body());
+        }
+        Err(error) => {
+            let _ = ready.send(Err(error));
+        }
+    };
+    let thread = std::thread::Builder::new().name(name).spawn(run).map_err(StartError::Thread)?;
+    let outcome = started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")));
+    outcome.map_err(StartError::Thread)?;
+    Ok(thread)
+}
+
+/// Starts the thread that resolves names, if there are any, and waits for its first answers.
+fn start_control(watched: Vec<resolve::Watched>) -> Result<Option<oneshot::Sender<()>>, StartError> {
+    if watched.is_empty() {
+        return Ok(None);
+    }
+    let (end, ended) = oneshot::channel::<()>();
+    let (first, resolved) = std::sync::mpsc::channel();
+    on_thread("control".to_owned(), move || async move {
+        let Some(resolver) = resolve::resolver() else { return };
+        for watched in watched {
+            let (resolver, first) = (resolver.clone(), first.clone());
+            tokio::task::spawn_local(async move {
+                let holds = resolve::resolve(&resolver, &watched).await;
+                drop(first);
+                resolve::watch(resolver, watched, holds).await;
+            });
+        }
+        drop(first);
+        // Told or dropped: either way the proxy has ended, and the tasks with this runtime.
+        let _ = ended.await;
+    })?;
+    // Every task lets go of its end once its name has been looked up.
+    let _: Result<(), _> = resolved.recv_timeout(RESOLVE_AT_START);
+    Ok(Some(end))
+}
+
+/// Lets the process have as many descriptors as it may.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // Best effort: without it fewer connections fit, which is noticed when they run out.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
+
+impl Running {
+    /// The addresses that are listened on, in the order of the configuration, with the ports that the kernel chose.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What all workers have counted so far.
+    pub fn counters(&self) -> Snapshot {
+        Snapshot::sum(&self.readers)
+    }
+
+    /// The words of the failures that `Snapshot::failures` counts, by index.
+    pub fn failure_words() -> &'static [&'static str] {
+        crate::failure::Failure::WORDS
+    }
+
+    /// Stops accepting, and ends when the requests under way have.
+    pub fn drain(&self) {
+        self.tell(|| Message::Drain);
+    }
+
+    /// Ends at once.
+    pub fn stop(&self) {
+        self.tell(|| Message::Stop);
+    }
+
+    /// Waits until the workers have ended, after `drain` or `stop`.
+    pub fn wait(mut self) {
+        self.join();
+    }
+
+    fn tell(&self, message: impl Fn() -> Message) {
+        for worker in self.messages.iter() {
+            // A worker that has ended needs no telling.
+            let _ = worker.send(message());
+        }
+    }
+
+    fn join(&mut self) {
+        for worker in self.workers.drain(..) {
+            if worker.join().is_err() {
+                notice("a worker ended in a panic");
+            }
+        }
+        if let Some(log) = self.log.take() {
+            log.close();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+        self.join();
+    }
+}
+
+/// Runs until SIGTERM or SIGINT, then drains; a second one stops at once.
+///
+/// # Errors
+/// When signals cannot be listened to.
+pub fn run_until_signal(running: Running) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut either = async || {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        };
+        either().await;
+        notice("draining: requests under way are finished, a second signal stops at once");
+        running.drain();
+        let messages = Arc::clone(&running.messages);
+        let ended = tokio::task::spawn_blocking(move || running.wait());
+        tokio::select! {
+            _ = ended => {}
+            () = either() => {
+                for worker in messages.iter() {
+                    let _ = worker.send(Message::Stop);
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Says something to the operator, each text at most once a second.
+pub(crate) fn notice(text: &str) {
+    static LAST: Mutex<Vec<(String, Instant)>> = Mutex::new(Vec::new());
+    let now = Instant::now();
+    let mut last = LAST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    last.retain(|(_, said)| now.duration_since(*said) < Duration::from_secs(1));
+    if last.iter().any(|(said, _)| said == text) {
+        return;
+    }
+    last.push((text.to_owned(), now));
+    // Nothing can be done where nobody listens.
+    let _ = writeln!(io::stderr(), "vanward: {text}");
+}

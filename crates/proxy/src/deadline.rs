@@ -1,0 +1,286 @@
+//! Time-outs at the cost of a store: coarse deadlines in a wheel that is advanced ten times a second.
+//!
+//! Arming a deadline writes one number; the wheel finds it later and files it anew where it was moved on. No clock
+//! is read here: the worker's tick says what time it is. Precise waiting (pacing, delays) is not for this.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use slab::Slab;
+
+/// Length of a tick.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+/// Slots of the wheel; what is due later is filed in the last one and looked at again then.
+const SLOTS: u32 = 1024;
+const NEVER: u32 = u32::MAX;
+
+/// A span of time in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticks(pub(crate) u32);
+
+impl From<Duration> for Ticks {
+    /// Rounded up, so that no wait ends before its time.
+    fn from(duration: Duration) -> Self {
+        let ticks = duration.as_nanos().div_ceil(TICK.as_nanos());
+        Ticks(u32::try_from(ticks).map_or(NEVER / 2, |ticks| ticks.min(NEVER / 2)))
+    }
+}
+
+/// A wait took longer than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Elapsed;
+
+/// All deadlines of one worker.
+pub(crate) struct Deadlines {
+    now: Cell<u32>,
+    entries: RefCell<Slab<Entry>>,
+    wheel: RefCell<Vec<Vec<u32>>>,
+}
+
+struct Entry {
+    due: u32,
+    /// The tick in whose slot this entry is to be found; older filings of it are void.
+    filed: u32,
+    is_idle: bool,
+    waker: Option<Waker>,
+}
+
+impl Deadlines {
+    pub(crate) fn new() -> Rc<Self> {
+        let wheel = (0..SLOTS).map(|_| Vec::new()).collect();
+        Rc::new(Self { now: Cell::new(0), entries: RefCell::default(), wheel: RefCell::new(wheel) })
+    }
+
+    /// The current tick.
+    pub(crate) fn now(&self) -> u32 {
+        self.now.get()
+    }
+
+    /// A deadline that is not armed.
+    pub(crate) fn deadline(self: &Rc<Self>) -> Deadline {
+        let entry = Entry { due: NEVER, filed: NEVER, is_idle: false, waker: None };
+        let key = self.entries.borrow_mut().insert(entry);
+        // The slab holds at most one entry a connection and one more an upload: far below 2^32.
+        Deadline { deadlines: Rc::clone(self), key: key as u32 }
+    }
+
+    /// Advances to `now` and wakes whoever is due.
+    pub(crate) fn advance(&self, now: u32) {
+        while self.now.get() < now {
+            let tick = self.now.get() + 1;
+            self.now.set(tick);
+            let keys = std::mem::take(&mut self.wheel.borrow_mut()[(tick % SLOTS) as usize]);
+            for &key in &keys {
+                self.visit(key, tick);
+            }
+            self.give_back(tick, keys);
+        }
+    }
+
+    /// Ends the wait of every idle connection, as a drain does.
+    pub(crate) fn expire_idle(&self) {
+        let now = self.now.get();
+        for (_, entry) in self.entries.borrow_mut().iter_mut().filter(|(_, entry)| entry.is_idle) {
+            entry.due = now;
+            if let Some(waker) = entry.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    fn visit(&self, key: u32, tick: u32) {
+        let mut entries = self.entries.borrow_mut();
+        let Some(entry) = entries.get_mut(key as usize).filter(|entry| entry.filed == tick) else { return };
+        entry.filed = NEVER;
+        if entry.due <= tick {
+            if let Some(waker) = entry.waker.take() {
+                waker.wake();
+            }
+        } else if entry.due != NEVER {
+            self.file(entry, key);
+        }
+    }
+
+    fn file(&self, entry: &mut Entry, key: u32) {
+        let now = self.now.get();
+        // Never in the slot that is being visited: that one comes around only after a whole turn.
+        let at = entry.due.clamp(now + 1, now + SLOTS - 1);
+        entry.filed = at;
+        self.wheel.borrow_mut()[(at % SLOTS) as usize].push(key);
+    }
+
+    /// Keeps the capacity of a visited slot.
+    fn give_back(&self, tick: u32, mut keys: Vec<u32>) {
+        keys.clear();
+        let slot = &mut self.wheel.borrow_mut()[(tick % SLOTS) as usize];
+        if slot.is_empty() {
+            *slot = keys;
+        }
+    }
+}
+
+/// One wait that may take only so long; re-armed for the next.
+pub(crate) struct Deadline {
+    deadlines: Rc<Deadlines>,
+    key: u32,
+}
+
+impl Deadline {
+    /// Arms it, in place of what it was armed for.
+    pub(crate) fn set(&self, limit: Ticks) {
+        self.arm(limit, false);
+    }
+
+    /// Arms it for a connection that waits for its next request.
+    pub(crate) fn set_idle(&self, limit: Ticks) {
+        self.arm(limit, true);
+    }
+
+    /// Runs a future until the deadline that is set.
+    pub(crate) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
+        let mut future = pin!(future);
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => self.poll(context).map(|()| Err(Elapsed)),
+        })
+        .await
+    }
+
+    /// Runs a future for at most `limit`, counted from when it first has to wait.
+    pub(crate) async fn within<F: Future>(&self, limit: Ticks, future: F) -> Result<F::Output, Elapsed> {
+        let mut future = pin!(future);
+        let mut is_armed = false;
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => {
+                if !is_armed {
+                    self.set(limit);
+                    is_armed = true;
+                }
+                self.poll(context).map(|()| Err(Elapsed))
+            }
+        })
+        .await
+    }
+
+    /// Ready once the deadline has passed.
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut entries = self.deadlines.entries.borrow_mut();
+        let entry = &mut entries[self.key as usize];
+        if entry.due <= self.deadlines.now.get() {
+            return Poll::Ready(());
+        }
+        match &mut entry.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn arm(&self, limit: Ticks, is_idle: bool) {
+        let mut entries = self.deadlines.entries.borrow_mut();
+        let entry = &mut entries[self.key as usize];
+        // One tick more: the current one is already partly over.
+        entry.due = self.deadlines.now.get() + limit.0 + 1;
+        entry.is_idle = is_idle;
+        if entry.due < entry.filed {
+            self.deadlines.file(entry, self.key);
+        }
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        // What the wheel still holds of the key is void: a new owner of the key is filed under a tick of its own.
+        let entry = self.deadlines.entries.borrow_mut().try_remove(self.key as usize);
+        drop(entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Polls at `now` and says whether the deadline has passed.
+    fn has_passed(deadline: &Deadline, wakes: &Arc<Wakes>) -> bool {
+        let waker = Waker::from(Arc::clone(wakes));
+        deadline.poll(&mut Context::from_waker(&waker)).is_ready()
+    }
+
+    #[test]
+    fn wakes_once_at_the_time_that_was_set_last() {
+        for (first, last) in [(5, 5), (50, 5), (5, 50), (5, 5000), (5000, 5), (1, 1023), (1, 1024), (1024, 1)] {
+            let (deadlines, wakes) = (Deadlines::new(), Arc::new(Wakes::default()));
+            let deadline = deadlines.deadline();
+            deadline.set(Ticks(first));
+            deadline.set(Ticks(last));
+            assert!(!has_passed(&deadline, &wakes));
+            for now in 1..=last {
+                deadlines.advance(now);
+                assert!(!has_passed(&deadline, &wakes), "set {first} then {last}: passed at {now}");
+            }
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+            deadlines.advance(last + 1);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "set {first} then {last}");
+            assert!(has_passed(&deadline, &wakes));
+        }
+    }
+
+    #[test]
+    fn a_dropped_deadline_wakes_nobody_and_its_key_serves_the_next() {
+        let (deadlines, wakes) = (Deadlines::new(), Arc::new(Wakes::default()));
+        let first = deadlines.deadline();
+        first.set(Ticks(3));
+        assert!(!has_passed(&first, &wakes));
+        drop(first);
+        let second = deadlines.deadline();
+        second.set(Ticks(10));
+        assert!(!has_passed(&second, &wakes));
+        deadlines.advance(10);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        deadlines.advance(11);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_drain_ends_idle_waits_only() {
+        let (deadlines, wakes) = (Deadlines::new(), Arc::new(Wakes::default()));
+        let (idle, busy) = (deadlines.deadline(), deadlines.deadline());
+        idle.set_idle(Ticks(100));
+        busy.set(Ticks(100));
+        assert!(!has_passed(&idle, &wakes) && !has_passed(&busy, &wakes));
+        deadlines.expire_idle();
+        assert!(has_passed(&idle, &wakes) && !has_passed(&busy, &wakes));
+    }
+
+    #[test]
+    fn re_arming_again_and_again_does_not_fill_the_wheel() {
+        let deadlines = Deadlines::new();
+        let deadline = deadlines.deadline();
+        for now in 0..100_000 {
+            deadline.set(Ticks(600));
+            deadline.set(Ticks(100));
+            if now % 7 == 0 {
+                deadlines.advance(now);
+            }
+        }
+        let filed: usize = deadlines.wheel.borrow().iter().map(Vec::len).sum();
+        assert!(filed <= 2, "{filed} filings of one deadline");
+    }
+}

@@ -1,0 +1,110 @@
+//! The path of a request: route, admit, pick, forward, respond, log.
+//!
+//! Every way through ends in the log. What goes wrong anywhere is a `Failure`, answered in one place.
+
+use wire::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm, Version, host_without_port};
+
+use crate::client::{Client, Next};
+use crate::failure::Failure;
+use crate::forward;
+use crate::lane::Memory;
+use crate::record::Record;
+use crate::respond;
+use crate::worker::Worker;
+
+/// A request that may go on, and what was decided about it.
+pub(crate) struct Admitted {
+    pub(crate) target: Target,
+    pub(crate) framing: Framing,
+    pub(crate) connection: ConnectionOptions,
+    pub(crate) version: Version,
+    pub(crate) method: Method,
+    /// Index of the upstream that it goes to.
+    pub(crate) upstream: usize,
+}
+
+/// Serves the request whose head is at the front of the lane's buffer.
+pub(crate) async fn exchange(worker: &Worker, client: &Client, memory: &mut Memory) -> Next {
+    let mut record = Record::new(worker);
+    let outcome = run(worker, client, memory, &mut record).await;
+    finish(worker, client, memory, &mut record, outcome).await
+}
+
+/// Answers what is no request, or not a whole one.
+pub(crate) async fn refuse(worker: &Worker, client: &Client, memory: &mut Memory, failure: Failure) -> Next {
+    let mut record = Record::new(worker);
+    finish(worker, client, memory, &mut record, Err(failure)).await
+}
+
+async fn run(
+    worker: &Worker,
+    client: &Client,
+    memory: &mut Memory,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let request = &mut memory.request;
+    let admitted = admit(worker, &request.head, request.buffer.filled(), record)?;
+    if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
+        return respond::options(worker, client, memory, &admitted, record).await;
+    }
+    let reply = forward::forward(worker, client, &admitted, memory, record).await?;
+    respond::respond(worker, client, &admitted, memory, reply, record).await
+}
+
+/// Decides whether a request may go on, and where to.
+fn admit(
+    worker: &Worker,
+    head: &RequestHead,
+    bytes: &[u8],
+    record: &mut Record<'_>,
+) -> Result<Admitted, Failure> {
+    let target = Target::of(head, bytes)?;
+    // CONNECT asks for a tunnel to anywhere; TRACE would show a client what was added behind its back.
+    if matches!(head.start.method, Method::Connect | Method::Trace) {
+        return Err(Failure::MethodRefused);
+    }
+    let framing = wire::request_framing(head, bytes)?;
+    if let (Framing::Length(length), Some(limit)) = (framing, worker.plan.config.limits.body_bytes)
+        && length > limit
+    {
+        return Err(Failure::BodyTooLarge);
+    }
+    let connection = ConnectionOptions::of(head, bytes).map_err(|_| Failure::BadFraming)?;
+    let route = worker.plan.route(host_without_port(target.authority.of(bytes)), target.path.of(bytes))?;
+    record.route = Some(route);
+    Ok(Admitted {
+        target,
+        framing,
+        connection,
+        version: head.start.version,
+        method: head.start.method,
+        upstream: worker.plan.routes[route].upstream,
+    })
+}
+
+/// RFC 9110 §7.6.2: OPTIONS that may make no further hop is answered here.
+fn is_addressed_to_us(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> bool {
+    admitted.method == Method::Options
+        && admitted.target.form != TargetForm::Authority
+        && head.value(bytes, wire::Name::MaxForwards) == Some(b"0")
+}
+
+/// The one exit: answers a failure where that is still possible, and logs.
+async fn finish(
+    worker: &Worker,
+    client: &Client,
+    memory: &mut Memory,
+    record: &mut Record<'_>,
+    outcome: Result<Next, Failure>,
+) -> Next {
+    let next = match outcome {
+        Ok(next) => next,
+        Err(failure) => {
+            record.failure = Some(failure);
+            respond::failure(worker, client, memory, failure, record).await
+        }
+    };
+    record.finish(client, &memory.request);
+    memory.request.end();
+    next
+}

@@ -1,0 +1,135 @@
+//! What can go wrong with a request: who failed, the status that the client sees, and the word in the log.
+//!
+//! One table. The client is told the reason in plain words and nothing of the inside.
+
+use wire::{ChunkError, FramingError, HeadError, TargetError};
+
+/// Who is to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Party {
+    Client,
+    Upstream,
+    Proxy,
+}
+
+/// What a failure means to everybody who has to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Who failed.
+    pub(crate) party: Party,
+    /// What the client is answered; 0 where nothing can be said to it any more.
+    pub(crate) status: u16,
+    /// The word in the access log and the counters.
+    pub(crate) word: &'static str,
+    /// The reason that the client reads.
+    pub(crate) reason: &'static str,
+}
+
+macro_rules! failures {
+    ($($variant:ident $party:ident $status:literal $word:literal $reason:literal,)*) => {
+        /// Why a request was not answered by its server, or not in full.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Failure { $($variant,)* }
+
+        impl Failure {
+            /// The row of the table.
+            pub(crate) fn facts(self) -> Facts {
+                match self {
+                    $(Failure::$variant => Facts {
+                        party: Party::$party, status: $status, word: $word, reason: $reason,
+                    },)*
+                }
+            }
+
+            /// The words of all failures, by index.
+            pub(crate) const WORDS: &'static [&'static str] = &[$($word),*];
+        }
+    };
+}
+
+failures! {
+    BadRequest Client 400 "bad-request" "The request is not valid HTTP.",
+    BadHost Client 400 "bad-host" "The request has no valid Host.",
+    BadFraming Client 400 "bad-framing" "The length of the request body is not clear.",
+    BadBody Client 400 "bad-body" "The chunks of the request body are not valid.",
+    AmbiguousPath Client 400 "ambiguous-path" "The path has dot segments.",
+    NoRoute Client 404 "no-route" "Nothing is served under this host and path.",
+    MethodRefused Client 405 "method-refused" "This method is not served here.",
+    ClientHeaderTimeout Client 408 "client-header-timeout" "The request head did not arrive in time.",
+    ClientBodyTimeout Client 408 "client-body-timeout" "The request body did not arrive in time.",
+    ClientTooSlow Client 408 "client-too-slow" "The request body arrives too slowly.",
+    BodyTooLarge Client 413 "body-too-large" "The request body is too large.",
+    TargetTooLong Client 414 "target-too-long" "The request target is too long.",
+    HeadTooLarge Client 431 "head-too-large" "The request header fields are too large.",
+    VersionRefused Client 505 "version-refused" "Only HTTP/1.0 and HTTP/1.1 are spoken here.",
+    ClientGone Client 0 "client-gone" "",
+    ClientStalled Client 0 "client-stalled" "",
+    UpstreamRefused Upstream 502 "upstream-refused" "The server could not be reached.",
+    UpstreamReset Upstream 502 "upstream-reset" "The server closed the connection without an answer.",
+    UpstreamMalformed Upstream 502 "upstream-malformed" "The server's answer is not valid HTTP.",
+    UpstreamFraming Upstream 502 "upstream-framing" "The length of the server's answer is not clear.",
+    UpstreamTruncated Upstream 502 "upstream-truncated" "The server's answer ended early.",
+    UpstreamUnknown Upstream 503 "upstream-unknown" "The server's address is not known.",
+    UpstreamFull Proxy 503 "upstream-full" "Too many requests are under way.",
+    TooManyConnections Proxy 503 "too-many-connections" "Too many clients are connected.",
+    OutOfDescriptors Proxy 503 "out-of-descriptors" "Too many connections are open.",
+    UpstreamConnectTimeout Upstream 504 "upstream-connect-timeout" "The server could not be reached in time.",
+    UpstreamTimeout Upstream 504 "upstream-timeout" "The server did not answer in time.",
+    UpstreamStalled Upstream 504 "upstream-stalled" "The server stopped in the middle of its answer.",
+}
+
+impl From<HeadError> for Failure {
+    /// Of a request's head.
+    fn from(error: HeadError) -> Self {
+        match error {
+            HeadError::TargetTooLong => Failure::TargetTooLong,
+            HeadError::TooLarge | HeadError::TooManyFields => Failure::HeadTooLarge,
+            HeadError::Version => Failure::VersionRefused,
+            _ => Failure::BadRequest,
+        }
+    }
+}
+
+impl From<TargetError> for Failure {
+    fn from(error: TargetError) -> Self {
+        match error {
+            TargetError::HostMissing | TargetError::HostRepeated | TargetError::HostInvalid => Failure::BadHost,
+            TargetError::Form | TargetError::Absolute => Failure::BadRequest,
+        }
+    }
+}
+
+impl From<FramingError> for Failure {
+    /// Of a request.
+    fn from(_: FramingError) -> Self {
+        Failure::BadFraming
+    }
+}
+
+impl From<ChunkError> for Failure {
+    /// Of a request.
+    fn from(_: ChunkError) -> Self {
+        Failure::BadBody
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_unique_and_statuses_fit_the_party() {
+        let mut words = Failure::WORDS.to_vec();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), Failure::WORDS.len());
+        assert!(words.len() <= telemetry::CAUSES_MAX);
+        for facts in [Failure::BadRequest.facts(), Failure::HeadTooLarge.facts(), Failure::NoRoute.facts()] {
+            assert_eq!((facts.party, facts.status / 100), (Party::Client, 4));
+        }
+        for facts in [Failure::UpstreamReset.facts(), Failure::UpstreamTimeout.facts()] {
+            assert_eq!((facts.party, facts.status / 100), (Party::Upstream, 5));
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! One request to a server: pick, connect, send, and read the head of its response; once more where that is safe.
+//!
+//! The body of the request goes on being sent beside everything that follows, until it has ended.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use config::HostHeader;
+use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
+
+use crate::client::Client;
+use crate::deadline::{Deadline, Elapsed};
+use crate::exchange::Admitted;
+use crate::failure::Failure;
+use crate::lane::{Memory, Request, Response};
+use crate::record::Record;
+use crate::relay::{End, Ends, Side, Stop};
+use crate::respond;
+use crate::upstream::{Connection, Upstream};
+use crate::worker::Worker;
+
+/// Attempts for one request: the first, one more on a new connection, and other servers where none was reached.
+const ATTEMPTS_MAX: usize = 4;
+/// Interim responses that a server may send before the final one.
+const INTERIM_MAX: usize = 32;
+
+/// A response whose head has been read into the lane's memory, and where the rest of it comes from.
+pub(crate) struct Reply {
+    pub(crate) connection: Connection,
+    /// Index of the server, to give the connection back to.
+    pub(crate) server: usize,
+    pub(crate) framing: Framing,
+    pub(crate) options: ConnectionOptions,
+    /// Whether the server keeps the connection open.
+    pub(crate) persists: bool,
+    /// What remains of the request's body.
+    pub(crate) upload: Upload,
+}
+
+/// The sending of a request's body beside the response.
+pub(crate) struct Upload {
+    state: Cell<UploadState>,
+    /// Its waits are not those of the response.
+    deadline: Option<Deadline>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UploadState {
+    Under,
+    Done,
+    /// The server takes no more of it; its response may still come.
+    Refused,
+}
+
+impl Upload {
+    /// Whether the whole body has been sent.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state.get() == UploadState::Done
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.state.get() == UploadState::Under
+    }
+
+    /// Runs `main` to its end, and the body's pump beside it for as long as that lasts.
+    pub(crate) async fn beside<T>(
+        &self,
+        worker: &Worker,
+        client: &Client,
+        connection: &Connection,
+        request: &mut Request,
+        main: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let (true, Some(deadline)) = (self.is_under_way(), &self.deadline) else { return main.await };
+        let ends = Ends {
+            worker,
+            source: &client.socket,
+            sink: &connection.socket,
+            deadline,
+            source_limit: worker.ticks.client_body,
+            sink_limit: worker.ticks.upstream_body,
+            paced: Some(Side::Source),
+            activity: None,
+        };
+        let mut upload = pin!(request.body.run(&ends, &mut request.buffer));
+        let mut main = pin!(main);
+        poll_fn(|context| {
+            if self.is_under_way()
+                && let Poll::Ready(result) = upload.as_mut().poll(context)
+            {
+                match upload_outcome(result) {
+                    Ok(state) => self.state.set(state),
+                    Err(failure) => return Poll::Ready(Err(failure)),
+                }
+            }
+            main.as_mut().poll(context)
+        })
+        .await
+    }
+}
+
+fn upload_outcome(result: Result<(), Stop>) -> Result<UploadState, Failure> {
+    match result {
+        Ok(()) => Ok(UploadState::Done),
+        Err(Stop::Sink(End::Gone | End::TooSlow)) => Ok(UploadState::Refused),
+        Err(Stop::Sink(End::Stalled)) => Err(Failure::UpstreamTimeout),
+        Err(Stop::Source(End::Gone)) => Err(Failure::ClientGone),
+        Err(Stop::Source(End::Stalled)) => Err(Failure::ClientBodyTimeout),
+        Err(Stop::Source(End::TooSlow)) => Err(Failure::ClientTooSlow),
+        Err(Stop::Malformed(error)) => Err(error.into()),
+        Err(Stop::TooLarge) => Err(Failure::BodyTooLarge),
+    }
+}
+
+/// Why an attempt came to nothing.
+struct Broken {
+    failure: Failure,
+    progress: Progress,
+}
+
+/// How far an attempt came, which decides whether another one is safe.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// The connection was a pooled one, which its server may have closed just before.
+    is_reused: bool,
+    /// The server may have seen some of the request.
+    has_sent: bool,
+    /// The server has answered something.
+    has_answered: bool,
+}
+
+impl Broken {
+    /// RFC 9110 §9.2.2: repeated is only what no server saw anything of, or what may be done twice.
+    fn may_be_repeated(&self, method: Method) -> bool {
+        match self.failure {
+            Failure::UpstreamRefused
+            | Failure::UpstreamConnectTimeout
+            | Failure::UpstreamUnknown
+            | Failure::UpstreamFull => true,
+            Failure::UpstreamReset if self.progress.has_answered => false,
+            Failure::UpstreamReset => {
+                !self.progress.has_sent || (self.progress.is_reused && method.is_idempotent())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it says anything about the server that a new connection would not settle.
+    fn blames_server(&self) -> bool {
+        !(self.failure == Failure::UpstreamReset && self.progress.is_reused)
+    }
+}
+
+/// Sends the request and reads the head of the final response.
+pub(crate) async fn forward(
+    worker: &Worker,
+    client: &Client,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    record: &mut Record<'_>,
+) -> Result<Reply, Failure> {
+    let upstream = &worker.upstreams[admitted.upstream];
+    prepare_body(worker, admitted, &mut memory.request)?;
+    let first_piece_moved = memory.request.body.moved;
+    let mut tried = [0; ATTEMPTS_MAX];
+    let mut tried_count = 0;
+    let mut may_reuse = true;
+    loop {
+        let Some(index) = upstream.pick(&tried[..tried_count]) else { return Err(Failure::UpstreamRefused) };
+        let attempt = Attempt { worker, client, admitted, upstream, index, may_reuse };
+        record.attempt_began(admitted.upstream, index);
+        let broken = match attempt.run(memory, record).await {
+            Ok(reply) => return Ok(reply),
+            Err(broken) => broken,
+        };
+        // What was read of the body beyond its first piece is gone.
+        let is_whole = memory.request.body.moved == first_piece_moved;
+        if broken.blames_server() {
+            tried[tried_count] = index;
+            tried_count += 1;
+        }
+        let is_last = tried_count == ATTEMPTS_MAX.min(upstream.servers.len()) || (!may_reuse && tried_count == 0);
+        if is_last || !is_whole || !broken.may_be_repeated(admitted.method) {
+            return Err(broken.failure);
+        }
+        may_reuse = false;
+        record.retries += 1;
+        worker.counters.upstream_retries.increment();
+    }
+}
+
+/// Frames what is there of the body, so that it leaves with the head.
+fn prepare_body(worker: &Worker, admitted: &Admitted, request: &mut Request) -> Result<(), Failure> {
+    let is_chunked = admitted.framing == Framing::Chunked;
+    request.body.begin(admitted.framing, is_chunked, worker.plan.config.limits.body_bytes);
+    if admitted.framing == Framing::None {
+        return Ok(());
+    }
+    request.keep_head();
+    if let Err(stop) = request.body.take_in(&mut request.buffer) {
+        upload_outcome(Err(stop))?;
+    }
+    let count = request.body.unsent();
+    request.first_piece.extend_from_slice(&request.buffer.filled()[..count]);
+    request.body.sent(&mut request.buffer, count);
+    Ok(())
+}
+
+/// One try with one server.
+struct Attempt<'a> {
+    worker: &'a Worker,
+    client: &'a Client,
+    admitted: &'a Admitted,
+    upstream: &'a Upstream,
+    index: usize,
+    /// Whether a pooled connection may be used.
+    may_reuse: bool,
+}
+
+impl Attempt<'_> {
+    async fn run(&self, memory: &mut Memory, record: &mut Record<'_>) -> Result<Reply, Broken> {
+        let mut progress = Progress::default();
+        let outcome = self.exchange(memory, record, &mut progress).await;
+        outcome.map_err(|failure| Broken { failure, progress })
+    }
+
+    async fn exchange(
+        &self,
+        memory: &mut Memory,
+        record: &mut Record<'_>,
+        progress: &mut Progress,
+    ) -> Result<Reply, Failure> {
+        let connection = self.connection(record).await?;
+        progress.is_reused = connection.is_reused;
+        let Memory { request, response } = memory;
+        response.buffer.clear();
+        self.render(request);
+        self.send(&connection, &request.out, progress).await?;
+        let is_done = request.body.is_done();
+        let upload = Upload {
+            state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
+            deadline: (!is_done).then(|| self.worker.deadlines.deadline()),
+        };
+        let receive = self.receive(&connection, response, &upload, record, progress);
+        if is_done {
+            receive.await?;
+        } else {
+            upload.beside(self.worker, self.client, &connection, request, receive).await?;
+        }
+        self.reply(connection, response, upload)
+    }
+
+    async fn connection(&self, record: &mut Record<'_>) -> Result<Connection, Failure> {
+        let server = &self.upstream.servers[self.index];
+        if self.may_reuse
+            && let Some(connection) = server.pooled()
+        {
+            self.worker.counters.upstream_reuses.increment();
+            return Ok(connection);
+        }
+        let connection = server.connect(&self.client.deadline, self.worker.ticks.upstream_connect).await;
+        match connection {
+            Ok(_) => self.worker.counters.upstream_connects.increment(),
+            Err(_) => self.worker.counters.upstream_connect_failures.increment(),
+        }
+        record.connected();
+        connection
+    }
+
+    /// The head as this server shall see it, and the first piece of the body behind it.
+    fn render(&self, request: &mut Request) {
+        let own_authority = || Some(self.upstream.servers[self.index].authority.as_bytes());
+        let names_no_host = self.admitted.target.authority == wire::Span::default();
+        let host = match &self.upstream.host {
+            HostHeader::Pass if !names_no_host => None,
+            HostHeader::Pass | HostHeader::Server => own_authority(),
+            HostHeader::Set(host) => Some(host.as_bytes()),
+        };
+        let client =
+            wire::Client { address: self.client.address, is_trusted: self.client.is_trusted, scheme: "http" };
+        let rewrite = RequestRewrite {
+            target: &self.admitted.target,
+            connection: self.admitted.connection,
+            framing: self.admitted.framing,
+            client,
+            host,
+        };
+        let mut out = std::mem::take(&mut request.out);
+        out.clear();
+        wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
+        out.extend_from_slice(&request.first_piece);
+        request.out = out;
+    }
+
+    async fn send(
+        &self,
+        connection: &Connection,
+        mut bytes: &[u8],
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let write = connection.socket.write(bytes);
+            match self.client.deadline.within(self.worker.ticks.upstream_first_byte, write).await {
+                Ok(Ok(count)) => bytes = &bytes[count..],
+                // A server may answer before it has read all, and close: what it said is still to be read.
+                Ok(Err(_)) if progress.has_sent => return Ok(()),
+                Ok(Err(_)) => return Err(Failure::UpstreamReset),
+                Err(Elapsed) => return Err(Failure::UpstreamTimeout),
+            }
+            progress.has_sent = true;
+        }
+        Ok(())
+    }
+
+    /// Reads heads until the final one; interim ones are passed on (RFC 9110 §15.2).
+    async fn receive(
+        &self,
+        connection: &Connection,
+        response: &mut Response,
+        upload: &Upload,
+        record: &mut Record<'_>,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        for _ in 0..INTERIM_MAX {
+            self.receive_head(connection, response, upload, progress).await?;
+            record.first_byte();
+            match response.head.start.status {
+                101 if self.asked_to_upgrade() => return Ok(()),
+                101 => return Err(Failure::UpstreamMalformed),
+                100..=199 => {
+                    // RFC 9110 §15.2: an HTTP/1.0 client knows none.
+                    if self.admitted.version == Version::Http11 {
+                        respond::interim(self.worker, self.client, response).await?;
+                    }
+                    response.buffer.consume(response.head.len);
+                }
+                _ => return Ok(()),
+            }
+        }
+        Err(Failure::UpstreamMalformed)
+    }
+
+    fn asked_to_upgrade(&self) -> bool {
+        self.admitted.connection.upgrade && self.admitted.version == Version::Http11
+    }
+
+    async fn receive_head(
+        &self,
+        connection: &Connection,
+        response: &mut Response,
+        upload: &Upload,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let limits = &self.worker.head_limits;
+        let deadline = &self.client.deadline;
+        response.head.clear();
+        let mut is_armed = false;
+        loop {
+            if !response.buffer.is_empty() {
+                progress.has_answered = true;
+                match response.head.parse(response.buffer.filled(), limits) {
+                    Ok(Parsed::Complete) => return Ok(()),
+                    Ok(Parsed::Partial) => {}
+                    Err(_) => return Err(Failure::UpstreamMalformed),
+                }
+                if response.buffer.spare().is_empty() {
+                    response.buffer.compact();
+                }
+                if response.buffer.spare().is_empty() {
+                    self.worker.buffers.grow(&mut response.buffer);
+                }
+            }
+            if !is_armed {
+                deadline.set(self.worker.ticks.upstream_first_byte);
+                is_armed = true;
+            }
+            match deadline.guard(connection.socket.read(response.buffer.spare())).await {
+                Ok(Ok(count)) if count > 0 => response.buffer.advance(count),
+                Ok(_) => return Err(Failure::UpstreamReset),
+                // The server's time begins when it has the whole request.
+                Err(Elapsed) if upload.is_under_way() => is_armed = false,
+                Err(Elapsed) => return Err(Failure::UpstreamTimeout),
+            }
+        }
+    }
+
+    /// Decides what follows the head.
+    fn reply(&self, connection: Connection, response: &Response, upload: Upload) -> Result<Reply, Failure> {
+        let bytes = response.buffer.filled();
+        let head = &response.head;
+        let options = ConnectionOptions::of(head, bytes).map_err(|_| Failure::UpstreamFraming)?;
+        let framing = if head.start.status == 101 {
+            Framing::None
+        } else {
+            wire::response_framing(head, bytes, self.admitted.method == Method::Head)
+                .map_err(|_| Failure::UpstreamFraming)?
+        };
+        let persists = options.persists(head.start.version) && framing != Framing::UntilClose;
+        Ok(Reply { connection, server: self.index, framing, options, persists, upload })
+    }
+}

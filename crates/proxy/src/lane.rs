@@ -1,0 +1,175 @@
+//! Lanes: what only a running exchange needs, kept for the next one.
+//!
+//! A lane is a future that serves one connection after the other, with heads, buffers and all its locals allocated
+//! once. A connection's own task borrows a lane while it has requests and polls it in place; idle it holds none, so
+//! it is small, and nothing is allocated for a request.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use wire::{RequestHead, ResponseHead};
+
+use crate::buffer::Buffer;
+use crate::client::{self, Client};
+use crate::relay::Pump;
+use crate::worker::Worker;
+
+/// Lanes that a worker keeps beyond those in use.
+const SPARE_MAX: usize = 256;
+
+/// A request in hand: its bytes, and what is made of them.
+pub(crate) struct Request {
+    pub(crate) head: RequestHead,
+    /// What the client sent: the head at the front (unless it is kept), then body, then what follows.
+    pub(crate) buffer: Buffer,
+    /// The head's bytes, once a body passes through the buffer; else empty.
+    kept: Vec<u8>,
+    /// The first piece of the body, framed: what an attempt sends behind the head.
+    pub(crate) first_piece: Vec<u8>,
+    /// What the server is sent first: the new head and the first piece of the body.
+    pub(crate) out: Vec<u8>,
+    pub(crate) body: Pump,
+}
+
+impl Request {
+    /// The bytes that `head` was parsed from.
+    pub(crate) fn head_bytes(&self) -> &[u8] {
+        if self.kept.is_empty() { self.buffer.filled() } else { &self.kept }
+    }
+
+    /// Makes way for the body: the buffer goes on behind the head.
+    pub(crate) fn keep_head(&mut self) {
+        if !self.kept.is_empty() {
+            return;
+        }
+        self.kept.extend_from_slice(&self.buffer.filled()[..self.head.len]);
+        self.buffer.consume(self.head.len);
+    }
+
+    /// The exchange is over: what is left in the buffer is the next request's.
+    pub(crate) fn end(&mut self) {
+        if self.kept.is_empty() {
+            self.buffer.consume(self.head.len);
+        }
+        self.kept.clear();
+        self.first_piece.clear();
+        self.head.clear();
+    }
+}
+
+/// A response in hand.
+pub(crate) struct Response {
+    pub(crate) head: ResponseHead,
+    /// What the server sent.
+    pub(crate) buffer: Buffer,
+    /// The new head.
+    pub(crate) out: Vec<u8>,
+    pub(crate) body: Pump,
+}
+
+/// The memory of a lane.
+pub(crate) struct Memory {
+    pub(crate) request: Request,
+    pub(crate) response: Response,
+}
+
+impl Memory {
+    fn new(worker: &Worker) -> Self {
+        Self {
+            request: Request {
+                head: RequestHead::default(),
+                buffer: worker.buffers.small(),
+                kept: Vec::new(),
+                first_piece: Vec::new(),
+                out: Vec::with_capacity(2048),
+                body: Pump::new(),
+            },
+            response: Response {
+                head: ResponseHead::default(),
+                buffer: worker.buffers.small(),
+                out: Vec::with_capacity(1024),
+                body: Pump::new(),
+            },
+        }
+    }
+
+    /// Forgets the last connection's bytes.
+    fn reset(&mut self, worker: &Worker) {
+        self.request.buffer.clear();
+        self.response.buffer.clear();
+        worker.buffers.shrink(&mut self.request.buffer);
+        worker.buffers.shrink(&mut self.response.buffer);
+    }
+}
+
+/// A future that serves connections, one after the other.
+pub(crate) struct Lane {
+    future: Pin<Box<dyn Future<Output = Infallible>>>,
+    desk: Rc<Desk>,
+}
+
+/// Where a connection is handed over, and back.
+#[derive(Default)]
+struct Desk {
+    inbox: Cell<Option<Client>>,
+    outbox: Cell<Option<client::Served>>,
+}
+
+impl Lane {
+    fn new(worker: &Rc<Worker>) -> Self {
+        let desk = Rc::new(Desk::default());
+        let future = Box::pin(run(Rc::clone(worker), Rc::clone(&desk)));
+        Self { future, desk }
+    }
+
+    /// Serves what a connection has to say, until it is idle or closed.
+    pub(crate) async fn serve(&mut self, client: Client) -> client::Served {
+        self.desk.inbox.set(Some(client));
+        poll_fn(|context| {
+            let Poll::Pending = self.future.as_mut().poll(context);
+            self.desk.outbox.take().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+async fn run(worker: Rc<Worker>, desk: Rc<Desk>) -> Infallible {
+    let mut memory = Memory::new(&worker);
+    loop {
+        // Whoever puts a connection there polls at once: no waker is needed.
+        let next = || desk.inbox.take().map_or(Poll::Pending, Poll::Ready);
+        let client = poll_fn(|_| next()).await;
+        let served = client::serve(&worker, client, &mut memory).await;
+        memory.reset(&worker);
+        desk.outbox.set(Some(served));
+    }
+}
+
+/// The spare lanes of one worker.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    spare: std::cell::RefCell<Vec<Lane>>,
+}
+
+impl Lanes {
+    pub(crate) fn take(&self, worker: &Rc<Worker>) -> Lane {
+        self.spare.borrow_mut().pop().unwrap_or_else(|| Lane::new(worker))
+    }
+
+    /// Takes back a lane whose connection has been handed back.
+    pub(crate) fn give(&self, lane: Lane) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_MAX {
+            spare.push(lane);
+        }
+    }
+
+    /// Lets go of all lanes: they hold the worker, which holds them.
+    pub(crate) fn clear(&self) {
+        self.spare.take();
+    }
+}

@@ -1,0 +1,133 @@
+//! Listening sockets, one of each address for every worker, and the accepting of connections.
+//!
+//! The kernel spreads connections over the workers' sockets by hash; a worker that has well above its share passes
+//! fresh ones on.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+
+use crate::client::{self, Client};
+use crate::control::notice;
+use crate::socket::Socket;
+use crate::upstream::is_out_of_descriptors;
+use crate::worker::{Message, State, Worker};
+
+/// Connections that the kernel holds for us (it allows at most net.core.somaxconn).
+const BACKLOG: i32 = 4096;
+/// Bytes of a response that the kernel holds unsent: enough to keep a fast link busy, little enough that a slow client
+/// is noticed and costs little memory.
+const UNSENT_MAX: u32 = 256 * 1024;
+/// How long accepting pauses when no descriptor is left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all.
+pub(crate) fn open(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
+    let first = open_one(address)?;
+    let address = first.local_addr()?;
+    let mut sockets = vec![first];
+    for _ in 1..workers {
+        sockets.push(open_one(address)?);
+    }
+    Ok(sockets)
+}
+
+fn open_one(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // Linux passes these on to accepted connections: no call for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Whether another process already listens at this address, which SO_REUSEPORT would let us share by mistake.
+pub(crate) fn is_taken(address: SocketAddr) -> io::Result<()> {
+    if address.port() == 0 {
+        return Ok(());
+    }
+    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(())
+}
+
+/// Accepts connections until the worker drains.
+pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return notice(&format!("cannot listen: {error}")),
+    };
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            // What was in the kernel's queue has been taken.
+            () = worker.draining() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => admit(&worker, stream, peer),
+            Err(error) if is_out_of_descriptors(&error) => {
+                worker.counters.accept_pauses.increment();
+                notice(&format!("accepting pauses: {error}; raise the limit of open files (ulimit -n)"));
+                tokio::time::sleep(PAUSE).await;
+            }
+            // The client has gone before it was accepted.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                notice(&format!("cannot accept a connection: {error}"));
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn admit(worker: &Rc<Worker>, stream: tokio::net::TcpStream, peer: SocketAddr) {
+    if worker.connections_in_all() >= worker.plan.config.limits.connections {
+        worker.counters.connections_refused.increment();
+        let client = Client::new(worker, Socket::new(stream), peer);
+        tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client));
+        return;
+    }
+    match less_loaded(worker) {
+        Some(other) => {
+            if let Ok(stream) = stream.into_std()
+                && let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer))
+                && let Message::Connection(stream, peer) = unsent.0
+                && let Ok(stream) = tokio::net::TcpStream::from_std(stream)
+            {
+                // That worker has ended: keep it.
+                worker.begin(Socket::new(stream), peer);
+            }
+        }
+        None => worker.begin(Socket::new(stream), peer),
+    }
+}
+
+/// The worker with the fewest connections, where this one has well above the mean.
+fn less_loaded(worker: &Worker) -> Option<usize> {
+    let loads = &worker.loads;
+    if loads.len() == 1 || worker.state.get() == State::Draining {
+        return None;
+    }
+    let own = loads[worker.index].load(Ordering::Relaxed);
+    let mean = worker.connections_in_all() / loads.len();
+    if own <= mean + mean / 8 + 4 {
+        return None;
+    }
+    loads.iter().enumerate().min_by_key(|(_, load)| load.load(Ordering::Relaxed)).map(|(index, _)| index)
+}

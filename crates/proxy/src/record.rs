@@ -1,0 +1,135 @@
+//! What an exchange notes for the access log and the counters. With the log off no clock is read.
+
+use std::time::Instant;
+
+use wire::{Name, Version};
+
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::lane::Request;
+use crate::worker::Worker;
+
+/// The notes of one exchange.
+pub(crate) struct Record<'a> {
+    worker: &'a Worker,
+    began: Option<Instant>,
+    attempt_began: Option<Instant>,
+    connected: Option<Instant>,
+    first_byte: Option<Instant>,
+    upstream_ended: Option<Instant>,
+    pub(crate) route: Option<usize>,
+    /// Upstream and server, by index.
+    pub(crate) server: Option<(usize, usize)>,
+    /// What the client was sent; 0 while it was sent nothing.
+    pub(crate) status: u16,
+    pub(crate) body_bytes_sent: u64,
+    /// Bytes of the request, head and body as they arrived.
+    pub(crate) bytes_received: u64,
+    pub(crate) retries: u8,
+    pub(crate) failure: Option<Failure>,
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn new(worker: &'a Worker) -> Self {
+        worker.counters.requests.increment();
+        worker.counters.requests_active.increment();
+        Self {
+            worker,
+            began: worker.clock(),
+            attempt_began: None,
+            connected: None,
+            first_byte: None,
+            upstream_ended: None,
+            route: None,
+            server: None,
+            status: 0,
+            body_bytes_sent: 0,
+            bytes_received: 0,
+            retries: 0,
+            failure: None,
+        }
+    }
+
+    /// A server was picked, and is about to be connected to.
+    pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize) {
+        self.server = Some((upstream, server));
+        self.attempt_began = self.worker.clock();
+        self.connected = None;
+        self.first_byte = None;
+    }
+
+    /// A new connection is there.
+    pub(crate) fn connected(&mut self) {
+        self.connected = self.worker.clock();
+    }
+
+    /// The server has begun to answer.
+    pub(crate) fn first_byte(&mut self) {
+        self.first_byte = self.worker.clock();
+    }
+
+    /// The server's response is over.
+    pub(crate) fn upstream_ended(&mut self) {
+        self.upstream_ended = self.worker.clock();
+    }
+
+    /// The one exit of every exchange: counts and logs it.
+    pub(crate) fn finish(&self, client: &Client, request: &Request) {
+        let counters = &self.worker.counters;
+        if self.status > 0 {
+            counters.response(self.status);
+        }
+        if let Some(failure) = self.failure {
+            counters.failure(failure as usize);
+        }
+        counters.client_bytes_received.add(self.bytes_received);
+        counters.client_bytes_sent.add(self.body_bytes_sent);
+        if let (Some(log), Some(began)) = (&self.worker.log, self.began) {
+            let entry = self.entry(client, request, began);
+            log.borrow_mut().record(&entry, self.worker.wall_clock());
+        }
+    }
+
+    fn entry<'b>(&'b self, client: &Client, request: &'b Request, began: Instant) -> telemetry::Entry<'b> {
+        let bytes = request.head_bytes();
+        let plan = &self.worker.plan;
+        let head = &request.head;
+        // A head that was refused has no fields to be quoted.
+        let is_whole = head.len > 0;
+        let value = |name| if is_whole { head.value(bytes, name).unwrap_or(b"") } else { b"" };
+        let since_attempt = |end: Option<Instant>| Some(end?.duration_since(self.attempt_began?));
+        let route = self.route.map(|route| &plan.routes[route]);
+        telemetry::Entry {
+            client: client.address,
+            method: if is_whole { head.start.method_span.of(bytes) } else { b"" },
+            target: if is_whole { head.start.target.of(bytes) } else { b"" },
+            version: match head.start.version {
+                Version::Http10 => telemetry::Version(1, 0),
+                Version::Http11 => telemetry::Version(1, 1),
+            },
+            status: self.status,
+            body_bytes_sent: self.body_bytes_sent,
+            bytes_received: self.bytes_received,
+            referer: value(Name::Referer),
+            user_agent: value(Name::UserAgent),
+            host: value(Name::Host),
+            route: route.map(|route| route.label.as_str()),
+            upstream: self.server.map(|(upstream, _)| self.worker.upstreams[upstream].name.as_str()),
+            server: self
+                .server
+                .map(|(upstream, server)| self.worker.upstreams[upstream].servers[server].authority.as_str()),
+            duration: began.elapsed(),
+            upstream_connect: since_attempt(self.connected),
+            upstream_first_byte: since_attempt(self.first_byte),
+            upstream_total: since_attempt(self.upstream_ended),
+            retries: self.retries,
+            cause: self.failure.map(|failure| failure.facts().word),
+        }
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        self.worker.counters.requests_active.decrement();
+    }
+}

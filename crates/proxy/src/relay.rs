@@ -1,0 +1,408 @@
+//! The one body pump: from either side to the other, whatever the framing of each.
+//!
+//! Its state lives in `Pump` and in the buffer, so a run may be dropped at any wait and taken up again. One buffer's
+//! worth is under way at a time: a slow sink slows its source. Long bodies that nothing has to look at move through
+//! a pipe inside the kernel.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+
+use wire::{ChunkError, ChunkLimits, Chunked, Framing, chunk_prefix};
+
+use crate::buffer::{Buffer, SMALL};
+use crate::deadline::{Deadline, TICK, Ticks};
+use crate::socket::{Pipe, Socket};
+use crate::worker::Worker;
+
+/// A body whose remaining bytes are at least this many is spliced: below, the calls to fill and empty a pipe cost
+/// more than the copy that they save.
+const SPLICE_MIN: u64 = 24 * 1024;
+
+/// What remains to be read of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Incoming {
+    Ended,
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+/// A body on its way.
+pub(crate) struct Pump {
+    incoming: Incoming,
+    /// Whether it leaves in chunks, whatever it came in.
+    is_chunked_out: bool,
+    decoder: Chunked,
+    /// Bytes at the front of the buffer that are framed and only have to be written; behind them may be what
+    /// follows the body.
+    unsent: usize,
+    pipe: Option<Pipe>,
+    in_pipe: usize,
+    /// Body bytes taken from the source so far, without framing.
+    pub(crate) moved: u64,
+    /// More than this many is `Stop::TooLarge`.
+    limit: u64,
+}
+
+/// Why a pump stopped before the end of the body.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The source failed or ended early.
+    Source(End),
+    /// The sink failed.
+    Sink(End),
+    /// The source's chunks are not valid.
+    Malformed(ChunkError),
+    /// The body is larger than its limit.
+    TooLarge,
+}
+
+/// How one side of a pump ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Closed, reset or otherwise broken.
+    Gone,
+    /// No byte moved for too long.
+    Stalled,
+    /// Bytes move, but more slowly than the minimum.
+    TooSlow,
+}
+
+/// The two sides of a pump and how long each may take.
+pub(crate) struct Ends<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) source: &'a Socket,
+    pub(crate) sink: &'a Socket,
+    pub(crate) deadline: &'a Deadline,
+    pub(crate) source_limit: Ticks,
+    pub(crate) sink_limit: Ticks,
+    /// The side that has to keep up the minimum rate, if either.
+    pub(crate) paced: Option<Side>,
+    /// For a tunnel: the tick at which either direction last moved.
+    pub(crate) activity: Option<&'a Cell<u32>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Source,
+    Sink,
+}
+
+impl Pump {
+    pub(crate) fn new() -> Self {
+        Self {
+            incoming: Incoming::Ended,
+            is_chunked_out: false,
+            decoder: Chunked::default(),
+            unsent: 0,
+            pipe: None,
+            in_pipe: 0,
+            moved: 0,
+            limit: u64::MAX,
+        }
+    }
+
+    /// Starts on a body that comes in one framing and leaves in chunks or as it is.
+    pub(crate) fn begin(&mut self, incoming: Framing, is_chunked_out: bool, limit: Option<u64>) {
+        self.incoming = match incoming {
+            Framing::None => Incoming::Ended,
+            Framing::Length(length) => Incoming::Length(length),
+            Framing::Chunked => Incoming::Chunked,
+            Framing::UntilClose => Incoming::UntilClose,
+        };
+        self.is_chunked_out = is_chunked_out;
+        self.decoder.clear();
+        self.unsent = 0;
+        // What a broken exchange left in a pipe is of no more use, and neither is the pipe.
+        if self.in_pipe > 0 {
+            self.pipe = None;
+            self.in_pipe = 0;
+        }
+        self.moved = 0;
+        self.limit = limit.unwrap_or(u64::MAX);
+    }
+
+    /// Whether the whole body was taken from its source and has been written.
+    pub(crate) fn is_done(&self) -> bool {
+        self.incoming == Incoming::Ended && self.unsent == 0 && self.in_pipe == 0
+    }
+
+    /// Bytes at the front of the buffer that are ready to be written.
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent
+    }
+
+    /// The caller has written `count` of the unsent bytes, or has put them elsewhere to be written.
+    pub(crate) fn sent(&mut self, buffer: &mut Buffer, count: usize) {
+        self.unsent -= count;
+        buffer.consume(count);
+    }
+
+    /// Puts a head before the unsent bytes, to leave in one write with them. False where it does not fit.
+    pub(crate) fn lead_with(&mut self, buffer: &mut Buffer, head: &[u8]) -> bool {
+        let fits = buffer.prepend(head);
+        if fits {
+            self.unsent += head.len();
+        }
+        fits
+    }
+
+    /// Frames what has arrived in the buffer, for the sink. Called with nothing unsent.
+    pub(crate) fn take_in(&mut self, buffer: &mut Buffer) -> Result<(), Stop> {
+        debug_assert_eq!(self.unsent, 0);
+        match self.incoming {
+            Incoming::Ended => return Ok(()),
+            Incoming::Length(left) => {
+                let count = left.min(buffer.len() as u64);
+                self.incoming = if left == count { Incoming::Ended } else { Incoming::Length(left - count) };
+                self.moved += count;
+                self.unsent = count as usize;
+            }
+            Incoming::UntilClose => {
+                self.moved += buffer.len() as u64;
+                self.frame(buffer, buffer.len(), buffer.len(), false);
+            }
+            Incoming::Chunked => {
+                let decoded = self
+                    .decoder
+                    .decode(buffer.filled_mut(), &ChunkLimits::default())
+                    .map_err(Stop::Malformed)?;
+                if decoded.done {
+                    self.incoming = Incoming::Ended;
+                }
+                self.moved += decoded.data as u64;
+                self.frame(buffer, decoded.data, decoded.consumed, decoded.done);
+            }
+        }
+        if self.moved > self.limit { Err(Stop::TooLarge) } else { Ok(()) }
+    }
+
+    /// Puts chunk framing around the first `data` bytes, of `consumed` that were the source's; what is behind those
+    /// stays behind.
+    fn frame(&mut self, buffer: &mut Buffer, data: usize, consumed: usize, is_last: bool) {
+        let behind = buffer.len() - consumed;
+        let trailers = if is_last { self.decoder.trailers() } else { b"" };
+        let data_end: &[u8] = if data > 0 { b"\r\n" } else { b"" };
+        let body_end: &[&[u8]] = if is_last { &[b"0\r\n", trailers, b"\r\n"] } else { &[] };
+        let tail = |out: bool| std::iter::once(data_end).chain(body_end.iter().copied()).filter(move |_| out);
+        let tail_len: usize = tail(self.is_chunked_out).map(<[u8]>::len).sum();
+        if behind == 0 {
+            buffer.truncate(data);
+        } else if data == 0 {
+            buffer.consume(consumed);
+        } else {
+            // The data moves up to what is behind, with just the tail's length between: its source framed it with at
+            // least as many bytes there.
+            let gap = consumed - data - tail_len;
+            buffer.filled_mut().copy_within(..data, gap);
+            buffer.consume(gap);
+            let mut at = data;
+            for part in tail(self.is_chunked_out) {
+                buffer.filled_mut()[at..at + part.len()].copy_from_slice(part);
+                at += part.len();
+            }
+        }
+        self.unsent = data;
+        if !self.is_chunked_out {
+            return;
+        }
+        if behind == 0 {
+            for part in tail(true) {
+                // Trailers of a size that fits nowhere are limited by the decoder to less than any buffer.
+                assert!(buffer.append(part), "a chunk's tail fits behind what was read");
+            }
+            self.unsent += tail_len;
+        } else if data == 0 {
+            for part in [b"\r\n".as_slice(), trailers, b"0\r\n"] {
+                buffer.push_front(part);
+            }
+            self.unsent += tail_len;
+        } else {
+            self.unsent += tail_len;
+        }
+        if data > 0 {
+            let (text, start) = chunk_prefix(data);
+            assert!(buffer.prepend(&text[start..]), "a size line fits before what was read");
+            self.unsent += text.len() - start;
+        }
+    }
+
+    /// The source has ended: right for a body that goes on until then, early for every other.
+    fn source_ended(&mut self, buffer: &mut Buffer) -> Result<(), Stop> {
+        if self.incoming != Incoming::UntilClose {
+            return Err(Stop::Source(End::Gone));
+        }
+        self.incoming = Incoming::Ended;
+        if self.is_chunked_out {
+            buffer.clear();
+            assert!(buffer.append(b"0\r\n\r\n"), "an empty buffer has room");
+            self.unsent = buffer.len();
+        }
+        Ok(())
+    }
+
+    /// Moves the body until it has ended and is written. What follows it stays in the buffer.
+    pub(crate) async fn run(&mut self, ends: &Ends<'_>, buffer: &mut Buffer) -> Result<(), Stop> {
+        let mut pace = Pace::default();
+        loop {
+            if self.unsent > 0 {
+                let write = ends.sink.write(&buffer.filled()[..self.unsent]);
+                let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
+                self.sent(buffer, count);
+            } else if let Some(pipe) = self.pipe.as_ref().filter(|_| self.in_pipe > 0) {
+                let write = ends.sink.splice_from(pipe, self.in_pipe);
+                let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
+                self.in_pipe -= count;
+            } else if self.incoming == Incoming::Ended {
+                break;
+            } else if !buffer.is_empty() {
+                self.take_in(buffer)?;
+            } else {
+                self.read(ends, buffer, &mut pace).await?;
+            }
+        }
+        if let Some(pipe) = self.pipe.take() {
+            ends.worker.pipes.give(pipe);
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
+        if let Incoming::Length(left) = self.incoming
+            && left >= SPLICE_MIN
+            && self.has_pipe(ends.worker)
+            && let Some(pipe) = &self.pipe
+        {
+            let limit = left.min(Pipe::CAPACITY as u64) as usize;
+            let read = ends.source.splice_into(pipe, limit);
+            let count = ends.wait(Side::Source, pace, read).await.map_err(Stop::Source)?;
+            if count == 0 {
+                return Err(Stop::Source(End::Gone));
+            }
+            self.in_pipe = count;
+            self.moved += count as u64;
+            let left = left - count as u64;
+            self.incoming = if left == 0 { Incoming::Ended } else { Incoming::Length(left) };
+            return Ok(());
+        }
+        let read = ends.source.read(buffer.spare());
+        let count = ends.wait(Side::Source, pace, read).await.map_err(Stop::Source)?;
+        if count == 0 {
+            return self.source_ended(buffer);
+        }
+        buffer.advance(count);
+        let is_full = buffer.spare().is_empty();
+        self.take_in(buffer)?;
+        if is_full && buffer.len() <= SMALL + 64 && self.incoming != Incoming::Ended {
+            // More than a small buffer takes at once: go on in large pieces.
+            ends.worker.buffers.grow(buffer);
+        }
+        Ok(())
+    }
+
+    fn has_pipe(&mut self, worker: &Worker) -> bool {
+        if self.pipe.is_none() {
+            self.pipe = worker.pipes.take();
+        }
+        self.pipe.is_some()
+    }
+}
+
+/// How fast the paced side has been, over the time in which it was waited for.
+#[derive(Default)]
+struct Pace {
+    waited_ticks: u32,
+    moved: u64,
+}
+
+impl Ends<'_> {
+    /// Waits for one step of one side, within its limits.
+    async fn wait(
+        &self,
+        side: Side,
+        pace: &mut Pace,
+        step: impl Future<Output = io::Result<usize>>,
+    ) -> Result<usize, End> {
+        let limit = if side == Side::Source { self.source_limit } else { self.sink_limit };
+        let rate = self.worker.minimum_rate.filter(|_| self.paced == Some(side));
+        let slice = rate.map_or(limit, |rate| limit.min(rate.window));
+        let began = self.worker.deadlines.now();
+        let mut judged = began;
+        let mut step = pin!(step);
+        loop {
+            let outcome = self.deadline.within(slice, step.as_mut()).await;
+            let now = self.worker.deadlines.now();
+            pace.waited_ticks += now - judged;
+            judged = now;
+            if let Ok(result) = outcome {
+                let count = result.map_err(|_| End::Gone)?;
+                if let Some(activity) = self.activity {
+                    activity.set(now);
+                }
+                pace.moved += count as u64;
+                return rate.map_or(Ok(count), |rate| rate.judge(pace).map(|()| count));
+            }
+            if let Some(rate) = rate {
+                rate.judge(pace)?;
+            }
+            let last_moved = self.activity.map_or(began, Cell::get).max(began);
+            if now - last_moved >= limit.0 {
+                return Err(End::Stalled);
+            }
+        }
+    }
+}
+
+/// The slowest that a client may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MinimumRate {
+    /// Waiting time after which the rate is judged.
+    window: Ticks,
+    /// Bytes that have to move in that time.
+    bytes: u64,
+}
+
+impl MinimumRate {
+    /// `None` where there is no minimum.
+    pub(crate) fn new(limits: &config::Limits) -> Option<Self> {
+        let window = Ticks::from(limits.rate_window);
+        let seconds = f64::from(window.0) * TICK.as_secs_f64();
+        let bytes = (limits.minimum_rate_bytes_per_second as f64 * seconds) as u64;
+        (bytes > 0).then_some(Self { window, bytes })
+    }
+
+    fn judge(self, pace: &mut Pace) -> Result<(), End> {
+        if pace.waited_ticks < self.window.0 {
+            return Ok(());
+        }
+        let is_too_slow = pace.moved < self.bytes;
+        *pace = Pace::default();
+        if is_too_slow { Err(End::TooSlow) } else { Ok(()) }
+    }
+}
+
+/// The spare pipes of one worker.
+#[derive(Default)]
+pub(crate) struct Pipes {
+    spare: std::cell::RefCell<Vec<Pipe>>,
+}
+
+impl Pipes {
+    /// Pipes kept for reuse.
+    const SPARE_MAX: usize = 16;
+
+    /// An empty pipe; `None` where the process can have no more, and bodies are copied instead.
+    pub(crate) fn take(&self) -> Option<Pipe> {
+        self.spare.borrow_mut().pop().or_else(|| Pipe::new().ok())
+    }
+
+    /// Takes an empty pipe back.
+    pub(crate) fn give(&self, pipe: Pipe) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < Self::SPARE_MAX {
+            spare.push(pipe);
+        }
+    }
+}

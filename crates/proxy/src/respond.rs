@@ -1,0 +1,365 @@
+//! What the client is sent: the server's response, an upgraded connection's bytes, or our own word on a failure.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
+
+use crate::client::{Client, Next};
+use crate::exchange::Admitted;
+use crate::failure::{Failure, Party};
+use crate::forward::Reply;
+use crate::lane::{Memory, Response};
+use crate::record::Record;
+use crate::relay::{End, Ends, Side, Stop};
+use crate::worker::{State, Worker};
+
+/// Passes the response on, and gives the connection back where both ends keep theirs open.
+pub(crate) async fn respond(
+    worker: &Worker,
+    client: &Client,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    reply: Reply,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let plan = Plan::new(worker, client, admitted, &memory.response, &reply);
+    let Memory { request, response } = memory;
+    render(worker, response, &reply, &plan);
+    record.status = response.head.start.status;
+    if record.status == 101 {
+        if !reply.upload.is_done() {
+            record.status = 0;
+            return Err(Failure::UpstreamMalformed);
+        }
+        return tunnel(worker, client, memory, &reply, record).await;
+    }
+    let begun = begin(response, &reply, &plan);
+    if let Err(failure) = begun {
+        record.status = 0;
+        return Err(failure);
+    }
+    let ends = Ends {
+        worker,
+        source: &reply.connection.socket,
+        sink: &client.socket,
+        deadline: &client.deadline,
+        source_limit: worker.ticks.upstream_body,
+        sink_limit: worker.ticks.client_write,
+        paced: Some(Side::Sink),
+        activity: None,
+    };
+    let relay = async {
+        let outcome = relay(&ends, response).await;
+        record.upstream_ended();
+        outcome
+    };
+    let outcome = if reply.upload.is_done() {
+        relay.await
+    } else {
+        reply.upload.beside(worker, client, &reply.connection, request, relay).await
+    };
+    record.body_bytes_sent = response.body.moved;
+    if let Err(failure) = outcome {
+        // The head has left: all that can be said now is that the body is not whole.
+        if plan.framing == Framing::UntilClose {
+            client.socket.reset_on_drop();
+        }
+        record.failure = Some(failure);
+        return Ok(Next::Close);
+    }
+    let has_uploaded = reply.upload.is_done();
+    // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
+    if reply.persists && has_uploaded && response.buffer.is_empty() {
+        worker.upstreams[admitted.upstream].servers[reply.server].release(reply.connection, &worker.deadlines);
+    }
+    Ok(match (plan.client_connection, has_uploaded) {
+        (ClientConnection::Close, true) => Next::Close,
+        (_, false) => Next::Linger,
+        _ => Next::Reuse,
+    })
+}
+
+/// What is decided about a response before its first byte leaves.
+struct Plan {
+    framing: Framing,
+    client_connection: ClientConnection,
+}
+
+impl Plan {
+    fn new(worker: &Worker, client: &Client, admitted: &Admitted, response: &Response, reply: &Reply) -> Self {
+        let framing = match (reply.framing, admitted.version) {
+            // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
+            (Framing::Chunked | Framing::UntilClose, Version::Http10) => Framing::UntilClose,
+            (Framing::Chunked | Framing::UntilClose, Version::Http11) => Framing::Chunked,
+            (framing, _) => framing,
+        };
+        let limit = worker.plan.config.limits.requests_per_connection;
+        let persists = admitted.connection.persists(admitted.version)
+            && framing != Framing::UntilClose
+            && reply.upload.is_done()
+            && limit.is_none_or(|limit| client.served < limit)
+            && worker.state.get() == State::Running;
+        let client_connection = match (response.head.start.status, persists, admitted.version) {
+            (101, ..) => ClientConnection::Upgrade,
+            (_, true, Version::Http11) => ClientConnection::Persist,
+            (_, true, Version::Http10) => ClientConnection::KeepAlive,
+            (_, false, _) => ClientConnection::Close,
+        };
+        Self { framing, client_connection }
+    }
+}
+
+/// Writes the new head to `Response::out`.
+fn render(worker: &Worker, response: &mut Response, reply: &Reply, plan: &Plan) {
+    let date = worker.date();
+    let rewrite = ResponseRewrite {
+        connection: reply.options,
+        framing: plan.framing,
+        client_connection: plan.client_connection,
+        date: &date,
+    };
+    response.out.clear();
+    wire::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite);
+}
+
+/// Exchanges the server's head for the new one in the buffer, with the body's first piece behind it.
+///
+/// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
+fn begin(response: &mut Response, reply: &Reply, plan: &Plan) -> Result<(), Failure> {
+    let Response { head, buffer, out, body } = response;
+    buffer.consume(head.len);
+    body.begin(reply.framing, plan.framing == Framing::Chunked, None);
+    body.take_in(buffer).map_err(outcome)?;
+    // Where the head is too large for the room in front it stays in `out`, and leaves alone.
+    if body.lead_with(buffer, out) {
+        out.clear();
+    }
+    Ok(())
+}
+
+async fn relay(ends: &Ends<'_>, response: &mut Response) -> Result<(), Failure> {
+    if !response.out.is_empty() {
+        send(ends.worker, ends.deadline, ends.sink, &response.out).await?;
+    }
+    response.body.run(ends, &mut response.buffer).await.map_err(outcome)
+}
+
+/// A response's pump stopped: why.
+fn outcome(stop: Stop) -> Failure {
+    match stop {
+        Stop::Source(End::Gone) => Failure::UpstreamTruncated,
+        Stop::Source(End::Stalled | End::TooSlow) => Failure::UpstreamStalled,
+        Stop::Sink(End::Gone) => Failure::ClientGone,
+        Stop::Sink(End::Stalled | End::TooSlow) => Failure::ClientStalled,
+        Stop::Malformed(_) | Stop::TooLarge => Failure::UpstreamFraming,
+    }
+}
+
+/// Passes an interim response on (RFC 9110 §15.2).
+pub(crate) async fn interim(worker: &Worker, client: &Client, response: &mut Response) -> Result<(), Failure> {
+    let ResponseHead { start, .. } = &response.head;
+    worker.counters.response(start.status);
+    let bytes = response.buffer.filled();
+    let options = wire::ConnectionOptions::of(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
+    let rewrite = ResponseRewrite {
+        connection: options,
+        framing: Framing::None,
+        client_connection: ClientConnection::Persist,
+        date: b"",
+    };
+    response.out.clear();
+    wire::write_response(&mut response.out, &response.head, bytes, &rewrite);
+    send(worker, &client.deadline, &client.socket, &response.out).await
+}
+
+/// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
+async fn tunnel(
+    worker: &Worker,
+    client: &Client,
+    memory: &mut Memory,
+    reply: &Reply,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let Memory { request, response } = memory;
+    worker.counters.tunnels.increment();
+    send(worker, &client.deadline, &client.socket, &response.out).await?;
+    response.buffer.consume(response.head.len);
+    request.keep_head();
+    request.body.begin(Framing::UntilClose, false, None);
+    response.body.begin(Framing::UntilClose, false, None);
+    let activity = Cell::new(worker.deadlines.now());
+    let upward_deadline = worker.deadlines.deadline();
+    let limit = worker.ticks.tunnel_idle;
+    let (down, up) = (&client.socket, &reply.connection.socket);
+    let ends = |source, sink, deadline| Ends {
+        worker,
+        source,
+        sink,
+        deadline,
+        source_limit: limit,
+        sink_limit: limit,
+        paced: None,
+        activity: Some(&activity),
+    };
+    let upward = async {
+        let outcome = request.body.run(&ends(down, up, &upward_deadline), &mut request.buffer).await;
+        // Half-close: the other direction goes on.
+        outcome.is_ok() && up.shutdown_write().is_ok()
+    };
+    let downward = async {
+        let outcome = response.body.run(&ends(up, down, &client.deadline), &mut response.buffer).await;
+        outcome.is_ok() && down.shutdown_write().is_ok()
+    };
+    both(upward, downward).await;
+    record.body_bytes_sent = response.body.moved;
+    record.bytes_received += request.body.moved;
+    record.upstream_ended();
+    Ok(Next::Close)
+}
+
+/// Runs both directions until both have ended, or one has failed.
+async fn both(upward: impl Future<Output = bool>, downward: impl Future<Output = bool>) {
+    let (mut upward, mut downward) = (pin!(upward), pin!(downward));
+    let mut left = [true, true];
+    poll_fn(|context| {
+        if left[0] && let Poll::Ready(is_whole) = upward.as_mut().poll(context) {
+            left[0] = false;
+            left[1] &= is_whole;
+        }
+        if left[1] && let Poll::Ready(is_whole) = downward.as_mut().poll(context) {
+            left[1] = false;
+            left[0] &= is_whole;
+        }
+        if left == [false, false] { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// RFC 9110 §7.6.2: OPTIONS with no hops left is answered by the proxy itself.
+pub(crate) async fn options(
+    worker: &Worker,
+    client: &Client,
+    memory: &mut Memory,
+    admitted: &Admitted,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let out = &mut memory.response.out;
+    out.clear();
+    out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nAllow: ");
+    out.extend_from_slice(METHODS);
+    out.extend_from_slice(b"\r\nDate: ");
+    out.extend_from_slice(&worker.date());
+    let persists = admitted.framing == Framing::None
+        && admitted.version == Version::Http11
+        && admitted.connection.persists(admitted.version)
+        && worker.state.get() == State::Running;
+    out.extend_from_slice(if persists { b"\r\n\r\n" } else { b"\r\nConnection: close\r\n\r\n" });
+    record.status = 204;
+    send(worker, &client.deadline, &client.socket, out).await?;
+    Ok(if persists { Next::Reuse } else { Next::Linger })
+}
+
+/// The methods that are passed on, besides any extension.
+const METHODS: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
+
+/// Answers a failure, if there is anything left to be said and somebody to say it to.
+pub(crate) async fn failure(
+    worker: &Worker,
+    client: &Client,
+    memory: &mut Memory,
+    failure: Failure,
+    record: &mut Record<'_>,
+) -> Next {
+    let facts = failure.facts();
+    if facts.status == 0 || record.status != 0 {
+        return Next::Close;
+    }
+    let request = &mut memory.request;
+    let is_head = request.head.len > 0 && request.head.start.method == Method::Head;
+    // After a request that was whole, and not at fault itself, the connection goes on.
+    let persists = facts.party != Party::Client
+        && request.head.len > 0
+        && request.body.is_done()
+        && request.head.start.version == Version::Http11
+        && wire::ConnectionOptions::of(&request.head, request.head_bytes())
+            .is_ok_and(|options| options.persists(Version::Http11))
+        && worker.state.get() == State::Running;
+    let out = &mut memory.response.out;
+    out.clear();
+    write_failure(out, failure, &worker.date(), is_head, !persists);
+    record.status = facts.status;
+    match send(worker, &client.deadline, &client.socket, out).await {
+        Ok(()) if persists => Next::Reuse,
+        Ok(()) => Next::Linger,
+        Err(_) => Next::Close,
+    }
+}
+
+/// Appends the response for a failure: a short plain text.
+pub(crate) fn write_failure(out: &mut Vec<u8>, failure: Failure, date: &[u8], is_head: bool, closes: bool) {
+    use std::io::Write;
+    let facts = failure.facts();
+    // Writing into a Vec does not fail.
+    let _ = write!(
+        out,
+        "HTTP/1.1 {} {}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n",
+        facts.status,
+        reason_phrase(facts.status),
+        facts.reason.len() + 1
+    );
+    if failure == Failure::MethodRefused {
+        // RFC 9110 §15.5.6.
+        out.extend_from_slice(b"Allow: ");
+        out.extend_from_slice(METHODS);
+        out.extend_from_slice(b"\r\n");
+    }
+    if failure == Failure::TooManyConnections || failure == Failure::OutOfDescriptors {
+        out.extend_from_slice(b"Retry-After: 1\r\n");
+    }
+    if closes {
+        out.extend_from_slice(b"Connection: close\r\n");
+    }
+    out.extend_from_slice(b"Date: ");
+    out.extend_from_slice(date);
+    out.extend_from_slice(b"\r\n\r\n");
+    if !is_head {
+        out.extend_from_slice(facts.reason.as_bytes());
+        out.push(b'\n');
+    }
+}
+
+fn reason_phrase(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        431 => "Request Header Fields Too Large",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}
+
+async fn send(
+    worker: &Worker,
+    deadline: &crate::deadline::Deadline,
+    sink: &crate::socket::Socket,
+    mut bytes: &[u8],
+) -> Result<(), Failure> {
+    while !bytes.is_empty() {
+        match deadline.within(worker.ticks.client_write, sink.write(bytes)).await {
+            Ok(Ok(count)) => bytes = &bytes[count..],
+            Ok(Err(_)) => return Err(Failure::ClientGone),
+            Err(_) => return Err(Failure::ClientStalled),
+        }
+    }
+    Ok(())
+}
