@@ -1,21 +1,43 @@
 //! The load generator: arrival schedule, send, check, record.
 //!
 //! It talks to any HTTP/1.1 server over sockets and shares no code with the proxy it measures: the reader of its
-//! responses is its own. `run` blocks until the run is over; what single requests did is in the `Outcome`.
+//! responses is its own. What single requests did is in the `Outcome`; only a run that cannot start is an `Error`.
 
 /// What a run is asked to do.
 mod plan;
+/// Where requests go, and their bytes.
+mod target;
+/// Seeded randomness.
+mod random;
+/// When requests fall due, and who sends them. Pure.
+mod schedule;
+/// The threads of a run, its start and its end.
+mod run;
+/// What one load thread owns.
+mod worker;
+/// Turns for the connections, as they are free or as requests fall due.
+mod arrivals;
+/// One connection: send, receive, record.
+mod send;
+/// The time-out of a connection.
+mod give_up;
+/// Reads and checks responses. Pure.
+mod check;
+/// The framing of chunked bodies. Pure.
+mod chunked;
+/// What a thread counts.
+mod record;
+/// From records to the outcome, and whether it is valid.
+mod summary;
 /// What a run measured.
 mod outcome;
+/// The outcome for people, and the HdrHistogram percentile format.
+mod text;
 /// Why a run could not be started.
 mod error;
 
 pub use error::Error;
 pub use outcome::{Cpu, Distribution, ErrorClass, Errors, Outcome, Problem, SCHEMA, ScheduleKept, Settings};
 pub use plan::{Arrival, CONNECTIONS_MAX, Plan, THREADS_MAX, URLS_MAX};
-
-/// Runs the plan to its end. Blocks the calling thread, which sends no load itself.
-pub fn run(plan: &Plan) -> Result<Outcome, Error> {
-    plan.check()?;
-    Err(Error::ThreadEnded)
-}
+pub use run::{Control, Progress, Running, run, start};
+pub use text::{percentiles, report};

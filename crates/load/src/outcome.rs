@@ -23,8 +23,8 @@ pub struct Outcome {
     pub started_unix_ms: u64,
     /// What was asked.
     pub settings: Settings,
-    /// How long the measured window lasted. With a rate this is the schedule's window; the requests still
-    /// under way at its end are waited for and recorded too.
+    /// From the start of the measured window to its end. With a rate the requests that are under way or overdue
+    /// when the schedule ends are waited for (at most `timeout_seconds`), and then this lasts until the last one.
     pub measured_seconds: f64,
     /// Whether the run was stopped before its end.
     pub interrupted: bool,
@@ -44,6 +44,8 @@ pub struct Outcome {
     pub errors: Errors,
     /// The first failure of each class, in words.
     pub error_examples: BTreeMap<ErrorClass, String>,
+    /// Requests under way when the run ended. They are in no other figure.
+    pub unfinished: u64,
     /// Connections opened in the window.
     pub connections_opened: u64,
     /// The headline. With a rate from when the request was due, otherwise from when it was sent, to the end of
@@ -125,6 +127,16 @@ impl Errors {
     pub fn total(&self) -> u64 {
         self.connect + self.read + self.write + self.timeout + self.status + self.malformed
     }
+
+    /// Adds those of another thread or run.
+    pub fn add(&mut self, other: &Self) {
+        self.connect += other.connect;
+        self.read += other.read;
+        self.write += other.write;
+        self.timeout += other.timeout;
+        self.status += other.status;
+        self.malformed += other.malformed;
+    }
 }
 
 /// The class of a failure.
@@ -188,7 +200,9 @@ pub struct ScheduleKept {
     pub sent_in_window: u64,
     /// Of these, never sent.
     pub unsent: u64,
-    /// `sent_in_window` by the window.
+    /// How late the last request was sent.
+    pub slip_us: u64,
+    /// The rate at which they were sent, from the start of the window to the last one.
     pub sent_per_second: f64,
     /// Requests that were due before any connection was free.
     pub waited_for_connection: u64,
@@ -220,12 +234,16 @@ pub enum Problem {
         /// What was allowed.
         limit_us: u64,
     },
-    /// Fewer requests were sent in the window than fell due in it.
+    /// The schedule was not kept: the last request was sent too late, or some were never sent.
     RateMissed {
-        /// Fell due.
+        /// Requests that fell due.
         due: u64,
-        /// Sent in the window.
-        sent_in_window: u64,
+        /// Of these, never sent.
+        unsent: u64,
+        /// How late the last request was sent.
+        slip_us: u64,
+        /// What was allowed: a hundredth of the window.
+        limit_us: u64,
         /// Of those sent, how many had to wait for a free connection: if most, the server was too slow for the rate
         /// or the connections too few; if not, the generator was.
         waited_for_connection: u64,

@@ -27,7 +27,7 @@ pub struct Plan {
     pub shuffle_seed: Option<u64>,
     /// The request method.
     pub method: String,
-    /// Header fields as `Name: value`, added to (or replacing) Host, User-Agent and Accept.
+    /// Header fields as `Name: value`, sent after Host. A Host among them replaces that of the URL.
     pub headers: Vec<String>,
     /// The request body; empty is none.
     pub body: Vec<u8>,

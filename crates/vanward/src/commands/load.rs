@@ -1,11 +1,351 @@
-//! `vanward load`.
+//! `vanward load`: flags to a plan, the live line, and the outcome as text or JSON.
 
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-/// Generates load and measures latency.
+use load::{Arrival, Control, Outcome, Plan, Running};
+
+/// An invalid run.
+const INVALID: u8 = 98;
+/// A body or a URL list is read whole into memory.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// What a run without -d and -n lasts.
+const DURATION_DEFAULT_SECONDS: f64 = 10.0;
+
+/// Generates HTTP/1.1 load and measures latency.
+///
+/// Without -R the loop is closed: each connection sends its next request as soon as a response is whole. With -R
+/// requests fall due on a schedule, whatever the server does, and latency counts from when they were due.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// http://HOST[:PORT]/PATH. With --urls it may be left out; lines that start with / are then paths of its host.
+    #[arg(required_unless_present = "urls")]
+    url: Option<String>,
+    /// Connections over all threads
+    #[arg(short = 'c', long, value_name = "N", value_parser = whole_number, default_value = "10")]
+    connections: u64,
+    /// Threads, each with its share of the connections
+    #[arg(short = 't', long, value_name = "N", value_parser = whole_number, default_value = "1")]
+    threads: u64,
+    /// Ends after this long: 30s, 2m, 500ms [default: 10s, without -n]
+    #[arg(short = 'd', long, value_name = "DURATION", value_parser = seconds)]
+    duration: Option<f64>,
+    /// Ends after this many requests, failed ones included
+    #[arg(short = 'n', long, value_name = "N", value_parser = whole_number)]
+    requests: Option<u64>,
+    /// Requests a second that fall due over all threads: 500, 20k, 0.5
+    #[arg(short = 'R', long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+    /// Random, independent arrivals at the rate of -R, rather than equal intervals
+    #[arg(long, requires = "rate")]
+    poisson: bool,
+    /// The seed of --poisson
+    #[arg(long, value_name = "SEED", requires = "poisson", default_value_t = 1)]
+    seed: u64,
+    /// Requests the URLs of this file in turn, one a line; # begins a comment
+    #[arg(long, value_name = "FILE")]
+    urls: Option<PathBuf>,
+    /// Shuffles the URLs once, by this seed
+    #[arg(long, value_name = "SEED", requires = "urls")]
+    shuffle: Option<u64>,
+    /// Adds a header field, 'Name: value'; may be given several times
+    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    headers: Vec<String>,
+    /// The request method [default: GET, or POST with --body]
+    #[arg(short = 'X', long, value_name = "METHOD")]
+    method: Option<String>,
+    /// The request body: text, or @FILE
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
+    /// Opens a new connection for each request; its time then counts as part of the request's
+    #[arg(long)]
+    no_keepalive: bool,
+    /// Gives a request up that is not answered whole after this long
+    #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "10s")]
+    timeout: f64,
+    /// Sends load for this long before anything is counted
+    #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "0s")]
+    warm_up: f64,
+    /// Prints the outcome as JSON, with the whole histograms
+    #[arg(long)]
+    json: bool,
+    /// Writes the percentiles of the headline latency to this file, for HdrHistogram's plotters
+    #[arg(long, value_name = "FILE")]
+    hgrm: Option<PathBuf>,
+}
 
-pub(crate) fn run(_arguments: &Args) -> ExitCode {
-    super::fail(super::FAILED, "not built yet")
+const EXAMPLES: &str = "\
+Examples:
+  vanward load -c 64 -t 2 -d 30s http://127.0.0.1:8080/     as fast as the server answers, as wrk does
+  vanward load -n 10000 -c 10 http://127.0.0.1:8080/        10,000 requests, as ab does
+  vanward load -c 200 -R 5000 -d 1m http://127.0.0.1:8080/  5,000 requests/s, as wrk2 does
+  vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
+  vanward load --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/orders
+
+Times with -R, from when a request is due: due to done (the headline: a stall of the server counts for all the
+requests that were due in it), sent to done, due to sent, and 'own lateness': how late the generator sent although
+a connection was free.
+
+A run with -R is invalid (exit code 98) if own lateness at p99 is above 1 ms and above a tenth of the headline's
+p99; if the last request was sent later than a hundredth of the run (at least 10 ms); or if more than one request
+in a hundred was never sent. Without one success the exit code is 1.";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let plan = match plan(arguments) {
+        Ok(plan) => plan,
+        Err(message) => return super::fail(2, message),
+    };
+    let outcome = match load::start(&plan).and_then(watched) {
+        Ok(outcome) => outcome,
+        Err(error @ (load::Error::Plan { .. } | load::Error::Url { .. } | load::Error::Request { .. })) => {
+            return super::fail(2, error);
+        }
+        Err(error) => return super::fail(super::FAILED, error),
+    };
+    match present(arguments, &outcome) {
+        Ok(()) if outcome.requests == 0 => super::fail(super::FAILED, "no request succeeded"),
+        Ok(()) if !outcome.is_valid() => ExitCode::from(INVALID),
+        Ok(()) => ExitCode::SUCCESS,
+        // Nobody reads any longer: as with any filter, that is no failure of this command.
+        Err(Unwritten::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => super::fail(super::FAILED, error),
+    }
+}
+
+fn plan(arguments: &Args) -> Result<Plan, String> {
+    let urls = match &arguments.urls {
+        Some(file) => url_list(file, arguments.url.as_deref())?,
+        None => arguments.url.iter().cloned().collect(),
+    };
+    let body = match arguments.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
+        None => Vec::new(),
+        Some((_, Some(file))) => read(Path::new(file), "--body")?,
+        Some((text, None)) => text.as_bytes().to_vec(),
+    };
+    let method_default = if arguments.body.is_some() { "POST" } else { "GET" };
+    let arrival = match arguments.rate {
+        None => Arrival::Closed,
+        Some(requests_per_second) if arguments.poisson => {
+            Arrival::Poisson { requests_per_second, seed: arguments.seed }
+        }
+        Some(requests_per_second) => Arrival::Constant { requests_per_second },
+    };
+    let duration_default = arguments.requests.is_none().then_some(DURATION_DEFAULT_SECONDS);
+    Ok(Plan {
+        urls,
+        shuffle_seed: arguments.shuffle,
+        method: arguments.method.clone().unwrap_or_else(|| method_default.to_owned()),
+        headers: arguments.headers.clone(),
+        body,
+        keepalive: !arguments.no_keepalive,
+        connections: usize::try_from(arguments.connections).unwrap_or(usize::MAX),
+        threads: usize::try_from(arguments.threads).unwrap_or(usize::MAX),
+        arrival,
+        duration_seconds: arguments.duration.or(duration_default),
+        requests: arguments.requests,
+        warm_up_seconds: arguments.warm_up,
+        timeout_seconds: arguments.timeout,
+    })
+}
+
+fn url_list(file: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
+    let text = String::from_utf8(read(file, "--urls")?)
+        .map_err(|_| format!("--urls {}: the file is not UTF-8 text", file.display()))?;
+    let (mut urls, base) = (Vec::new(), base.map(authority));
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match (line.strip_prefix('/'), base) {
+            (None, _) => urls.push(line.to_owned()),
+            (Some(path), Some(base)) => urls.push(format!("{base}/{path}")),
+            (Some(_), None) => {
+                let file = file.display();
+                return Err(format!(
+                    "--urls {file}, line {number}: a path needs a host; give one as URL: vanward load --urls {file} \
+                     http://HOST[:PORT]/"
+                ));
+            }
+        }
+    }
+    if urls.is_empty() {
+        return Err(format!("--urls {}: the file has no URL; write one a line", file.display()));
+    }
+    Ok(urls)
+}
+
+/// The scheme and authority of a URL.
+fn authority(url: &str) -> &str {
+    let host_at = url.find("://").map_or(0, |at| at + 3);
+    url[host_at..].find(['/', '?', '#']).map_or(url, |length| &url[..host_at + length])
+}
+
+fn read(file: &Path, flag: &str) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("{flag}: cannot read {}: {error}", file.display());
+    let size_bytes = std::fs::metadata(file).map_err(failed)?.len();
+    if size_bytes > FILE_BYTES_MAX {
+        return Err(format!("{flag}: {} is larger than 256 MiB", file.display()));
+    }
+    std::fs::read(file).map_err(failed)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    config::duration(text).map(|duration| duration.as_secs_f64()).map_err(|error| error.to_string())
+}
+
+/// A number that may end in k, M or G.
+fn rate(text: &str) -> Result<f64, String> {
+    let (digits, factor) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        Some((at, 'G')) => (&text[..at], 1e9),
+        _ => (text, 1.0),
+    };
+    let number = digits.parse::<f64>().ok().map(|number| number * factor);
+    number
+        .filter(|number| number.is_finite())
+        .ok_or_else(|| "expected a number such as 64, 0.5 or 10k".to_owned())
+}
+
+fn whole_number(text: &str) -> Result<u64, String> {
+    let number = rate(text)?;
+    // Above 2^53 a float no longer holds every whole number.
+    if number.fract() != 0.0 || !(0.0..=9e15).contains(&number) {
+        return Err("expected a whole number such as 64 or 10k".to_owned());
+    }
+    Ok(number as u64)
+}
+
+/// Waits for the end of a run, with a live line on a terminal; Ctrl-C ends it early.
+fn watched(running: Running) -> Result<Outcome, load::Error> {
+    let control = running.control();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| load::Error::System { action: "start an event loop", source })?;
+    runtime.block_on(async {
+        let mut waiting = tokio::task::spawn_blocking(move || running.wait());
+        let mut live_line = LiveLine::new(control.clone());
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        let mut listens = true;
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut waiting => break outcome.unwrap_or(Err(load::Error::ThreadEnded)),
+                pressed = tokio::signal::ctrl_c(), if listens => {
+                    listens = pressed.is_ok();
+                    control.stop();
+                }
+                _ = tick.tick() => live_line.show(),
+            }
+        };
+        live_line.clear();
+        outcome
+    })
+}
+
+/// The line that says each second how a run goes; nothing unless standard error is a terminal.
+struct LiveLine {
+    control: Control,
+    is_terminal: bool,
+    /// At the last tick.
+    requests: u64,
+    seconds: f64,
+}
+
+impl LiveLine {
+    fn new(control: Control) -> Self {
+        Self { control, is_terminal: std::io::stderr().is_terminal(), requests: 0, seconds: 0.0 }
+    }
+
+    fn show(&mut self) {
+        if !self.is_terminal {
+            return;
+        }
+        let now = self.control.progress();
+        let line = match now.measured_seconds {
+            None => "connecting and warming up".to_owned(),
+            Some(seconds) => {
+                let elapsed = (seconds - self.seconds).max(0.001);
+                let rate = (now.requests - self.requests) as f64 / elapsed;
+                self.seconds = seconds;
+                self.requests = now.requests;
+                format!("{seconds:.0}s  {rate:.0} requests/s  {} in all  {} errors", now.requests, now.errors)
+            }
+        };
+        // A terminal that went away is no reason to stop measuring.
+        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+    }
+
+    fn clear(&self) {
+        if self.is_terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// What could not be handed over.
+enum Unwritten {
+    Output(std::io::Error),
+    Json(serde_json::Error),
+    Percentiles(PathBuf, std::io::Error),
+    Histogram(load::Error),
+}
+
+impl std::fmt::Display for Unwritten {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Output(error) => write!(formatter, "cannot write to standard output: {error}"),
+            Self::Json(error) => write!(formatter, "cannot write the outcome as JSON: {error}"),
+            Self::Percentiles(file, error) => {
+                write!(formatter, "--hgrm: cannot write {}: {error}", file.display())
+            }
+            Self::Histogram(error) => write!(formatter, "--hgrm: {error}"),
+        }
+    }
+}
+
+fn present(arguments: &Args, outcome: &Outcome) -> Result<(), Unwritten> {
+    if let Some(file) = &arguments.hgrm {
+        let text = load::percentiles(&outcome.latency).map_err(Unwritten::Histogram)?;
+        std::fs::write(file, text).map_err(|error| Unwritten::Percentiles(file.clone(), error))?;
+    }
+    let text = if arguments.json {
+        serde_json::to_string(outcome).map_err(Unwritten::Json)? + "\n"
+    } else {
+        load::report(outcome)
+    };
+    std::io::stdout().write_all(text.as_bytes()).map_err(Unwritten::Output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_end_in_a_unit() {
+        assert_eq!((rate("20k"), rate("0.5"), rate("1M")), (Ok(20_000.0), Ok(0.5), Ok(1e6)));
+        assert_eq!(
+            (whole_number("64"), whole_number("10k"), whole_number("1.5k")),
+            (Ok(64), Ok(10_000), Ok(1_500))
+        );
+        for text in ["", "k", "x", "1.5", "-1", "NaN", "inf", "1e300"] {
+            assert!(whole_number(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_authority_of_a_url_is_what_paths_are_put_behind() {
+        let cases = [
+            ("http://a:1/b?c", "http://a:1"),
+            ("http://a", "http://a"),
+            ("http://a?b", "http://a"),
+            ("a/b", "a"),
+            ("http://[::1]:8/", "http://[::1]:8"),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(authority(url), expected);
+        }
+    }
 }

@@ -1,0 +1,324 @@
+//! When a connection may send its next request: at once in a closed loop, or when one falls due on the schedule.
+//!
+//! The alarm is a timerfd, because tokio's own timer counts in milliseconds. Nobody spins: the thread sleeps in the
+//! kernel until a request is due or a response comes.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+
+use crate::schedule::{Dispatch, Schedule, Window};
+
+/// A request to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) due: Instant,
+    /// Whether it belongs to the measured window.
+    pub(crate) counted: bool,
+}
+
+/// What a connection is told when it asks for its next request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Send(Turn),
+    /// The run is over.
+    Over,
+}
+
+/// Gives turns to the connections of one thread.
+#[derive(Debug)]
+pub(crate) enum Arrivals {
+    Closed(Closed),
+    Open(Open),
+}
+
+impl Arrivals {
+    pub(crate) fn new(
+        schedule: Option<Schedule>,
+        window: Window,
+        requests: Option<u64>,
+        connections: usize,
+    ) -> io::Result<Self> {
+        Ok(match schedule {
+            None => Self::Closed(Closed { start: window.start, remaining: Cell::new(requests) }),
+            Some(schedule) => Self::Open(Open {
+                dispatch: RefCell::new(Dispatch::new(schedule, window, requests)),
+                start: window.start,
+                places: (0..connections).map(|_| RefCell::new(Place::Busy)).collect(),
+                alarm: Alarm::new()?,
+            }),
+        })
+    }
+
+    /// The next turn of a connection that is free since `free`.
+    pub(crate) fn poll_next(
+        &self,
+        connection: usize,
+        free: Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<Next> {
+        match self {
+            Self::Closed(closed) => Poll::Ready(closed.next(free)),
+            Self::Open(open) => open.poll_next(connection, free, context),
+        }
+    }
+
+    /// The connection broke while it waited for a turn, and asks again when it is open.
+    pub(crate) fn leave(&self, connection: usize) {
+        if let Self::Open(open) = self {
+            open.dispatch.borrow_mut().leave(connection);
+            *open.places[connection].borrow_mut() = Place::Busy;
+        }
+    }
+
+    /// Wakes connections when requests fall due. Ends with the schedule.
+    pub(crate) async fn serve(&self) {
+        if let Self::Open(open) = self {
+            open.serve().await;
+        }
+    }
+
+    /// Whether the number of requests asked for is used up.
+    pub(crate) fn is_spent(&self) -> bool {
+        match self {
+            Self::Closed(closed) => closed.remaining.get() == Some(0),
+            Self::Open(open) => open.dispatch.borrow().is_spent(),
+        }
+    }
+
+    /// Requests of the measured window that were due by then and that no connection took.
+    pub(crate) fn unclaimed(&self, by: Instant) -> u64 {
+        match self {
+            Self::Closed(_) => 0,
+            Self::Open(open) => open.dispatch.borrow().unclaimed(by),
+        }
+    }
+}
+
+/// Each connection sends as soon as it is free.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    start: Instant,
+    /// Requests that the measured window may still take.
+    remaining: Cell<Option<u64>>,
+}
+
+impl Closed {
+    /// Takes a turn for a connection that could not be opened. True if there was none left.
+    pub(crate) fn is_over(&self, free: Instant) -> bool {
+        self.next(free) == Next::Over
+    }
+
+    fn next(&self, free: Instant) -> Next {
+        let counted = free >= self.start;
+        if counted && let Some(requests) = self.remaining.get() {
+            let Some(left) = requests.checked_sub(1) else { return Next::Over };
+            self.remaining.set(Some(left));
+        }
+        Next::Send(Turn { due: free, counted })
+    }
+}
+
+/// Requests fall due on a schedule and go to whichever connection is free.
+#[derive(Debug)]
+pub(crate) struct Open {
+    dispatch: RefCell<Dispatch>,
+    start: Instant,
+    /// One for each connection.
+    places: Vec<RefCell<Place>>,
+    alarm: Alarm,
+}
+
+/// Where a connection stands.
+#[derive(Debug)]
+enum Place {
+    Busy,
+    Waiting(Waker),
+    Called(Next),
+}
+
+impl Open {
+    /// Whether a connection that could not be opened may stop trying: the window or the schedule is over.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        let dispatch = self.dispatch.borrow();
+        dispatch.is_past_end(now) || dispatch.next_due().is_none()
+    }
+
+    fn poll_next(&self, connection: usize, free: Instant, context: &mut Context<'_>) -> Poll<Next> {
+        let mut place = self.places[connection].borrow_mut();
+        match &mut *place {
+            Place::Called(next) => {
+                let next = *next;
+                *place = Place::Busy;
+                return Poll::Ready(next);
+            }
+            Place::Waiting(waker) => waker.clone_from(context.waker()),
+            Place::Busy => {
+                let mut dispatch = self.dispatch.borrow_mut();
+                if let Some(due) = dispatch.claim(free) {
+                    return Poll::Ready(self.turn(due));
+                }
+                let Some(due) = dispatch.next_due() else { return Poll::Ready(Next::Over) };
+                *place = Place::Waiting(context.waker().clone());
+                if dispatch.wait(connection) {
+                    self.alarm.set(due.saturating_duration_since(free));
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    async fn serve(&self) {
+        while let Ok(now) = self.alarm.ring().await {
+            let mut dispatch = self.dispatch.borrow_mut();
+            while let Some((connection, due)) = dispatch.assign(now) {
+                self.call(connection, self.turn(due));
+            }
+            match dispatch.next_due() {
+                Some(due) if dispatch.has_idle() => self.alarm.set(due.saturating_duration_since(now)),
+                Some(_) => {}
+                None => {
+                    dispatch.dismiss().for_each(|connection| self.call(connection, Next::Over));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn call(&self, connection: usize, next: Next) {
+        let place = self.places[connection].replace(Place::Called(next));
+        if let Place::Waiting(waker) = place {
+            waker.wake();
+        }
+    }
+
+    fn turn(&self, due: Instant) -> Next {
+        Next::Send(Turn { due, counted: due >= self.start })
+    }
+}
+
+/// A timer that rings to the microsecond.
+#[derive(Debug)]
+struct Alarm {
+    timer: AsyncFd<OwnedFd>,
+}
+
+impl Alarm {
+    fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        #[allow(deprecated, reason = "sound for an OwnedFd, which stays open; its successor is an unsafe fn")]
+        let timer = AsyncFd::with_interest(timer, tokio::io::Interest::READABLE)?;
+        Ok(Self { timer })
+    }
+
+    fn set(&self, wait: Duration) {
+        // Zero would disarm it.
+        let wait = wait.max(Duration::from_nanos(1));
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) },
+        };
+        let set = timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::empty(), &once);
+        debug_assert!(set.is_ok(), "a valid time on a timer of ours");
+    }
+
+    /// Waits for the alarm, and returns the time. The timer is never read: setting it anew resets it, and the
+    /// edge-triggered poller reports each expiry once.
+    async fn ring(&self) -> io::Result<Instant> {
+        self.timer.readable().await?.clear_ready();
+        Ok(Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::plan::Arrival;
+
+    fn local<F: Future>(future: F) -> F::Output {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build_local(tokio::runtime::LocalOptions::default());
+        runtime.expect("a runtime").block_on(future)
+    }
+
+    fn open(requests: u64, rate: f64, load: Instant) -> Arrivals {
+        let schedule = Schedule::new(Arrival::Constant { requests_per_second: rate }, 0, 1);
+        let window = Window { load, start: load, end: None };
+        Arrivals::new(schedule, window, Some(requests), 2).expect("a timer")
+    }
+
+    #[test]
+    fn a_closed_loop_gives_turns_at_once_until_the_count_is_used_up() {
+        let load = Instant::now();
+        let window = Window { load, start: load + Duration::from_secs(1), end: None };
+        let arrivals = Arrivals::new(None, window, Some(2), 1).expect("no timer");
+        let mut context = Context::from_waker(Waker::noop());
+        let mut next = |free| arrivals.poll_next(0, free, &mut context);
+        let send = |due, counted| Poll::Ready(Next::Send(Turn { due, counted }));
+        assert_eq!(next(load), send(load, false), "the warm-up is not counted");
+        assert_eq!(next(window.start), send(window.start, true));
+        assert_eq!(next(window.start), send(window.start, true));
+        assert_eq!(next(window.start), Poll::Ready(Next::Over));
+    }
+
+    #[test]
+    fn connections_are_woken_in_turn_for_every_due_time_and_then_dismissed() {
+        local(async {
+            let load = Instant::now();
+            let arrivals = Rc::new(open(20, 2_000.0, load));
+            let connections = [0, 1].map(|connection| {
+                let arrivals = Rc::clone(&arrivals);
+                tokio::task::spawn_local(async move {
+                    let mut dues = Vec::new();
+                    loop {
+                        let free = Instant::now();
+                        match poll_fn(|context| arrivals.poll_next(connection, free, context)).await {
+                            Next::Send(turn) => {
+                                assert!(Instant::now() >= turn.due, "never early");
+                                dues.push(turn.due);
+                            }
+                            Next::Over => return dues,
+                        }
+                    }
+                })
+            });
+            arrivals.serve().await;
+            let mut dues = Vec::new();
+            for connection in connections {
+                dues.extend(connection.await.expect("no panic"));
+            }
+            dues.sort_unstable();
+            let expected: Vec<Instant> =
+                (0..20).map(|index| load + Duration::from_micros(500 * index)).collect();
+            assert_eq!(dues, expected);
+        });
+    }
+
+    #[test]
+    fn a_connection_that_leaves_gets_no_turn() {
+        local(async {
+            let arrivals = open(1, 1_000.0, Instant::now() + Duration::from_millis(5));
+            let mut context = Context::from_waker(Waker::noop());
+            assert_eq!(arrivals.poll_next(0, Instant::now(), &mut context), Poll::Pending);
+            assert_eq!(arrivals.poll_next(1, Instant::now(), &mut context), Poll::Pending);
+            arrivals.leave(0);
+            arrivals.serve().await;
+            assert!(matches!(
+                arrivals.poll_next(1, Instant::now(), &mut context),
+                Poll::Ready(Next::Send(_))
+            ));
+            assert_eq!(arrivals.poll_next(0, Instant::now(), &mut context), Poll::Ready(Next::Over));
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! The framing of a chunked body (RFC 9112 §7.1), byte by byte, so that any split of the input reads alike.
+//!
+//! Counts the content and checks the framing; keeps neither content nor trailers.
+
+use crate::check::Malformed;
+
+/// Bytes of one chunk line with its extensions, or of all trailers.
+const LINE_BYTES_MAX: u32 = 16 * 1024;
+
+/// Where in the framing the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Size { digits: u32 },
+    Extension,
+    SizeEnd,
+    Content,
+    ContentCr,
+    ContentLf,
+    TrailerStart,
+    Trailer,
+    TrailerEnd,
+    LastLf,
+}
+
+/// A chunked body being read.
+#[derive(Debug, Clone)]
+pub(crate) struct Chunked {
+    place: Place,
+    /// Of the current chunk, still to come.
+    left_bytes: u64,
+    line_bytes: u32,
+    content_bytes: u64,
+}
+
+/// What `Chunked::read` found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Chunks {
+    /// All the input belongs to the body, and more is to come.
+    More,
+    /// The body ended after so many bytes of the input.
+    Ended { used_bytes: usize },
+}
+
+impl Chunked {
+    pub(crate) fn new() -> Self {
+        Self { place: Place::Size { digits: 0 }, left_bytes: 0, line_bytes: 0, content_bytes: 0 }
+    }
+
+    /// Content so far, without framing.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        self.content_bytes
+    }
+
+    pub(crate) fn read(&mut self, input: &[u8]) -> Result<Chunks, Malformed> {
+        let mut at = 0;
+        while at < input.len() {
+            if self.place == Place::Content {
+                let available = (input.len() - at) as u64;
+                let taken = available.min(self.left_bytes);
+                self.left_bytes -= taken;
+                self.content_bytes = self.content_bytes.saturating_add(taken);
+                at += taken as usize;
+                if self.left_bytes == 0 {
+                    self.place = Place::ContentCr;
+                }
+                continue;
+            }
+            let byte = input[at];
+            at += 1;
+            if self.place == Place::LastLf {
+                return if byte == b'\n' {
+                    Ok(Chunks::Ended { used_bytes: at })
+                } else {
+                    Err(Malformed::Chunk)
+                };
+            }
+            self.place = self.framing(byte)?;
+        }
+        Ok(Chunks::More)
+    }
+
+    /// The place after a byte that is not content.
+    fn framing(&mut self, byte: u8) -> Result<Place, Malformed> {
+        self.line_bytes += 1;
+        if self.line_bytes > LINE_BYTES_MAX {
+            return Err(Malformed::Chunk);
+        }
+        let next = match (self.place, byte) {
+            (Place::Size { digits }, _) if byte.is_ascii_hexdigit() => {
+                // 16 digits are all that 64 bits hold; more would overflow.
+                if digits == 16 {
+                    return Err(Malformed::Chunk);
+                }
+                self.left_bytes = self.left_bytes << 4 | u64::from(hexadecimal(byte));
+                Place::Size { digits: digits + 1 }
+            }
+            (Place::Size { digits: 0 }, _) => return Err(Malformed::Chunk),
+            (Place::Size { .. }, b';' | b' ' | b'\t') => Place::Extension,
+            (Place::Size { .. } | Place::Extension, b'\r') => Place::SizeEnd,
+            // A control character other than TAB is in no extension and no field.
+            (Place::Extension | Place::Trailer, b'\t' | b' '..=b'~' | 0x80..) => self.place,
+            (Place::SizeEnd, b'\n') if self.left_bytes == 0 => Place::TrailerStart,
+            (Place::SizeEnd, b'\n') => Place::Content,
+            (Place::ContentCr, b'\r') => Place::ContentLf,
+            (Place::ContentLf, b'\n') => {
+                self.line_bytes = 0;
+                Place::Size { digits: 0 }
+            }
+            (Place::TrailerStart, b'\r') => Place::LastLf,
+            (Place::TrailerStart, b'!'..=b'~') => Place::Trailer,
+            (Place::Trailer, b'\r') => Place::TrailerEnd,
+            (Place::TrailerEnd, b'\n') => Place::TrailerStart,
+            _ => return Err(Malformed::Chunk),
+        };
+        Ok(next)
+    }
+}
+
+fn hexadecimal(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20) - b'a' + 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(input: &[u8]) -> Result<(Chunks, u64), Malformed> {
+        let mut chunked = Chunked::new();
+        chunked.read(input).map(|chunks| (chunks, chunked.content_bytes()))
+    }
+
+    #[test]
+    fn whole_bodies_end_where_they_end() {
+        let cases: [(&[u8], u64); 6] = [
+            (b"0\r\n\r\n", 0),
+            (b"5\r\nhello\r\n0\r\n\r\n", 5),
+            (b"A;x=\"y\"\r\n0123456789\r\n1 \r\nx\r\n0\r\n\r\n", 11),
+            (b"000005\r\nhello\r\n00\r\n\r\n", 5),
+            (b"1\r\nx\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\n", 1),
+            (b"f\r\n\r\n\r\n0\r\n\r\n0123\r\n\r\n0\r\n\r\n", 15),
+        ];
+        for (input, content_bytes) in cases {
+            let shown = String::from_utf8_lossy(input);
+            let ended = Chunks::Ended { used_bytes: input.len() };
+            assert_eq!(read(input), Ok((ended, content_bytes)), "{shown:?}");
+            let followed = [input, b"HTTP/1.1"].concat();
+            assert_eq!(read(&followed), Ok((ended, content_bytes)), "{shown:?} and more");
+            assert_eq!(
+                read(&input[..input.len() - 1]).map(|found| found.0),
+                Ok(Chunks::More),
+                "{shown:?} less one"
+            );
+        }
+    }
+
+    #[test]
+    fn rfc_9112_7_1_what_is_no_chunk_is_refused() {
+        let cases: [&[u8]; 13] = [
+            b"\r\n",
+            b"g\r\n",
+            b" 5\r\nhello",
+            b"-5\r\n",
+            b"0x5\r\nhello",
+            b"5\nhello",
+            b"5\rhello",
+            b"5\r\nhello0\r\n",
+            b"5\r\nhello\n0\r\n\r\n",
+            b"5;\n",
+            b"11111111111111111\r\n",
+            b"0\r\n\n",
+            b"0\r\n obs: fold\r\n\r\n",
+        ];
+        for input in cases {
+            assert_eq!(read(input), Err(Malformed::Chunk), "{:?}", String::from_utf8_lossy(input));
+        }
+    }
+
+    #[test]
+    fn endless_extensions_and_trailers_are_refused() {
+        for start in [&b"5;"[..], b"0\r\nX: "] {
+            let input = [start, &[b'a'; LINE_BYTES_MAX as usize]].concat();
+            assert_eq!(read(&input), Err(Malformed::Chunk));
+        }
+    }
+}

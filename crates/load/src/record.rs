@@ -1,0 +1,283 @@
+//! What one thread counts: histograms of successes, errors by class, the schedule's lateness. Merged at the end.
+//!
+//! Nothing here reads a clock. Only requests of the measured window get here.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::check::Response;
+use crate::outcome::{ErrorClass, Errors};
+
+/// The longest time a histogram holds: an hour. Longer ones are recorded as that, and counted.
+const LONGEST_US: u64 = 3_600_000_000;
+/// Three significant digits: an error of at most 0.1%.
+const SIGNIFICANT_DIGITS: u8 = 3;
+/// Status codes have three digits.
+const STATUSES: usize = 1000;
+
+/// Times in microseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Times {
+    pub(crate) histogram: Histogram<u64>,
+    /// Times longer than the histogram holds.
+    pub(crate) clamped: u64,
+}
+
+impl Times {
+    pub(crate) fn new() -> Self {
+        // The bounds are constants, and valid ones.
+        let histogram = Histogram::new_with_bounds(1, LONGEST_US, SIGNIFICANT_DIGITS);
+        #[allow(clippy::expect_used, reason = "constant bounds, checked by every test")]
+        let histogram = histogram.expect("1 us to an hour with 3 digits is a histogram");
+        Self { histogram, clamped: 0 }
+    }
+
+    pub(crate) fn record(&mut self, time: Duration) {
+        // In 64 bits: the conversion of the standard library takes 128, and this runs several times a request.
+        let time_us =
+            time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()));
+        if time_us > LONGEST_US {
+            self.clamped += 1;
+        }
+        self.histogram.saturating_record(time_us.min(LONGEST_US));
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.clamped += other.clamped;
+        // Both have the same bounds, so that nothing can be out of range.
+        let added = self.histogram.add(&other.histogram);
+        debug_assert!(added.is_ok());
+    }
+}
+
+/// The moments of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moments {
+    /// When it was due; in a closed loop when it was sent.
+    pub(crate) due: Instant,
+    pub(crate) sent: Instant,
+    pub(crate) first_byte: Instant,
+    pub(crate) done: Instant,
+}
+
+/// What a thread measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    /// Whether requests fall due on a schedule; otherwise `latency` and the schedule's times stay empty.
+    open_model: bool,
+    pub(crate) latency: Times,
+    pub(crate) service: Times,
+    pub(crate) first_byte: Times,
+    pub(crate) connect: Times,
+    pub(crate) lateness: Times,
+    pub(crate) own_lateness: Times,
+    /// Whole responses by status.
+    pub(crate) statuses: Vec<u64>,
+    pub(crate) requests: u64,
+    pub(crate) errors: Errors,
+    pub(crate) error_examples: BTreeMap<ErrorClass, String>,
+    pub(crate) bytes_received: u64,
+    pub(crate) body_bytes: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) connections_opened: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_in_window: u64,
+    pub(crate) waited_for_connection: u64,
+    /// Of the request sent last: when it was due, and sent.
+    pub(crate) last_sent: Option<(Instant, Instant)>,
+    pub(crate) last_done: Option<Instant>,
+}
+
+impl Record {
+    pub(crate) fn new(open_model: bool) -> Self {
+        Self {
+            open_model,
+            latency: Times::new(),
+            service: Times::new(),
+            first_byte: Times::new(),
+            connect: Times::new(),
+            lateness: Times::new(),
+            own_lateness: Times::new(),
+            statuses: vec![0; STATUSES],
+            requests: 0,
+            errors: Errors::default(),
+            error_examples: BTreeMap::new(),
+            bytes_received: 0,
+            body_bytes: 0,
+            bytes_sent: 0,
+            connections_opened: 0,
+            sent: 0,
+            sent_in_window: 0,
+            waited_for_connection: 0,
+            last_sent: None,
+            last_done: None,
+        }
+    }
+
+    /// A request of a schedule goes out. `free` is when its connection became free.
+    pub(crate) fn departure(&mut self, due: Instant, free: Instant, sent: Instant, end: Option<Instant>) {
+        self.sent += 1;
+        self.sent_in_window += u64::from(end.is_none_or(|end| sent < end));
+        self.waited_for_connection += u64::from(free > due);
+        self.lateness.record(sent.saturating_duration_since(due));
+        self.own_lateness.record(sent.saturating_duration_since(due.max(free)));
+        self.last_sent = Some((due, sent));
+    }
+
+    /// What a request moved, whatever came of it.
+    pub(crate) fn transferred(&mut self, sent_bytes: usize, received_bytes: u64) {
+        self.bytes_sent += sent_bytes as u64;
+        self.bytes_received += received_bytes;
+    }
+
+    /// A response is whole.
+    pub(crate) fn response(&mut self, response: Response, moments: &Moments) {
+        self.body_bytes += response.body_bytes;
+        self.last_done = Some(moments.done);
+        if let Some(count) = self.statuses.get_mut(usize::from(response.status)) {
+            *count += 1;
+        }
+        if !(200..400).contains(&response.status) {
+            self.errors.status += 1;
+            self.example(ErrorClass::Status, || format!("status {}", response.status));
+            return;
+        }
+        self.requests += 1;
+        self.service.record(moments.done - moments.sent);
+        self.first_byte.record(moments.first_byte - moments.sent);
+        if self.open_model {
+            self.latency.record(moments.done - moments.due);
+        }
+    }
+
+    /// A request failed.
+    pub(crate) fn failure(&mut self, class: ErrorClass, now: Instant, words: impl FnOnce() -> String) {
+        let count = match class {
+            ErrorClass::Connect => &mut self.errors.connect,
+            ErrorClass::Read => &mut self.errors.read,
+            ErrorClass::Write => &mut self.errors.write,
+            ErrorClass::Timeout => &mut self.errors.timeout,
+            ErrorClass::Status => &mut self.errors.status,
+            ErrorClass::Malformed => &mut self.errors.malformed,
+        };
+        *count += 1;
+        self.last_done = Some(now);
+        self.example(class, words);
+    }
+
+    fn example(&mut self, class: ErrorClass, words: impl FnOnce() -> String) {
+        self.error_examples.entry(class).or_insert_with(words);
+    }
+
+    /// The times of the headline.
+    pub(crate) fn headline(&self) -> &Times {
+        if self.open_model { &self.latency } else { &self.service }
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.latency.merge(&other.latency);
+        self.service.merge(&other.service);
+        self.first_byte.merge(&other.first_byte);
+        self.connect.merge(&other.connect);
+        self.lateness.merge(&other.lateness);
+        self.own_lateness.merge(&other.own_lateness);
+        for (count, more) in self.statuses.iter_mut().zip(other.statuses) {
+            *count += more;
+        }
+        self.requests += other.requests;
+        self.errors.add(&other.errors);
+        for (class, words) in other.error_examples {
+            self.error_examples.entry(class).or_insert(words);
+        }
+        self.bytes_received += other.bytes_received;
+        self.body_bytes += other.body_bytes;
+        self.bytes_sent += other.bytes_sent;
+        self.connections_opened += other.connections_opened;
+        self.sent += other.sent;
+        self.sent_in_window += other.sent_in_window;
+        self.waited_for_connection += other.waited_for_connection;
+        // The thread that is latest is the one to judge the schedule by.
+        let late = |moments: &(Instant, Instant)| moments.1.saturating_duration_since(moments.0);
+        self.last_sent = self.last_sent.into_iter().chain(other.last_sent).max_by_key(late);
+        self.last_done = self.last_done.max(other.last_done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(start: Instant, time_us: u64) -> Instant {
+        start + Duration::from_micros(time_us)
+    }
+
+    fn moments(start: Instant, due_us: u64, sent_us: u64, done_us: u64) -> Moments {
+        let sent = after(start, sent_us);
+        Moments { due: after(start, due_us), sent, first_byte: sent, done: after(start, done_us) }
+    }
+
+    #[test]
+    fn only_successes_are_timed() {
+        let (start, mut record) = (Instant::now(), Record::new(false));
+        for status in [200, 204, 301, 399, 400, 500, 999] {
+            let response = Response { status, body_bytes: 10, keepalive: true };
+            record.response(response, &moments(start, 0, 0, 100));
+        }
+        record.failure(ErrorClass::Read, start, || "first".to_owned());
+        record.failure(ErrorClass::Read, start, || "second".to_owned());
+        assert_eq!((record.requests, record.service.histogram.len()), (4, 4));
+        assert_eq!((record.errors.status, record.errors.read, record.errors.total()), (3, 2, 5));
+        assert_eq!((record.statuses[204], record.statuses[500], record.body_bytes), (1, 1, 70));
+        assert_eq!(record.error_examples[&ErrorClass::Read], "first");
+        assert_eq!(record.error_examples[&ErrorClass::Status], "status 400");
+    }
+
+    #[test]
+    fn a_stall_is_in_the_headline_and_not_in_the_generators_own_lateness() {
+        let (start, mut record) = (Instant::now(), Record::new(true));
+        let response = Response { status: 200, body_bytes: 0, keepalive: true };
+        // Due at 0, but the only connection was busy until 5,000; sent 3 later, served in 100.
+        record.departure(start, after(start, 5_000), after(start, 5_003), None);
+        record.response(response, &moments(start, 0, 5_003, 5_103));
+        assert_eq!(record.headline().histogram.max() / 10, 510);
+        assert_eq!(record.service.histogram.max(), 100);
+        assert_eq!(record.lateness.histogram.max(), record.lateness.histogram.highest_equivalent(5_003));
+        assert_eq!((record.own_lateness.histogram.max(), record.waited_for_connection), (3, 1));
+        // Due at 6,000 with a connection free: the 40 are the generator's.
+        record.departure(after(start, 6_000), after(start, 5_103), after(start, 6_040), Some(start));
+        assert_eq!((record.own_lateness.histogram.max(), record.waited_for_connection), (40, 1));
+        assert_eq!((record.sent, record.sent_in_window), (2, 1));
+    }
+
+    #[test]
+    fn times_too_long_are_clamped_and_told() {
+        let mut times = Times::new();
+        times.record(Duration::from_secs(3601));
+        times.record(Duration::MAX);
+        times.record(Duration::ZERO);
+        assert_eq!((times.clamped, times.histogram.len(), times.histogram.min()), (2, 3, 0));
+        assert_eq!(times.histogram.max(), times.histogram.highest_equivalent(LONGEST_US));
+    }
+
+    #[test]
+    fn merging_adds_everything() {
+        let start = Instant::now();
+        let one = |lateness_us| {
+            let mut record = Record::new(true);
+            let response = Response { status: 200, body_bytes: 3, keepalive: true };
+            record.departure(start, start, after(start, lateness_us), None);
+            record.response(response, &moments(start, 0, lateness_us, 100));
+            record.failure(ErrorClass::Connect, after(start, 200), || "refused".to_owned());
+            record
+        };
+        let mut merged = one(7);
+        merged.merge(one(70));
+        merged.merge(one(30));
+        assert_eq!((merged.requests, merged.headline().histogram.len(), merged.body_bytes), (3, 3, 9));
+        assert_eq!((merged.errors.connect, merged.statuses[200], merged.sent), (3, 3, 3));
+        assert_eq!(merged.last_sent, Some((start, after(start, 70))));
+        assert_eq!(merged.last_done, Some(after(start, 200)));
+    }
+}

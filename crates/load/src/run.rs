@@ -1,0 +1,256 @@
+//! A run from start to end: threads, the moment at which all begin together, the measured window, the early end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::arrivals::Arrivals;
+use crate::error::Error;
+use crate::outcome::Outcome;
+use crate::plan::Plan;
+use crate::record::Record;
+use crate::schedule::Window;
+use crate::send;
+use crate::summary::{self, Measured};
+use crate::target::Targets;
+use crate::worker::{Live, Orders, Shared, Worker};
+
+/// Descriptors that are not connections: standard streams, and a poller, its waker and a timer for each thread.
+const OTHER_DESCRIPTORS: u64 = 32;
+/// From the moment at which every connection is ready to the first request, so that all threads hear of it.
+const HEAD_START: Duration = Duration::from_millis(2);
+/// The stack of a load thread, which calls nothing deep.
+const STACK_BYTES: usize = 512 * 1024;
+
+/// Runs the plan to its end. Blocks the calling thread, which sends no load itself.
+pub fn run(plan: &Plan) -> Result<Outcome, Error> {
+    start(plan)?.wait()
+}
+
+/// Starts the plan's threads and returns at once.
+pub fn start(plan: &Plan) -> Result<Running, Error> {
+    plan.check()?;
+    let targets = Targets::new(plan)?;
+    allow_descriptors(plan)?;
+    let shared = Arc::new(Shared { plan: plan.clone(), targets });
+    let (orders, _) = watch::channel(Orders::default());
+    let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
+    let control = Control { orders: Arc::new(orders), live: Arc::clone(&live) };
+    let unready = Arc::new(AtomicUsize::new(plan.threads));
+    let mut running = Running { shared: Arc::clone(&shared), control: control.clone(), threads: Vec::new() };
+    for thread in 0..plan.threads {
+        let (ready, window_of) = (Arc::clone(&unready), Arc::clone(&shared));
+        let on_ready = control.clone();
+        let ready = Box::new(move || {
+            // The last thread to get ready starts them all.
+            if ready.fetch_sub(1, Ordering::AcqRel) == 1 {
+                let window = window(&window_of.plan, Instant::now() + HEAD_START);
+                on_ready.orders.send_modify(|orders| orders.window = Some(window));
+            }
+        });
+        let worker = (Arc::clone(&shared), control.orders.subscribe(), Arc::clone(&live));
+        let guard = StopOnFailure(Some(control.clone()));
+        let spawned = std::thread::Builder::new()
+            .name(format!("load-{thread}"))
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let (shared, orders, live) = worker;
+                let measured = measure(move || Worker::new(shared, thread, orders, live, ready));
+                guard.lift(measured.is_ok());
+                measured
+            });
+        let spawned = spawned.map_err(|source| Error::System { action: "start a thread", source });
+        match spawned {
+            Ok(handle) => running.threads.push(handle),
+            Err(error) => {
+                control.stop();
+                return Err(error);
+            }
+        }
+    }
+    Ok(running)
+}
+
+/// A run under way.
+#[derive(Debug)]
+pub struct Running {
+    shared: Arc<Shared>,
+    control: Control,
+    threads: Vec<JoinHandle<Result<Measured, Error>>>,
+}
+
+impl Running {
+    /// To watch the run and to end it, from any thread.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Blocks until the run is over.
+    pub fn wait(self) -> Result<Outcome, Error> {
+        let mut parts = Vec::with_capacity(self.threads.len());
+        for thread in self.threads {
+            parts.push(thread.join().unwrap_or(Err(Error::ThreadEnded)));
+        }
+        let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let interrupted = self.control.orders.borrow().stop;
+        Ok(summary::outcome(&self.shared, parts, interrupted))
+    }
+}
+
+/// A handle on a run.
+#[derive(Debug, Clone)]
+pub struct Control {
+    orders: Arc<watch::Sender<Orders>>,
+    live: Arc<[Live]>,
+}
+
+impl Control {
+    /// Ends the run now; what was measured so far is its outcome.
+    pub fn stop(&self) {
+        self.orders.send_modify(|orders| orders.stop = true);
+    }
+
+    /// Where the run is.
+    pub fn progress(&self) -> Progress {
+        let since = self
+            .orders
+            .borrow()
+            .window
+            .and_then(|window| Instant::now().checked_duration_since(window.start));
+        let sum = |count: fn(&Live) -> u64| self.live.iter().map(count).sum();
+        Progress {
+            measured_seconds: since.map(|elapsed| elapsed.as_secs_f64()),
+            requests: sum(|live| live.requests.load(Ordering::Relaxed)),
+            errors: sum(|live| live.errors.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Since the measured window began; `None` while it connects or warms up.
+    pub measured_seconds: Option<f64>,
+    /// Successful requests so far.
+    pub requests: u64,
+    /// Failed ones.
+    pub errors: u64,
+}
+
+/// Ends the whole run if a thread cannot go on: the others would wait for it for ever.
+#[derive(Debug)]
+struct StopOnFailure(Option<Control>);
+
+impl StopOnFailure {
+    fn lift(mut self, is_well: bool) {
+        if is_well {
+            self.0 = None;
+        }
+    }
+}
+
+impl Drop for StopOnFailure {
+    fn drop(&mut self) {
+        if let Some(control) = &self.0 {
+            control.stop();
+        }
+    }
+}
+
+fn window(plan: &Plan, load: Instant) -> Window {
+    let start = load + Duration::from_secs_f64(plan.warm_up_seconds);
+    Window { load, start, end: plan.duration_seconds.map(|seconds| start + Duration::from_secs_f64(seconds)) }
+}
+
+/// One load thread, from its runtime to its record.
+fn measure(worker: impl FnOnce() -> Worker) -> Result<Measured, Error> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build_local(tokio::runtime::LocalOptions::default());
+    let runtime = runtime.map_err(|source| Error::System { action: "start an event loop", source })?;
+    let worker = std::rc::Rc::new(worker());
+    runtime.block_on(async {
+        let mut connections = JoinSet::new();
+        for index in 0..worker.connections() {
+            connections.spawn_local(send::drive(std::rc::Rc::clone(&worker), index));
+        }
+        let Some(window) = worker.wait_for_window().await else { return Ok(Measured::nothing()) };
+        worker.begin(window).map_err(|source| Error::System { action: "create a timer", source })?;
+        let serving = std::rc::Rc::clone(&worker);
+        tokio::task::spawn_local(async move { serving.arrivals().serve().await });
+        tokio::select! {
+            () = tokio::time::sleep_until(window.start.into()) => {}
+            () = worker.wait_for_stop() => return Ok(Measured::nothing()),
+        }
+        let (started_at, cpu_before) = (SystemTime::now(), cpu_time());
+        let end = window.end.map(|end| end + overtime(&worker));
+        tokio::select! {
+            () = all_done(&mut connections, worker.arrivals(), window.end) => {}
+            () = sleep_until(end) => {}
+            () = worker.wait_for_stop() => {}
+        }
+        let ended = Instant::now();
+        let cpu = cpu_time().saturating_sub(cpu_before);
+        let due_by = window.end.map_or(ended, |end| end.min(ended));
+        Ok(Measured {
+            window: Some((window, ended)),
+            started_at,
+            cpu,
+            unclaimed: worker.arrivals().unclaimed(due_by),
+            unfinished: worker.unfinished.get(),
+            record: worker.record.replace(Record::new(worker.is_open_model)),
+        })
+    })
+}
+
+/// How long overdue requests and those under way may go on after the window: a closed loop leaves them, a schedule
+/// waits for them, as leaving them out would leave out the worst.
+fn overtime(worker: &Worker) -> Duration {
+    match worker.arrivals() {
+        Arrivals::Closed(_) => Duration::ZERO,
+        Arrivals::Open(_) => Duration::from_secs_f64(worker.shared.plan.timeout_seconds),
+    }
+}
+
+/// Every connection is done: the number of requests is reached, or the window over.
+async fn all_done(connections: &mut JoinSet<()>, arrivals: &Arrivals, window_end: Option<Instant>) {
+    while connections.join_next().await.is_some() {}
+    // The last request of a schedule may be done long before its window ends.
+    if !arrivals.is_spent() {
+        sleep_until(window_end).await;
+    }
+}
+
+async fn sleep_until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// User and system time of this thread.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Raises the soft limit of open files, as far as the hard one allows.
+fn allow_descriptors(plan: &Plan) -> Result<(), Error> {
+    let needed = plan.connections as u64 + OTHER_DESCRIPTORS + 4 * plan.threads as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        let source = std::io::Error::other(format!("it takes {needed} open files"));
+        return Err(Error::System { action: "open that many connections (-c)", source });
+    }
+    let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised)
+        .map_err(|error| Error::System { action: "raise the limit of open files", source: error.into() })
+}

@@ -1,0 +1,312 @@
+//! From the records of the threads to the outcome, and the verdict on its validity. Pure.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+
+use crate::error::Error;
+use crate::outcome::{Cpu, Distribution, Outcome, Problem, SCHEMA, ScheduleKept, Settings};
+use crate::plan::Plan;
+use crate::record::{Record, Times};
+use crate::schedule::Window;
+use crate::worker::Shared;
+
+/// The generator may always be this late.
+const OWN_LATENESS_US: u64 = 1_000;
+/// And this part of the headline's p99, as it then changes no figure that matters.
+const OWN_LATENESS_DIVISOR: u64 = 10;
+/// A schedule may slip by this part of its window.
+const SLIP_DIVISOR: u64 = 100;
+/// And always by this much: a short window has no hundredth worth judging.
+const SLIP_US: u64 = 10_000;
+
+/// What one thread measured.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    /// And when the thread ended; `None` if it was stopped before the window began.
+    pub(crate) window: Option<(Window, Instant)>,
+    pub(crate) started_at: SystemTime,
+    pub(crate) cpu: Duration,
+    /// Requests that were due and that no connection took.
+    pub(crate) unclaimed: u64,
+    /// Requests under way at the end.
+    pub(crate) unfinished: u64,
+    pub(crate) record: Record,
+}
+
+impl Measured {
+    /// Stopped before the window began.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            window: None,
+            started_at: SystemTime::now(),
+            cpu: Duration::ZERO,
+            unclaimed: 0,
+            unfinished: 0,
+            record: Record::new(false),
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.window = match (self.window, other.window) {
+            (Some((window, ended)), Some((_, later))) => Some((window, ended.max(later))),
+            (one, another) => one.or(another),
+        };
+        self.started_at = self.started_at.min(other.started_at);
+        self.cpu += other.cpu;
+        self.unclaimed += other.unclaimed;
+        self.unfinished += other.unfinished;
+        self.record.merge(other.record);
+    }
+}
+
+/// Puts the parts of a run together.
+pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, interrupted: bool) -> Outcome {
+    let all = parts.into_iter().reduce(|mut all, part| {
+        all.merge(part);
+        all
+    });
+    let all = all.unwrap_or_else(Measured::nothing);
+    let plan = &shared.plan;
+    let record = &all.record;
+    let measured_seconds = measured_seconds(&all);
+    let latency = distribution(record.headline());
+    let schedule = plan.arrival.requests_per_second().map(|_| schedule_kept(&all));
+    let problems = match &schedule {
+        Some(kept) => problems(kept, latency.p99_us, measured_seconds),
+        None => Vec::new(),
+    };
+    Outcome {
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_unix_ms: all
+            .started_at
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64),
+        settings: settings(plan),
+        measured_seconds,
+        interrupted,
+        requests: record.requests,
+        requests_per_second: ratio(record.requests as f64, measured_seconds),
+        bytes_received: record.bytes_received,
+        body_bytes: record.body_bytes,
+        bytes_sent: record.bytes_sent,
+        statuses: (0u16..)
+            .zip(&record.statuses)
+            .filter(|(_, count)| **count > 0)
+            .map(|(at, n)| (at, *n))
+            .collect(),
+        errors: record.errors,
+        error_examples: record.error_examples.clone(),
+        unfinished: all.unfinished,
+        connections_opened: record.connections_opened,
+        latency,
+        service: distribution(&record.service),
+        first_byte: distribution(&record.first_byte),
+        connect: distribution(&record.connect),
+        schedule,
+        cpu: cpu(&all, plan.threads, measured_seconds),
+        problems,
+    }
+}
+
+fn settings(plan: &Plan) -> Settings {
+    Settings {
+        url: plan.urls.first().cloned().unwrap_or_default(),
+        urls: plan.urls.len(),
+        shuffle_seed: plan.shuffle_seed,
+        method: plan.method.clone(),
+        headers: plan.headers.clone(),
+        request_body_bytes: plan.body.len(),
+        keepalive: plan.keepalive,
+        connections: plan.connections,
+        threads: plan.threads,
+        arrival: plan.arrival,
+        duration_seconds: plan.duration_seconds,
+        requests: plan.requests,
+        warm_up_seconds: plan.warm_up_seconds,
+        timeout_seconds: plan.timeout_seconds,
+    }
+}
+
+/// The window as it was. One that ran its full time lasts at least that, even if the last response came before.
+fn measured_seconds(all: &Measured) -> f64 {
+    let Some((window, ended)) = all.window else { return 0.0 };
+    let last_done = all.record.last_done.unwrap_or(window.start);
+    let end = match window.end {
+        Some(end) if ended >= end => end.max(last_done),
+        _ => ended,
+    };
+    end.saturating_duration_since(window.start).as_secs_f64()
+}
+
+fn schedule_kept(all: &Measured) -> ScheduleKept {
+    let record = &all.record;
+    let start = all.window.map(|(window, _)| window.start);
+    let (mut slip, mut sending) = (Duration::ZERO, Duration::ZERO);
+    if let (Some(start), Some((due, sent))) = (start, record.last_sent) {
+        slip = sent.saturating_duration_since(due);
+        sending = sent.saturating_duration_since(start);
+    }
+    // The first request leaves at the very start: so many requests have one interval less between them.
+    let intervals = record.sent.saturating_sub(1) as f64;
+    ScheduleKept {
+        due: record.sent + all.unclaimed,
+        sent_in_window: record.sent_in_window,
+        unsent: all.unclaimed,
+        slip_us: slip.as_micros() as u64,
+        sent_per_second: ratio(intervals, sending.as_secs_f64()),
+        waited_for_connection: record.waited_for_connection,
+        lateness: distribution(&record.lateness),
+        own_lateness: distribution(&record.own_lateness),
+    }
+}
+
+/// Why a run with a rate must not be believed. The limits are told with each problem.
+fn problems(kept: &ScheduleKept, headline_p99_us: u64, measured_seconds: f64) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let limit_us = OWN_LATENESS_US.max(headline_p99_us / OWN_LATENESS_DIVISOR);
+    let own_lateness_p99_us = kept.own_lateness.p99_us;
+    if own_lateness_p99_us > limit_us {
+        problems.push(Problem::GeneratorLate { own_lateness_p99_us, limit_us });
+    }
+    let window_us = (measured_seconds * 1e6) as u64;
+    let limit_us = SLIP_US.max(window_us / SLIP_DIVISOR);
+    if kept.slip_us > limit_us || kept.unsent > kept.due / SLIP_DIVISOR {
+        problems.push(Problem::RateMissed {
+            due: kept.due,
+            unsent: kept.unsent,
+            slip_us: kept.slip_us,
+            limit_us,
+            waited_for_connection: kept.waited_for_connection,
+        });
+    }
+    problems
+}
+
+fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
+    let total_seconds = all.cpu.as_secs_f64();
+    let responses: u64 = all.record.statuses.iter().sum();
+    Cpu {
+        total_seconds,
+        us_per_request: ratio(total_seconds * 1e6, responses as f64),
+        utilisation: ratio(total_seconds, measured_seconds * threads as f64),
+    }
+}
+
+/// 0 where there is nothing to divide by, so that no figure is ever infinite or not a number.
+fn ratio(dividend: f64, divisor: f64) -> f64 {
+    if divisor > 0.0 { dividend / divisor } else { 0.0 }
+}
+
+fn distribution(times: &Times) -> Distribution {
+    let histogram = &times.histogram;
+    if histogram.is_empty() {
+        return Distribution::default();
+    }
+    let quantile = |quantile| histogram.value_at_quantile(quantile);
+    Distribution {
+        count: histogram.len(),
+        min_us: histogram.min(),
+        mean_us: histogram.mean(),
+        stdev_us: histogram.stdev(),
+        p50_us: quantile(0.5),
+        p75_us: quantile(0.75),
+        p90_us: quantile(0.9),
+        p95_us: quantile(0.95),
+        p99_us: quantile(0.99),
+        p99_9_us: quantile(0.999),
+        p99_99_us: quantile(0.9999),
+        max_us: histogram.max(),
+        clamped: times.clamped,
+        histogram: encode(histogram),
+    }
+}
+
+pub(crate) fn encode(histogram: &Histogram<u64>) -> String {
+    let mut bytes = Vec::new();
+    // Writing to memory fails only for histograms that are out of range, which ours cannot be.
+    let written = V2DeflateSerializer::new().serialize(histogram, &mut bytes);
+    debug_assert!(written.is_ok());
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+impl Distribution {
+    /// The whole histogram, to merge it with others or to ask for any percentile.
+    pub fn histogram(&self) -> Result<Histogram<u64>, Error> {
+        let failed = |reason: String| Error::Histogram { reason };
+        if self.histogram.is_empty() {
+            return Ok(Times::new().histogram);
+        }
+        let bytes = base64::engine::general_purpose::STANDARD.decode(&self.histogram);
+        let bytes = bytes.map_err(|error| failed(error.to_string()))?;
+        let decoded = Deserializer::new().deserialize(&mut bytes.as_slice());
+        decoded.map_err(|error| failed(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(own_lateness_p99_us: u64, slip_us: u64, unsent: u64) -> ScheduleKept {
+        let own_lateness = Distribution { p99_us: own_lateness_p99_us, ..Distribution::default() };
+        ScheduleKept { due: 10_000, unsent, slip_us, own_lateness, ..ScheduleKept::default() }
+    }
+
+    #[test]
+    fn a_run_is_invalid_when_the_generator_was_late_or_the_rate_missed() {
+        let late = |limit_us| move |problem: &Problem| matches!(problem, Problem::GeneratorLate { limit_us: limit, .. } if *limit == limit_us);
+        // Lateness p99, headline p99, slip, unsent, window in seconds: late, missed.
+        let cases = [
+            ((1_000, 100, 10_000, 100, 1.0), (false, false)),
+            ((1_001, 100, 0, 0, 1.0), (true, false)),
+            ((1_001, 20_000, 0, 0, 1.0), (false, false)),
+            ((0, 0, 10_001, 0, 1.0), (false, true)),
+            ((0, 0, 10_001, 0, 10.0), (false, false)),
+            ((0, 0, 100_001, 0, 10.0), (false, true)),
+            ((0, 0, 0, 101, 1.0), (false, true)),
+            ((9_999, 0, 99_999, 0, 0.0), (true, true)),
+        ];
+        for (case, (is_late, is_missed)) in cases {
+            let (own_us, headline_us, slip_us, unsent, seconds) = case;
+            let found = problems(&kept(own_us, slip_us, unsent), headline_us, seconds);
+            assert_eq!(found.iter().any(late(1_000.max(headline_us / 10))), is_late, "{case:?}");
+            assert_eq!(
+                found.iter().any(|found| matches!(found, Problem::RateMissed { .. })),
+                is_missed,
+                "{case:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_distribution_carries_its_whole_histogram() {
+        let mut times = Times::new();
+        for time_us in 1..=1000 {
+            times.record(Duration::from_micros(time_us));
+        }
+        let told = distribution(&times);
+        assert_eq!(
+            (told.count, told.min_us, told.p50_us, told.p99_us, told.max_us),
+            (1000, 1, 500, 990, 1000)
+        );
+        assert_eq!(told.histogram().expect("decodes"), times.histogram);
+        let garbled = Distribution { histogram: "AAAA".to_owned(), ..told };
+        assert!(matches!(garbled.histogram(), Err(Error::Histogram { .. })));
+    }
+
+    #[test]
+    fn nothing_measured_is_told_in_zeros() {
+        let plan = Plan::new("http://127.0.0.1:1/");
+        let targets = crate::target::Targets::new(&plan).expect("a good plan");
+        let told = outcome(&Shared { plan, targets }, vec![Measured::nothing(), Measured::nothing()], true);
+        assert_eq!((told.requests, told.requests_per_second, told.cpu), (0, 0.0, Cpu::default()));
+        assert_eq!((told.measured_seconds, told.latency.clone()), (0.0, Distribution::default()));
+        let text = serde_json::to_string(&told).expect("serialises");
+        assert!(!text.contains("null,\"requests_per_second\"") && !text.contains("NaN"), "{text}");
+        assert_eq!(serde_json::from_str::<Outcome>(&text).expect("parses"), told);
+    }
+}

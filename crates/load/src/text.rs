@@ -1,0 +1,333 @@
+//! The outcome for people, and the percentile format that HdrHistogram's plotters read. Pure.
+
+use std::fmt::Write;
+
+use crate::error::Error;
+use crate::outcome::{Distribution, Outcome, Problem};
+use crate::plan::Arrival;
+
+/// Lines of the percentile format for each halving of the distance to 100%.
+const LINES_PER_HALVING: u32 = 5;
+/// From this use of its threads on, the generator may be what limits a closed loop.
+const SATURATED: f64 = 0.95;
+
+/// The outcome as text, for a terminal.
+pub fn report(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write_report(&mut text, outcome);
+    text
+}
+
+fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    write_settings(text, outcome)?;
+    write_times(text, outcome)?;
+    let interrupted = if outcome.interrupted { ", interrupted" } else { "" };
+    let (requests, received) = (outcome.requests, bytes(outcome.bytes_received as f64));
+    let measured = seconds(outcome.measured_seconds);
+    writeln!(text, "  {requests} requests in {measured}{interrupted}, {received} received")?;
+    if outcome.unfinished > 0 {
+        writeln!(text, "  {} more were under way at the end and are not counted", outcome.unfinished)?;
+    }
+    writeln!(text, "  Requests/s {:>12.2}", outcome.requests_per_second)?;
+    let transfer = if outcome.measured_seconds > 0.0 {
+        outcome.bytes_received as f64 / outcome.measured_seconds
+    } else {
+        0.0
+    };
+    writeln!(text, "  Transfer/s {:>12}", bytes(transfer))?;
+    let cpu = outcome.cpu;
+    let (threads, used) = (count(outcome.settings.threads, "thread"), cpu.utilisation * 100.0);
+    writeln!(
+        text,
+        "  Generator  {:>9.2} us of processor time a request, {used:.0}% of {threads}",
+        cpu.us_per_request
+    )?;
+    if outcome.settings.arrival == Arrival::Closed && cpu.utilisation > SATURATED {
+        writeln!(text, "             it may be what limits this rate; give it more threads (-t) and cores")?;
+    }
+    write_schedule(text, outcome)?;
+    write_errors(text, outcome)?;
+    for problem in &outcome.problems {
+        writeln!(text, "\nINVALID: {}", words(problem))?;
+    }
+    Ok(())
+}
+
+fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    let settings = &outcome.settings;
+    let list = if settings.urls > 1 { format!(" and {} more", settings.urls - 1) } else { String::new() };
+    writeln!(text, "{} {}{list}", settings.method, settings.url)?;
+    let arrival = match settings.arrival {
+        Arrival::Closed => "closed loop".to_owned(),
+        Arrival::Constant { requests_per_second } => {
+            format!("{requests_per_second} requests/s at equal intervals")
+        }
+        Arrival::Poisson { requests_per_second, seed } => {
+            format!("{requests_per_second} requests/s, Poisson arrivals of seed {seed}")
+        }
+    };
+    let (connections, threads) =
+        (count(settings.connections, "connection"), count(settings.threads, "thread"));
+    let fresh = if settings.keepalive { "" } else { ", a new connection for each request" };
+    writeln!(text, "  {connections}, {threads}, {arrival}{fresh}\n")
+}
+
+fn write_times(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    if outcome.latency.count == 0 {
+        return writeln!(text, "  No request succeeded, so there are no times to show.\n");
+    }
+    let columns = ["min", "mean", "stdev", "p50", "p75", "p90", "p99", "p99.9", "max"];
+    write!(text, "  {:<13}", "")?;
+    columns.iter().try_for_each(|column| write!(text, "{column:>9}"))?;
+    writeln!(text)?;
+    match &outcome.schedule {
+        None => row(text, "sent to done", &outcome.latency)?,
+        Some(kept) => {
+            row(text, "due to done", &outcome.latency)?;
+            row(text, "sent to done", &outcome.service)?;
+            row(text, "due to sent", &kept.lateness)?;
+            row(text, "own lateness", &kept.own_lateness)?;
+        }
+    }
+    if !outcome.settings.keepalive || outcome.settings.urls > 1 {
+        row(text, "first byte", &outcome.first_byte)?;
+        row(text, "connect", &outcome.connect)?;
+    }
+    if outcome.latency.clamped > 0 {
+        writeln!(
+            text,
+            "  {} times were longer than an hour, and are counted as that",
+            outcome.latency.clamped
+        )?;
+    }
+    writeln!(text)
+}
+
+fn row(text: &mut String, name: &str, times: &Distribution) -> std::fmt::Result {
+    if times.count == 0 {
+        return writeln!(text, "  {name:<13}     none");
+    }
+    let exact = [times.min_us as f64, times.mean_us, times.stdev_us];
+    let percentiles = [times.p50_us, times.p75_us, times.p90_us, times.p99_us, times.p99_9_us, times.max_us];
+    write!(text, "  {name:<13}")?;
+    let values = exact.into_iter().chain(percentiles.map(|time_us| time_us as f64));
+    values.into_iter().try_for_each(|time_us| write!(text, "{:>9}", time(time_us)))?;
+    writeln!(text)
+}
+
+fn write_schedule(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    let Some(kept) = &outcome.schedule else { return Ok(()) };
+    let (due, unsent, waited) = (kept.due, kept.unsent, kept.waited_for_connection);
+    let rate = kept.sent_per_second;
+    writeln!(
+        text,
+        "  Schedule   {due} due, {unsent} never sent, {waited} waited for a free connection, {rate:.2} sent/s"
+    )
+}
+
+fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
+    let errors = outcome.errors;
+    if errors.total() == 0 {
+        return Ok(());
+    }
+    let classes = [
+        ("connect", errors.connect),
+        ("read", errors.read),
+        ("write", errors.write),
+        ("time-out", errors.timeout),
+        ("status", errors.status),
+        ("malformed", errors.malformed),
+    ];
+    let told: Vec<String> = classes
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(class, count)| format!("{class} {count}"))
+        .collect();
+    writeln!(text, "  Errors     {}", told.join(", "))?;
+    for words in outcome.error_examples.values() {
+        writeln!(text, "             such as: {words}")?;
+    }
+    if errors.status > 0 {
+        let statuses: Vec<String> =
+            outcome.statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
+        writeln!(text, "  Statuses   {}", statuses.join(", "))?;
+    }
+    Ok(())
+}
+
+fn words(problem: &Problem) -> String {
+    match *problem {
+        Problem::GeneratorLate { own_lateness_p99_us, limit_us } => format!(
+            "the generator itself was late: {} at p99 with a connection free (at most {} is allowed). \
+             Give it a quiet core or more threads (-t), or lower the rate (-R).",
+            time(own_lateness_p99_us as f64),
+            time(limit_us as f64),
+        ),
+        Problem::RateMissed { due, unsent, slip_us, limit_us, waited_for_connection } => {
+            let fault = if waited_for_connection > due / 2 {
+                "The server was too slow for it: lower the rate (-R) or open more connections (-c)."
+            } else {
+                "Requests rarely waited for a connection, so look at the errors and at the generator's processor time."
+            };
+            format!(
+                "the rate was not kept: of {due} requests due, {unsent} were never sent, and the last one was sent {} \
+                 late (at most {} is allowed). {fault}",
+                time(slip_us as f64),
+                time(limit_us as f64),
+            )
+        }
+    }
+}
+
+/// The percentile distribution in milliseconds, as HdrHistogram's tools print and plot it (`.hgrm`).
+pub fn percentiles(distribution: &Distribution) -> Result<String, Error> {
+    let histogram = distribution.histogram()?;
+    let mut text =
+        format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let mut counted = 0;
+    for step in histogram.iter_quantiles(LINES_PER_HALVING) {
+        counted += step.count_since_last_iteration();
+        let (value_ms, quantile) = (step.value_iterated_to() as f64 / 1e3, step.quantile_iterated_to());
+        let _ = if quantile < 1.0 {
+            writeln!(
+                text,
+                "{value_ms:>12.3} {quantile:>14.12} {counted:>10} {:>14.2}",
+                1.0 / (1.0 - quantile)
+            )
+        } else {
+            writeln!(text, "{value_ms:>12.3} {quantile:>14.12} {counted:>10}")
+        };
+    }
+    let (mean, deviation) = (distribution.mean_us / 1e3, distribution.stdev_us / 1e3);
+    let (longest, total) = (distribution.max_us as f64 / 1e3, distribution.count);
+    let _ = writeln!(text, "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]");
+    let _ = writeln!(text, "#[Max     = {longest:>12.3}, Total count    = {total:>12}]");
+    let _ = writeln!(text, "#[Buckets = {:>12}, SubBuckets     = {:>12}]", histogram.buckets(), 2048);
+    Ok(text)
+}
+
+/// Three digits and a unit.
+fn time(time_us: f64) -> String {
+    match time_us {
+        ..1e3 => format!("{time_us:.0}us"),
+        ..1e4 => format!("{:.2}ms", time_us / 1e3),
+        ..1e5 => format!("{:.1}ms", time_us / 1e3),
+        ..1e6 => format!("{:.0}ms", time_us / 1e3),
+        _ => format!("{:.2}s", time_us / 1e6),
+    }
+}
+
+fn seconds(seconds: f64) -> String {
+    if seconds < 0.1 { time(seconds * 1e6) } else { format!("{seconds:.2}s") }
+}
+
+fn bytes(bytes: f64) -> String {
+    match bytes {
+        ..1e3 => format!("{bytes:.0} B"),
+        ..1e6 => format!("{:.2} kB", bytes / 1e3),
+        ..1e9 => format!("{:.2} MB", bytes / 1e6),
+        _ => format!("{:.2} GB", bytes / 1e9),
+    }
+}
+
+fn count(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::plan::Plan;
+    use crate::summary::{Measured, outcome};
+    use crate::target::Targets;
+    use crate::worker::Shared;
+
+    fn nothing(plan: Plan) -> Outcome {
+        let targets = Targets::new(&plan).expect("a good plan");
+        let measured = Measured { started_at: SystemTime::UNIX_EPOCH, ..Measured::nothing() };
+        outcome(&Shared { plan, targets }, vec![measured], true)
+    }
+
+    #[test]
+    fn a_run_that_measured_nothing_reads_sensibly() {
+        let plans = [
+            Plan::new("http://127.0.0.1:9/"),
+            Plan { keepalive: false, ..Plan::new("http://127.0.0.1:9/") },
+            Plan {
+                arrival: Arrival::Constant { requests_per_second: 5.0 },
+                ..Plan::new("http://127.0.0.1:9/")
+            },
+        ];
+        for plan in plans {
+            let text = report(&nothing(plan));
+            assert!(text.contains("No request succeeded"), "{text}");
+            assert!(text.contains("0 requests in 0us, interrupted"), "{text}");
+            assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_and_problems_are_told_with_their_remedy() {
+        let mut told = nothing(Plan::new("http://127.0.0.1:9/"));
+        told.errors.read = 3;
+        told.errors.status = 1;
+        told.statuses.insert(503, 1);
+        told.problems = vec![
+            Problem::GeneratorLate { own_lateness_p99_us: 2_500, limit_us: 1_000 },
+            Problem::RateMissed {
+                due: 100,
+                unsent: 7,
+                slip_us: 1_200_000,
+                limit_us: 10_000,
+                waited_for_connection: 90,
+            },
+        ];
+        let text = report(&told);
+        for expected in [
+            "read 3, status 1",
+            "503: 1",
+            "2.50ms at p99",
+            "7 were never sent",
+            "1.20s late",
+            "lower the rate",
+        ] {
+            assert!(text.contains(expected), "{expected} is not in {text}");
+        }
+    }
+
+    #[test]
+    fn the_percentile_format_is_that_of_the_plotters() {
+        let mut times = crate::record::Times::new();
+        (1..=4).for_each(|milliseconds| times.record(Duration::from_millis(milliseconds)));
+        let distribution = Distribution {
+            count: 4,
+            max_us: 4_000,
+            mean_us: 2_500.0,
+            histogram: crate::summary::encode(&times.histogram),
+            ..Distribution::default()
+        };
+        let text = percentiles(&distribution).expect("decodes");
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"]);
+        assert_eq!(lines[2], ["1.000", "0.000000000000", "1", "1.00"]);
+        let last = lines.iter().rfind(|line| line.len() == 3).expect("a last value");
+        assert_eq!(last[1..], ["1.000000000000", "4"]);
+        assert!(text.contains("#[Mean    =        2.500"), "{text}");
+    }
+
+    #[test]
+    fn figures_have_three_digits_and_a_unit() {
+        let times =
+            [(0.0, "0us"), (999.0, "999us"), (1_234.0, "1.23ms"), (12_340.0, "12.3ms"), (2e6, "2.00s")];
+        for (value, expected) in times {
+            assert_eq!(time(value), expected);
+        }
+        assert_eq!(
+            (bytes(0.0), bytes(2_500.0), bytes(3e9)),
+            ("0 B".into(), "2.50 kB".into(), "3.00 GB".into())
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! What one load thread owns, lent to its connections. Nothing here is shared between threads but the plan, the
+//! targets and two counters for the live line.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use crate::arrivals::{Arrivals, Turn};
+use crate::plan::{Arrival, Plan};
+use crate::record::Record;
+use crate::schedule::{Schedule, Window};
+use crate::send::Scratch;
+use crate::target::{Request, Targets};
+
+/// What all threads read.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) plan: Plan,
+    pub(crate) targets: Targets,
+}
+
+/// What a running load is told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Orders {
+    /// Set once every connection is ready: the load begins.
+    pub(crate) window: Option<Window>,
+    /// Set to end the run early.
+    pub(crate) stop: bool,
+}
+
+/// Counters that the live line reads. A cache line of its own for each thread, which alone writes it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Live {
+    pub(crate) requests: AtomicU64,
+    pub(crate) errors: AtomicU64,
+}
+
+/// Called once, when the connections of a thread are ready.
+struct OnReady(Cell<Option<Box<dyn FnOnce() + Send>>>);
+
+impl std::fmt::Debug for OnReady {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("OnReady")
+    }
+}
+
+/// One load thread.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) is_open_model: bool,
+    pub(crate) record: RefCell<Record>,
+    pub(crate) scratch: RefCell<Scratch>,
+    /// For each server, the address that accepted last.
+    pub(crate) preferred_address: Vec<Cell<usize>>,
+    /// Counted requests under way.
+    pub(crate) unfinished: Cell<u64>,
+    /// The next entry of the URL list.
+    cursor: Cell<usize>,
+    /// Connections that have not tried to connect yet.
+    unready: Cell<usize>,
+    ready: OnReady,
+    orders: watch::Receiver<Orders>,
+    /// Set when the load begins.
+    begun: OnceCell<(Window, Arrivals)>,
+    live: Arc<[Live]>,
+    thread: usize,
+}
+
+impl Worker {
+    /// `ready` is called when each of the connections has tried to connect.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        thread: usize,
+        orders: watch::Receiver<Orders>,
+        live: Arc<[Live]>,
+        ready: Box<dyn FnOnce() + Send>,
+    ) -> Self {
+        let is_open_model = shared.plan.arrival != Arrival::Closed;
+        Self {
+            is_open_model,
+            record: RefCell::new(Record::new(is_open_model)),
+            scratch: RefCell::new(Scratch::new()),
+            preferred_address: shared.targets.servers.iter().map(|_| Cell::new(0)).collect(),
+            unfinished: Cell::new(0),
+            // The threads take every so-many-th entry, so that together they go through the list in its order.
+            cursor: Cell::new(thread % shared.targets.requests.len()),
+            unready: Cell::new(share(shared.plan.connections, thread, shared.plan.threads)),
+            ready: OnReady(Cell::new(Some(ready))),
+            orders,
+            begun: OnceCell::new(),
+            live,
+            thread,
+            shared,
+        }
+    }
+
+    /// This thread's share of the connections.
+    pub(crate) fn connections(&self) -> usize {
+        share(self.shared.plan.connections, self.thread, self.shared.plan.threads)
+    }
+
+    /// Sets up the arrivals for the window; before the connections are told to start.
+    pub(crate) fn begin(&self, window: Window) -> io::Result<()> {
+        let plan = &self.shared.plan;
+        let schedule = Schedule::new(plan.arrival, self.thread, plan.threads);
+        let requests = plan.requests.map(|requests| {
+            let (threads, thread) = (plan.threads as u64, self.thread as u64);
+            requests / threads + u64::from(thread < requests % threads)
+        });
+        let arrivals = Arrivals::new(schedule, window, requests, self.connections())?;
+        let begun = self.begun.set((window, arrivals));
+        debug_assert!(begun.is_ok(), "a load begins once");
+        Ok(())
+    }
+
+    /// Waits until all connections of all threads are ready, then until the load begins. `None` if it never does.
+    pub(crate) async fn wait_for_start(&self) -> Option<Instant> {
+        self.unready.set(self.unready.get() - 1);
+        if self.unready.get() == 0
+            && let Some(ready) = self.ready.0.take()
+        {
+            ready();
+        }
+        let window = self.wait_for_window().await?;
+        tokio::time::sleep_until(window.load.into()).await;
+        Some(Instant::now())
+    }
+
+    /// The window, once it is set; `None` if the run is stopped before.
+    pub(crate) async fn wait_for_window(&self) -> Option<Window> {
+        let mut orders = self.orders.clone();
+        let orders = orders.wait_for(|orders| orders.window.is_some() || orders.stop).await.ok()?;
+        orders.window.filter(|_| !orders.stop)
+    }
+
+    /// Waits until the run is to end early.
+    pub(crate) async fn wait_for_stop(&self) {
+        let mut orders = self.orders.clone();
+        // Without a sender nobody can stop it: it is over then, too.
+        let _ = orders.wait_for(|orders| orders.stop).await;
+    }
+
+    /// Only once the load has begun.
+    pub(crate) fn arrivals(&self) -> &Arrivals {
+        match self.begun.get() {
+            Some((_, arrivals)) => arrivals,
+            None => unreachable!("connections ask for a turn only after the start"),
+        }
+    }
+
+    /// Whether what begins now belongs to the measured window.
+    pub(crate) fn is_measured(&self, now: Instant) -> bool {
+        self.begun.get().is_some_and(|(window, _)| now >= window.start)
+    }
+
+    /// Whether connections are opened before a request is chosen: when they are kept, and all lead to one server.
+    pub(crate) fn opens_ahead(&self) -> bool {
+        self.shared.plan.keepalive && self.shared.targets.servers.len() == 1
+    }
+
+    /// The next request of the list.
+    pub(crate) fn next_request(&self) -> &Request {
+        let requests = &self.shared.targets.requests;
+        let chosen = self.cursor.get();
+        self.cursor.set((chosen + self.shared.plan.threads) % requests.len());
+        &requests[chosen]
+    }
+
+    /// In a closed loop a failed connect uses up one of the requests asked for, so that a run against a dead
+    /// server ends. True if none was left.
+    pub(crate) fn spend_on_failure(&self, now: Instant) -> bool {
+        match self.arrivals() {
+            Arrivals::Closed(closed) => closed.is_over(now),
+            Arrivals::Open(open) => open.is_over(now),
+        }
+    }
+
+    /// A counted request goes out.
+    pub(crate) fn departure(&self, turn: &Turn, free: Instant, sent: Instant) {
+        self.unfinished.set(self.unfinished.get() + 1);
+        if self.is_open_model {
+            let end = self.begun.get().and_then(|(window, _)| window.end);
+            self.record.borrow_mut().departure(turn.due, free, sent, end);
+        }
+    }
+
+    /// A counted request is over, one way or the other.
+    pub(crate) fn settled(&self) {
+        self.unfinished.set(self.unfinished.get() - 1);
+        self.publish();
+    }
+
+    /// Tells the live line.
+    pub(crate) fn publish(&self) {
+        let record = self.record.borrow();
+        self.live[self.thread].requests.store(record.requests, Ordering::Relaxed);
+        self.live[self.thread].errors.store(record.errors.total(), Ordering::Relaxed);
+    }
+}
+
+/// How many of `count` things go to one of `parts`.
+fn share(count: usize, part: usize, parts: usize) -> usize {
+    count / parts + usize::from(part < count % parts)
+}
