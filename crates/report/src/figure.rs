@@ -43,6 +43,27 @@ pub fn ratio(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { significant(value) }
 }
 
+/// `2026-11-21 03:29 UTC`
+pub fn date(unix_seconds: u64) -> String {
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let (mut day, minute) = (unix_seconds / 86_400, unix_seconds % 86_400 / 60);
+    let mut year = 1970;
+    while day >= 365 + u64::from(leap(year)) {
+        day -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02} {:02}:{:02} UTC", day + 1, minute / 60, minute % 60)
+}
+
 /// The number in the largest unit of which there is at least one.
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let (mut value, mut unit) = (value, 0);
@@ -92,6 +113,11 @@ mod tests {
             (percent(0.034), "3%"),
             (percent(0.004), "0.4%"),
             (percent(0.0), "0%"),
+            (date(0), "1970-01-01 00:00 UTC"),
+            (date(951_782_399), "2000-02-28 23:59 UTC"),
+            (date(951_868_799), "2000-02-29 23:59 UTC"),
+            (date(1_798_761_599), "2026-12-31 23:59 UTC"),
+            (date(4_107_542_400), "2100-03-01 00:00 UTC"),
             (ratio(0.823), "0.82"),
             (ratio(12.34), "12.3"),
         ];

@@ -108,23 +108,27 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
         .then(|| format!("CPU time per request of {subject} as a ratio to {peer}'s: {}.", parts.join(", ")))
 }
 
-/// Every metric and case of a verdict, with both figures.
+/// Every metric and case of a verdict; what was lost, with both figures.
 fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> Option<String> {
     let mut parts: Vec<String> = Vec::new();
     for metric in Metric::ALL {
+        let compared = besides(summary, peer).filter(|(_, each, ..)| *each == metric).count();
         let cases: Vec<String> = besides(summary, peer)
             .filter(|(_, each, beside, _)| *each == metric && beside.verdict == verdict)
-            .map(|(case, metric, _, [subject, peer])| {
-                format!(
-                    "{}: {} against {}",
-                    short(case),
-                    metric.figure(subject.median),
-                    metric.figure(peer.median)
-                )
+            .map(|(case, _, _, [subject, peer])| match verdict {
+                Verdict::Lost => {
+                    let (subject, peer) = (metric.figure(subject.median), metric.figure(peer.median));
+                    format!("{}: {subject} against {peer}", short(case))
+                }
+                Verdict::Won | Verdict::Even | Verdict::Unjudged => short(case),
             })
             .collect();
-        if !cases.is_empty() {
-            parts.push(format!("{} ({})", metric.phrase(), cases.join("; ")));
+        match cases.len() {
+            0 => {}
+            all if all == compared && verdict != Verdict::Lost => {
+                parts.push(format!("{} (every case)", metric.phrase()));
+            }
+            _ => parts.push(format!("{} ({})", metric.phrase(), cases.join("; "))),
         }
     }
     (!parts.is_empty()).then(|| format!("{opening} {}.", parts.join(", ")))

@@ -1,5 +1,6 @@
 //! The Markdown report: the same tables and sentences as on the terminal.
 
+use crate::figure;
 use crate::findings;
 use crate::summary::Summary;
 use crate::table::{self, Table};
@@ -11,7 +12,7 @@ pub fn render(summary: &Summary<'_>) -> String {
     let mut out = format!("# {}\n\n", escaped(&results.title));
     out.push_str(&format!(
         "{}, {}, {} cores, {}. Measured by {} with `{}`.\n\n",
-        results.started,
+        figure::date(results.started_unix_seconds),
         escaped(&results.machine.processor),
         results.machine.cores,
         escaped(&results.machine.kernel),

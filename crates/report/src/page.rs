@@ -87,7 +87,8 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
         title: &results.title,
         lede: format!(
             "{} · {processor}, {cores} cores · {kernel} · {}",
-            results.started, results.measured_by
+            figure::date(results.started_unix_seconds),
+            results.measured_by
         ),
         command: &results.command,
         legend: chart::legend(&results.proxies.iter().collect::<Vec<_>>()),
@@ -151,7 +152,7 @@ fn conditions(summary: &Summary<'_>) -> Facts {
     let [one, five, fifteen] = conditions.load_before;
     let invalid = results.runs.iter().filter(|run| run.outcome.refusal().is_some()).count();
     vec![
-        ("Date".to_owned(), results.started.clone()),
+        ("Date".to_owned(), figure::date(results.started_unix_seconds)),
         (
             "Load average before the run".to_owned(),
             format!("{one:.2}, {five:.2}, {fifteen:.2} (1, 5, 15 min)"),

@@ -23,8 +23,8 @@ pub struct Results {
     pub measured_by: String,
     /// The command that repeats the run.
     pub command: String,
-    /// When it began: RFC 3339, UTC.
-    pub started: String,
+    /// When it began, in seconds since 1970.
+    pub started_unix_seconds: u64,
     /// From the first process to the last.
     pub took_seconds: f64,
     /// Where it ran.

@@ -4,6 +4,9 @@ use crate::findings;
 use crate::summary::Summary;
 use crate::table::{self, Table};
 
+/// Sentences are broken here; tables are as wide as they have to be.
+const WIDTH: usize = 96;
+
 /// Every case as a table, then what stands out and what a reader has to know.
 pub fn render(summary: &Summary<'_>) -> String {
     let mut out = String::new();
@@ -11,10 +14,10 @@ pub fn render(summary: &Summary<'_>) -> String {
         out.push_str(&aligned(&table::figures(case)));
         out.push('\n');
     }
-    out.push_str(&legend(summary));
-    out.push_str("\n\n");
+    out.push_str(&wrapped("", &legend(summary)));
+    out.push('\n');
     for sentence in findings::sentences(summary).iter().chain(&findings::caveats(summary)) {
-        out.push_str(&wrapped(sentence, 100));
+        out.push_str(&wrapped("- ", sentence));
     }
     out
 }
@@ -33,16 +36,28 @@ pub fn legend(summary: &Summary<'_>) -> String {
     }
 }
 
-/// Columns as wide as their widest cell; names to the left, figures to the right.
+/// Columns as wide as their widest cell; names to the left, figures to the right, marks in a column of their own.
 fn aligned(table: &Table) -> String {
     let lines: Vec<&Vec<String>> = std::iter::once(&table.headings).chain(&table.rows).collect();
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..table.headings.len()).map(width).collect();
+    let is_marked = |cell: &str| cell.ends_with(table::EVEN);
+    let columns: Vec<(usize, bool)> = (0..table.headings.len())
+        .map(|column| {
+            let cells = || lines.iter().map(|line| line[column].as_str());
+            let figure = |cell: &str| cell.trim_end_matches(table::EVEN).trim_end().chars().count();
+            (cells().map(figure).max().unwrap_or(0), cells().any(is_marked))
+        })
+        .collect();
     let mut out = format!("{}\n", table.caption);
     for line in lines {
-        let mut text = format!("  {:<1$}", line[0], widths[0]);
-        for (cell, width) in line.iter().zip(&widths).skip(1) {
-            text.push_str(&format!("  {cell:>width$}"));
+        let mut text = format!("  {:<1$}", line[0], columns[0].0);
+        for (cell, (width, has_marks)) in line.iter().zip(&columns).skip(1) {
+            let figure = cell.trim_end_matches(table::EVEN).trim_end();
+            let mark = match (has_marks, is_marked(cell)) {
+                (false, _) => String::new(),
+                (true, false) => "  ".to_owned(),
+                (true, true) => format!(" {}", table::EVEN),
+            };
+            text.push_str(&format!("  {figure:>width$}{mark}"));
         }
         out.push_str(text.trim_end());
         out.push('\n');
@@ -50,18 +65,23 @@ fn aligned(table: &Table) -> String {
     out
 }
 
-/// A list item, broken between words.
-fn wrapped(sentence: &str, width: usize) -> String {
+/// A paragraph or list item, broken between words.
+fn wrapped(bullet: &str, sentence: &str) -> String {
     let mut out = String::new();
-    let mut line = "-".to_owned();
+    let mut line = bullet.to_owned();
+    let mut is_first = true;
     for word in sentence.split_whitespace() {
-        if line.chars().count() + 1 + word.chars().count() > width {
+        if !is_first && line.chars().count() + 1 + word.chars().count() > WIDTH {
             out.push_str(&line);
             out.push('\n');
-            line = " ".to_owned();
+            line = " ".repeat(bullet.len());
+            is_first = true;
         }
-        line.push(' ');
+        if !is_first {
+            line.push(' ');
+        }
         line.push_str(word);
+        is_first = false;
     }
     out.push_str(&line);
     out.push('\n');

@@ -1,11 +1,224 @@
-//! `vanward demo`.
+//! `vanward demo`: the lab's shortest run, from nothing to a table and a page.
+//!
+//! It only chooses what is measured and where the report goes; the crates `lab` and `report` do the rest.
 
+use std::fs;
+use std::io::{IsTerminal as _, Write as _};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use lab::{CasePlan, Load, Own, Payload, Plan, Progress, Serving, Timing, proxies};
+use report::{Results, Summary};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The figures do not say what they seem to.
+const INVALID_RUN: u8 = 98;
 
 /// Shows what a proxied request costs: Vanward beside the peers installed here.
+///
+/// Starts two origins and, in turn and in shuffled rounds, Vanward and each of nginx and HAProxy that is installed,
+/// with the same features, and loads them: a small and a large response, as fast as they go and at one rate for all.
+/// Prints the figures with their spread, and writes report.html and results.json.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// How long it may take, in seconds; longer buys more and longer repeats
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=3600))]
+    seconds: u64,
+    /// Where report.html and results.json go; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "vanward-demo")]
+    out: PathBuf,
+    /// Leave Vanward and its origins running afterwards, until Ctrl-C
+    #[arg(long)]
+    serve: bool,
+    /// Print results.json instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Shuffles the order of the measurements
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
 
-pub(crate) fn run(_arguments: &Args) -> ExitCode {
-    super::fail(super::FAILED, "not built yet")
+const EXAMPLES: &str = "\
+Examples:
+  vanward demo                        under a minute, report in ./vanward-demo
+  vanward demo --seconds 300          narrower spreads
+  vanward demo --serve                then try it with curl
+  vanward demo --json | jq '.runs[0]'
+
+Exit codes: 0 done, 1 failed or interrupted, 98 a figure is missing or invalid.";
+
+/// Client connections: enough to keep a proxy busy, few enough for one core of load.
+const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(32).expect("not zero");
+const ORIGINS: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
+/// Far enough below the slowest one's capacity that every proxy can hold it.
+const RATE_SHARE: f64 = 0.5;
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let shown = runtime.map_err(|error| format!("cannot start: {error}")).and_then(|runtime| {
+        runtime.block_on(show(arguments)) // Dropping what runs inside ends every process that it started.
+    });
+    match shown {
+        Ok(code) => code,
+        Err(message) => super::fail(super::FAILED, message),
+    }
+}
+
+async fn show(arguments: &Args) -> Result<ExitCode, String> {
+    let own = Own {
+        program: std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?,
+        version: env!("VANWARD_VERSION").to_owned(),
+    };
+    let plan = plan(arguments, &own);
+    let mut interrupted = false;
+    let told = Told::new();
+    let interrupt = async {
+        interruption().await;
+        interrupted = true;
+    };
+    let results = lab::run(&plan, interrupt, |progress| told.progress(&progress)).await;
+    told.clear();
+    let results = results.map_err(|error| error.to_string())?;
+    let summary = Summary::of(&results);
+    write_report(&arguments.out, &results, &summary)?;
+    let text = if arguments.json { results.to_json() + "\n" } else { report::text::render(&summary) };
+    print(&text)?;
+    if !arguments.json {
+        print(&format!("\nReport: {}\n", arguments.out.join("report.html").display()))?;
+    }
+    if interrupted {
+        return Err("interrupted: the report has what was measured until then".to_owned());
+    }
+    if arguments.serve {
+        serve(&own).await?;
+    }
+    Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(INVALID_RUN) })
+}
+
+fn plan(arguments: &Args, own: &Own) -> Plan {
+    let proxies = proxies::installed(own);
+    let mut notes: Vec<String> = proxies::missing(&proxies)
+        .into_iter()
+        .map(|name| format!("{name} is not installed here and was left out; to compare with it: apt-get install {name}."))
+        .collect();
+    notes.push(
+        "Vanward adds Via, Forwarded and X-Forwarded-* to each request; the peers, as configured here, add none of them."
+            .to_owned(),
+    );
+    if cfg!(debug_assertions) {
+        notes.push("This Vanward is a debug build, several times slower than a release: its figures mean nothing.".to_owned());
+    }
+    let case = |payload: Payload, load: Load| CasePlan {
+        name: format!("{}-{}", payload.name, if load == Load::Closed { "closed" } else { "constant" }),
+        payload,
+        load,
+    };
+    let cases: Vec<CasePlan> = [Load::Closed, Load::ShareOfSlowest(RATE_SHARE)]
+        .into_iter()
+        .flat_map(|load| [Payload::TINY, Payload::LARGE].map(|payload| case(payload, load)))
+        .collect();
+    Plan {
+        title: "What a proxied request costs".to_owned(),
+        command: format!("vanward demo --seconds {} --seed {}", arguments.seconds, arguments.seed),
+        own: own.clone(),
+        timing: Timing::within(Duration::from_secs(arguments.seconds), proxies.len() * cases.len()),
+        proxies,
+        cases,
+        connections: CONNECTIONS,
+        origins: ORIGINS,
+        workers: NonZeroUsize::MIN,
+        seed: arguments.seed,
+        notes,
+    }
+}
+
+fn write_report(folder: &Path, results: &Results, summary: &Summary<'_>) -> Result<(), String> {
+    let failed = |path: &Path, error: std::io::Error| {
+        format!("cannot write {}: {error}; choose another folder with --out", path.display())
+    };
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let page = report::page::render(summary).map_err(|error| error.to_string())?;
+    for (name, text) in [("results.json", results.to_json()), ("report.html", page)] {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
+}
+
+/// Leaves the proxy up until a signal comes.
+async fn serve(own: &Own) -> Result<(), String> {
+    let mut stop = pin!(interruption());
+    let mut serving = tokio::select! {
+        biased;
+        () = &mut stop => return Ok(()),
+        serving = Serving::start(own, ORIGINS, NonZeroUsize::MIN) => serving.map_err(|error| error.to_string())?,
+    };
+    print(&format!(
+        "\nRunning until Ctrl-C: {}\nTry it:\n  curl -i http://{}/hello.html\n",
+        serving.command(),
+        serving.address()
+    ))?;
+    tokio::select! {
+        () = stop => Ok(()),
+        error = serving.ended() => Err(error.to_string()),
+    }
+}
+
+/// Ready when a person or the system wants this to end.
+async fn interruption() {
+    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+    // Without the handlers these signals end the process at once, as they do by default.
+    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = signals else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+}
+
+fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Who reads it has seen enough; the report is in its file.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|error| format!("cannot write to standard output: {error}")),
+    }
+}
+
+/// A line on standard error that is written over, if that is a terminal.
+struct Told {
+    is_terminal: bool,
+    began: Instant,
+}
+
+impl Told {
+    fn new() -> Self {
+        Self { is_terminal: std::io::stderr().is_terminal(), began: Instant::now() }
+    }
+
+    fn progress(&self, progress: &Progress<'_>) {
+        let Progress { done, total, proxy, case, round } = progress;
+        let left = match done {
+            0 => String::new(),
+            done => format!(", {:.0} s left", self.began.elapsed().as_secs_f64() / *done as f64 * (total - done) as f64),
+        };
+        self.write(&format!("[{done}/{total}] round {round}: {case}, {proxy}{left}"));
+    }
+
+    fn clear(&self) {
+        self.write("");
+    }
+
+    fn write(&self, text: &str) {
+        if self.is_terminal {
+            // A terminal that is gone is no reason to end the run.
+            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+        }
+    }
 }

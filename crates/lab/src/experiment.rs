@@ -1,0 +1,366 @@
+//! The run itself: rounds of every case and proxy, a fresh process of the proxy for each measurement.
+//!
+//! Closed loops come first: the constant rates, equal for all, follow from the slowest of them. A measurement that
+//! fails is a result; only what makes every further one worthless ends the run.
+
+use std::pin::pin;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use report::results::{
+    Arrivals, Case, Conditions, Cores, Measured, Outcome, Process, Proxy, Results, Run, SCHEMA,
+};
+use report::statistics::Estimate;
+use rustix::process::Pid;
+use tokio::time::sleep;
+
+use crate::error::Error;
+use crate::generator::{self, Request};
+use crate::origins::Origins;
+use crate::plan::{CasePlan, Load, Plan};
+use crate::proxies::{Installed, Service};
+use crate::usage::{Memory, Reading};
+use crate::{cores, machine, start};
+
+/// A process that was asked to end gets this long.
+const GRACE: Duration = Duration::from_millis(500);
+/// More threads than this send load no better.
+const LOAD_THREADS_MOST: usize = 8;
+/// The longest that memory goes unseen.
+const BETWEEN_MEMORY_READINGS: Duration = Duration::from_secs(1);
+
+/// Where a run is, before each measurement.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'p> {
+    /// Measurements made.
+    pub done: usize,
+    /// Measurements in all.
+    pub total: usize,
+    /// The proxy measured next.
+    pub proxy: &'p str,
+    /// The case measured next.
+    pub case: &'p str,
+    /// The round, from 1.
+    pub round: usize,
+}
+
+/// Runs the plan. If `interrupted` is ready first, what was measured by then is the result, with a note.
+///
+/// No process outlives the returned future, however it ends.
+pub async fn run(
+    plan: &Plan,
+    interrupted: impl Future<Output = ()>,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<Results, Error> {
+    if plan.proxies.is_empty() || plan.cases.is_empty() {
+        return Err(Error::Empty(if plan.cases.is_empty() { "case" } else { "proxy" }));
+    }
+    let mut interrupted = pin!(interrupted);
+    // Asked first, so that the caller's signal handlers are there before the first process is.
+    let mut experiment = tokio::select! {
+        biased;
+        () = &mut interrupted => return Err(Error::Interrupted),
+        experiment = Experiment::prepare(plan) => experiment?,
+    };
+    let stopped = tokio::select! {
+        biased;
+        () = &mut interrupted => true,
+        result = experiment.measure_all(&mut progress) => {
+            result?;
+            false
+        }
+    };
+    Ok(experiment.finish(stopped))
+}
+
+/// A run under way.
+struct Experiment<'p> {
+    plan: &'p Plan,
+    cores: Cores,
+    folder: tempfile::TempDir,
+    origins: Origins,
+    random: fastrand::Rng,
+    began: Instant,
+    results: Results,
+    _stay: cores::Stay,
+}
+
+impl<'p> Experiment<'p> {
+    async fn prepare(plan: &'p Plan) -> Result<Self, Error> {
+        let load_before = machine::load_average();
+        let cores = cores::assign()?;
+        let mut all: Vec<usize> =
+            [&cores.proxy, &cores.origins, &cores.load].into_iter().flatten().copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        // This process reads /proc during measurements: not on the proxy's core.
+        let stay = cores::stay_on(&cores.load)
+            .map_err(|source| Error::System { action: "choose the cores of this process", source })?;
+        let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
+        let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
+        let origins = Origins::start(&plan.own, plan.origins, &cores.origins, folder.path()).await?;
+        let results = Results {
+            schema: SCHEMA,
+            title: plan.title.clone(),
+            measured_by: format!("vanward {}", plan.own.version),
+            command: plan.command.clone(),
+            started_unix_seconds: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            took_seconds: 0.0,
+            machine: machine::describe(all.len()),
+            conditions: Conditions {
+                load_before,
+                rounds: plan.timing.rounds,
+                measured_seconds: plan.timing.measured.as_secs_f64(),
+                warm_up_seconds: plan.timing.warm_up.as_secs_f64(),
+                seed: plan.seed,
+                cores: cores.clone(),
+                alike: service(plan, &origins).features(),
+            },
+            proxies: plan.proxies.iter().map(described).collect(),
+            origins: origins.processes.clone(),
+            cases: plan.cases.iter().map(|case| described_case(plan, case, Arrivals::Closed)).collect(),
+            runs: Vec::new(),
+            notes: plan.notes.clone(),
+        };
+        let random = fastrand::Rng::with_seed(plan.seed);
+        Ok(Self { plan, cores, folder, origins, random, began: Instant::now(), results, _stay: stay })
+    }
+
+    /// The closed loops, then the constant rates that follow from them.
+    async fn measure_all(&mut self, progress: &mut impl FnMut(Progress<'_>)) -> Result<(), Error> {
+        let (closed, paced): (Vec<usize>, Vec<usize>) =
+            (0..self.plan.cases.len()).partition(|&index| self.plan.cases[index].load == Load::Closed);
+        self.measure_rounds(&closed, progress).await?;
+        let paced: Vec<usize> = paced.into_iter().filter(|&index| self.set_rate(index)).collect();
+        self.measure_rounds(&paced, progress).await
+    }
+
+    /// Every round has every case once in a new order, and within it every proxy in a new order: what drifts, drifts
+    /// for all of them alike.
+    async fn measure_rounds(
+        &mut self,
+        cases: &[usize],
+        progress: &mut impl FnMut(Progress<'_>),
+    ) -> Result<(), Error> {
+        let plan = self.plan;
+        for round in 1..=plan.timing.rounds {
+            let mut cases = cases.to_vec();
+            self.random.shuffle(&mut cases);
+            for case in cases {
+                let mut proxies: Vec<usize> = (0..plan.proxies.len()).collect();
+                self.random.shuffle(&mut proxies);
+                for proxy in proxies {
+                    progress(Progress {
+                        done: self.results.runs.len(),
+                        total: plan.proxies.len() * plan.cases.len() * plan.timing.rounds,
+                        proxy: plan.proxies[proxy].driver.name,
+                        case: &plan.cases[case].name,
+                        round,
+                    });
+                    let run = self.measure(proxy, case, round).await;
+                    self.results.runs.push(run);
+                    if let Some(error) = self.origins.ended() {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One measurement: start, warm up, measure, stop.
+    async fn measure(&mut self, proxy: usize, case: usize, round: usize) -> Run {
+        let began_seconds = self.began.elapsed().as_secs_f64();
+        let mut command = String::new();
+        let outcome = match self.measured(proxy, case, &mut command).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Failed { reason: error.to_string() },
+        };
+        let (proxy, case) = (self.plan.proxies[proxy].driver.name, &self.plan.cases[case].name);
+        Run { proxy: proxy.to_owned(), case: case.clone(), round, began_seconds, command, outcome }
+    }
+
+    async fn measured(&mut self, proxy: usize, case: usize, command: &mut String) -> Result<Outcome, Error> {
+        let plan = self.plan;
+        let payload = plan.cases[case].payload;
+        let installed = &plan.proxies[proxy];
+        let folder = tempfile::Builder::new().prefix(installed.driver.name).tempdir_in(self.folder.path());
+        let folder = folder.map_err(|source| Error::Write { path: self.folder.path().to_owned(), source })?;
+        let service = service(plan, &self.origins);
+        let running = start::proxy(installed, &service, &self.cores.proxy, folder.path(), payload).await?;
+        if let Some(running) = &running
+            && self.results.proxies[proxy].process == Process::default()
+        {
+            self.results.proxies[proxy].process = running.process.clone();
+        }
+        let group = running.as_ref().map(|running| running.group.id());
+        let address = running.as_ref().map_or(self.origins.addresses[0], |running| running.address);
+        let request = self.request(case, format!("http://{address}{}", payload.path));
+        *command = request.typed(&plan.own);
+        let warm_up = Request { duration: plan.timing.warm_up, ..request.clone() };
+        warm_up.run(&plan.own, &self.cores.load, folder.path()).await?;
+
+        let before = group.map(Reading::of).transpose()?;
+        let load = request.run(&plan.own, &self.cores.load, folder.path());
+        let every = (plan.timing.measured / 2).min(BETWEEN_MEMORY_READINGS);
+        let (told, memory) = watching(group, every, load).await;
+        let mut outcome = generator::outcome(&told?);
+        if let (Some(group), Some(before), Outcome::Measured(measured) | Outcome::Invalid { measured, .. }) =
+            (group, before, &mut outcome)
+        {
+            let after = Reading::of(group)?;
+            measured.usage = Some(after.since(&before, memory.max(Memory::of(group)?)));
+        }
+        if let Some(running) = running {
+            running.group.stop(GRACE).await;
+        }
+        Ok(outcome)
+    }
+
+    fn request(&self, case: usize, url: String) -> Request {
+        let connections = self.plan.connections.get();
+        Request {
+            url,
+            connections,
+            threads: self.cores.load.len().min(LOAD_THREADS_MOST).min(connections),
+            duration: self.plan.timing.measured,
+            rate_per_second: match self.results.cases[case].arrivals {
+                Arrivals::Closed => None,
+                Arrivals::Constant { rate_per_second } => Some(rate_per_second),
+            },
+        }
+    }
+
+    /// Sets the rate of a case from the slowest of the closed loops with its payload; without one it is left out.
+    fn set_rate(&mut self, case: usize) -> bool {
+        let plan = &self.plan.cases[case];
+        let Load::ShareOfSlowest(share) = plan.load else { return true };
+        let closed =
+            self.plan.cases.iter().find(|each| each.load == Load::Closed && each.payload == plan.payload);
+        let slowest = closed.and_then(|closed| self.slowest_per_second(&closed.name));
+        let Some(slowest) = slowest else {
+            self.results.notes.push(format!(
+                "{} was not measured: its rate follows from a closed loop with the same payload, and there is none that \
+                 every proxy went through.",
+                plan.name
+            ));
+            return false;
+        };
+        let arrivals = Arrivals::Constant { rate_per_second: round_rate(slowest * share) };
+        self.results.cases[case] = described_case(self.plan, plan, arrivals);
+        true
+    }
+
+    /// The least of the proxies' median requests per second in a case; `None` if one has none.
+    fn slowest_per_second(&self, case: &str) -> Option<f64> {
+        let rate = |measured: &Measured| measured.requests as f64 / measured.seconds;
+        let medians = self.results.proxies.iter().map(|proxy| {
+            let runs = self.results.runs.iter().filter(|run| run.proxy == proxy.name && run.case == case);
+            Estimate::of(runs.filter_map(|run| run.outcome.valid()).map(rate)).map(|estimate| estimate.median)
+        });
+        medians.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)
+    }
+
+    /// The results, with what stopped early said in them.
+    fn finish(mut self, stopped: bool) -> Results {
+        self.results.took_seconds = self.began.elapsed().as_secs_f64();
+        if stopped {
+            let total = self.plan.proxies.len() * self.plan.cases.len() * self.plan.timing.rounds;
+            self.results.notes.insert(
+                0,
+                format!("The run was interrupted after {} of {total} measurements.", self.results.runs.len()),
+            );
+        }
+        let measured = |case: &Case| self.results.runs.iter().any(|run| run.case == case.name);
+        let cases = self.results.cases.iter().filter(|case| measured(case)).cloned().collect();
+        self.results.cases = cases;
+        self.results
+    }
+}
+
+/// What every proxy is given, but for where it listens.
+fn service(plan: &Plan, origins: &Origins) -> Service {
+    Service {
+        listen: start::ANY_PORT,
+        origins: origins.addresses.clone(),
+        workers: plan.workers,
+        keep_alive: true,
+        access_log: false,
+    }
+}
+
+/// Waits for `load`, and for the most memory that the group has meanwhile.
+async fn watching<T>(group: Option<Pid>, every: Duration, load: impl Future<Output = T>) -> (T, Memory) {
+    let mut load = pin!(load);
+    let mut most = Memory { bytes: 0 };
+    loop {
+        tokio::select! {
+            done = &mut load => return (done, most),
+            () = sleep(every) => {
+                // One that ended has none: the load will say what came of that.
+                most = most.max(group.and_then(|group| Memory::of(group).ok()).unwrap_or(most));
+            }
+        }
+    }
+}
+
+/// The two leading digits: a rate that people can read and type.
+fn round_rate(rate_per_second: f64) -> f64 {
+    let unit = 10f64.powf(rate_per_second.max(1.0).log10().floor() - 1.0).max(1.0);
+    ((rate_per_second / unit).floor() * unit).max(1.0)
+}
+
+fn described(installed: &Installed) -> Proxy {
+    Proxy {
+        name: installed.driver.name.to_owned(),
+        role: installed.driver.role,
+        version: installed.version.clone(),
+        process: Process::default(),
+    }
+}
+
+fn described_case(plan: &Plan, case: &CasePlan, arrivals: Arrivals) -> Case {
+    Case {
+        name: case.name.clone(),
+        payload: case.payload.name.to_owned(),
+        payload_bytes: case.payload.bytes,
+        connections: plan.connections.get(),
+        arrivals,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::plan::{Own, Timing};
+
+    #[test]
+    fn rates_have_two_digits_and_are_never_more_than_asked() {
+        let cases = [(13_742.0, 13_000.0), (999.0, 990.0), (87.6, 87.0), (7.9, 7.0), (0.2, 1.0)];
+        for (rate, expected) in cases {
+            assert_eq!(round_rate(rate), expected, "{rate}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plan_without_cases_is_refused() {
+        let plan = Plan {
+            title: String::new(),
+            command: String::new(),
+            own: Own { program: "/bin/true".into(), version: String::new() },
+            proxies: crate::proxies::installed(&Own { program: "/bin/true".into(), version: String::new() }),
+            cases: Vec::new(),
+            connections: NonZeroUsize::MIN,
+            origins: NonZeroUsize::MIN,
+            workers: NonZeroUsize::MIN,
+            timing: Timing::within(Duration::from_secs(1), 1),
+            seed: 1,
+            notes: Vec::new(),
+        };
+        let refused = run(&plan, std::future::pending(), |_| {}).await.expect_err("nothing to do");
+        assert!(refused.to_string().contains("case"), "{refused}");
+    }
+}

@@ -1,0 +1,215 @@
+//! Processes that end with their group, whatever happens: return, error, panic, or a future that is dropped.
+//!
+//! A group is killed and reaped before the guard is gone, so that ports and files are free when the next one starts.
+//! What leaves its group (a daemon) is not caught; no program is started as one.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, set_child_subreaper, waitpgid};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::cores;
+use crate::error::Error;
+
+/// What is kept of a log for an error message.
+const LOG_TAIL_BYTES: usize = 600;
+
+/// A started program and all that it started.
+#[derive(Debug)]
+pub struct Group {
+    name: String,
+    child: Child,
+    id: Pid,
+    output: PathBuf,
+    log: PathBuf,
+}
+
+impl Group {
+    /// Starts a program on some cores. What it writes goes to `NAME.out` and `NAME.log` in the folder.
+    pub fn start(name: &str, command: &[String], cores: &[usize], folder: &Path) -> Result<Self, Error> {
+        let (program, arguments) = command.split_first().ok_or(Error::Empty("program"))?;
+        let (output, log) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.log")));
+        let file =
+            |path: &Path| File::create(path).map_err(|source| Error::Write { path: path.to_owned(), source });
+        let mut prepared = std::process::Command::new(program);
+        prepared
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file(&output)?)
+            .stderr(file(&log)?)
+            .process_group(0);
+        let spawn_error = |source| Error::Spawn { program: program.clone(), source };
+        // A master that is killed leaves its workers to the nearest reaper: this process, so that it can wait for
+        // their end. Where the kernel refuses, they are killed all the same.
+        let _ = set_child_subreaper(Some(rustix::process::getpid()));
+        let child = cores::on(cores, || Command::from(prepared).spawn()).map_err(spawn_error)?;
+        let id =
+            child.id().and_then(|id| Pid::from_raw(id as i32)).expect("a process just started has an id");
+        Ok(Self { name: name.to_owned(), child, id, output, log })
+    }
+
+    /// The first process, which is also the group's id.
+    pub fn id(&self) -> Pid {
+        self.id
+    }
+
+    /// What it was called at its start.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it wrote to standard output so far.
+    pub fn output(&self) -> String {
+        std::fs::read(&self.output)
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+
+    /// The end of what it wrote to standard error, or else to standard output, on one line.
+    pub fn log_tail(&self) -> String {
+        let read = |path: &Path| std::fs::read(path).unwrap_or_default();
+        let mut bytes = read(&self.log);
+        if bytes.is_empty() {
+            bytes = read(&self.output);
+        }
+        let tail = &bytes[bytes.len().saturating_sub(LOG_TAIL_BYTES)..];
+        String::from_utf8_lossy(tail).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// How the first process ended, with its last words, if it has.
+    pub fn ended(&mut self) -> Option<Error> {
+        let status = self.child.try_wait().ok().flatten()?.to_string();
+        Some(Error::Ended { name: self.name.clone(), status, log: self.log_tail() })
+    }
+
+    /// Waits for the first process to end by itself.
+    pub async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Asks to end, waits for the first process that long, and kills what is left.
+    pub async fn stop(mut self, patience: Duration) {
+        if kill_process_group(self.id, Signal::TERM).is_ok() {
+            let _ = timeout(patience, self.child.wait()).await;
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Members are children of this process or descend from one: without such a child the group is empty, and its
+        // id may already be another's.
+        if reap(self.id, WaitOptions::NOHANG) == Members::None {
+            return;
+        }
+        let _ = kill_process_group(self.id, Signal::KILL);
+        // Nobody refuses this signal: the wait ends as soon as the kernel has taken the processes apart.
+        reap(self.id, WaitOptions::empty());
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Members {
+    None,
+    Running,
+}
+
+/// Takes leave of the members that ended; with `NOHANG`, without waiting for those that run.
+fn reap(group: Pid, options: WaitOptions) -> Members {
+    loop {
+        match waitpgid(group, options) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return Members::Running,
+            Err(_) => return Members::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::test_kill_process_group;
+
+    fn shell(script: &str) -> Vec<String> {
+        ["sh", "-c", script].map(str::to_owned).to_vec()
+    }
+
+    fn start(script: &str, folder: &Path) -> Group {
+        let cores = cores::assign().expect("the kernel tells");
+        Group::start("test", &shell(script), &cores.load, folder).expect("a shell")
+    }
+
+    /// Waits until the script has said that it is ready.
+    async fn ready(group: &Group) {
+        while !group.output().contains("ready") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_a_group_that_is_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Children and grandchildren that refuse to be asked.
+        let group = start(
+            "trap '' TERM; sh -c 'sleep 600 & sleep 600' & sleep 600 & echo ready; wait",
+            folder.path(),
+        );
+        ready(&group).await;
+        let id = group.id();
+        assert!(test_kill_process_group(id).is_ok());
+        drop(group);
+        assert_eq!(test_kill_process_group(id), Err(Errno::SRCH));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_when_the_future_that_holds_it_is_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let group = start("sleep 600 & echo ready; wait", folder.path());
+        ready(&group).await;
+        let id = group.id();
+        let forever = async move {
+            let _held = group;
+            std::future::pending::<()>().await;
+        };
+        assert!(timeout(Duration::from_millis(1), forever).await.is_err());
+        assert_eq!(test_kill_process_group(id), Err(Errno::SRCH));
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_outlives_its_master_is_caught() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut group = start("sleep 600 & echo ready", folder.path());
+        group.wait().await.expect("the master ends by itself");
+        let id = group.id();
+        assert!(test_kill_process_group(id).is_ok(), "the worker should still run");
+        drop(group);
+        assert_eq!(test_kill_process_group(id), Err(Errno::SRCH));
+    }
+
+    #[tokio::test]
+    async fn one_that_ends_when_asked_is_not_killed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let group =
+            start("trap 'echo polite; exit 0' TERM; echo ready; while :; do sleep 0.01; done", folder.path());
+        ready(&group).await;
+        group.stop(Duration::from_secs(20)).await;
+        let said = std::fs::read_to_string(folder.path().join("test.out")).expect("its output");
+        assert!(said.contains("polite"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cores = cores::assign().expect("the kernel tells");
+        let missing = ["/no/such/program".to_owned()];
+        let refused =
+            Group::start("test", &missing, &cores.load, folder.path()).expect_err("it is not there");
+        assert!(refused.to_string().contains("/no/such/program"), "{refused}");
+    }
+}

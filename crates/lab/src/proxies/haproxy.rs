@@ -1,0 +1,59 @@
+//! HAProxy, sharing connections to the origins between clients and splicing bodies in the kernel.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use report::results::{File, Role};
+
+use super::{Driver, Installed, Launch, Service, text};
+use crate::error::Error;
+
+/// `haproxy` in the foreground.
+pub const DRIVER: Driver =
+    Driver { name: "haproxy", role: Role::Peer, program: Some(("haproxy", "-vv")), version, configure };
+
+/// From `HAProxy version 2.6.12-1 2023/12/16 - https://…`; older ones say `HA-Proxy`.
+fn version(build: &str) -> Option<String> {
+    let mut words = build.split_whitespace();
+    words.next().filter(|word| word.to_ascii_lowercase().starts_with("ha"))?;
+    words.next().filter(|word| *word == "version")?;
+    words.next().map(str::to_owned)
+}
+
+fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    if service.access_log {
+        // It only logs to syslog or a descriptor: a file needs a reader of its own.
+        return Err(Error::Unsupported { name: DRIVER.name, what: "an access log to a file" });
+    }
+    let file = File { name: "haproxy.cfg".to_owned(), text: configuration(installed, service) };
+    let command =
+        vec![text(&installed.program), "-db".to_owned(), "-f".to_owned(), text(&folder.join(&file.name))];
+    Ok(Launch { command, files: vec![file] })
+}
+
+fn configuration(installed: &Installed, service: &Service) -> String {
+    let (client, server) = if service.keep_alive {
+        ("option http-keep-alive", "    http-reuse always\n")
+    } else {
+        ("option httpclose", "")
+    };
+    let mut out = format!(
+        "global\n    nbthread {}\n    maxconn 4000\n\
+         defaults\n    mode http\n    {client}\n{server}    timeout connect 5s\n    timeout client 60s\n\
+         \x20   timeout server 60s\n    timeout http-keep-alive 75s\n",
+        service.workers
+    );
+    // A build for another kernel has no splicing, and refuses to be asked for it.
+    if !installed.build.contains("-LINUX_SPLICE") {
+        out.push_str("    option splice-request\n    option splice-response\n");
+    }
+    let _ = write!(
+        out,
+        "frontend clients\n    bind {}\n    default_backend origins\nbackend origins\n    balance roundrobin\n",
+        service.listen
+    );
+    for (index, origin) in service.origins.iter().enumerate() {
+        let _ = writeln!(out, "    server origin{} {origin} pool-max-conn -1", index + 1);
+    }
+    out
+}

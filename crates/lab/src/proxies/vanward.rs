@@ -1,0 +1,28 @@
+//! Ours, as anybody would start it: the defaults, by flags.
+
+use std::path::Path;
+
+use report::results::Role;
+
+use super::{Driver, Installed, Launch, Service, text};
+use crate::error::Error;
+
+/// `vanward proxy`.
+pub const DRIVER: Driver =
+    Driver { name: "vanward", role: Role::Subject, program: None, version: |_| None, configure };
+
+fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    if !service.keep_alive {
+        return Err(Error::Unsupported { name: DRIVER.name, what: "keep-alive off" });
+    }
+    let mut command: Vec<String> =
+        vec![text(&installed.program), "proxy".into(), "--from".into(), service.listen.to_string()];
+    for origin in &service.origins {
+        command.extend(["--to".to_owned(), format!("http://{origin}")]);
+    }
+    command.extend(["--workers".to_owned(), service.workers.to_string()]);
+    if service.access_log {
+        command.extend(["--log".to_owned(), text(&folder.join("access.log"))]);
+    }
+    Ok(Launch { command, files: Vec::new() })
+}

@@ -1,0 +1,62 @@
+//! Our proxy with its origins, left running for people to try. Nothing is measured.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::origins::Origins;
+use crate::plan::{Own, Payload};
+use crate::proxies::{Installed, Service, vanward};
+use crate::start::{self, Started};
+
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+
+/// A running proxy. It and its origins end when this is dropped.
+#[derive(Debug)]
+pub struct Serving {
+    proxy: Started,
+    origins: Origins,
+    _folder: tempfile::TempDir,
+}
+
+impl Serving {
+    /// Starts the origins and the proxy on the cores of this thread, and waits until both answer.
+    pub async fn start(own: &Own, origins: NonZeroUsize, workers: NonZeroUsize) -> Result<Self, Error> {
+        let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
+        let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
+        let cores = crate::cores::allowed()?;
+        let origins = Origins::start(own, origins, &cores, folder.path()).await?;
+        let installed = Installed::own(&vanward::DRIVER, own);
+        let service = Service {
+            listen: start::ANY_PORT,
+            origins: origins.addresses.clone(),
+            workers,
+            keep_alive: true,
+            access_log: false,
+        };
+        let proxy = start::proxy(&installed, &service, &cores, folder.path(), Payload::TINY).await?;
+        let proxy = proxy.ok_or(Error::Empty("proxy"))?;
+        Ok(Self { proxy, origins, _folder: folder })
+    }
+
+    /// Where the proxy listens.
+    pub fn address(&self) -> SocketAddr {
+        self.proxy.address
+    }
+
+    /// How the proxy was started.
+    pub fn command(&self) -> &str {
+        &self.proxy.process.command
+    }
+
+    /// Waits until one of them ends by itself.
+    pub async fn ended(&mut self) -> Error {
+        loop {
+            if let Some(error) = self.proxy.group.ended().or_else(|| self.origins.ended()) {
+                return error;
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+    }
+}

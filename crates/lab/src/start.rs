@@ -1,0 +1,201 @@
+//! Addresses, probes and commands of what is started: it counts as started when it answers.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::time::Duration;
+
+use report::results::Process;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::error::Error;
+use crate::group::Group;
+use crate::plan::Payload;
+use crate::proxies::{Installed, Service};
+
+/// Long enough for the slowest of them on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_PROBES: Duration = Duration::from_millis(5);
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
+/// A response head of any server asked here is far below this.
+const HEAD_BYTES_MOST: usize = 16 * 1024;
+
+/// A loopback address whose port is still to be chosen.
+pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// A chosen port can be taken by another before the proxy has it; more often is no accident.
+const ATTEMPTS: usize = 3;
+
+/// A proxy that answers.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) group: Group,
+    pub(crate) address: SocketAddr,
+    pub(crate) process: Process,
+}
+
+/// Writes the proxy's files, starts it on its cores on a free port, and waits until it serves `payload`. `None` where
+/// there is nothing to start.
+pub(crate) async fn proxy(
+    installed: &Installed,
+    service: &Service,
+    cores: &[usize],
+    folder: &Path,
+    payload: Payload,
+) -> Result<Option<Started>, Error> {
+    let mut attempt = 1;
+    loop {
+        let service = Service { listen: free_address()?, ..service.clone() };
+        let launch = (installed.driver.configure)(installed, &service, folder)?;
+        if launch.command.is_empty() {
+            return Ok(None);
+        }
+        for file in &launch.files {
+            let path = folder.join(&file.name);
+            fs::write(&path, &file.text).map_err(|source| Error::Write { path, source })?;
+        }
+        let mut group = Group::start(installed.driver.name, &launch.command, cores, folder)?;
+        match until_it_answers(&mut group, service.listen, payload.path, payload.bytes).await {
+            Ok(()) => {
+                let process = Process { command: typed(&launch.command), files: launch.files };
+                return Ok(Some(Started { group, address: service.listen, process }));
+            }
+            Err(Error::Ended { .. }) if attempt < ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A port of the loopback interface that was free a moment ago. Most programs can't be handed a bound socket.
+fn free_address() -> Result<SocketAddr, Error> {
+    let address = TcpListener::bind(ANY_PORT).and_then(|listener| listener.local_addr());
+    address.map_err(|source| Error::System { action: "find a free port on 127.0.0.1", source })
+}
+
+/// Waits until a GET of `path` is answered with 200 and a body of that many bytes.
+async fn until_it_answers(
+    group: &mut Group,
+    address: SocketAddr,
+    path: &str,
+    body_bytes: u64,
+) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let last = match timeout(PROBE_LIMIT, probe(address, path)).await {
+            Ok(Ok((200, Some(length)))) if length == body_bytes => return Ok(()),
+            Ok(Ok((200, length))) => format!("GET {path}: {length:?} bytes instead of {body_bytes}"),
+            Ok(Ok((status, _))) => format!("GET {path}: status {status}"),
+            Ok(Err(error)) => format!("GET {path}: {error}"),
+            Err(_) => format!("GET {path}: no response within {PROBE_LIMIT:?}"),
+        };
+        if let Some(error) = group.ended() {
+            return Err(error);
+        }
+        if Instant::now() >= deadline {
+            return Err(silent(group, last));
+        }
+        sleep(BETWEEN_PROBES).await;
+    }
+}
+
+/// Waits until standard output has a line with an address, as the origin writes one when it listens.
+pub(crate) async fn until_it_says_where(group: &mut Group) -> Result<SocketAddr, Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(address) = group.output().lines().find_map(address_in) {
+            return Ok(address);
+        }
+        if let Some(error) = group.ended() {
+            return Err(error);
+        }
+        if Instant::now() >= deadline {
+            return Err(silent(group, "no line with an address".to_owned()));
+        }
+        sleep(BETWEEN_PROBES).await;
+    }
+}
+
+fn silent(group: &Group, last: String) -> Error {
+    Error::Silent { name: group.name().to_owned(), limit: PATIENCE, last, log: group.log_tail() }
+}
+
+/// The first address in a line of words, bare or in a URL.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    line.split_whitespace().find_map(|word| {
+        let word = word.strip_prefix("http://").unwrap_or(word);
+        word.trim_end_matches(['/', ',', '.', ';']).parse().ok()
+    })
+}
+
+/// A command as a person would type it.
+pub(crate) fn typed(command: &[String]) -> String {
+    let plain = |word: &String| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=@%+,[]".contains(c))
+    };
+    let words: Vec<String> = command
+        .iter()
+        .map(|word| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) })
+        .collect();
+    words.join(" ")
+}
+
+/// Status and Content-Length of a response.
+async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, Option<u64>)> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut head = Vec::new();
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
+        if head.len() > HEAD_BYTES_MOST {
+            return Err(io::Error::other(format!("a head of more than {HEAD_BYTES_MOST} bytes")));
+        }
+        if stream.read_buf(&mut head).await? == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the end of the head"));
+        }
+    }
+    let text = String::from_utf8_lossy(&head);
+    let mut lines = text.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|status| status.parse().ok());
+    let length = lines
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.trim().parse().ok());
+    Ok((status.ok_or_else(|| io::Error::other("not an HTTP response"))?, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_in_what_is_written_for_people() {
+        let cases = [
+            ("listening on 127.0.0.1:9000", Some("127.0.0.1:9000")),
+            ("origin: http://127.0.0.1:41234/ (2 workers)", Some("127.0.0.1:41234")),
+            ("ready at http://[::1]:80, and more", Some("[::1]:80")),
+            ("starting", None),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(address_in(line).map(|address| address.to_string()).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn commands_can_be_typed_again() {
+        let command = ["load", "-H", "a: b", "it's", ""].map(str::to_owned);
+        assert_eq!(typed(&command), r"load -H 'a: b' 'it'\''s' ''");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_ends_is_not_waited_for_and_its_words_are_passed_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let command = ["sh", "-c", "echo no such luck >&2; exit 3"].map(str::to_owned);
+        let cores = crate::cores::assign().expect("the kernel tells");
+        let mut group = Group::start("short", &command, &cores.load, folder.path()).expect("a shell");
+        let address = free_address().expect("a port");
+        let error = until_it_answers(&mut group, address, "/tiny", 1).await.expect_err("it ends").to_string();
+        assert!(error.contains("short") && error.contains("no such luck"), "{error}");
+    }
+}

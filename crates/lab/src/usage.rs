@@ -1,0 +1,212 @@
+//! CPU time, memory and threads of a process tree: of all processes in a group and all that they started.
+//!
+//! CPU time comes from the scheduler's account of each thread, in nanoseconds; where a thread ended in between or
+//! the kernel keeps none, from the ticks of the processes. Only the ticks tell user from system.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use procfs::WithCurrentSystemInfo as _;
+use procfs::process::{Process, Stat};
+use rustix::process::Pid;
+use tokio::time::Instant;
+
+use report::results::Usage;
+
+use crate::error::Error;
+
+/// What a tree has used until now.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    at: Instant,
+    user_ticks: u64,
+    system_ticks: u64,
+    /// Nanoseconds on a CPU, by thread.
+    scheduled: HashMap<i32, u64>,
+    processes: usize,
+}
+
+/// What a tree holds at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Memory {
+    /// Proportional set size: pages that several share are counted once. Resident size where it can't be read.
+    pub bytes: u64,
+}
+
+impl Reading {
+    /// Of the tree whose first process is `root`.
+    pub fn of(root: Pid) -> Result<Self, Error> {
+        let tree = tree(root)?;
+        let at = Instant::now();
+        let scheduled = tree.iter().flat_map(|stat| threads(stat.pid)).collect();
+        Ok(Self {
+            at,
+            // What the children that ended had used is with the parent that waited for them.
+            user_ticks: tree.iter().map(|stat| stat.utime + not_negative(stat.cutime)).sum(),
+            system_ticks: tree.iter().map(|stat| stat.stime + not_negative(stat.cstime)).sum(),
+            scheduled,
+            processes: tree.len(),
+        })
+    }
+
+    /// What was used from an earlier reading to this one. `memory` is the most that was seen meanwhile.
+    pub fn since(&self, earlier: &Self, memory: Memory) -> Usage {
+        let tick_seconds = 1.0 / procfs::ticks_per_second() as f64;
+        let user = self.user_ticks.saturating_sub(earlier.user_ticks) as f64 * tick_seconds;
+        let system = self.system_ticks.saturating_sub(earlier.system_ticks) as f64 * tick_seconds;
+        let both = self.scheduled_seconds_since(earlier).unwrap_or(user + system);
+        // Without a tick in between there is no way to tell: then it is the kernel's, as most of a proxy's time is.
+        let user_share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
+        Usage {
+            seconds: (self.at - earlier.at).as_secs_f64(),
+            user_seconds: both * user_share,
+            system_seconds: both * (1.0 - user_share),
+            memory_bytes: memory.bytes,
+            processes: self.processes,
+            threads: self.scheduled.len(),
+        }
+    }
+
+    /// `None` if a thread of the earlier reading is gone: what it used after that is in no account of threads.
+    fn scheduled_seconds_since(&self, earlier: &Self) -> Option<f64> {
+        let complete = !self.scheduled.is_empty()
+            && earlier.scheduled.keys().all(|thread| self.scheduled.contains_key(thread));
+        let used = |(thread, now): (&i32, &u64)| {
+            now.saturating_sub(earlier.scheduled.get(thread).copied().unwrap_or(0))
+        };
+        complete.then(|| self.scheduled.iter().map(used).sum::<u64>() as f64 / 1e9)
+    }
+}
+
+impl Memory {
+    /// Of the tree whose first process is `root`.
+    pub fn of(root: Pid) -> Result<Self, Error> {
+        let bytes = tree(root)?
+            .iter()
+            .map(|stat| proportional_bytes(stat.pid).unwrap_or(stat.rss_bytes().get()))
+            .sum();
+        Ok(Self { bytes })
+    }
+}
+
+/// The processes of the group `root`, and all that descend from one of them. Those that end meanwhile are left out.
+fn tree(root: Pid) -> Result<Vec<Stat>, Error> {
+    let error = |cause: procfs::ProcError| Error::System {
+        action: "read the list of processes in /proc",
+        source: std::io::Error::other(cause),
+    };
+    let root = root.as_raw_nonzero().get();
+    let all: Vec<Stat> = procfs::process::all_processes()
+        .map_err(error)?
+        .filter_map(|process| process.and_then(|process: Process| process.stat()).ok())
+        .collect();
+    let mut inside: HashSet<i32> =
+        all.iter().filter(|stat| stat.pgrp == root || stat.pid == root).map(|stat| stat.pid).collect();
+    loop {
+        let before = inside.len();
+        for stat in &all {
+            if inside.contains(&stat.ppid) {
+                inside.insert(stat.pid);
+            }
+        }
+        if inside.len() == before {
+            break;
+        }
+    }
+    Ok(all.into_iter().filter(|stat| inside.contains(&stat.pid)).collect())
+}
+
+/// Each thread of a process with its nanoseconds on a CPU; none where the kernel keeps no such account.
+fn threads(process: i32) -> Vec<(i32, u64)> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let thread = entry.file_name().to_str()?.parse().ok()?;
+            let account = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+            Some((thread, account.split_whitespace().next()?.parse().ok()?))
+        })
+        .collect()
+}
+
+fn proportional_bytes(process: i32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+fn not_negative(ticks: i64) -> u64 {
+    u64::try_from(ticks).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cores;
+    use crate::group::Group;
+    use std::time::Duration;
+
+    /// A group that runs `script`, once it has said that it is ready.
+    async fn running(script: &str, folder: &std::path::Path) -> Group {
+        let command = ["sh", "-c", script].map(str::to_owned);
+        let cores = cores::assign().expect("the kernel tells");
+        let group = Group::start("test", &command, &cores.load, folder).expect("a shell");
+        while !group.output().contains("ready") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        group
+    }
+
+    #[tokio::test]
+    async fn the_work_of_a_grandchild_counts_and_that_of_others_does_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let idle = running("sleep 600 & echo ready; wait", folder.path()).await;
+        let busy_folder = tempfile::tempdir().expect("a folder");
+        let busy = running("sh -c 'echo ready; while :; do :; done' & wait", busy_folder.path()).await;
+        let before = [&idle, &busy].map(|group| Reading::of(group.id()).expect("it runs"));
+        let none = Memory { bytes: 0 };
+        let used = |group: &Group, before: &Reading| {
+            let usage = Reading::of(group.id()).expect("it runs").since(before, none);
+            usage.user_seconds + usage.system_seconds
+        };
+        // Until it has used something: how long that takes is the machine's business.
+        while used(&busy, &before[1]) < 0.05 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(used(&idle, &before[0]) < 0.01);
+        let usage = Reading::of(busy.id()).expect("it runs").since(&before[1], none);
+        assert!(
+            usage.user_seconds + usage.system_seconds <= usage.seconds * 1.05,
+            "one loop, one core: {usage:?}"
+        );
+        assert_eq!((usage.processes, usage.threads), (2, 2));
+    }
+
+    #[tokio::test]
+    async fn the_time_of_a_child_that_ended_is_not_lost() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = "echo ready; i=0; while [ $i -lt 300 ]; do sh -c 'j=0; while [ $j -lt 2000 ]; do j=$((j+1)); done'; \
+                      i=$((i+1)); done; echo done; sleep 600";
+        let group = running(script, folder.path()).await;
+        let before = Reading::of(group.id()).expect("it runs");
+        while !group.output().contains("done") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let usage = Reading::of(group.id()).expect("it runs").since(&before, Memory { bytes: 0 });
+        // The shell itself only waits: nearly all of this is its children's.
+        assert!(usage.user_seconds + usage.system_seconds > 0.1, "{usage:?}");
+    }
+
+    #[tokio::test]
+    async fn memory_is_that_of_the_whole_tree() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let one = running("echo ready; sleep 600", folder.path()).await;
+        let other_folder = tempfile::tempdir().expect("a folder");
+        let many =
+            running("sleep 600 & sleep 600 & sleep 600 & sleep 600 & echo ready; wait", other_folder.path())
+                .await;
+        let one = Memory::of(one.id()).expect("it runs").bytes;
+        let many = Memory::of(many.id()).expect("it runs").bytes;
+        assert!(one > 0 && many > one, "{one} and {many}");
+    }
+}

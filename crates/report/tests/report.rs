@@ -1,0 +1,263 @@
+//! Whole reports of a made-up run: what must be in them, not how it is arranged.
+
+use std::collections::BTreeMap;
+
+use report::latency::Latency;
+use report::results::*;
+use report::{Summary, markdown, page, text};
+
+/// A proxy's figures in one round: requests, user and system CPU seconds, memory in MiB, lowest latency.
+type Figures = (u64, f64, f64, u64, u64);
+
+fn measured(
+    (requests, user_seconds, system_seconds, memory_mib, lowest_us): Figures,
+    is_direct: bool,
+) -> Measured {
+    // A long tail: each tenth as many take half as long again.
+    let counts = (0..18)
+        .map(|step| (lowest_us * 3u64.pow(step) / 2u64.pow(step), requests * 6 / 10 / 3u64.pow(step).max(1)));
+    Measured {
+        seconds: 1.0,
+        requests,
+        received_bytes: requests * 300,
+        errors: BTreeMap::new(),
+        latency: Latency::from_counts(counts),
+        lateness_p99_us: None,
+        usage: (!is_direct).then_some(Usage {
+            seconds: 1.01,
+            user_seconds,
+            system_seconds,
+            memory_bytes: memory_mib << 20,
+            processes: 1,
+            threads: 2,
+        }),
+    }
+}
+
+fn proxy(name: &str, role: Role) -> Proxy {
+    Proxy {
+        name: name.to_owned(),
+        role,
+        version: "1.2.3 <test>".to_owned(),
+        process: Process {
+            command: format!("{name} -f /tmp/{name}.conf"),
+            files: vec![File { name: format!("{name}.conf"), text: "global\n  nbthread 1\n".to_owned() }],
+        },
+    }
+}
+
+fn run(proxy: &Proxy, case: &Case, round: usize, outcome: Outcome) -> Run {
+    Run {
+        proxy: proxy.name.clone(),
+        case: case.name.clone(),
+        round,
+        began_seconds: 0.0,
+        command: "vanward load -c 32 http://127.0.0.1:1/tiny".to_owned(),
+        outcome,
+    }
+}
+
+/// Vanward is cheaper than nginx beyond the spread, takes more memory, and is even with haproxy.
+fn sample() -> Results {
+    let proxies = vec![
+        proxy("direct", Role::Direct),
+        proxy("vanward", Role::Subject),
+        proxy("nginx", Role::Peer),
+        proxy("haproxy", Role::Peer),
+    ];
+    let case = |name: &str, payload_bytes, arrivals| Case {
+        name: name.to_owned(),
+        payload: "tiny".to_owned(),
+        payload_bytes,
+        connections: 32,
+        arrivals,
+    };
+    let cases = vec![
+        case("tiny-closed", 128, Arrivals::Closed),
+        case("tiny-constant", 128, Arrivals::Constant { rate_per_second: 12_000.0 }),
+    ];
+    let figures: [Figures; 4] = [
+        (60_000, 0.0, 0.0, 0, 90),
+        (40_000, 0.2, 0.78, 6, 180),
+        (30_000, 0.4, 0.58, 4, 260),
+        (39_800, 0.2, 0.78, 6, 181),
+    ];
+    let mut runs = Vec::new();
+    for round in 1..=3u64 {
+        for case in &cases {
+            for (proxy, (requests, user, system, memory, lowest)) in proxies.iter().zip(figures) {
+                let figures = (requests + 300 * round, user, system, memory, lowest + round);
+                let outcome = Outcome::Measured(measured(figures, proxy.role == Role::Direct));
+                runs.push(run(proxy, case, round as usize, outcome));
+            }
+        }
+    }
+    Results {
+        schema: SCHEMA,
+        title: "What a proxied request costs".to_owned(),
+        measured_by: "vanward 0.1.0".to_owned(),
+        command: "vanward demo --seconds 50".to_owned(),
+        started_unix_seconds: 1_798_761_599,
+        took_seconds: 49.0,
+        machine: Machine {
+            processor: "A & B <fast>".to_owned(),
+            architecture: "x86_64".to_owned(),
+            cores: 2,
+            memory_bytes: 24 << 30,
+            kernel: "Linux 6.18".to_owned(),
+            governor: None,
+            settings: BTreeMap::from([("net.core.somaxconn".to_owned(), "4096".to_owned())]),
+        },
+        conditions: Conditions {
+            load_before: [0.1, 0.2, 0.3],
+            rounds: 3,
+            measured_seconds: 1.0,
+            warm_up_seconds: 0.2,
+            seed: 1,
+            cores: Cores { proxy: vec![0], origins: vec![1], load: vec![1] },
+            alike: vec!["1 worker".to_owned()],
+        },
+        origins: vec![Process {
+            command: "vanward origin --listen 127.0.0.1:0".to_owned(),
+            files: Vec::new(),
+        }],
+        proxies,
+        cases,
+        runs,
+        notes: Vec::new(),
+    }
+}
+
+/// Fails one of a proxy's runs.
+fn refuse(results: &mut Results, proxy: &str, outcome: impl Fn(Measured) -> Outcome) {
+    let run = results.runs.iter_mut().find(|run| run.proxy == proxy).expect("a run");
+    let Outcome::Measured(figures) = run.outcome.clone() else { panic!("a sample without failures") };
+    run.outcome = outcome(figures);
+}
+
+#[test]
+fn results_survive_json_and_a_newer_schema_is_refused() {
+    let results = sample();
+    let text = results.to_json();
+    assert_eq!(Results::from_json(&text).expect("what was written"), results);
+    let newer = text.replacen("\"schema\":1", "\"schema\":2", 1);
+    assert!(Results::from_json(&newer).expect_err("it is newer").to_string().contains("newer vanward"));
+    assert!(Results::from_json("{}").is_err());
+}
+
+#[test]
+fn the_terminal_says_what_was_lost_as_well_as_won() {
+    let results = sample();
+    let text = text::render(&Summary::of(&results));
+    let line = |start: &str| {
+        text.lines()
+            .find(|line| line.trim().starts_with(start))
+            .unwrap_or_else(|| panic!("no {start}: {text}"))
+            .to_owned()
+    };
+    assert!(line("vanward ").contains("40,600"), "{text}");
+    assert!(line("nginx ").contains('4') && !line("nginx ").contains('≈'), "{text}");
+    assert!(line("haproxy ").contains('≈'), "{text}");
+    let said = text.replace("\n  ", " ");
+    assert!(said.contains("vanward lost to nginx in memory"), "{said}");
+    assert!(said.contains("vanward won over nginx in requests per second"), "{said}");
+    assert!(said.contains("No difference between vanward and haproxy"), "{said}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn a_rate_that_all_were_given_is_not_won_by_anybody() {
+    let results = sample();
+    let summary = Summary::of(&results);
+    let constant = &summary.cases[1];
+    let cell = constant.rows[2].cell(report::summary::Metric::RequestsPerSecond);
+    assert!(cell.estimate.is_some() && cell.beside_subject.is_none());
+}
+
+#[test]
+fn what_does_not_count_is_left_out_and_said() {
+    let mut results = sample();
+    refuse(&mut results, "nginx", |measured| Outcome::Invalid { reason: "it was late".to_owned(), measured });
+    refuse(&mut results, "haproxy", |_| Outcome::Failed { reason: "it did not start".to_owned() });
+    let summary = Summary::of(&results);
+    assert_eq!((summary.cases[0].rows[2].valid, summary.cases[0].rows[3].valid), (2, 2));
+    assert!(summary.is_complete());
+    for report in [text::render(&summary).replace("\n  ", " "), page::render(&summary).expect("a page")] {
+        assert!(report.contains("round 1 does not count: it was late"), "{report}");
+        assert!(report.contains("round 1 does not count: it did not start"), "{report}");
+    }
+}
+
+#[test]
+fn nothing_measured_is_a_dash_and_never_a_number() {
+    let mut results = sample();
+    for run in &mut results.runs {
+        run.outcome = Outcome::Failed { reason: "no luck".to_owned() };
+    }
+    let summary = Summary::of(&results);
+    assert!(!summary.is_complete());
+    for report in
+        [text::render(&summary), markdown::render(&summary), page::render(&summary).expect("a page")]
+    {
+        assert!(report.contains('—') && !report.contains("NaN") && !report.contains("inf "), "{report}");
+    }
+}
+
+#[test]
+fn one_round_claims_no_difference() {
+    let mut results = sample();
+    results.runs.retain(|run| run.round == 1);
+    results.conditions.rounds = 1;
+    let text = text::render(&Summary::of(&results));
+    assert!(!text.contains("won over") && !text.contains("lost to") && !text.contains('±'), "{text}");
+    assert!(text.contains("One round"), "{text}");
+}
+
+#[test]
+fn the_page_is_one_file_that_needs_nothing_from_outside() {
+    let results = sample();
+    let page = page::render(&Summary::of(&results)).expect("a page");
+    for outside in ["src=", "href=", "@import", "url(", "<script", "<link"] {
+        assert!(!page.contains(outside), "the page has {outside}");
+    }
+    assert!(page.contains("prefers-color-scheme: dark") && page.contains("@media print"));
+    assert!(page.len() < 1 << 20);
+    // To be looked at.
+    std::fs::write(concat!(env!("CARGO_TARGET_TMPDIR"), "/report.html"), page).expect("a file");
+}
+
+#[test]
+fn every_chart_has_a_name_and_a_table() {
+    let results = sample();
+    let page = page::render(&Summary::of(&results)).expect("a page");
+    let charts = page.matches("role=\"img\"").count();
+    assert_eq!(charts, 4, "CPU and latency of two cases");
+    assert_eq!(
+        page.matches("aria-labelledby=\"cpu-").count() + page.matches("aria-labelledby=\"latency-").count(),
+        4
+    );
+    for figure in page.split("<figure>").skip(1) {
+        let figure = figure.split("</figure>").next().expect("before the end");
+        assert!(figure.contains("<svg") && figure.contains("<table"), "{figure}");
+    }
+}
+
+#[test]
+fn the_page_shows_how_to_repeat_it_and_takes_nothing_for_markup() {
+    let results = sample();
+    let page = page::render(&Summary::of(&results)).expect("a page");
+    for wanted in
+        ["vanward demo --seconds 50", "nginx -f", "nbthread 1", "net.core.somaxconn", "2026-12-31 23:59 UTC"]
+    {
+        assert!(page.contains(wanted), "the page lacks {wanted}");
+    }
+    assert!(page.contains("A &amp; B &lt;fast&gt;") && !page.contains("<fast>") && !page.contains("<test>"));
+}
+
+#[test]
+fn markdown_has_a_table_a_case() {
+    let results = sample();
+    let markdown = markdown::render(&Summary::of(&results));
+    assert_eq!(markdown.matches("|---|").count(), 2, "{markdown}");
+    assert!(markdown.contains("| vanward |"), "{markdown}");
+}
