@@ -15,7 +15,11 @@ pub struct ValueError {
 
 impl fmt::Display for ValueError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}; expected {}", self.fault, self.expected)
+        write!(formatter, "{}; expected {}", self.fault, self.expected)?;
+        match self.fault.meant() {
+            Some(meant) => write!(formatter, "; did you mean {meant:?}?"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -34,7 +38,7 @@ pub enum Fault {
     #[error("{0} has no unit")]
     NoUnit(String),
     /// A unit that this kind of value doesn't have.
-    #[error("unknown unit {unit:?}{}", did_you_mean(*.nearest))]
+    #[error("unknown unit {unit:?}")]
     UnknownUnit {
         /// The unit as written.
         unit: String,
@@ -91,7 +95,7 @@ pub enum Fault {
     #[error("{0:?} is not a network")]
     Network(String),
     /// Address bits beyond the prefix length: which of the two is meant?
-    #[error("{written} has address bits beyond its length; did you mean \"{truncated}\"?")]
+    #[error("{written} has address bits beyond its length")]
     HostBits {
         /// The network as written.
         written: String,
@@ -99,16 +103,78 @@ pub enum Fault {
         truncated: ipnet::IpNet,
     },
     /// A listener's address that isn't `ADDRESS:PORT`.
-    #[error("{written:?} is not an address with a port{}", match hint {
-        Some(hint) => format!("; did you mean \"{hint}\"?"),
-        None => String::new(),
-    })]
+    #[error("{written:?} is not an address with a port")]
     SocketAddress {
         /// As written.
         written: String,
         /// What was probably meant.
-        hint: Option<String>,
+        nearest: Option<String>,
     },
+    /// A path prefix that no request could match, or that reads as if it matched something else.
+    #[error("{path:?} is not a path prefix: {problem}")]
+    Prefix {
+        /// As written.
+        path: String,
+        /// What is wrong with it.
+        problem: PrefixProblem,
+        /// What was probably meant.
+        nearest: Option<String>,
+    },
+    /// A route's host with a port: a route is for the host whatever the port.
+    #[error("a route's host takes no port, but {0} was given")]
+    HostPort(u16),
+    /// Neither a word that has a meaning here nor a path.
+    #[error("{written:?} is neither a known word nor a path")]
+    NotAPath {
+        /// As written.
+        written: String,
+        /// The word that was probably meant.
+        nearest: Option<&'static str>,
+    },
+}
+
+impl Fault {
+    /// What was probably meant.
+    pub fn meant(&self) -> Option<String> {
+        match self {
+            Fault::UnknownUnit { nearest, .. } | Fault::NotAPath { nearest, .. } => {
+                nearest.map(str::to_owned)
+            }
+            Fault::HostBits { truncated, .. } => Some(truncated.to_string()),
+            Fault::SocketAddress { nearest, .. } | Fault::Prefix { nearest, .. } => nearest.clone(),
+            Fault::NoScheme(written) if !written.contains(['/', ' ']) => Some(format!("http://{written}")),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a path prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixProblem {
+    /// `api`.
+    #[error("it doesn't start with /")]
+    Relative,
+    /// `/a?b` or `/a#b`: routes look at the path alone.
+    #[error("it has a query or a fragment")]
+    Query,
+    /// `/api/*`.
+    #[error("a prefix needs no *")]
+    Wildcard,
+    /// `/api/`.
+    #[error("a prefix matches whole segments without a / at its end")]
+    SlashAtEnd,
+    /// `/a//b`.
+    #[error("it has an empty segment")]
+    EmptySegment,
+    /// `/a/../b`.
+    #[error("it has a . or .. segment")]
+    DotSegment,
+    /// Not as it would be sent in a request.
+    #[error("what is not a visible ASCII character is written as %XX")]
+    Character,
+    /// `%` without two hexadecimal digits after it.
+    #[error("a % is not followed by two hexadecimal digits")]
+    Percent,
 }
 
 /// What is wrong with a host.
@@ -144,11 +210,4 @@ pub enum HostProblem {
     /// Brackets around something else.
     #[error("what is in the brackets is not an IPv6 address")]
     NotAnIpv6Address,
-}
-
-fn did_you_mean(nearest: Option<&str>) -> String {
-    match nearest {
-        Some(nearest) => format!(", did you mean {nearest:?}?"),
-        None => String::new(),
-    }
 }

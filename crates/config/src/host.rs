@@ -20,11 +20,14 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
         let fault = if written.is_empty() {
             Fault::Empty
         } else {
-            Fault::SocketAddress { written: written.to_owned(), hint: meant_address(written) }
+            Fault::SocketAddress { written: written.to_owned(), nearest: meant_address(written) }
         };
-        ValueError { fault, expected: "an IP address with a port such as 127.0.0.1:8080 or [::]:8080" }
+        ValueError { fault, expected: LISTEN_ADDRESS }
     })
 }
+
+/// What a listener's address may be.
+pub(crate) const LISTEN_ADDRESS: &str = "an IP address with a port such as 127.0.0.1:8080 or [::]:8080";
 
 /// The address that `:8080`, `8080`, `localhost:8080`, `*:8080` or `::1` probably means.
 fn meant_address(written: &str) -> Option<String> {
@@ -44,8 +47,7 @@ fn meant_address(written: &str) -> Option<String> {
 /// Reads a network: `10.0.0.0/8`, `fd00::/8`, or a single address.
 pub fn network(text: &str) -> Result<IpNet, ValueError> {
     let written = text.trim();
-    let refuse =
-        |fault| ValueError { fault, expected: "a network such as 10.0.0.0/8 or fd00::/8, or one address" };
+    let refuse = |fault| ValueError { fault, expected: NETWORK };
     if written.is_empty() {
         return Err(refuse(Fault::Empty));
     }
@@ -59,6 +61,37 @@ pub fn network(text: &str) -> Result<IpNet, ValueError> {
     }
     Ok(network)
 }
+
+/// What a network may be.
+pub(crate) const NETWORK: &str = "a network such as 10.0.0.0/8 or fd00::/8, or one address";
+
+/// Reads the host of a route: a name or an address, lower case, in the form of a Host header without port.
+pub(crate) fn route_host(text: &str) -> Result<String, ValueError> {
+    let refuse = |fault| ValueError { fault, expected: ROUTE_HOST };
+    // A request that names the root's dot is for the same host; here one spelling is enough.
+    if text.ends_with('.') {
+        return Err(refuse(host_fault(text, HostProblem::EmptyLabel)));
+    }
+    match host_and_port(text).map_err(refuse)? {
+        (host, None) => Ok(host.to_string()),
+        (_, Some(port)) => Err(refuse(Fault::HostPort(port))),
+    }
+}
+
+/// What the host of a route may be.
+pub(crate) const ROUTE_HOST: &str = "a host name such as www.example.com, without port";
+
+/// Reads the Host header that servers shall see: `HOST[:PORT]`.
+pub(crate) fn host_header(text: &str) -> Result<String, ValueError> {
+    match host_and_port(text) {
+        Ok((host, None)) => Ok(host.to_string()),
+        Ok((host, Some(port))) => Ok(format!("{host}:{port}")),
+        Err(fault) => Err(ValueError { fault, expected: HOST_HEADER }),
+    }
+}
+
+/// What a Host header may be.
+pub(crate) const HOST_HEADER: &str = "a host such as www.example.com or www.example.com:8080";
 
 /// Reads `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address in brackets.
 pub(crate) fn host_and_port(text: &str) -> Result<(ServerHost, Option<u16>), Fault> {
@@ -149,7 +182,7 @@ mod tests {
         for text in ["127.0.0.1:8080", "[::1]:0", "0.0.0.0:65535"] {
             assert_eq!(listen_address(text).map(|address| address.to_string()), Ok(text.to_owned()));
         }
-        for (text, hint) in [
+        for (text, nearest) in [
             (":8080", Some("0.0.0.0:8080")),
             ("8080", Some("0.0.0.0:8080")),
             ("*:80", Some("0.0.0.0:80")),
@@ -160,8 +193,8 @@ mod tests {
             ("127.0.0.1:80800", None),
         ] {
             let error = listen_address(text).unwrap_err();
-            let hint = hint.map(str::to_owned);
-            assert_eq!(error.fault, Fault::SocketAddress { written: text.to_owned(), hint }, "{text}");
+            let nearest = nearest.map(str::to_owned);
+            assert_eq!(error.fault, Fault::SocketAddress { written: text.to_owned(), nearest }, "{text}");
         }
     }
 
@@ -181,8 +214,25 @@ mod tests {
         }
         assert_eq!(
             network("10.1.2.3/8").unwrap_err().to_string(),
-            "10.1.2.3/8 has address bits beyond its length; did you mean \"10.0.0.0/8\"?; \
-             expected a network such as 10.0.0.0/8 or fd00::/8, or one address"
+            "10.1.2.3/8 has address bits beyond its length; \
+             expected a network such as 10.0.0.0/8 or fd00::/8, or one address; did you mean \"10.0.0.0/8\"?"
+        );
+    }
+
+    #[test]
+    fn hosts_of_routes_and_headers() {
+        for (text, host) in [
+            ("WWW.Example.com", "www.example.com"),
+            ("192.0.2.1", "192.0.2.1"),
+            ("[2001:DB8::1]", "[2001:db8::1]"),
+        ] {
+            assert_eq!(route_host(text), Ok(host.to_owned()));
+            assert_eq!(host_header(&format!("{text}:8080")), Ok(format!("{host}:8080")));
+        }
+        assert_eq!(route_host("a.example:80").unwrap_err().fault, Fault::HostPort(80));
+        assert_eq!(
+            route_host("a.example.").unwrap_err().fault,
+            host_fault("a.example.", HostProblem::EmptyLabel)
         );
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Whoever holds a `Config` never checks it again. Nothing here opens a socket or resolves a name.
 
+/// A mistake and its place in the file.
+mod mistake;
 /// What can be wrong with one value, and how that is said.
 mod fault;
 /// Durations, sizes and rates.
@@ -10,14 +12,28 @@ mod quantity;
 mod host;
 /// Servers as URLs.
 mod server;
-/// A mistake and its place in the file.
-mod mistake;
+/// Path prefixes of routes.
+mod prefix;
+/// The valid name nearest to a misspelt one.
+mod nearest;
+/// A file being read: its syntax, and the mistakes so far.
+mod reader;
+/// Tables as declarations that are read, printed and documented.
+mod table;
+/// Kinds of values.
+mod kind;
+/// Every option, declared once.
+mod options;
+/// Relations between values; from the file as written to its meaning, and back.
+mod resolve;
 /// From text to meaning, or to every mistake.
 mod read;
 /// What was read means: listeners, routes, upstreams, time-outs and limits.
 mod meaning;
+/// The reference of all options.
+mod reference;
 
-pub use fault::{Fault, HostProblem, ValueError};
+pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use meaning::{
@@ -26,4 +42,5 @@ pub use meaning::{
 };
 pub use mistake::Mistake;
 pub use quantity::{duration, rate, size};
-pub use read::{load, parse};
+pub use read::{Reading, examine, examine_file, load, parse};
+pub use reference::reference;

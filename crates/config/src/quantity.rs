@@ -32,6 +32,26 @@ pub fn rate(text: &str) -> Result<u64, ValueError> {
     u64::try_from(bits_per_second / 8).map_err(|_| RATE.refuse(Fault::TooLarge(text.trim().to_owned())))
 }
 
+/// The duration as it would be written: `75s`, `1h`, `1500ms`.
+pub(crate) fn written_duration(duration: Duration) -> String {
+    DURATION.write(duration.as_nanos(), "0s")
+}
+
+/// The size as it would be written: `64KiB`, `1MB`, `100`.
+pub(crate) fn written_size(bytes: u64) -> String {
+    SIZE.write(bytes.into(), "0")
+}
+
+/// The rate as it would be written: `64B/s`, `1MB/s`.
+pub(crate) fn written_rate(bytes_per_second: u64) -> String {
+    RATE.write(u128::from(bytes_per_second) * 8, "0B/s")
+}
+
+/// What each kind of quantity may be.
+pub(crate) const EXPECTED_DURATION: &str = "a duration such as 50ms, 1.5s, 2m or 1h";
+pub(crate) const EXPECTED_SIZE: &str = "a size in bytes such as 512, 64k, 256MB or 64KiB";
+pub(crate) const EXPECTED_RATE: &str = "a rate in bytes/s such as 500k or 1MB/s, or in bits such as 10Mbit/s";
+
 /// A kind of quantity: its units, and how many of the smallest one each is.
 struct Kind {
     expected: &'static str,
@@ -41,7 +61,7 @@ struct Kind {
 }
 
 const DURATION: Kind = Kind {
-    expected: "a duration such as 50ms, 1.5s, 2m or 1h",
+    expected: EXPECTED_DURATION,
     smallest: "nanoseconds",
     units: &[
         ("ns", 1),
@@ -55,7 +75,7 @@ const DURATION: Kind = Kind {
 };
 
 const SIZE: Kind = Kind {
-    expected: "a size in bytes such as 512, 64k, 256MB or 64KiB",
+    expected: EXPECTED_SIZE,
     smallest: "bytes",
     units: &[
         ("", 1),
@@ -79,9 +99,14 @@ const SIZE: Kind = Kind {
 
 /// In bits/s, so that both families of units are whole.
 const RATE: Kind = Kind {
-    expected: "a rate in bytes/s such as 500k or 1MB/s, or in bits such as 10Mbit/s",
+    expected: EXPECTED_RATE,
     smallest: "bits/s",
     units: &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
         ("", 8),
         ("B", 8),
         ("B/s", 8),
@@ -103,11 +128,6 @@ const RATE: Kind = Kind {
         ("GB/s", 8_000_000_000),
         ("GiB", 8 << 30),
         ("GiB/s", 8 << 30),
-        ("bit/s", 1),
-        ("kbit/s", 1_000),
-        ("Kbit/s", 1_000),
-        ("Mbit/s", 1_000_000),
-        ("Gbit/s", 1_000_000_000),
     ],
 };
 
@@ -163,6 +183,17 @@ impl Kind {
             quantity = quantity.checked_add(product / divisor).ok_or_else(too_large)?;
         }
         Ok(quantity)
+    }
+
+    /// In the largest unit that it is a whole number of; among equals the last of the list.
+    fn write(&self, quantity: u128, zero: &str) -> String {
+        let fits = |scale: u128| quantity >= scale && quantity.is_multiple_of(scale);
+        match self.units.iter().filter(|(_, scale)| fits(*scale)).max_by_key(|(_, scale)| *scale) {
+            // `512`, not `512B`.
+            Some((_, 1)) if self.smallest == "bytes" => quantity.to_string(),
+            Some((unit, scale)) => format!("{}{unit}", quantity / scale),
+            None => zero.to_owned(),
+        }
     }
 
     fn refuse(&self, fault: Fault) -> ValueError {
@@ -227,6 +258,15 @@ mod tests {
     }
 
     #[test]
+    fn quantities_as_written() {
+        let seconds = |seconds| written_duration(Duration::from_secs(seconds));
+        assert_eq!([seconds(0), seconds(75), seconds(60), seconds(3600)], ["0s", "75s", "1m", "1h"]);
+        assert_eq!(written_duration(Duration::from_millis(1500)), "1500ms");
+        assert_eq!([0, 100, 64_000, 65_536].map(written_size), ["0", "100", "64KB", "64KiB"]);
+        assert_eq!([0, 64, 1_000_000].map(written_rate), ["0B/s", "64B/s", "1MB/s"]);
+    }
+
+    #[test]
     fn refusals_say_what_and_what_would_do() {
         let of_duration = |text| duration(text).map(|_| ()).unwrap_err().to_string();
         let of_size = |text| size(text).map(|_| ()).unwrap_err().to_string();
@@ -242,14 +282,14 @@ mod tests {
             (of_duration("10sec"), format!("unknown unit \"sec\"; expected {a_duration}")),
             (
                 of_duration("10MS"),
-                format!("unknown unit \"MS\", did you mean \"ms\"?; expected {a_duration}"),
+                format!("unknown unit \"MS\"; expected {a_duration}; did you mean \"ms\"?"),
             ),
             (
                 of_duration("0.5ns"),
                 format!("0.5ns is not a whole number of nanoseconds; expected {a_duration}"),
             ),
             (of_duration("366d"), format!("366d is too large; expected {a_duration}")),
-            (of_size("256m"), format!("unknown unit \"m\", did you mean \"M\"?; expected {a_size}")),
+            (of_size("256m"), format!("unknown unit \"m\"; expected {a_size}; did you mean \"M\"?")),
             (of_size("0.5"), format!("0.5 is not a whole number of bytes; expected {a_size}")),
             (
                 of_size("18446744073709551616"),
@@ -271,6 +311,14 @@ mod tests {
         #[test]
         fn numbers_with_units_are_read_or_refused(text in "[0-9]{0,45}(\\.[0-9]{0,45})?[a-zA-Z/]{0,6}") {
             let _ = (duration(&text), size(&text), rate(&text));
+        }
+
+        #[test]
+        fn what_is_written_is_read_back(nanoseconds in 0_u64..31_536_000_000_000_000, bytes: u64, by in 0_u32..64) {
+            let (duration_written, bytes) = (Duration::from_nanos(nanoseconds), bytes >> by);
+            proptest::prop_assert_eq!(duration(&written_duration(duration_written)), Ok(duration_written));
+            proptest::prop_assert_eq!(size(&written_size(bytes)), Ok(bytes));
+            proptest::prop_assert_eq!(rate(&written_rate(bytes)), Ok(bytes));
         }
 
         #[test]

@@ -1,25 +1,83 @@
 //! From the text of a file to a `Config`, or to every mistake in it.
 
+use std::io::Read;
 use std::path::Path;
 
 use crate::meaning::Config;
-use crate::mistake::Mistake;
+use crate::mistake::{Mistake, Places};
+use crate::options::FILE;
+use crate::reader::Reader;
+use crate::resolve::resolve;
+
+/// The largest file that is read: far more than anybody writes, and an end to `/dev/zero`.
+const LARGEST_FILE_BYTES: u64 = 16 << 20;
+
+/// What came of reading a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// What the file means; `None` if there are mistakes.
+    pub config: Option<Config>,
+    /// All that is wrong, in the order of the file.
+    pub mistakes: Vec<Mistake>,
+    /// What works but is hardly meant, in the order of the file.
+    pub warnings: Vec<Mistake>,
+}
+
+impl Reading {
+    /// The configuration, or what is wrong with it.
+    pub fn into_result(self) -> Result<Config, Vec<Mistake>> {
+        self.config.ok_or(self.mistakes)
+    }
+
+    fn failed(mistake: Mistake) -> Self {
+        Self { config: None, mistakes: vec![mistake], warnings: Vec::new() }
+    }
+}
 
 /// Reads the file at `path`. A file that can't be read is a mistake too.
 pub fn load(path: &Path) -> Result<Config, Vec<Mistake>> {
-    let file_name = path.display().to_string();
-    match std::fs::read_to_string(path) {
-        Ok(text) => parse(&text, &file_name),
-        Err(error) => Err(vec![whole_file(&file_name, format!("the file can't be read: {error}"))]),
-    }
+    examine_file(path).into_result()
 }
 
 /// Reads the text of a file; `file_name` is only named in mistakes.
 pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<Mistake>> {
-    let _ = text;
-    Err(vec![whole_file(file_name, "configuration files are not built yet".to_owned())])
+    examine(text, file_name).into_result()
 }
 
-fn whole_file(file_name: &str, message: String) -> Mistake {
-    Mistake { file: file_name.to_owned(), line: 1, column: 1, message, expected: None, nearest: None }
+/// As `load`, with warnings.
+pub fn examine_file(path: &Path) -> Reading {
+    let file_name = path.display().to_string();
+    let failed = |text: &str, offset, message: String| {
+        Reading::failed(Places::new(text, &file_name).mistake(offset, message))
+    };
+    let bytes = match read_bytes(path) {
+        Ok(bytes) => bytes,
+        Err(error) => return failed("", 0, format!("the file can't be read: {error}")),
+    };
+    if bytes.len() as u64 > LARGEST_FILE_BYTES {
+        return failed("", 0, format!("the file is larger than {} MiB", LARGEST_FILE_BYTES >> 20));
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => examine(text, &file_name),
+        Err(error) => {
+            let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            failed(&valid, valid.len(), "this is not UTF-8 text".to_owned())
+        }
+    }
+}
+
+/// A byte more than the largest file tells that there is more.
+fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(LARGEST_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// As `parse`, with warnings.
+pub fn examine(text: &str, file_name: &str) -> Reading {
+    let (mut reader, root) = Reader::new(text, file_name);
+    let file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);
+    let config = resolve(file, &mut reader);
+    let (mistakes, warnings) = reader.finish();
+    Reading { config, mistakes, warnings }
 }

@@ -7,6 +7,9 @@ use crate::fault::{Fault, ValueError};
 use crate::host::host_and_port;
 use crate::meaning::{Server, ServerHost};
 
+/// What a server may be.
+pub(crate) const SERVER: &str = "a server such as http://127.0.0.1:9000";
+
 /// RFC 9110 §4.2.1.
 const HTTP_PORT: u16 = 80;
 
@@ -15,8 +18,7 @@ impl FromStr for Server {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        server(text.trim())
-            .map_err(|fault| ValueError { fault, expected: "a server such as http://127.0.0.1:9000" })
+        server(text.trim()).map_err(|fault| ValueError { fault, expected: SERVER })
     }
 }
 

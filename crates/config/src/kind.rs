@@ -1,0 +1,475 @@
+//! Kinds of values: what each takes, how it is read, and how it is written again.
+//!
+//! Each says what it expects in one place, for mistakes and for the reference.
+
+use std::fmt::Write;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeInteger, DeValue};
+
+use crate::fault::ValueError;
+use crate::nearest::nearest;
+use crate::quantity::{
+    EXPECTED_DURATION, EXPECTED_RATE, EXPECTED_SIZE, duration, rate, size, written_duration, written_rate,
+    written_size,
+};
+use crate::reader::{Reader, Span};
+use crate::table::{Page, Written, one_of};
+
+/// What an option takes.
+pub(crate) trait Kind<V>: Sync {
+    /// `a duration such as …`.
+    fn expected(&self) -> String;
+    /// The same in few words, for a table whose reader knows what a duration looks like.
+    fn brief(&self) -> String {
+        self.expected()
+    }
+    /// Adds the options of a value that may be a table to the reference.
+    fn document(&self, _page: &mut Page) {}
+    /// The value, or a mistake added to the reader.
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<V>;
+    /// As it would be written; `None` if the option would be left out.
+    fn print(&self, value: &V) -> Option<String>;
+}
+
+/// Adds a value of the wrong type.
+pub(crate) fn refuse_type(written: &Written<'_>, expected: String, reader: &mut Reader<'_>) {
+    let message = format!("{}: this is {}", written.name, article(written.value.get_ref()));
+    let mistake = reader.mistake(&written.value.span(), message);
+    reader.add(mistake.expecting(expected));
+}
+
+/// Adds a value outside of its range.
+fn refuse_range(
+    written: &Written<'_>,
+    value: &str,
+    is_small: bool,
+    expected: String,
+    reader: &mut Reader<'_>,
+) {
+    let direction = if is_small { "small" } else { "large" };
+    let mistake =
+        reader.mistake(&written.value.span(), format!("{}: {value} is too {direction}", written.name));
+    reader.add(mistake.expecting(expected));
+}
+
+/// `an array`.
+pub(crate) fn article(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// A string as TOML writes it.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(control));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A string that `read` understands.
+pub(crate) struct Text<V> {
+    pub(crate) expected: &'static str,
+    pub(crate) read: fn(&str) -> Result<V, ValueError>,
+    pub(crate) print: fn(&V) -> String,
+}
+
+impl<V> Kind<V> for Text<V> {
+    fn expected(&self) -> String {
+        self.expected.to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<V> {
+        let DeValue::String(text) = written.value.get_ref() else {
+            refuse_type(written, self.expected(), reader);
+            return None;
+        };
+        match (self.read)(text) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                reader.refuse(&written.value.span(), written.name, &error);
+                None
+            }
+        }
+    }
+
+    fn print(&self, value: &V) -> Option<String> {
+        Some(quoted(&(self.print)(value)))
+    }
+}
+
+/// Any string.
+pub(crate) struct Name {
+    pub(crate) expected: &'static str,
+}
+
+impl Kind<String> for Name {
+    fn expected(&self) -> String {
+        self.expected.to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<String> {
+        let text = written.value.get_ref().as_str();
+        if text.is_none() {
+            refuse_type(written, self.expected(), reader);
+        }
+        text.map(str::to_owned)
+    }
+
+    fn print(&self, value: &String) -> Option<String> {
+        Some(quoted(value))
+    }
+}
+
+/// One of a few words.
+pub(crate) struct Word<V: 'static> {
+    pub(crate) words: &'static [(&'static str, V)],
+}
+
+impl<V> Word<V> {
+    fn names(&self) -> impl Iterator<Item = &'static str> + use<'_, V> {
+        self.words.iter().map(|(word, _)| *word)
+    }
+}
+
+impl<V: Clone + PartialEq + Sync> Kind<V> for Word<V> {
+    fn expected(&self) -> String {
+        let quoted: Vec<String> = self.names().map(quoted).collect();
+        one_of(&quoted.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<V> {
+        let DeValue::String(text) = written.value.get_ref() else {
+            refuse_type(written, self.expected(), reader);
+            return None;
+        };
+        if let Some((_, value)) = self.words.iter().find(|(word, _)| word == text) {
+            return Some(value.clone());
+        }
+        let mistake =
+            reader.mistake(&written.value.span(), format!("{}: unknown word {text:?}", written.name));
+        let nearest = nearest(text, self.names()).map(str::to_owned);
+        reader.add(mistake.expecting(self.expected()).meaning(nearest));
+        None
+    }
+
+    fn print(&self, value: &V) -> Option<String> {
+        self.words.iter().find(|(_, meant)| meant == value).map(|(word, _)| quoted(word))
+    }
+}
+
+/// Numbers that a quantity may be kept as.
+pub(crate) trait Number: Copy + TryFrom<u64> + TryInto<u64> {}
+impl<N: Copy + TryFrom<u64> + TryInto<u64>> Number for N {}
+
+/// A whole number within a range: plain, or a quantity with units.
+pub(crate) struct Count {
+    pub(crate) range: RangeInclusive<u64>,
+    pub(crate) unit: Unit,
+}
+
+/// What a number counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Things: an integer.
+    Things,
+    /// Bytes: a size, or an integer.
+    Bytes,
+    /// Bytes/s: a rate, or an integer.
+    BytesPerSecond,
+}
+
+impl Unit {
+    fn expected(self) -> &'static str {
+        match self {
+            Unit::Things => "a whole number",
+            Unit::Bytes => EXPECTED_SIZE,
+            Unit::BytesPerSecond => EXPECTED_RATE,
+        }
+    }
+
+    fn brief(self) -> &'static str {
+        match self {
+            Unit::Things => "number",
+            Unit::Bytes => "size",
+            Unit::BytesPerSecond => "rate",
+        }
+    }
+
+    /// As in a range, without quotes.
+    fn write(self, number: u64) -> String {
+        match self {
+            Unit::Things => number.to_string(),
+            Unit::Bytes => written_size(number),
+            Unit::BytesPerSecond => written_rate(number),
+        }
+    }
+}
+
+impl Count {
+    /// `noun` with the range.
+    fn describe(&self, noun: &str) -> String {
+        let (least, most) = (*self.range.start(), *self.range.end());
+        match (least, most) {
+            (0, u64::MAX) => noun.to_owned(),
+            (_, u64::MAX) => format!("{noun}, at least {}", self.unit.write(least)),
+            _ => format!("{noun}, {} to {}", self.unit.write(least), self.unit.write(most)),
+        }
+    }
+
+    fn number(&self, written: &Written<'_>, expected: &str, reader: &mut Reader<'_>) -> Option<u64> {
+        let text = match written.value.get_ref() {
+            DeValue::Integer(integer) => return self.integer(integer, written, expected, reader),
+            DeValue::String(text) if self.unit != Unit::Things => text,
+            _ => {
+                refuse_type(written, expected.to_owned(), reader);
+                return None;
+            }
+        };
+        let number = if self.unit == Unit::Bytes { size(text) } else { rate(text) };
+        number.map_err(|error| reader.refuse(&written.value.span(), written.name, &error)).ok()
+    }
+
+    fn integer(
+        &self,
+        integer: &DeInteger<'_>,
+        written: &Written<'_>,
+        expected: &str,
+        reader: &mut Reader<'_>,
+    ) -> Option<u64> {
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        if number.is_none() {
+            let is_negative = integer.as_str().starts_with('-');
+            refuse_range(written, integer.as_str(), is_negative, expected.to_owned(), reader);
+        }
+        number
+    }
+}
+
+impl<N: Number> Kind<N> for Count {
+    fn expected(&self) -> String {
+        self.describe(self.unit.expected())
+    }
+
+    fn brief(&self) -> String {
+        self.describe(self.unit.brief())
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<N> {
+        let expected = Kind::<N>::expected(self);
+        let number = self.number(written, &expected, reader)?;
+        match N::try_from(number) {
+            Ok(value) if self.range.contains(&number) => Some(value),
+            _ => {
+                let is_small = number < *self.range.start();
+                refuse_range(written, &self.unit.write(number), is_small, expected, reader);
+                None
+            }
+        }
+    }
+
+    fn print(&self, value: &N) -> Option<String> {
+        let number = (*value).try_into().ok()?;
+        let text = self.unit.write(number);
+        Some(if text.bytes().all(|byte| byte.is_ascii_digit()) { text } else { quoted(&text) })
+    }
+}
+
+/// A duration within a range.
+pub(crate) struct Wait {
+    pub(crate) range: RangeInclusive<Duration>,
+}
+
+impl Wait {
+    /// `noun` with the range.
+    fn describe(&self, noun: &str) -> String {
+        let (least, most) = (written_duration(*self.range.start()), written_duration(*self.range.end()));
+        format!("{noun}, {least} to {most}")
+    }
+}
+
+impl Kind<Duration> for Wait {
+    fn expected(&self) -> String {
+        self.describe(EXPECTED_DURATION)
+    }
+
+    fn brief(&self) -> String {
+        self.describe("duration")
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
+        let text = match written.value.get_ref() {
+            DeValue::String(text) => text,
+            DeValue::Integer(seconds) => {
+                let mistake =
+                    reader.mistake(&written.value.span(), format!("{}: {seconds} has no unit", written.name));
+                reader.add(mistake.expecting(self.expected()).meaning(Some(format!("{seconds}s"))));
+                return None;
+            }
+            _ => {
+                refuse_type(written, self.expected(), reader);
+                return None;
+            }
+        };
+        match duration(text) {
+            Ok(value) if self.range.contains(&value) => Some(value),
+            Ok(value) => {
+                refuse_range(written, text, value < *self.range.start(), self.expected(), reader);
+                None
+            }
+            Err(error) => {
+                reader.refuse(&written.value.span(), written.name, &error);
+                None
+            }
+        }
+    }
+
+    fn print(&self, value: &Duration) -> Option<String> {
+        Some(quoted(&written_duration(*value)))
+    }
+}
+
+/// A word for `None`, or what `kind` takes.
+pub(crate) struct Unless<K> {
+    pub(crate) word: &'static str,
+    pub(crate) kind: K,
+}
+
+impl<V, K: Kind<V>> Kind<Option<V>> for Unless<K> {
+    fn expected(&self) -> String {
+        format!("{}, or {:?}", self.kind.expected(), self.word)
+    }
+
+    fn brief(&self) -> String {
+        format!("{}, or {:?}", self.kind.brief(), self.word)
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<V>> {
+        if written.value.get_ref().as_str() == Some(self.word) {
+            return Some(None);
+        }
+        self.kind.read(written, reader).map(Some)
+    }
+
+    fn print(&self, value: &Option<V>) -> Option<String> {
+        match value {
+            Some(value) => self.kind.print(value),
+            None => Some(quoted(self.word)),
+        }
+    }
+}
+
+/// What `kind` takes; left out it is `None`.
+pub(crate) struct Maybe<K>(pub(crate) K);
+
+impl<V, K: Kind<V>> Kind<Option<V>> for Maybe<K> {
+    fn expected(&self) -> String {
+        self.0.expected()
+    }
+
+    fn brief(&self) -> String {
+        self.0.brief()
+    }
+
+    fn document(&self, page: &mut Page) {
+        self.0.document(page);
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<V>> {
+        self.0.read(written, reader).map(Some)
+    }
+
+    fn print(&self, value: &Option<V>) -> Option<String> {
+        self.0.print(value.as_ref()?)
+    }
+}
+
+/// A value and where it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Located<V> {
+    pub(crate) value: V,
+    pub(crate) at: Span,
+}
+
+/// What `kind` takes, with its place.
+pub(crate) struct At<K>(pub(crate) K);
+
+impl<V, K: Kind<V>> Kind<Located<V>> for At<K> {
+    fn expected(&self) -> String {
+        self.0.expected()
+    }
+
+    fn brief(&self) -> String {
+        self.0.brief()
+    }
+
+    fn document(&self, page: &mut Page) {
+        self.0.document(page);
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Located<V>> {
+        self.0.read(written, reader).map(|value| Located { value, at: written.value.span() })
+    }
+
+    fn print(&self, value: &Located<V>) -> Option<String> {
+        self.0.print(&value.value)
+    }
+}
+
+/// An array of what `kind` takes.
+pub(crate) struct List<K> {
+    pub(crate) kind: K,
+    pub(crate) may_be_empty: bool,
+}
+
+impl<V, K: Kind<V>> Kind<Vec<V>> for List<K> {
+    fn expected(&self) -> String {
+        let least = if self.may_be_empty { "" } else { ", at least one" };
+        format!("an array{least}, each {}", self.kind.expected())
+    }
+
+    fn brief(&self) -> String {
+        format!("array, each {}", self.kind.brief())
+    }
+
+    fn document(&self, page: &mut Page) {
+        self.kind.document(page);
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Vec<V>> {
+        let DeValue::Array(elements) = written.value.get_ref() else {
+            refuse_type(written, self.expected(), reader);
+            return None;
+        };
+        if elements.is_empty() && !self.may_be_empty {
+            let mistake = reader.mistake(&written.value.span(), format!("{}: this is empty", written.name));
+            reader.add(mistake.expecting(self.expected()));
+        }
+        let element = |value: &Spanned<DeValue<'_>>| {
+            self.kind.read(&Written { path: written.path, name: written.name, value }, reader)
+        };
+        Some(elements.iter().filter_map(element).collect())
+    }
+
+    fn print(&self, value: &Vec<V>) -> Option<String> {
+        let elements: Vec<String> = value.iter().filter_map(|value| self.kind.print(value)).collect();
+        Some(format!("[{}]", elements.join(", ")))
+    }
+}

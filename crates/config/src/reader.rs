@@ -1,0 +1,228 @@
+//! A file being read: its syntax tree, and the mistakes found so far.
+//!
+//! After a syntax error the rest is still read, so that one run shows everything. What can't be known from a broken
+//! file is not claimed of it: a broken value is skipped, and nothing is called missing where a part was lost.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::fault::ValueError;
+use crate::mistake::{Mistake, Places};
+
+/// Deeper than any table of a configuration: there, a value is taken as one piece.
+const DEEPEST_TABLE: usize = 8;
+
+/// A place in the text, in bytes.
+pub(crate) type Span = Range<usize>;
+
+/// Collects what is wrong with one file.
+pub(crate) struct Reader<'t> {
+    places: Places<'t>,
+    mistakes: Vec<Mistake>,
+    warnings: Vec<Mistake>,
+    /// Where the keys begin whose values have a syntax error.
+    broken: HashSet<usize>,
+    /// How many of these values were come across.
+    skipped: usize,
+    /// No part of the file was lost to a syntax error.
+    whole: bool,
+}
+
+impl<'t> Reader<'t> {
+    /// Parses the syntax of `text`.
+    pub(crate) fn new(text: &'t str, file: &'t str) -> (Self, Spanned<DeTable<'t>>) {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let mut reader = Self {
+            places: Places::new(text, file),
+            mistakes: Vec::new(),
+            warnings: Vec::new(),
+            broken: HashSet::new(),
+            skipped: 0,
+            whole: true,
+        };
+        reader.syntax_errors(text, &errors, &pieces_of(&root, text));
+        (reader, root)
+    }
+
+    /// One mistake for each broken value or, outside of values, for each line: what follows within it is
+    /// mostly the parser's guess at what the first error meant.
+    fn syntax_errors(&mut self, text: &str, errors: &[toml::de::Error], pieces: &[Span]) {
+        let mut spans: Vec<(Span, &str)> =
+            errors.iter().map(|error| (error.span().unwrap_or(0..0), error.message())).collect();
+        spans.sort_by_key(|(span, _)| span.start);
+        let mut lines = HashSet::new();
+        for (span, message) in spans {
+            let candidate = pieces.partition_point(|piece| piece.start <= span.start).checked_sub(1);
+            let piece = candidate.map(|index| &pieces[index]).filter(|piece| span.start <= piece.end);
+            let is_first = match piece {
+                Some(piece) => self.broken.insert(piece.start),
+                None => {
+                    self.whole = false;
+                    lines.insert(self.places.line(span.start))
+                }
+            };
+            if is_first {
+                let mistake = syntax_mistake(&self.places, text, &span, message);
+                self.mistakes.push(mistake);
+            }
+        }
+    }
+
+    /// Whether the value of the key at `key` has a syntax error, which was reported; then it counts as refused.
+    pub(crate) fn skip_broken(&mut self, key: &Span) -> bool {
+        let is_broken = self.broken.contains(&key.start);
+        self.skipped += usize::from(is_broken);
+        is_broken
+    }
+
+    /// How many values were refused so far, one way or another.
+    pub(crate) fn refused(&self) -> usize {
+        self.mistakes.len() + self.skipped
+    }
+
+    /// Whether what was not found is really not there.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// The line of a place, from 1.
+    pub(crate) fn line(&self, at: &Span) -> usize {
+        self.places.line(at.start)
+    }
+
+    /// A mistake at a place, to be added once it says all that it should.
+    pub(crate) fn mistake(&self, at: &Span, message: impl Into<String>) -> Mistake {
+        self.places.mistake(at.start, message)
+    }
+
+    pub(crate) fn add(&mut self, mistake: Mistake) {
+        self.mistakes.push(mistake);
+    }
+
+    /// Adds what stops nobody from running the file, but is hardly meant.
+    pub(crate) fn warn(&mut self, warning: Mistake) {
+        self.warnings.push(warning);
+    }
+
+    /// Adds a value that isn't what the option `name` takes.
+    pub(crate) fn refuse(&mut self, at: &Span, name: &str, error: &ValueError) {
+        let mistake = self.mistake(at, format!("{name}: {}", error.fault));
+        self.add(mistake.expecting(error.expected).meaning(error.fault.meant()));
+    }
+
+    pub(crate) fn has_mistakes(&self) -> bool {
+        !self.mistakes.is_empty()
+    }
+
+    /// All mistakes and warnings, in the order of the file.
+    pub(crate) fn finish(mut self) -> (Vec<Mistake>, Vec<Mistake>) {
+        self.mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+        self.warnings.sort_by_key(|warning| (warning.line, warning.column));
+        (self.mistakes, self.warnings)
+    }
+}
+
+/// Where each key with its value begins and ends, in the order of the file.
+fn pieces_of(root: &Spanned<DeTable<'_>>, text: &str) -> Vec<Span> {
+    let mut pieces = Vec::new();
+    collect_pieces(root.get_ref(), text, 0, &mut pieces);
+    pieces.sort_by_key(|piece| piece.start);
+    pieces
+}
+
+fn collect_pieces(table: &DeTable<'_>, text: &str, depth: usize, pieces: &mut Vec<Span>) {
+    for (key, value) in table.iter() {
+        let is_inline = text.get(value.span()).is_some_and(|written| written.starts_with('{'));
+        match value.get_ref() {
+            DeValue::Table(inner) if depth < DEEPEST_TABLE && !is_inline => {
+                collect_pieces(inner, text, depth + 1, pieces);
+            }
+            DeValue::Array(tables) if depth < DEEPEST_TABLE && has_headers(value.span(), tables) => {
+                for inner in tables.iter().filter_map(|table| table.get_ref().as_table()) {
+                    collect_pieces(inner, text, depth + 1, pieces);
+                }
+            }
+            _ => pieces.push(key.span().start..value.span().end),
+        }
+    }
+}
+
+/// The place of an array of `[[tables]]` is its first header; that of `[…]` is around all its elements.
+fn has_headers(array: Span, elements: &[Spanned<DeValue<'_>>]) -> bool {
+    elements.first().is_some_and(|first| first.span() == array)
+}
+
+/// The parser's words, without its grammar's.
+fn syntax_mistake(places: &Places<'_>, text: &str, span: &Span, message: &str) -> Mistake {
+    let (message, expected) = match message.split_once(", expected ") {
+        Some((message, expected)) => (message, Some(expected)),
+        None => (message, None),
+    };
+    let written = text.get(span.clone()).unwrap_or_default();
+    let (message, expected): (Cow<'_, str>, Option<Cow<'_, str>>) = match message {
+        "string values must be quoted" if written.is_empty() => ("a value is missing after =".into(), None),
+        "string values must be quoted" => {
+            let quoted =
+                (!written.contains(['"', '\\', '\n'])).then(|| format!("text in quotes: \"{written}\""));
+            (format!("{written} is not a value").into(), quoted.map(Cow::from))
+        }
+        "duplicate key" => (format!("{written:?} is there twice").into(), None),
+        _ => (message.into(), expected.filter(|expected| *expected != "nothing").map(Cow::from)),
+    };
+    let mistake = places.mistake(span.start, message);
+    Mistake { expected: expected.map(Cow::into_owned), ..mistake }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> (Vec<String>, bool) {
+        let (reader, _) = Reader::new(text, "f");
+        let whole = reader.is_whole();
+        (reader.finish().0.iter().map(ToString::to_string).collect(), whole)
+    }
+
+    #[test]
+    fn syntax_errors_one_for_each_broken_value_or_line() {
+        for (text, said, whole) in [
+            ("a = 1\n", &[][..], true),
+            ("a = 10s\n", &["f:1:5: 10s is not a value; expected text in quotes: \"10s\""], true),
+            (
+                "a = \nb = 2\nc = \n",
+                &["f:1:5: a value is missing after =", "f:3:5: a value is missing after ="],
+                true,
+            ),
+            ("a = \"b\nc = 1\n", &["f:1:7: invalid basic string; expected `\"`"], true),
+            ("a = 08\n", &["f:1:5: unexpected leading zero"], true),
+            ("a = 1\na = 2\n", &["f:2:1: \"a\" is there twice"], false),
+            ("[t]\n[t]\nb = 1\n", &["f:2:2: \"t\" is there twice"], false),
+            (
+                "a\nb c\n",
+                &["f:1:2: key with no value; expected `=`", "f:2:3: key with no value; expected `=`"],
+                false,
+            ),
+        ] {
+            assert_eq!(of(text), (said.iter().map(ToString::to_string).collect(), whole), "{text}");
+        }
+        // An unclosed array swallows what follows: one mistake, not one a token.
+        assert_eq!(of("a = [1,\nb = 2\nc = 3\n[d]\ne = 1\n").0.len(), 1);
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_not_followed() {
+        for text in [
+            format!("a = {}", "[".repeat(100_000)),
+            format!("a = {}", "{a=".repeat(100_000)),
+            format!("[{}a]", "a.".repeat(100_000)),
+            format!("{}a = 1", "a.".repeat(100_000)),
+        ] {
+            let (reader, _root) = Reader::new(&text, "f");
+            drop(reader);
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! Tables of the file as declarations: an option is declared once, and read, printed and documented from that.
+//!
+//! What the values may be is in `kind`, which options there are in `options`.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::kind::{Kind, article};
+use crate::nearest::nearest;
+use crate::reader::{Reader, Span};
+
+/// A table of the file: its options fill a `T` that starts as its default.
+pub(crate) struct Table<T: 'static> {
+    pub(crate) options: &'static [&'static dyn Declared<T>],
+}
+
+/// A value in the file, and whose it is.
+pub(crate) struct Written<'a> {
+    /// Where the option is: empty, `limits`, `upstream.app`.
+    pub(crate) path: &'a str,
+    /// The option.
+    pub(crate) name: &'static str,
+    pub(crate) value: &'a Spanned<DeValue<'a>>,
+}
+
+/// One option of a table, or a table in it.
+pub(crate) trait Declared<T>: Sync {
+    fn name(&self) -> &'static str;
+    fn is_required(&self) -> bool;
+    fn expected(&self) -> String;
+    fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>);
+    /// `name = value`, if it is an option and has a value.
+    fn line(&self, table: &T) -> Option<String>;
+    /// The tables below it, if it is a table, with their headers.
+    fn sections(&self, table: &T, path: &str) -> String;
+    /// Adds itself to the reference, and the tables below it.
+    fn document(&self, path: &str, page: &mut Page);
+}
+
+impl<T: Default + Clone> Table<T> {
+    /// Reads the entries of a table. `title` names it in mistakes, `at` is where it begins.
+    pub(crate) fn read(
+        &self,
+        (title, path): (&str, &str),
+        entries: &DeTable<'_>,
+        at: &Span,
+        reader: &mut Reader<'_>,
+    ) -> T {
+        let mut table = T::default();
+        let mut seen = vec![false; self.options.len()];
+        for (key, value) in entries.iter() {
+            if let Some(index) = self.options.iter().position(|option| option.name() == key.get_ref()) {
+                seen[index] = true;
+                let option = self.options[index];
+                if !reader.skip_broken(&key.span()) {
+                    option.read(&Written { path, name: option.name(), value }, &mut table, reader);
+                }
+            } else {
+                let meant = self.unknown(title, key.get_ref(), &key.span(), reader);
+                // `adress` is one mistake, not also a missing `address`.
+                if let Some(index) = self.options.iter().position(|option| Some(option.name()) == meant) {
+                    seen[index] = true;
+                }
+            }
+        }
+        if reader.is_whole() {
+            for (option, _) in
+                self.options.iter().zip(seen).filter(|(option, seen)| option.is_required() && !seen)
+            {
+                let missing = reader.mistake(at, format!("{title} has no {}", option.name()));
+                reader.add(missing.expecting(option.expected()));
+            }
+        }
+        table
+    }
+
+    fn unknown(&self, title: &str, name: &str, at: &Span, reader: &mut Reader<'_>) -> Option<&'static str> {
+        let names: Vec<&'static str> = self.options.iter().map(|option| option.name()).collect();
+        let nearest = nearest(name, names.iter().copied());
+        let mistake = reader.mistake(at, format!("unknown key {name:?} in {title}"));
+        reader.add(mistake.expecting(one_of(&names)).meaning(nearest.map(str::to_owned)));
+        nearest
+    }
+
+    /// The table with all its values, without its header.
+    pub(crate) fn print(&self, table: &T, path: &str) -> String {
+        let lines: String = self.options.iter().filter_map(|option| option.line(table)).collect();
+        let sections: String = self.options.iter().map(|option| option.sections(table, path)).collect();
+        lines + &sections
+    }
+
+    /// Adds its options to the reference, and the tables below it.
+    pub(crate) fn document(&self, path: &str, page: &mut Page) {
+        for option in self.options {
+            option.document(path, page);
+        }
+    }
+}
+
+/// `a, b or c`.
+pub(crate) fn one_of(names: &[&str]) -> String {
+    match names {
+        [] => "nothing".to_owned(),
+        [name] => (*name).to_owned(),
+        [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// The reference as it grows: the options of the present table, then the tables below it.
+#[derive(Default)]
+pub(crate) struct Page {
+    /// Of the options of a value that may be a table: `servers.`.
+    prefix: String,
+    rows: String,
+    sections: String,
+}
+
+impl Page {
+    /// Adds a table below the present one.
+    fn section<T: Default + Clone>(&mut self, header: &str, path: &str, doc: &str, table: &Table<T>) {
+        let mut page = Page::default();
+        table.document(path, &mut page);
+        self.sections += &format!("\n### `{header}`\n\n{doc}\n\n{}", page.finish());
+    }
+
+    /// The rows as a table, and what is below.
+    pub(crate) fn finish(self) -> String {
+        let head = "| option | takes | default | meaning |\n|---|---|---|---|\n";
+        let head = if self.rows.is_empty() { "" } else { head };
+        format!("{head}{}{}", self.rows, self.sections)
+    }
+}
+
+/// `name = value`.
+pub(crate) struct Key<T, V, K> {
+    name: &'static str,
+    required: bool,
+    kind: K,
+    place: fn(&mut T) -> &mut V,
+    doc: &'static str,
+}
+
+/// Declares an option that has a default.
+pub(crate) const fn key<T, V, K: Kind<V>>(
+    name: &'static str,
+    kind: K,
+    place: fn(&mut T) -> &mut V,
+    doc: &'static str,
+) -> Key<T, V, K> {
+    Key { name, required: false, kind, place, doc }
+}
+
+/// Declares an option that has to be written.
+pub(crate) const fn required<T, V, K: Kind<V>>(
+    name: &'static str,
+    kind: K,
+    place: fn(&mut T) -> &mut V,
+    doc: &'static str,
+) -> Key<T, V, K> {
+    Key { name, required: true, kind, place, doc }
+}
+
+impl<T: Default + Clone, V, K: Kind<V>> Declared<T> for Key<T, V, K> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_required(&self) -> bool {
+        self.required
+    }
+
+    fn expected(&self) -> String {
+        self.kind.expected()
+    }
+
+    fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>) {
+        if let Some(value) = self.kind.read(written, reader) {
+            *(self.place)(table) = value;
+        }
+    }
+
+    fn line(&self, table: &T) -> Option<String> {
+        let value = self.kind.print((self.place)(&mut table.clone()))?;
+        Some(format!("{} = {value}\n", self.name))
+    }
+
+    fn sections(&self, _: &T, _: &str) -> String {
+        String::new()
+    }
+
+    fn document(&self, _path: &str, page: &mut Page) {
+        let default = self.kind.print((self.place)(&mut T::default())).filter(|_| !self.required);
+        let default = match default {
+            Some(default) => format!("`{default}`"),
+            None if self.required => "required".to_owned(),
+            None => "none".to_owned(),
+        };
+        let name = format!("{}{}", page.prefix, self.name);
+        // A bar would end the cell.
+        let brief = self.kind.brief().replace('|', "\\|");
+        page.rows += &format!("| `{name}` | {brief} | {default} | {} |\n", self.doc);
+        let outer = std::mem::replace(&mut page.prefix, format!("{name}."));
+        self.kind.document(page);
+        page.prefix = outer;
+    }
+}
+
+/// `[name]`: one table.
+pub(crate) struct Section<T, V: 'static> {
+    pub(crate) name: &'static str,
+    pub(crate) table: &'static Table<V>,
+    pub(crate) place: fn(&mut T) -> &mut V,
+    pub(crate) doc: &'static str,
+}
+
+impl<T: Clone, V: Default + Clone> Declared<T> for Section<T, V> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_required(&self) -> bool {
+        false
+    }
+
+    fn expected(&self) -> String {
+        format!("a table [{}]", self.name)
+    }
+
+    fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>) {
+        let path = join(written.path, self.name);
+        let at = written.value.span();
+        match written.value.get_ref() {
+            DeValue::Table(entries) => {
+                *(self.place)(table) = self.table.read((&format!("[{path}]"), &path), entries, &at, reader);
+            }
+            other => {
+                let mistake = reader.mistake(&at, format!("{} is {}", self.name, article(other)));
+                reader.add(mistake.expecting(format!("a table [{path}]")));
+            }
+        }
+    }
+
+    fn line(&self, _: &T) -> Option<String> {
+        None
+    }
+
+    fn sections(&self, table: &T, path: &str) -> String {
+        let path = join(path, self.name);
+        format!("\n[{path}]\n{}", self.table.print((self.place)(&mut table.clone()), &path))
+    }
+
+    fn document(&self, path: &str, page: &mut Page) {
+        let path = join(path, self.name);
+        page.section(&format!("[{path}]"), &path, self.doc, self.table);
+    }
+}
+
+/// A table of `[[name]]`.
+#[derive(Debug, Clone)]
+pub(crate) struct Element<V> {
+    pub(crate) value: V,
+    pub(crate) at: Span,
+    /// Nothing in it was refused: what is at its default was left out.
+    pub(crate) is_intact: bool,
+}
+
+/// `[[name]]`: any number of tables without names.
+pub(crate) struct Sections<T, V: 'static> {
+    pub(crate) name: &'static str,
+    pub(crate) table: &'static Table<V>,
+    pub(crate) place: fn(&mut T) -> &mut Vec<Element<V>>,
+    pub(crate) doc: &'static str,
+}
+
+impl<T: Clone, V: Default + Clone> Declared<T> for Sections<T, V> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_required(&self) -> bool {
+        true
+    }
+
+    fn expected(&self) -> String {
+        format!("at least one [[{}]]", self.name)
+    }
+
+    fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>) {
+        let title = format!("[[{}]]", self.name);
+        let DeValue::Array(elements) = written.value.get_ref() else {
+            let message = match written.value.get_ref() {
+                DeValue::Table(_) => format!("[{}] is in single brackets", self.name),
+                other => format!("{} is {}", self.name, article(other)),
+            };
+            let mistake = reader.mistake(&written.value.span(), message);
+            return reader.add(mistake.expecting(format!("{title} in double brackets")));
+        };
+        if elements.is_empty() {
+            let mistake = reader.mistake(&written.value.span(), format!("{} is empty", self.name));
+            reader.add(mistake.expecting(self.expected()));
+        }
+        for element in elements.iter() {
+            let at = element.span();
+            match element.get_ref() {
+                DeValue::Table(entries) => {
+                    let refused_before = reader.refused();
+                    let value = self.table.read((&title, self.name), entries, &at, reader);
+                    let is_intact = reader.refused() == refused_before;
+                    (self.place)(table).push(Element { value, at, is_intact });
+                }
+                other => {
+                    let mistake = reader.mistake(&at, format!("{} has {}", self.name, article(other)));
+                    reader.add(mistake.expecting(format!("tables {title}")));
+                }
+            }
+        }
+    }
+
+    fn line(&self, _: &T) -> Option<String> {
+        None
+    }
+
+    fn sections(&self, table: &T, _: &str) -> String {
+        let print = |element: &Element<V>| {
+            format!("\n[[{}]]\n{}", self.name, self.table.print(&element.value, self.name))
+        };
+        (self.place)(&mut table.clone()).iter().map(print).collect()
+    }
+
+    fn document(&self, _: &str, page: &mut Page) {
+        page.section(&format!("[[{}]]", self.name), self.name, self.doc, self.table);
+    }
+}
+
+/// `[name.NAME]`: any number of tables with names.
+pub(crate) struct Named<T, V: 'static> {
+    pub(crate) name: &'static str,
+    pub(crate) table: &'static Table<V>,
+    pub(crate) place: fn(&mut T) -> &mut Vec<(Span, String, V)>,
+    pub(crate) is_name: fn(&str) -> bool,
+    pub(crate) expected_name: &'static str,
+    pub(crate) doc: &'static str,
+}
+
+impl<T: Clone, V: Default + Clone> Declared<T> for Named<T, V> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_required(&self) -> bool {
+        true
+    }
+
+    fn expected(&self) -> String {
+        format!("at least one table [{}.NAME]", self.name)
+    }
+
+    fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>) {
+        let DeValue::Table(entries) = written.value.get_ref() else {
+            let message = format!("{} is {}", self.name, article(written.value.get_ref()));
+            let mistake = reader.mistake(&written.value.span(), message);
+            return reader.add(mistake.expecting(format!("tables [{}.NAME]", self.name)));
+        };
+        for (key, value) in entries.iter() {
+            if reader.skip_broken(&key.span()) {
+                continue;
+            }
+            let name = key.get_ref().as_ref();
+            if !(self.is_name)(name) {
+                let mistake = reader.mistake(&key.span(), format!("{name:?} can't name an {}", self.name));
+                reader.add(mistake.expecting(self.expected_name));
+            }
+            let path = join(self.name, &quoted_key(name));
+            let title = format!("[{path}]");
+            if let DeValue::Table(entries) = value.get_ref() {
+                let read = self.table.read((&title, &path), entries, &value.span(), reader);
+                (self.place)(table).push((key.span(), name.to_owned(), read));
+            } else {
+                let message = format!("{}.{name} is {}", self.name, article(value.get_ref()));
+                let mistake = reader.mistake(&key.span(), message);
+                reader.add(mistake.expecting(format!("a table {title}")));
+            }
+        }
+        // The parser sorts by name; the order that counts is the file's.
+        (self.place)(table).sort_by_key(|(span, _, _)| span.start);
+    }
+
+    fn line(&self, _: &T) -> Option<String> {
+        None
+    }
+
+    fn sections(&self, table: &T, _: &str) -> String {
+        let print = |(_, name, value): &(Span, String, V)| {
+            let path = join(self.name, &quoted_key(name));
+            format!("\n[{path}]\n{}", self.table.print(value, &path))
+        };
+        (self.place)(&mut table.clone()).iter().map(print).collect()
+    }
+
+    fn document(&self, _: &str, page: &mut Page) {
+        let path = join(self.name, "NAME");
+        page.section(&format!("[{path}]"), &path, self.doc, self.table);
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// A key as TOML wants it.
+fn quoted_key(name: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { crate::kind::quoted(name) }
+}

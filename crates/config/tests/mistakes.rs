@@ -1,0 +1,324 @@
+//! Files with mistakes, and everything that is said about them.
+
+use config::{Mistake, examine, examine_file, parse};
+
+/// What every file needs, in one line each, so that a case shows only what it is about.
+const LISTEN: &str = "listen = [{ address = \"127.0.0.1:8080\" }]";
+const ROUTE: &str = "route = [{ upstream = \"app\" }]";
+const UPSTREAM: &str = "upstream.app.servers = [\"http://127.0.0.1:9000\"]";
+
+/// The mistakes of a file, a line each, without its name.
+fn said(text: &str) -> Vec<String> {
+    let mistakes = parse(text, "f").err().unwrap_or_default();
+    mistakes.iter().map(|mistake| mistake.to_string().replacen("f:", "", 1)).collect()
+}
+
+/// `lines` after what every file needs: the first of them is line 4.
+fn with(lines: &str) -> String {
+    format!("{LISTEN}\n{ROUTE}\n{UPSTREAM}\n{lines}")
+}
+
+#[test]
+fn one_mistake_each() {
+    for (lines, expected) in [
+        ("", ""),
+        (
+            "worker = 2",
+            "4:1: unknown key \"worker\" in the file; expected workers, trusted_proxies, listen, route, upstream, \
+             timeouts, limits or log; did you mean \"workers\"?",
+        ),
+        ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
+        ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
+        (
+            "trusted_proxies = [\"10.0.0.0/8\", \"10.0.0.1/8\"]",
+            "4:34: trusted_proxies: 10.0.0.1/8 has address bits beyond its length; expected a network such as \
+             10.0.0.0/8 or fd00::/8, or one address; did you mean \"10.0.0.0/8\"?",
+        ),
+        (
+            "[timeouts]\nkeep_alive = 75",
+            "5:14: keep_alive: 75 has no unit; expected a duration such as 50ms, 1.5s, 2m or 1h, 1ms to 1d; \
+             did you mean \"75s\"?",
+        ),
+        (
+            "[timeouts]\nkeepalive = \"75s\"",
+            "5:1: unknown key \"keepalive\" in [timeouts]; expected client_header, client_body, client_write, \
+             keep_alive, upstream_connect, upstream_first_byte, upstream_body, tunnel_idle or drain; \
+             did you mean \"keep_alive\"?",
+        ),
+        (
+            "[timeouts]\nclient_body = \"0s\"",
+            "5:15: client_body: 0s is too small; expected a duration such as 50ms, 1.5s, 2m or 1h, 1ms to 1d",
+        ),
+        (
+            "[limits]\nheader_bytes = \"64m\"",
+            "5:16: header_bytes: unknown unit \"m\"; expected a size in bytes such as 512, 64k, 256MB or 64KiB; \
+             did you mean \"M\"?",
+        ),
+        (
+            "[limits]\nheader_bytes = \"2MiB\"",
+            "5:16: header_bytes: 2MiB is too large; expected a size in bytes such as 512, 64k, 256MB or 64KiB, \
+             1KiB to 1MiB",
+        ),
+        (
+            "[limits]\nbody_bytes = 99999999999999999999",
+            "5:14: body_bytes: 99999999999999999999 is too large; expected a size in bytes such as 512, 64k, \
+             256MB or 64KiB",
+        ),
+        (
+            "[limits]\nheader_count = -1",
+            "5:16: header_count: -1 is too small; expected a whole number, 1 to 10000",
+        ),
+        (
+            "[limits]\nheader_count = 1.5",
+            "5:16: header_count: this is a number with a fraction; expected a whole number, 1 to 10000",
+        ),
+        (
+            "[limits]\nminimum_rate = \"64 bytes\"",
+            "5:16: minimum_rate: unknown unit \"bytes\"; expected a rate in bytes/s such as 500k or 1MB/s, or in bits \
+             such as 10Mbit/s",
+        ),
+        (
+            "[log]\nformat = \"json\"",
+            "4:1: [log] has no target; expected \"stdout\" or a path with a /, such as /var/log/vanward.log or \
+             ./access.log, or \"off\"",
+        ),
+        (
+            "[log]\ntarget = \"stdot\"",
+            "5:10: target: \"stdot\" is neither a known word nor a path; expected \"stdout\" or a path with a /, such as \
+             /var/log/vanward.log or ./access.log; did you mean \"stdout\"?",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nformat = \"jason\"",
+            "6:10: format: unknown word \"jason\"; expected \"combined\" or \"json\"; did you mean \"json\"?",
+        ),
+        ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
+        (
+            "[tls]\ncert = \"a\"",
+            "4:2: unknown key \"tls\" in the file; expected workers, trusted_proxies, listen, route, upstream, timeouts, limits or log",
+        ),
+    ] {
+        let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();
+        assert_eq!(said(&with(lines)), expected, "{lines}");
+    }
+}
+
+#[test]
+fn listeners() {
+    let file = |listen: &str| format!("{ROUTE}\n{UPSTREAM}\n{listen}");
+    for (listen, expected) in [
+        (
+            "[[listen]]\nadress = \"127.0.0.1:80\"",
+            "4:1: unknown key \"adress\" in [[listen]]; expected address; did you mean \"address\"?",
+        ),
+        (
+            "[[listen]]",
+            "3:1: [[listen]] has no address; expected an IP address with a port such as 127.0.0.1:8080 or [::]:8080",
+        ),
+        (
+            "[listen]\naddress = \"127.0.0.1:80\"",
+            "3:1: [listen] is in single brackets; expected [[listen]] in double brackets",
+        ),
+        ("listen = \"127.0.0.1:80\"", "3:10: listen is a string; expected [[listen]] in double brackets"),
+        ("listen = [\"127.0.0.1:80\"]", "3:11: listen has a string; expected tables [[listen]]"),
+        ("listen = []", "3:10: listen is empty; expected at least one [[listen]]"),
+        ("", "1:1: the file has no listen; expected at least one [[listen]]"),
+        (
+            "[[listen]]\naddress = \":80\"",
+            "4:11: address: \":80\" is not an address with a port; expected an IP address with a port such as \
+             127.0.0.1:8080 or [::]:8080; did you mean \"0.0.0.0:80\"?",
+        ),
+        (
+            "[[listen]]\naddress = \"[::1]:80\"\n[[listen]]\naddress = \"[0::1]:80\"",
+            "6:11: address: [::1]:80 is there twice; expected an address other than that of line 4",
+        ),
+        ("[[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"127.0.0.1:0\"", ""),
+    ] {
+        let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();
+        assert_eq!(said(&file(listen)), expected, "{listen}");
+    }
+}
+
+#[test]
+fn routes() {
+    let file = |route: &str| format!("{LISTEN}\n{UPSTREAM}\n{route}");
+    for (route, expected) in [
+        (
+            "[[route]]\npath = \"/a\"",
+            "3:1: [[route]] has no upstream; expected the name of an upstream: NAME of [upstream.NAME]",
+        ),
+        (
+            "[[route]]\nupstream = \"ap\"",
+            "4:12: upstream: no upstream is named \"ap\"; expected app; did you mean \"app\"?",
+        ),
+        ("[[route]]\nupstream = \"web\"", "4:12: upstream: no upstream is named \"web\"; expected app"),
+        (
+            "[[route]]\nupstream = \"app\"\npath = \"api\"",
+            "5:8: path: \"api\" is not a path prefix: it doesn't start with /; expected a path prefix such as / or /api; \
+             did you mean \"/api\"?",
+        ),
+        (
+            "[[route]]\nupstream = \"app\"\nhost = \"*.example.com\"",
+            "5:8: host: \"*.example.com\" is not a host: wildcards are not supported; expected a host name such as \
+             www.example.com, without port",
+        ),
+        (
+            "[[route]]\nupstream = \"app\"\nhost = \"www.example.com:80\"",
+            "5:8: host: a route's host takes no port, but 80 was given; expected a host name such as www.example.com, \
+             without port",
+        ),
+        (
+            "[[route]]\nupstream = \"app\"\nhost = \"A.example\"\n[[route]]\nupstream = \"app\"\nhost = \"a.example\"\npath = \"/\"",
+            "6:1: [[route]]: host \"a.example\" with path \"/\" is there twice; expected a host or path other than that \
+             of line 3",
+        ),
+    ] {
+        assert_eq!(said(&file(route)), [expected], "{route}");
+    }
+    // Two routes whose hosts are both refused are not the same route.
+    let twice = "[[route]]\nupstream = \"app\"\nhost = \"a b\"\n".repeat(2);
+    let lines: Vec<usize> =
+        parse(&file(&twice), "f").unwrap_err().iter().map(|mistake| mistake.line).collect();
+    assert_eq!(lines, [5, 8]);
+}
+
+#[test]
+fn upstreams() {
+    let file = |upstream: &str| format!("{LISTEN}\n{ROUTE}\n{upstream}");
+    let server = "a server such as http://127.0.0.1:9000";
+    let entry = format!("{server}, or {{ url = \"http://127.0.0.1:9000\", weight = 2 }}");
+    let entries = format!("an array, at least one, each {entry}");
+    for (upstream, expected) in [
+        ("[upstream.app]", format!("3:1: [upstream.app] has no servers; expected {entries}")),
+        ("[upstream.app]\nservers = []", format!("4:11: servers: this is empty; expected {entries}")),
+        (
+            "[upstream.app]\nservers = \"http://a\"",
+            format!("4:11: servers: this is a string; expected {entries}"),
+        ),
+        ("[upstream.app]\nservers = [9000]", format!("4:12: servers: this is an integer; expected {entry}")),
+        (
+            "[upstream.app]\nservers = [\n  \"http://a\",\n  \"https://b\",\n]",
+            format!("6:3: servers: https:// to a server is not supported yet; expected {server}"),
+        ),
+        (
+            "[upstream.app]\nservers = [\"127.0.0.1:9000\"]",
+            format!(
+                "4:12: servers: \"127.0.0.1:9000\" has no scheme; expected {server}; \
+                 did you mean \"http://127.0.0.1:9000\"?"
+            ),
+        ),
+        (
+            "[upstream.app]\nservers = [{ url = \"http://a\", weight = 1001 }]",
+            "4:41: weight: 1001 is too large; expected a whole number, 1 to 1000".to_owned(),
+        ),
+        ("[upstream.app]\nservers = [{ weight = 2 }]", format!("4:12: this server has no url; expected {server}")),
+        (
+            "[upstream.app]\nservers = [\"http://a\"]\nbalance = \"round_robin\"",
+            "5:11: balance: unknown word \"round_robin\"; expected \"round-robin\"; did you mean \"round-robin\"?"
+                .to_owned(),
+        ),
+        (
+            "[upstream.app]\nservers = [\"http://a\"]\nhost = \"www.example.com\"",
+            "5:8: host: unknown word \"www.example.com\"; expected \"pass\", \"server\" or \
+             { set = \"www.example.com\" }"
+                .to_owned(),
+        ),
+        (
+            "[upstream.app]\nservers = [\"http://a\"]\nhost = { set = \"a/b\" }",
+            "5:16: host: \"a/b\" is not a host: names have letters, digits, hyphens and underscores only; \
+             expected a host such as www.example.com or www.example.com:8080"
+                .replace("host: \"a/b\"", "set: \"a/b\""),
+        ),
+        (
+            "[upstream.app]\nservers = [\"http://a\"]\n[upstream.app.pool]\nidel = 3",
+            "6:1: unknown key \"idel\" in [upstream.app.pool]; expected idle, connections or idle_timeout; \
+             did you mean \"idle\"?"
+                .to_owned(),
+        ),
+        (
+            "[upstream.app]\nservers = [\"http://a\"]\n[upstream.\"a b\"]\nservers = [\"http://a\"]",
+            "5:11: \"a b\" can't name an upstream; expected 1 to 64 letters, digits, '.', '-' and '_'".to_owned(),
+        ),
+        ("upstream = [\"http://a\"]", "3:12: upstream is an array; expected tables [upstream.NAME]".to_owned()),
+    ] {
+        // What a route leads to is another matter where the upstreams could not be read.
+        let said: Vec<String> = said(&file(upstream)).into_iter().filter(|line| !line.starts_with("2:")).collect();
+        assert_eq!(said, [expected], "{upstream}");
+    }
+}
+
+#[test]
+fn ten_mistakes_are_reported_at_once_in_the_order_of_the_file() {
+    let text = "\
+worker = 3
+[[listen]]
+adress = \"127.0.0.1:80\"
+[[route]]
+path = \"api\"
+upstream = \"ap\"
+[upstream.app]
+servers = [\"https://x\", { url = \"http://y\", weight = 0 }]
+balance = \"random\"
+[timeouts]
+drain = 30
+client_header = 10s
+[limits]
+header_count = \"3\"
+";
+    let mistakes = parse(text, "vanward.toml").unwrap_err();
+    let places: Vec<(usize, usize)> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
+    let expected = [(1, 1), (3, 1), (5, 8), (6, 12), (8, 12), (8, 54), (9, 11), (11, 9), (12, 17), (14, 16)];
+    assert_eq!(places, expected, "{mistakes:#?}");
+    assert!(mistakes.iter().all(|mistake| mistake.file == "vanward.toml"));
+}
+
+#[test]
+fn beside_syntax_errors_nothing_is_called_missing() {
+    // The listener's header is broken: the file has none, and that isn't the mistake.
+    let text =
+        format!("{ROUTE}\n{UPSTREAM}\n[[listen]\naddress = \"127.0.0.1:80\"\n[limits]\nheader_count = 0\n");
+    let places: Vec<usize> = parse(&text, "f").unwrap_err().iter().map(|mistake| mistake.line).collect();
+    assert_eq!(places.first(), Some(&3));
+    assert!(!said(&text).iter().any(|line| line.contains("has no")), "{:?}", said(&text));
+    // A value that is broken is not missing, and other mistakes are still found.
+    let text = "[[listen]]\naddress = 127.0.0.1:80\n[[route]]\nupstream = \"app\"\n[upstream.app]\nservers = [\"a\"]\n";
+    let lines: Vec<usize> = parse(text, "f").unwrap_err().iter().map(|mistake| mistake.line).collect();
+    assert_eq!(lines, [2, 6]);
+}
+
+#[test]
+fn what_is_hardly_meant_is_a_warning() {
+    let text = with("upstream.old.servers = [\"http://a\", \"http://b\", \"http://a:80\"]");
+    let reading = examine(&text, "f");
+    assert!(reading.config.is_some());
+    let warnings: Vec<String> = reading.warnings.iter().map(Mistake::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "f:4:10: no route leads to upstream \"old\"",
+            "f:4:49: servers: http://a:80 is there twice; expected a weight on the one of line 4",
+        ]
+    );
+}
+
+#[test]
+fn files_that_can_not_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = |path: &std::path::Path| {
+        let mistakes = examine_file(path).mistakes;
+        let messages: Vec<(usize, usize, String)> =
+            mistakes.into_iter().map(|mistake| (mistake.line, mistake.column, mistake.message)).collect();
+        messages
+    };
+    let missing = said(&directory.path().join("missing.toml"));
+    assert!(matches!(&missing[..], [(1, 1, message)] if message.starts_with("the file can't be read: ")));
+    assert!(
+        matches!(&said(directory.path())[..], [(1, 1, message)] if message.starts_with("the file can't be read: "))
+    );
+
+    let latin = directory.path().join("latin.toml");
+    std::fs::write(&latin, b"workers = 1\n# caf\xe9\n").unwrap();
+    assert_eq!(said(&latin), [(2, 6, "this is not UTF-8 text".to_owned())]);
+
+    let endless = std::path::Path::new("/dev/zero");
+    assert_eq!(said(endless), [(1, 1, "the file is larger than 16 MiB".to_owned())]);
+}

@@ -1,0 +1,237 @@
+//! Files without mistakes mean what they say; no file, whatever is in it, stops the reader.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use config::{
+    AccessLog, Balance, Config, HostHeader, Limits, LogFormat, LogTarget, Pool, Route, Server, Timeouts,
+    examine, load, parse,
+};
+use proptest::prelude::*;
+
+const SMALLEST: &str = r#"
+[[listen]]
+address = "127.0.0.1:8080"
+
+[[route]]
+upstream = "app"
+
+[upstream.app]
+servers = ["http://127.0.0.1:9000", { url = "http://127.0.0.1:9001", weight = 2 }]
+balance = "round-robin"
+"#;
+
+const FULL: &str = r#"
+workers = 4
+trusted_proxies = ["10.0.0.0/8", "::1"]
+
+[[listen]]
+address = "[::]:80"
+[[listen]]
+address = "127.0.0.1:8080"
+
+[[route]]
+host = "API.example.com"
+path = "/v1"
+upstream = "z"
+[[route]]
+upstream = "a"
+
+[upstream.z]
+servers = ["http://z.internal"]
+host = { set = "z.example.com:8080" }
+[upstream.z.pool]
+idle = 0
+connections = 10
+idle_timeout = "1.5s"
+
+[upstream.a]
+servers = ["http://[::1]:9000"]
+host = "server"
+
+[timeouts]
+client_header = "1s"
+drain = "0s"
+
+[limits]
+header_bytes = 8192
+target_bytes = "4KiB"
+body_bytes = "10MB"
+connections = 1_000
+requests_per_connection = 0x64
+minimum_rate = "1kbit/s"
+rate_window = "1m"
+
+[log]
+target = "/var/log/vanward.log"
+format = "json"
+"#;
+
+#[test]
+fn the_smallest_file_means_what_flags_mean() {
+    let address: SocketAddr = "127.0.0.1:8080".parse().unwrap();
+    let first: Server = "http://127.0.0.1:9000".parse().unwrap();
+    let second = Server { port: 9001, weight: 2, ..first.clone() };
+    let mut expected = Config::for_servers(vec![address], vec![first, second]);
+    expected.upstreams[0].name = "app".to_owned();
+    assert_eq!(parse(SMALLEST, "f"), Ok(expected));
+}
+
+#[test]
+fn every_option_is_taken() {
+    let config = parse(FULL, "f").unwrap();
+    assert_eq!(config.workers, NonZeroUsize::new(4));
+    assert_eq!(config.trusted_proxies, ["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]);
+    let addresses: Vec<String> =
+        config.listeners.iter().map(|listener| listener.address.to_string()).collect();
+    assert_eq!(addresses, ["[::]:80", "127.0.0.1:8080"]);
+    // Upstreams are in the order of the file.
+    assert_eq!(
+        config.routes,
+        [
+            Route { host: Some("api.example.com".to_owned()), path: "/v1".to_owned(), upstream: 0 },
+            Route { host: None, path: "/".to_owned(), upstream: 1 },
+        ]
+    );
+    let [z, a] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
+    assert_eq!((z.name.as_str(), z.balance), ("z", Balance::RoundRobin));
+    assert_eq!(z.host, HostHeader::Set("z.example.com:8080".to_owned()));
+    assert_eq!(z.pool, Pool { idle: 0, connections: 10, idle_timeout: Duration::from_millis(1500) });
+    assert_eq!((a.name.as_str(), &a.host, a.pool), ("a", &HostHeader::Server, Pool::default()));
+    let second = Duration::from_secs(1);
+    let timeouts = Timeouts { client_header: second, drain: Duration::ZERO, ..Timeouts::default() };
+    assert_eq!(config.timeouts, timeouts);
+    let limits = Limits {
+        header_bytes: 8192,
+        target_bytes: 4096,
+        body_bytes: Some(10_000_000),
+        connections: 1000,
+        requests_per_connection: Some(100),
+        minimum_rate_bytes_per_second: 125,
+        rate_window: 60 * second,
+        ..Limits::default()
+    };
+    assert_eq!(config.limits, limits);
+    let target = LogTarget::File("/var/log/vanward.log".into());
+    assert_eq!(config.access_log, Some(AccessLog { target, format: LogFormat::Json }));
+}
+
+#[test]
+fn the_printed_configuration_means_the_same_and_has_every_option() {
+    for text in [SMALLEST, FULL] {
+        let config = parse(text, "f").unwrap();
+        let printed = config.to_toml();
+        assert_eq!(parse(&printed, "printed"), Ok(config), "{printed}");
+        assert_eq!(parse(&printed, "printed").unwrap().to_toml(), printed);
+    }
+}
+
+#[test]
+fn a_file_is_loaded() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("vanward.toml");
+    std::fs::write(&path, format!("\u{feff}{}", FULL.replace('\n', "\r\n"))).unwrap();
+    assert_eq!(load(&path), parse(FULL, "f"));
+}
+
+/// A list of pieces of text to put in, and a place for each.
+fn edits() -> impl Strategy<Value = Vec<(usize, usize, String)>> {
+    let pieces = prop::sample::select(vec![
+        "",
+        "\"",
+        "'",
+        "[",
+        "]",
+        "{",
+        "}",
+        "=",
+        ".",
+        ",",
+        "#",
+        "\n",
+        "\0",
+        "\u{e9}",
+        "\"\"\"",
+        "[[",
+        "]]",
+        "0",
+        "-",
+        "1e9",
+        "nan",
+        "true",
+        "1979-05-27",
+        "\\u0000",
+        "\\",
+        "listen",
+        "upstream",
+        "[upstream",
+        "a.b.c=1",
+        "{a=1}",
+    ]);
+    let edit = (any::<prop::sample::Index>(), 0_usize..12, pieces);
+    prop::collection::vec(
+        edit.prop_map(|(at, removed, piece)| (at.index(FULL.len()), removed, piece.to_owned())),
+        1..6,
+    )
+}
+
+fn edited(edits: Vec<(usize, usize, String)>) -> String {
+    let mut text = FULL.to_owned();
+    for (at, removed, piece) in edits {
+        let at = at.min(text.len());
+        let start = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap();
+        let end = (start + removed).min(text.len());
+        let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap();
+        text.replace_range(start..end, &piece);
+    }
+    text
+}
+
+/// What holds of every text: it has a meaning or mistakes, in order and in the file, and a meaning can be printed.
+fn check(text: &str) -> Result<(), TestCaseError> {
+    let reading = examine(text, "f");
+    prop_assert_eq!(reading.config.is_some(), reading.mistakes.is_empty());
+    let places: Vec<(usize, usize)> =
+        reading.mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
+    prop_assert!(places.is_sorted());
+    let lines: Vec<&str> = text.split('\n').collect();
+    for (line, column) in places {
+        prop_assert!((1..=lines.len()).contains(&line));
+        prop_assert!(
+            (1..=lines[line - 1].chars().count() + 1).contains(&column),
+            "{line}:{column} in {text:?}"
+        );
+    }
+    if let Some(config) = reading.config {
+        prop_assert_eq!(parse(&config.to_toml(), "printed"), Ok(config));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text(text in any::<String>()) {
+        check(&text)?;
+    }
+
+    #[test]
+    fn text_of_the_file_s_own_characters(text in "[\\[\\]{}=.,\"'#\\n a-e0-9_-]{0,200}") {
+        check(&text)?;
+    }
+
+    #[test]
+    fn a_valid_file_with_edits(edits in edits()) {
+        check(&edited(edits))?;
+    }
+
+    #[test]
+    fn any_value_for_any_option(option in 0_usize..24, value in "(\"[ -~]{0,20}\"|[0-9.a-z:-]{0,20}|\\[\\]|\\{ [a-z]{3} = 1 \\}|true)") {
+        let mut options = FULL.lines().filter(|line| line.contains('=')).cycle().skip(option);
+        let line = options.next().unwrap_or_default();
+        let name = line.split('=').next().unwrap_or_default();
+        check(&FULL.replacen(line, &format!("{name}= {value}"), 1))?;
+    }
+}

@@ -1,0 +1,39 @@
+//! The page about the file says what the declarations say, and its examples are read.
+//!
+//! `UPDATE=1 cargo test -p config --test reference` writes the page's tables anew.
+
+use std::path::PathBuf;
+
+const BEGIN: &str = "<!-- options: from the declarations in crates/config/src/options.rs -->\n";
+const END: &str = "<!-- end of options -->\n";
+
+fn page() -> (PathBuf, String) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    (path, page)
+}
+
+#[test]
+fn the_page_has_every_option_as_declared() {
+    let (path, page) = page();
+    let (before, rest) = page.split_once(BEGIN).expect("the page has a beginning of options");
+    let (_, after) = rest.split_once(END).expect("the page has an end of options");
+    let expected = format!("{before}{BEGIN}\n{}\n{END}{after}", config::reference());
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &expected).unwrap();
+    } else {
+        assert!(page == expected, "the page is out of date: UPDATE=1 cargo test -p config --test reference");
+    }
+}
+
+#[test]
+fn the_examples_of_the_page_are_right() {
+    let (_, page) = page();
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(examples.len() >= 2);
+    for example in examples {
+        let reading = config::examine(example, "example");
+        assert!(reading.mistakes.is_empty() && reading.warnings.is_empty(), "{example}\n{reading:?}");
+    }
+}
