@@ -1,0 +1,208 @@
+//! Preconditions (RFC 9110 §13): whether a request is to be answered, given what the client has.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::request::Request;
+
+/// What a representation can be told by.
+pub(crate) struct Validators<'a> {
+    /// A strong entity tag, with its quotes.
+    pub(crate) etag: &'a str,
+    pub(crate) last_modified_unix_seconds: u64,
+}
+
+/// How a request is to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Proceed,
+    NotModified,
+    PreconditionFailed,
+}
+
+/// RFC 9110 §13.2.2: the preconditions in their order.
+pub(crate) fn evaluate(request: &Request, validators: &Validators<'_>) -> Verdict {
+    let date = |name| single_date(request, name);
+    let modified = UNIX_EPOCH + Duration::from_secs(validators.last_modified_unix_seconds);
+
+    if let Some(tags) = request.list("If-Match") {
+        if !any_matches(&tags, validators.etag, Comparison::Strong) {
+            return Verdict::PreconditionFailed;
+        }
+    } else if date("If-Unmodified-Since").is_some_and(|since| modified > since) {
+        return Verdict::PreconditionFailed;
+    }
+
+    if let Some(tags) = request.list("If-None-Match") {
+        if any_matches(&tags, validators.etag, Comparison::Weak) {
+            let reads = request.is_get_or_head();
+            return if reads { Verdict::NotModified } else { Verdict::PreconditionFailed };
+        }
+    } else if request.is_get_or_head() && date("If-Modified-Since").is_some_and(|since| modified <= since) {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// RFC 9110 §13.1.5: whether Range counts, as far as If-Range has a say.
+pub(crate) fn range_applies(request: &Request, validators: &Validators<'_>) -> bool {
+    let Some(value) = request.list("If-Range") else { return true };
+    if value.starts_with('"') || value.starts_with("W/") {
+        // A list, or a weak tag, matches nothing.
+        return value == validators.etag;
+    }
+    let modified = UNIX_EPOCH + Duration::from_secs(validators.last_modified_unix_seconds);
+    httpdate::parse_http_date(&value).is_ok_and(|date| date == modified)
+}
+
+/// RFC 9110 §13.1.3, §13.1.4: what is not one valid date is ignored.
+fn single_date(request: &Request, name: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(&request.list(name)?).ok()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// RFC 9110 §8.8.3.2, for each member of `tags`, or `*`. From the first malformed member on nothing matches.
+fn any_matches(tags: &str, etag: &str, comparison: Comparison) -> bool {
+    if tags.trim() == "*" {
+        return true;
+    }
+    let mut rest = tags.trim_start_matches([' ', '\t', ',']);
+    while !rest.is_empty() {
+        let (weak, opaque) = rest.strip_prefix("W/").map_or((false, rest), |opaque| (true, opaque));
+        // The closing quote ends it: an entity tag knows no escapes, and may contain a comma.
+        let Some(length) = opaque.strip_prefix('"').and_then(|inner| inner.find('"')) else { return false };
+        let (tag, after) = opaque.split_at(length + 2);
+        if tag == etag && !(weak && comparison == Comparison::Strong) {
+            return true;
+        }
+        let separated = after.trim_start_matches([' ', '\t']);
+        if !separated.is_empty() && !separated.starts_with(',') {
+            return false;
+        }
+        rest = separated.trim_start_matches([' ', '\t', ',']);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use super::*;
+    use crate::content::{LAST_MODIFIED, LAST_MODIFIED_UNIX_SECONDS};
+    use crate::request;
+
+    const OURS: Validators<'_> =
+        Validators { etag: "\"ours\"", last_modified_unix_seconds: LAST_MODIFIED_UNIX_SECONDS };
+    const BEFORE: &str = "Sun, 31 Dec 2023 23:59:59 GMT";
+    const AFTER: &str = "Monday, 01-Jan-24 00:00:01 GMT";
+
+    fn request(method: &str, fields: &str) -> Request {
+        let head = format!("{method} / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let mut slots = [const { MaybeUninit::uninit() }; request::FIELDS_MAX];
+        let parsed = request::parse(head.as_bytes(), &mut slots).expect("is well-formed");
+        Request::new(head.as_bytes(), &parsed)
+    }
+
+    fn verdict(method: &str, fields: &str) -> Verdict {
+        evaluate(&request(method, fields), &OURS)
+    }
+
+    #[test]
+    fn rfc9110_13_1_1_if_match() {
+        for (value, expected) in [
+            ("*", Verdict::Proceed),
+            ("\"ours\"", Verdict::Proceed),
+            ("\"a\", \"ours\"", Verdict::Proceed),
+            ("\"a\" ,,\t\"ours\"", Verdict::Proceed),
+            ("W/\"ours\"", Verdict::PreconditionFailed),
+            ("\"a\"", Verdict::PreconditionFailed),
+            ("ours", Verdict::PreconditionFailed),
+            ("\"a\" \"ours\"", Verdict::PreconditionFailed),
+        ] {
+            assert_eq!(verdict("GET", &format!("If-Match: {value}\r\n")), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn rfc9110_13_1_2_if_none_match() {
+        for (method, value, expected) in [
+            ("GET", "\"ours\"", Verdict::NotModified),
+            ("HEAD", "W/\"ours\"", Verdict::NotModified),
+            ("GET", "*", Verdict::NotModified),
+            ("GET", "\"a,b\", W/\"ours\"", Verdict::NotModified),
+            ("PUT", "*", Verdict::PreconditionFailed),
+            ("GET", "\"a\"", Verdict::Proceed),
+            ("GET", "\"ours", Verdict::Proceed),
+        ] {
+            assert_eq!(verdict(method, &format!("If-None-Match: {value}\r\n")), expected, "{method} {value}");
+        }
+        let lines = "If-None-Match: \"a\"\r\nIf-None-Match: \"ours\"\r\n";
+        assert_eq!(verdict("GET", lines), Verdict::NotModified);
+    }
+
+    #[test]
+    fn rfc9110_13_1_3_if_modified_since() {
+        for (method, value, expected) in [
+            ("GET", LAST_MODIFIED, Verdict::NotModified),
+            ("GET", AFTER, Verdict::NotModified),
+            ("GET", BEFORE, Verdict::Proceed),
+            ("GET", "yesterday", Verdict::Proceed),
+            ("POST", LAST_MODIFIED, Verdict::Proceed),
+        ] {
+            assert_eq!(
+                verdict(method, &format!("If-Modified-Since: {value}\r\n")),
+                expected,
+                "{method} {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn rfc9110_13_1_4_if_unmodified_since() {
+        for (value, expected) in [
+            (LAST_MODIFIED, Verdict::Proceed),
+            (AFTER, Verdict::Proceed),
+            (BEFORE, Verdict::PreconditionFailed),
+            ("yesterday", Verdict::Proceed),
+        ] {
+            assert_eq!(verdict("GET", &format!("If-Unmodified-Since: {value}\r\n")), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn rfc9110_13_1_5_if_range() {
+        for (value, expected) in [
+            ("\"ours\"", true),
+            (LAST_MODIFIED, true),
+            ("W/\"ours\"", false),
+            ("\"a\"", false),
+            (AFTER, false),
+            (BEFORE, false),
+            ("x", false),
+        ] {
+            let request = request("GET", &format!("If-Range: {value}\r\n"));
+            assert_eq!(range_applies(&request, &OURS), expected, "{value}");
+        }
+        assert!(range_applies(&request("GET", ""), &OURS));
+    }
+
+    #[test]
+    fn rfc9110_13_2_2_precedence() {
+        for (fields, expected) in [
+            // If-Match over If-Unmodified-Since.
+            (format!("If-Match: \"ours\"\r\nIf-Unmodified-Since: {BEFORE}\r\n"), Verdict::Proceed),
+            // If-None-Match over If-Modified-Since.
+            (format!("If-None-Match: \"a\"\r\nIf-Modified-Since: {AFTER}\r\n"), Verdict::Proceed),
+            // If-Match before If-None-Match.
+            ("If-Match: \"a\"\r\nIf-None-Match: \"ours\"\r\n".to_owned(), Verdict::PreconditionFailed),
+            ("If-Match: \"ours\"\r\nIf-None-Match: \"ours\"\r\n".to_owned(), Verdict::NotModified),
+        ] {
+            assert_eq!(verdict("GET", &fields), expected, "{fields}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! One client's connection: head after head, and the way a fixed page goes out. What is no fixed page is `exchange`'s.
+//!
+//! Waiting for a request, a connection holds no buffer; answering a fixed page, it allocates nothing.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, timeout};
+
+use crate::buffer::Buffer;
+use crate::exchange::{self, Ending};
+use crate::head::{Head, Length, reason};
+use crate::request::{self, FIELDS_MAX, Framing, Refusal, Request};
+use crate::worker::{FastPage, Worker};
+
+/// Without a byte in either direction for that long, a connection is closed.
+const IDLE_MAX: Duration = Duration::from_secs(900);
+
+/// How long a connection is read from after the last response, so that closing does not destroy it.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+
+/// Why a connection ends before its time.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The client closed it, or the way to it broke.
+    Gone,
+    /// The client broke the protocol.
+    Refused(Refusal),
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// A client's connection.
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) worker: Rc<Worker>,
+    input: Option<Buffer>,
+    /// Set once and looked at only when it fires: a timer for each wait would cost more than the wait.
+    idle: Pin<Box<Sleep>>,
+    active_second: u64,
+}
+
+/// What to do about a head.
+enum Next {
+    Page(FastPage, usize),
+    Exchange(Request),
+}
+
+impl Connection {
+    pub(crate) fn new(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) -> Self {
+        let active_second = worker.second.get();
+        Self {
+            stream,
+            peer,
+            worker,
+            input: None,
+            idle: Box::pin(tokio::time::sleep(IDLE_MAX)),
+            active_second,
+        }
+    }
+
+    /// Answers requests until the connection ends.
+    pub(crate) async fn serve(mut self) {
+        loop {
+            let ending = match self.next().await {
+                Ok(Next::Page(page, length)) => match self.write_all(&page.bytes[..length]).await {
+                    Ok(()) => Ending::KeepAlive,
+                    Err(_) => Ending::Abort,
+                },
+                // Boxed, so that an idle connection does not carry the room for every endpoint.
+                Ok(Next::Exchange(request)) => Box::pin(exchange::run(&mut self, request)).await,
+                Err(Stop::Refused(refusal)) => self.refuse(refusal).await,
+                Err(Stop::Gone) => Ending::Abort,
+            };
+            match ending {
+                Ending::KeepAlive => {}
+                Ending::Close => return self.close().await,
+                Ending::Abort => return,
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<Next, Stop> {
+        loop {
+            if let Some(buffer) = &mut self.input
+                && let Some(length) = buffer.head_length()?
+            {
+                return Ok(self.take_head(length)?);
+            }
+            if self.receive().await? == 0 {
+                return Err(Stop::Gone);
+            }
+        }
+    }
+
+    /// Parses the head of `length` bytes that the input begins with, and uses it up.
+    fn take_head(&mut self, length: usize) -> Result<Next, Refusal> {
+        let buffer = self.input.as_mut().expect("a head was found in it");
+        let head = &buffer.filled()[..length];
+        let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        let parsed = request::parse(head, &mut slots)?;
+
+        let facts = parsed.facts;
+        let plain = facts.framing == Framing::None && facts.keep_alive && facts.http11 && !facts.selective;
+        let page = match parsed.method {
+            "GET" | "HEAD" if plain => self.worker.fast_page(parsed.target),
+            _ => None,
+        };
+        let next = match page {
+            Some((index, page)) => {
+                self.worker.counters().fast_page(index);
+                let length = if parsed.method == "HEAD" { page.head_length } else { page.bytes.len() };
+                Next::Page(page, length)
+            }
+            None => Next::Exchange(Request::new(head, &parsed)),
+        };
+        buffer.consume(length);
+        self.release_input();
+        Ok(next)
+    }
+
+    /// The received bytes that nobody has used, if there are any.
+    pub(crate) fn input(&mut self) -> Option<&mut Buffer> {
+        self.input.as_mut().filter(|buffer| !buffer.is_empty())
+    }
+
+    /// Receives more, and returns how much: 0 once the client has closed its side.
+    pub(crate) async fn receive(&mut self) -> io::Result<usize> {
+        poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let buffer = self.input.get_or_insert_with(|| self.worker.spare.borrow_mut().take());
+        let mut room = ReadBuf::new(buffer.room());
+        // Unlike `try_read`, this remembers a short read, and the next wait begins without a call in vain.
+        let polled = Pin::new(&mut self.stream).poll_read(context, &mut room);
+        let length = room.filled().len();
+        buffer.received(length);
+        self.release_input();
+        match polled {
+            Poll::Ready(result) => {
+                self.active_second = self.worker.second.get();
+                Poll::Ready(result.map(|()| length))
+            }
+            Poll::Pending => self.poll_idle(context).map(Err),
+        }
+    }
+
+    fn release_input(&mut self) {
+        if let Some(buffer) = self.input.take_if(|buffer| buffer.is_empty()) {
+            self.worker.spare.borrow_mut().give_back(buffer);
+        }
+    }
+
+    /// Whatever was received and not used is of no use.
+    pub(crate) fn drop_input(&mut self) {
+        if let Some(buffer) = &mut self.input {
+            buffer.consume(buffer.filled().len());
+        }
+        self.release_input();
+    }
+
+    fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            ready!(self.idle.as_mut().poll(context));
+            let quiet = Duration::from_secs(self.worker.second.get() - self.active_second);
+            if quiet >= IDLE_MAX {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            self.idle.as_mut().reset(Instant::now() + (IDLE_MAX - quiet));
+        }
+    }
+
+    /// Sends all of `bytes`.
+    pub(crate) async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = poll_fn(|context| {
+                let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+                self.poll_written(polled, context)
+            });
+            bytes = &bytes[written.await?..];
+        }
+        Ok(())
+    }
+
+    /// Sends all of `parts`, in one call where the socket takes them.
+    pub(crate) async fn write_parts(&mut self, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        IoSlice::advance_slices(&mut parts, 0);
+        while !parts.is_empty() {
+            let unsent = &*parts;
+            let written = poll_fn(|context| {
+                let polled = Pin::new(&mut self.stream).poll_write_vectored(context, unsent);
+                self.poll_written(polled, context)
+            });
+            let length = written.await?;
+            IoSlice::advance_slices(&mut parts, length);
+        }
+        Ok(())
+    }
+
+    fn poll_written(
+        &mut self,
+        polled: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        match polled {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(result) => {
+                self.active_second = self.worker.second.get();
+                Poll::Ready(result)
+            }
+            Poll::Pending => self.poll_idle(context).map(Err),
+        }
+    }
+
+    /// Tells the client what was wrong with its request. The connection ends with it: where the next request would
+    /// begin, nobody knows.
+    pub(crate) async fn refuse(&mut self, refusal: Refusal) -> Ending {
+        self.worker.counters().refused();
+        let (status, body) = (refusal.status(), format!("{}.\n", refusal.reason()));
+        let head = Head::new(status, Length::Known(body.len() as u64)).field("Content-Type", "text/plain");
+        let mut out = Vec::new();
+        debug_assert!(!reason(status).is_empty(), "a refusal has a name");
+        head.render(&self.worker.date.get(), Some("close"), &mut out);
+        out.extend_from_slice(body.as_bytes());
+        match self.write_all(&out).await {
+            Ok(()) => Ending::Close,
+            Err(_) => Ending::Abort,
+        }
+    }
+
+    /// Ends the sending side; the other runs out. Closed at once with bytes unread, the kernel would reset the
+    /// connection, and the client might lose the response (RFC 9112 §9.6).
+    async fn close(mut self) {
+        if self.finish_sending().is_err() {
+            return;
+        }
+        self.drop_input();
+        let drain = async {
+            while matches!(self.receive().await, Ok(1..)) {
+                self.drop_input();
+            }
+        };
+        let _ = timeout(LINGER_MAX, drain).await;
+    }
+
+    /// Half-closes the connection: the client sees its end, and can still send.
+    pub(crate) fn finish_sending(&self) -> io::Result<()> {
+        SockRef::from(&self.stream).shutdown(Shutdown::Write)
+    }
+
+    /// Whoever drops the connection from now on resets it.
+    pub(crate) fn reset_on_close(&self) -> io::Result<()> {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.drop_input();
+        self.worker.dismiss();
+    }
+}

@@ -1,0 +1,91 @@
+//! The bytes that pages consist of: one pattern, of which a page of N bytes is the first N.
+//!
+//! The pattern's period is a prime, so that bytes lost, doubled or moved by any round number show in a body.
+
+use std::sync::LazyLock;
+
+/// Bytes after which the pattern repeats: the largest prime below 64 KiB.
+pub(crate) const PERIOD_BYTES: usize = 65_521;
+
+/// Periods kept in memory, so that any offset has at least three of them in one piece.
+const PERIODS: usize = 4;
+
+/// When the fixed pages were last modified: a moment that stays.
+pub(crate) const LAST_MODIFIED: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
+/// The same, in seconds since 1970.
+pub(crate) const LAST_MODIFIED_UNIX_SECONDS: u64 = 1_704_067_200;
+
+/// The page that balancing benchmarks ask for.
+pub(crate) const HELLO: &[u8; 42] = b"<!doctype html><title>Hi</title><p>Hello!\n";
+
+static BLOCK: LazyLock<Box<[u8]>> = LazyLock::new(|| {
+    (0..PERIOD_BYTES * PERIODS).map(|index| pattern_byte((index % PERIOD_BYTES) as u64)).collect()
+});
+
+/// Byte `offset` of any body whose bytes nothing else decides (`/blank`, `/large`, `/chunked`, …), so that a client
+/// can check what it received.
+///
+/// ```
+/// let expected: Vec<u8> = (0..128).map(origin::body_byte).collect(); // what `/tiny` serves
+/// assert!(expected.is_ascii());
+/// ```
+#[must_use]
+pub fn body_byte(offset: u64) -> u8 {
+    pattern_byte(offset % PERIOD_BYTES as u64)
+}
+
+/// The longest piece of the pattern at `offset` that lies in memory, cut to `length`.
+pub(crate) fn pattern(offset: u64, length: u64) -> &'static [u8] {
+    let start = (offset % PERIOD_BYTES as u64) as usize;
+    let piece = &BLOCK[start..];
+    &piece[..usize::try_from(length).map_or(piece.len(), |length| length.min(piece.len()))]
+}
+
+/// Printable, in lines, and without any regularity that a shifted body could hide behind.
+fn pattern_byte(index: u64) -> u8 {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    if index % 80 == 79 {
+        return b'\n';
+    }
+    LETTERS[(scramble(index) >> 58) as usize]
+}
+
+/// SplitMix64's output function: 64 well mixed bits from a counter.
+pub(crate) fn scramble(counter: u64) -> u64 {
+    let mut z = counter.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_the_pattern_at_any_offset() {
+        for offset in [0, 1, 65_520, 65_521, 65_522, 1 << 33] {
+            let piece = pattern(offset, 1 << 40);
+            assert!(piece.len() >= 3 * PERIOD_BYTES);
+            for (index, byte) in piece.iter().enumerate() {
+                assert_eq!(*byte, body_byte(offset + index as u64));
+            }
+        }
+        assert_eq!(pattern(7, 0).len(), 0);
+        assert_eq!(pattern(7, 3).len(), 3);
+    }
+
+    #[test]
+    fn a_shifted_body_differs() {
+        for shift in [1, 80, 1460, 4096, 8192, 16_384, 65_536, 1 << 20] {
+            let same = (0..1000).filter(|&offset| body_byte(offset) == body_byte(offset + shift)).count();
+            assert!(same < 100, "shift {shift}: {same} of 1000 bytes alike");
+        }
+    }
+
+    #[test]
+    fn the_date_is_the_number() {
+        let moment = std::time::UNIX_EPOCH + std::time::Duration::from_secs(LAST_MODIFIED_UNIX_SECONDS);
+        assert_eq!(httpdate::fmt_http_date(moment), LAST_MODIFIED);
+    }
+}

@@ -1,0 +1,88 @@
+//! Small responses: statuses, fields, interim and early ones, delays.
+
+use std::time::Duration;
+
+use crate::connection::Stop;
+use crate::exchange::Exchange;
+use crate::head::{Head, Length, reason};
+use crate::target::{Options, Query, Wrong, is_field_name, is_field_value};
+
+/// What an early response hints at.
+const LINK: &str = "</style.css>; rel=preload; as=style";
+
+/// `OPTIONS *`.
+pub(crate) async fn options(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+    let head = Head::new(204, Length::None);
+    exchange.respond(head.field("Allow", "GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"), b"").await
+}
+
+/// That status, with the fields that it cannot do without.
+pub(crate) async fn status(exchange: &mut Exchange<'_>, status: u16) -> Result<(), Stop> {
+    let body = match status {
+        // RFC 9110 §15.3.6: a 205 has no content.
+        205 => String::new(),
+        _ => format!("{status} {}\n", reason(status)),
+    };
+    let head = Head::new(status, Length::Known(body.len() as u64)).field("Content-Type", "text/plain");
+    let head = match status {
+        201 | 301..=303 | 307 | 308 => head.field("Location", "/tiny"),
+        401 => head.field("WWW-Authenticate", "Basic realm=\"vanward origin\""),
+        405 => head.field("Allow", "GET, HEAD"),
+        407 => head.field("Proxy-Authenticate", "Basic realm=\"vanward origin\""),
+        426 => head.field("Upgrade", "echo").field("Connection", "Upgrade"),
+        429 | 503 => head.field("Retry-After", "1"),
+        _ => head,
+    };
+    exchange.respond(head, body.as_bytes()).await
+}
+
+/// That 1xx, then 200.
+pub(crate) async fn interim(exchange: &mut Exchange<'_>, status: u16) -> Result<(), Stop> {
+    // RFC 9110 §15.2: no 1xx to HTTP/1.0.
+    if exchange.request.facts.http11 {
+        let head = Head::new(status, Length::None);
+        exchange.interim(&if status == 103 { head.field("Link", LINK) } else { head }).await?;
+    }
+    let body = format!("200 OK, after {status} {}\n", reason(status));
+    let head = Head::new(200, Length::Known(body.len() as u64)).field("Content-Type", "text/plain");
+    exchange.respond(if status == 103 { head.field("Link", LINK) } else { head }, body.as_bytes()).await
+}
+
+/// The fields that a query asks for: all but the options of every page, and those that would break the framing.
+pub(crate) fn fields(query: &Query) -> Result<Vec<(String, String)>, Wrong> {
+    let ours = ["content-length", "transfer-encoding", "connection", "keep-alive", "upgrade"];
+    let mut fields = Vec::new();
+    for (name, value) in query.pairs().iter().filter(|(name, _)| !Options::NAMES.contains(&name.as_str())) {
+        if !is_field_name(name) || ours.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(Wrong::new(name, value, "a field that can be set here; /raw sends anything"));
+        }
+        if !is_field_value(value) {
+            return Err(Wrong::new(name, value, "a field value"));
+        }
+        fields.push((name.clone(), value.clone()));
+    }
+    Ok(fields)
+}
+
+pub(crate) async fn headers(exchange: &mut Exchange<'_>, fields: Vec<(String, String)>) -> Result<(), Stop> {
+    let body: String = fields.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+    let mut head = Head::new(200, Length::Known(body.len() as u64));
+    if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+        head = head.field("Content-Type", "text/plain");
+    }
+    let head = fields.into_iter().fold(head, |head, (name, value)| head.field(name, value));
+    exchange.respond(head, body.as_bytes()).await
+}
+
+pub(crate) async fn delay(exchange: &mut Exchange<'_>, wait: Duration) -> Result<(), Stop> {
+    tokio::time::sleep(wait).await;
+    exchange.respond_text(&format!("after {wait:?}\n")).await
+}
+
+/// Answers at once, whatever of the body is still to come. The rest is read afterwards, or the connection closed.
+pub(crate) async fn early(exchange: &mut Exchange<'_>, close: bool) -> Result<(), Stop> {
+    if close {
+        exchange.close_afterwards();
+    }
+    exchange.respond_text("answered before the body was read\n").await
+}

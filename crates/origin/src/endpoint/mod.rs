@@ -1,0 +1,238 @@
+//! What each path does: the catalogue, and which endpoint a request is for.
+
+/// Pages of known size, with validators and ranges.
+pub(crate) mod page;
+/// The request, given back.
+mod echo;
+/// The URL list of the Varnish experiment.
+mod url_list;
+/// Bodies in every framing, and slowly.
+mod stream;
+/// Statuses, fields, interim and early responses, delays.
+mod answer;
+/// What a broken server does.
+mod fault;
+/// Connections that turn into something else.
+mod upgrade;
+/// WebSocket frames.
+mod websocket;
+
+use std::time::Duration;
+
+use crate::connection::Stop;
+use crate::exchange::Exchange;
+use crate::head::{Head, Length};
+use crate::request::Request;
+use crate::stats;
+use crate::target::{self, Query, Target, Wrong};
+use crate::worker::FAST_PAGES;
+use page::Page;
+
+/// Bytes of a streamed body.
+pub(crate) const BODY_BYTES_MAX: u64 = 10 << 30;
+
+/// Bytes of one chunk: no more than `content::pattern` has in one piece.
+const CHUNK_BYTES_MAX: u64 = 128 * 1024;
+
+/// KiB of a generated page.
+const GENERATED_KIB_MAX: u64 = 64 * 1024;
+
+/// What `/` lists: path, meaning.
+const CATALOGUE: &[(&str, &str)] = &[
+    ("/tiny /small /medium /large", "128, 3269, 11268, 165854 bytes"),
+    ("/hello.html", "42 bytes of HTML"),
+    ("/blank/N", "N bytes"),
+    ("/varnish/gen/K[?as=X]", "K KiB; cacheable with as, otherwise no-store"),
+    ("/varnish/makelist?total=N&host=H&seed=S", "N+1 URLs of that kind, 10 to 40 KiB, 88 in 100 cacheable"),
+    ("/cgi-bin/second.pl", "the request as a CGI program sees it"),
+    ("/echo[?json]", "the request: its head as received, then its body"),
+    ("/echo-body", "the request's body, as it comes, its trailers too"),
+    ("/status/N", "that status; 1xx: that interim response, then 200"),
+    ("/headers?NAME=VALUE&...", "a response with these fields"),
+    ("/early-hints", "103 with a Link, then 200"),
+    ("/delay/DURATION", "after that long"),
+    ("/early[?close]", "answers before it has read the request's body"),
+    ("/chunked/N[?size=B&trailers]", "N bytes in chunks of B"),
+    ("/close/N", "N bytes that end with the connection"),
+    ("/drip?bytes=N&over=DURATION", "N bytes, evenly over that time"),
+    ("/reset[?after=N]", "resets the connection, after N bytes of a body"),
+    ("/truncate[?length=N&sent=M&chunked]", "promises N bytes, sends M, closes"),
+    ("/stall[?after=N]", "sends N bytes of a body, then nothing, until the client goes"),
+    ("/garbage", "bytes that are not HTTP"),
+    ("/raw[?text=T&keep]", "T, or the request's body, is sent as it is in place of a response"),
+    ("/upgrade", "101, then everything sent comes back"),
+    ("/websocket", "a WebSocket that echoes"),
+    ("/stats", "what reached this origin, as JSON; DELETE starts again"),
+];
+
+/// One of the things a path can do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Index,
+    Options,
+    Page(Page),
+    UrlList(url_list::UrlList),
+    Cgi,
+    Echo { json: bool },
+    EchoBody,
+    Status(u16),
+    Interim(u16),
+    Headers(Vec<(String, String)>),
+    EarlyHints,
+    Delay(Duration),
+    Early { close: bool },
+    Chunked { bytes: u64, chunk_bytes: u64, trailers: bool },
+    Close { bytes: u64 },
+    Drip { bytes: u64, over: Duration },
+    Reset { after: Option<u64> },
+    Truncate { length: u64, sent: u64, chunked: bool },
+    Stall { after: Option<u64> },
+    Garbage,
+    Raw { text: Option<String>, keep: bool },
+    Upgrade,
+    WebSocket,
+    Stats,
+}
+
+/// Why no endpoint answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotServed {
+    NotFound,
+    Method,
+    Wrong(Wrong),
+}
+
+impl From<Wrong> for NotServed {
+    fn from(wrong: Wrong) -> Self {
+        Self::Wrong(wrong)
+    }
+}
+
+impl Endpoint {
+    /// The endpoint that a request is for.
+    pub(crate) fn find(request: &Request, target: &Target) -> Result<Self, NotServed> {
+        if matches!(request.method.as_str(), "CONNECT" | "TRACE") {
+            return Err(NotServed::Method);
+        }
+        if let Some((_, page)) = FAST_PAGES.iter().find(|(path, _)| *path == target.path) {
+            return Ok(Self::Page(*page));
+        }
+        let query = &target.query;
+        let segments: Vec<&str> = target.path.split('/').skip(1).collect();
+        Ok(match *segments.as_slice() {
+            [] => Self::Options,
+            [""] => Self::Index,
+            ["blank", bytes] => {
+                Self::Page(Page::Pattern { bytes: target::size("N", bytes, BODY_BYTES_MAX)? })
+            }
+            ["varnish", "gen", kib] => {
+                let bytes = target::size("K", kib, GENERATED_KIB_MAX)? * 1024;
+                Self::Page(Page::Generated { bytes, cacheable: query.text("as").is_some() })
+            }
+            ["varnish", "makelist" | "makelist.php"] => {
+                Self::UrlList(url_list::UrlList::of(request, target)?)
+            }
+            ["cgi-bin", "second.pl"] => Self::Cgi,
+            ["echo"] => Self::Echo { json: query.flag("json") },
+            ["echo-body"] => Self::EchoBody,
+            ["status", status @ ("100" | "102" | "103")] => Self::Interim(status.parse().unwrap_or(103)),
+            ["status", status] => Self::Status(target::final_status("N", status)?),
+            ["headers"] => Self::Headers(answer::fields(query)?),
+            ["early-hints"] => Self::EarlyHints,
+            ["delay", wait] => Self::Delay(target::wait("DURATION", wait)?),
+            ["early"] => Self::Early { close: query.flag("close") },
+            ["chunked", bytes] => Self::chunked(bytes, query)?,
+            ["close", bytes] => Self::Close { bytes: target::size("N", bytes, BODY_BYTES_MAX)? },
+            ["drip"] => Self::Drip {
+                bytes: query.size("bytes", BODY_BYTES_MAX)?.unwrap_or(10),
+                over: query.wait("over")?.unwrap_or(Duration::from_secs(1)),
+            },
+            ["reset"] => Self::Reset { after: query.size("after", BODY_BYTES_MAX)? },
+            ["truncate"] => Self::truncate(query)?,
+            ["stall"] => Self::Stall { after: query.size("after", BODY_BYTES_MAX)? },
+            ["garbage"] => Self::Garbage,
+            ["raw"] => Self::Raw { text: query.text("text").map(str::to_owned), keep: query.flag("keep") },
+            ["upgrade"] => Self::Upgrade,
+            ["websocket"] => Self::WebSocket,
+            ["stats"] => Self::Stats,
+            _ => return Err(NotServed::NotFound),
+        })
+    }
+
+    fn chunked(bytes: &str, query: &Query) -> Result<Self, Wrong> {
+        let chunk_bytes = query.size("size", CHUNK_BYTES_MAX)?.unwrap_or(16 * 1024).max(1);
+        let bytes = target::size("N", bytes, BODY_BYTES_MAX)?;
+        Ok(Self::Chunked { bytes, chunk_bytes, trailers: query.flag("trailers") })
+    }
+
+    fn truncate(query: &Query) -> Result<Self, Wrong> {
+        let length = query.size("length", BODY_BYTES_MAX)?.unwrap_or(1000).max(1);
+        let sent = query.size("sent", length - 1)?.unwrap_or(length / 2);
+        Ok(Self::Truncate { length, sent, chunked: query.flag("chunked") })
+    }
+
+    /// Whether it reads the request's body itself. For all others it is read before they answer.
+    pub(crate) fn reads_body(&self) -> bool {
+        use Endpoint::{Early, Echo, EchoBody, Raw, Upgrade, WebSocket};
+        matches!(self, Echo { .. } | EchoBody | Early { .. } | Raw { .. } | Upgrade | WebSocket)
+    }
+
+    /// Answers the request.
+    pub(crate) async fn answer(self, exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+        match self {
+            Self::Index => exchange.respond_text(&index()).await,
+            Self::Options => answer::options(exchange).await,
+            Self::Page(page) => page.answer(exchange).await,
+            Self::UrlList(list) => list.answer(exchange).await,
+            Self::Cgi => echo::cgi(exchange).await,
+            Self::Echo { json } => echo::request(exchange, json).await,
+            Self::EchoBody => echo::body(exchange).await,
+            Self::Status(status) => answer::status(exchange, status).await,
+            Self::Interim(status) => answer::interim(exchange, status).await,
+            Self::Headers(fields) => answer::headers(exchange, fields).await,
+            Self::EarlyHints => answer::interim(exchange, 103).await,
+            Self::Delay(wait) => answer::delay(exchange, wait).await,
+            Self::Early { close } => answer::early(exchange, close).await,
+            Self::Chunked { bytes, chunk_bytes, trailers } => {
+                stream::chunked(exchange, bytes, chunk_bytes, trailers).await
+            }
+            Self::Close { bytes } => stream::close(exchange, bytes).await,
+            Self::Drip { bytes, over } => stream::drip(exchange, bytes, over).await,
+            Self::Reset { after } => fault::reset(exchange, after).await,
+            Self::Truncate { length, sent, chunked } => {
+                fault::truncate(exchange, length, sent, chunked).await
+            }
+            Self::Stall { after } => fault::stall(exchange, after).await,
+            Self::Garbage => fault::garbage(exchange).await,
+            Self::Raw { text, keep } => fault::raw(exchange, text, keep).await,
+            Self::Upgrade => upgrade::echo(exchange).await,
+            Self::WebSocket => websocket::echo(exchange).await,
+            Self::Stats => count(exchange).await,
+        }
+    }
+}
+
+fn index() -> String {
+    let widest = CATALOGUE.iter().map(|(path, _)| path.len()).max().unwrap_or(0);
+    let mut text = String::from("vanward origin: a test backend\n\n");
+    for (path, meaning) in CATALOGUE {
+        text.push_str(&format!("{path:widest$}  {meaning}\n"));
+    }
+    text.push_str(
+        "\nAny of them takes ?cache= (seconds, or a Cache-Control value), ?delay= (50ms, 1.5s, 2m) and ?status=.\n\
+         Sizes: 5000, 10k, 3M (powers of 1000), 64KiB, 10GiB (of 1024).\n",
+    );
+    text
+}
+
+async fn count(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+    let counters = &exchange.connection.worker.all_counters;
+    if exchange.request.method == "DELETE" {
+        stats::reset(counters);
+        return exchange.respond(Head::new(204, Length::None), b"").await;
+    }
+    let mut json = serde_json::to_string_pretty(&stats::sum(counters)).map_err(std::io::Error::other)?;
+    json.push('\n');
+    let head = Head::new(200, Length::Known(json.len() as u64)).field("Content-Type", "application/json");
+    exchange.respond(head.field("Cache-Control", "no-store"), json.as_bytes()).await
+}

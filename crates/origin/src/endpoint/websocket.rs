@@ -1,0 +1,286 @@
+//! A WebSocket (RFC 6455) that echoes: each data frame goes back as it comes, without its mask. No extensions, and
+//! messages are not put together, so none can be too large.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha1::{Digest, Sha1};
+
+use super::upgrade;
+use crate::connection::Stop;
+use crate::exchange::Exchange;
+use crate::head::{Head, Length};
+
+/// RFC 6455 §1.3.
+const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// RFC 6455 §7.4.1: the client broke the protocol.
+const PROTOCOL_ERROR: u16 = 1002;
+
+pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+    let wanted = upgrade::requested(exchange).is_some_and(|name| name.eq_ignore_ascii_case("websocket"));
+    let version13 = exchange.request.values("Sec-WebSocket-Version").eq([b"13"]);
+    let key = exchange
+        .request
+        .list("Sec-WebSocket-Key")
+        .filter(|key| BASE64_STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == 16));
+    let Some(key) = key.filter(|_| wanted && version13 && exchange.request.method == "GET") else {
+        return upgrade::required(exchange, "websocket").await;
+    };
+    while exchange.body_piece(|_| {}).await? {}
+    let head = Head::new(101, Length::None)
+        .field("Connection", "Upgrade")
+        .field("Upgrade", "websocket")
+        .field("Sec-WebSocket-Accept", accept(&key));
+    exchange.interim(&head).await?;
+    exchange.close_afterwards();
+
+    let mut session = Session::default();
+    let (mut piece, mut out) = (Vec::new(), Vec::new());
+    while exchange.tunnel_piece(&mut piece).await? {
+        let state = session.receive(&piece, &mut out);
+        exchange.raw(&out).await?;
+        out.clear();
+        if state == State::Closed {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// RFC 6455 §4.2.2: proves that the handshake was read.
+fn accept(key: &str) -> String {
+    BASE64_STANDARD.encode(Sha1::digest(format!("{key}{ACCEPT_SUFFIX}")))
+}
+
+/// One side of a WebSocket, from bytes to bytes.
+#[derive(Default)]
+struct Session {
+    /// Of a frame's head, what has come: at most 14 bytes.
+    head: Vec<u8>,
+    frame: Option<Frame>,
+    /// A data message is begun and not ended.
+    fragmented: bool,
+}
+
+/// A frame whose payload is coming.
+struct Frame {
+    first_byte: u8,
+    mask: [u8; 4],
+    length: u64,
+    received: u64,
+    /// The payload of a control frame, which is answered when it is whole.
+    control: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Closed,
+}
+
+mod opcode {
+    pub(super) const CONTINUATION: u8 = 0x0;
+    pub(super) const BINARY: u8 = 0x2;
+    pub(super) const CLOSE: u8 = 0x8;
+    pub(super) const PING: u8 = 0x9;
+    pub(super) const PONG: u8 = 0xA;
+}
+
+const FINAL: u8 = 0x80;
+
+impl Session {
+    /// Takes what the client sent, and appends what goes back.
+    fn receive(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> State {
+        loop {
+            let Some(frame) = &mut self.frame else {
+                let [byte, rest @ ..] = input else { return State::Open };
+                input = rest;
+                self.head.push(*byte);
+                match self.begin_frame(out) {
+                    Ok(()) => continue,
+                    Err(()) => {
+                        out.extend_from_slice(&[FINAL | opcode::CLOSE, 2]);
+                        out.extend_from_slice(&PROTOCOL_ERROR.to_be_bytes());
+                        return State::Closed;
+                    }
+                }
+            };
+            let left = usize::try_from(frame.length - frame.received).unwrap_or(usize::MAX);
+            let (now, rest) = input.split_at(left.min(input.len()));
+            input = rest;
+            let target = if frame.is_control() { &mut frame.control } else { &mut *out };
+            // RFC 6455 §5.3: the mask's bytes in turn.
+            let masked = now.iter().zip(frame.received..);
+            target.extend(masked.map(|(byte, position)| byte ^ frame.mask[(position % 4) as usize]));
+            frame.received += now.len() as u64;
+            if frame.received < frame.length {
+                return State::Open;
+            }
+            if let Some(frame) = self.frame.take().filter(Frame::is_control)
+                && frame.answer(out) == State::Closed
+            {
+                return State::Closed;
+            }
+        }
+    }
+
+    /// Begins the frame whose head is whole, and appends the head of its echo. An error is the client's.
+    fn begin_frame(&mut self, out: &mut Vec<u8>) -> Result<(), ()> {
+        let &[first_byte, second_byte, ref rest @ ..] = self.head.as_slice() else { return Ok(()) };
+        let (length_bytes, short) = match second_byte & 0x7F {
+            126 => (2, None),
+            127 => (8, None),
+            length => (0, Some(u64::from(length))),
+        };
+        // RFC 6455 §5.1: what a client sends is masked.
+        if second_byte & 0x80 == 0 {
+            return Err(());
+        }
+        if rest.len() < length_bytes + 4 {
+            return Ok(());
+        }
+        let length =
+            rest[..length_bytes].iter().fold(short.unwrap_or(0), |sum, byte| sum << 8 | u64::from(*byte));
+        let mut mask = [0; 4];
+        mask.copy_from_slice(&rest[length_bytes..]);
+        self.check_frame(first_byte, length, length_bytes)?;
+        let frame = Frame { first_byte, mask, length, received: 0, control: Vec::new() };
+        if !frame.is_control() {
+            append_head(first_byte, length, out);
+        }
+        self.head.clear();
+        self.frame = Some(frame);
+        Ok(())
+    }
+
+    fn check_frame(&mut self, first_byte: u8, length: u64, length_bytes: usize) -> Result<(), ()> {
+        let (is_final, code) = (first_byte & FINAL != 0, first_byte & 0x0F);
+        // RFC 6455 §5.2: reserved bits are zero without an extension, a length is written as short as possible.
+        let reserved = first_byte & 0x70 != 0;
+        let overlong = match length_bytes {
+            2 => length < 126,
+            8 => length <= u64::from(u16::MAX) || length >> 63 != 0,
+            _ => false,
+        };
+        let in_order = match code {
+            opcode::CLOSE..=opcode::PONG => is_final && length <= 125,
+            opcode::CONTINUATION => self.fragmented,
+            ..=opcode::BINARY => !self.fragmented,
+            _ => false,
+        };
+        if code <= opcode::BINARY {
+            self.fragmented = !is_final;
+        }
+        if reserved || overlong || !in_order { Err(()) } else { Ok(()) }
+    }
+}
+
+impl Frame {
+    fn is_control(&self) -> bool {
+        self.first_byte & 0x0F >= opcode::CLOSE
+    }
+
+    /// RFC 6455 §5.5: a ping is answered with its payload, a close with its code, a pong not at all.
+    fn answer(&self, out: &mut Vec<u8>) -> State {
+        let (code, state) = match self.first_byte & 0x0F {
+            opcode::PING => (opcode::PONG, State::Open),
+            opcode::CLOSE => (opcode::CLOSE, State::Closed),
+            _ => return State::Open,
+        };
+        append_head(FINAL | code, self.length, out);
+        out.extend_from_slice(&self.control);
+        state
+    }
+}
+
+/// RFC 6455 §5.2, without a mask.
+fn append_head(first_byte: u8, length: u64, out: &mut Vec<u8>) {
+    out.push(first_byte);
+    match length {
+        0..=125 => out.push(length as u8),
+        126..=0xFFFF => {
+            out.push(126);
+            out.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(127);
+            out.extend_from_slice(&length.to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MASK: [u8; 4] = [1, 2, 3, 4];
+
+    fn masked(first_byte: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = Vec::new();
+        append_head(first_byte, payload.len() as u64, &mut frame);
+        frame[1] |= 0x80;
+        frame.extend_from_slice(&MASK);
+        frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        frame
+    }
+
+    fn unmasked(first_byte: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = Vec::new();
+        append_head(first_byte, payload.len() as u64, &mut frame);
+        frame.extend_from_slice(payload);
+        frame
+    }
+
+    #[test]
+    fn rfc6455_1_3_accept() {
+        assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn frames_go_back_however_they_are_split() {
+        let long = vec![b'x'; 70_000];
+        let input = [
+            masked(0x81, b"hello"),
+            masked(0x02, b""),
+            masked(0x89, b"ping"),
+            masked(0x00, &long[..200]),
+            masked(0x80, &long),
+            masked(0x8A, b"unasked"),
+            masked(0x88, b"\x03\xe8bye"),
+        ]
+        .concat();
+        let expected = [
+            unmasked(0x81, b"hello"),
+            unmasked(0x02, b""),
+            unmasked(0x8A, b"ping"),
+            unmasked(0x00, &long[..200]),
+            unmasked(0x80, &long),
+            unmasked(0x88, b"\x03\xe8bye"),
+        ]
+        .concat();
+        for size in [1, 2, 3, 7, 1000, input.len()] {
+            let (mut session, mut out) = (Session::default(), Vec::new());
+            let states: Vec<_> = input.chunks(size).map(|piece| session.receive(piece, &mut out)).collect();
+            assert_eq!(states.last(), Some(&State::Closed), "in pieces of {size}");
+            assert!(out == expected, "in pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn rfc6455_5_violations() {
+        for (input, what) in [
+            (unmasked(0x81, b"a"), "no mask"),
+            (masked(0xC1, b"a"), "reserved bit"),
+            (masked(0x83, b"a"), "reserved code"),
+            (masked(0x80, b"a"), "nothing to continue"),
+            (masked(0x09, b"a"), "control frame in fragments"),
+            (masked(0x89, &[b'a'; 126]), "control frame too long"),
+            ([masked(0x01, b"a"), masked(0x81, b"b")].concat(), "message inside a message"),
+            (vec![0x81, 0xFE, 0, 1, 0, 0, 0, 0, b'a'], "length not minimal"),
+        ] {
+            let (mut session, mut out) = (Session::default(), Vec::new());
+            assert_eq!(session.receive(&input, &mut out), State::Closed, "{what}");
+            assert!(out.ends_with(&[0x88, 2, 3, 0xEA]), "{what}");
+        }
+    }
+}

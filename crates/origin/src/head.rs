@@ -1,0 +1,171 @@
+//! A response's head: what a page decides of it, and how that is rendered.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+/// What every response says of its maker.
+const SERVER: &str = "vanward-origin";
+
+/// Where the body ends, for whoever reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// A Content-Length.
+    Known(u64),
+    /// Chunked; until the connection closes for an HTTP/1.0 client.
+    Chunked,
+    /// Until the connection closes.
+    Close,
+    /// No word about it: 1xx, 204, 304.
+    None,
+}
+
+/// A response's head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) length: Length,
+    fields: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+}
+
+impl Head {
+    pub(crate) fn new(status: u16, length: Length) -> Self {
+        Self { status, length, fields: Vec::new() }
+    }
+
+    /// With one more field, in order. One of a name that is there already repeats it.
+    pub(crate) fn field(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        self.fields.push((name.into(), value.into()));
+        self
+    }
+
+    /// With that field in place of any of its name.
+    pub(crate) fn replace(mut self, name: &'static str, value: String) -> Self {
+        self.fields.retain(|(found, _)| !found.eq_ignore_ascii_case(name));
+        self.field(name, value)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
+    }
+
+    /// Appends the head, blank line included. `connection` is the Connection field, where one is due.
+    pub(crate) fn render(&self, date: &[u8], connection: Option<&str>, out: &mut Vec<u8>) {
+        let mut line = |parts: &[&[u8]]| {
+            parts.iter().for_each(|part| out.extend_from_slice(part));
+            out.extend_from_slice(b"\r\n");
+        };
+        let [hundreds, tens, ones] =
+            [self.status / 100, self.status / 10 % 10, self.status % 10].map(|n| b'0' + n as u8);
+        line(&[b"HTTP/1.1 ", &[hundreds, tens, ones], b" ", reason(self.status).as_bytes()]);
+        if self.status >= 200 {
+            if !self.has("server") {
+                line(&[b"Server: ", SERVER.as_bytes()]);
+            }
+            // RFC 9110 §6.6.1: an origin with a clock sends Date.
+            if !self.has("date") {
+                line(&[b"Date: ", date]);
+            }
+        }
+        for (name, value) in &self.fields {
+            line(&[name.as_bytes(), b": ", value.as_bytes()]);
+        }
+        if let Some(connection) = connection {
+            line(&[b"Connection: ", connection.as_bytes()]);
+        }
+        match self.length {
+            Length::Known(length) => write!(out, "Content-Length: {length}\r\n").expect("a vector takes all"),
+            Length::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            Length::Close | Length::None => {}
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// RFC 9110 §15; empty for a status that has no name there.
+pub(crate) fn reason(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        101 => "Switching Protocols",
+        102 => "Processing",
+        103 => "Early Hints",
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(head: &Head, connection: Option<&str>) -> String {
+        let mut out = Vec::new();
+        head.render(b"Thu, 01 Jan 1970 00:00:00 GMT", connection, &mut out);
+        String::from_utf8(out).expect("is ASCII")
+    }
+
+    #[test]
+    fn heads() {
+        let head = Head::new(200, Length::Known(5)).field("ETag", "\"a\"").field("X", "1").field("X", "2");
+        assert_eq!(
+            render(&head, Some("close")),
+            "HTTP/1.1 200 OK\r\nServer: vanward-origin\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nETag: \"a\"\r\n\
+             X: 1\r\nX: 2\r\nConnection: close\r\nContent-Length: 5\r\n\r\n"
+        );
+        let head = Head::new(599, Length::Chunked).field("date", "now").field("Server", "s");
+        assert_eq!(
+            render(&head, None),
+            "HTTP/1.1 599 \r\ndate: now\r\nServer: s\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+        let head = Head::new(103, Length::None).field("Link", "a").replace("link", "b".to_owned());
+        assert_eq!(render(&head, None), "HTTP/1.1 103 Early Hints\r\nlink: b\r\n\r\n");
+    }
+}

@@ -1,0 +1,400 @@
+//! A request's head, parsed strictly: what two parsers could read differently is refused, never repaired.
+//!
+//! `httparse` splits the bytes; whatever it tolerates beyond RFC 9112 is refused here. The body is `body`'s.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// Header fields of one request.
+pub(crate) const FIELDS_MAX: usize = 512;
+
+/// Room for the parsed fields, on the stack of whoever parses.
+pub(crate) type Slots<'b> = [MaybeUninit<httparse::Header<'b>>; FIELDS_MAX];
+
+/// Why a request is not answered but refused. Each ends its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Neither a request line nor fields that anybody could read.
+    Head,
+    /// A line that ends in LF alone.
+    BareLineFeed,
+    /// More bytes than `buffer::HEAD_BYTES_MAX`.
+    HeadTooLarge,
+    /// More fields than `FIELDS_MAX`.
+    TooManyFields,
+    /// A target of no form that RFC 9112 §3.2 knows, or a broken percent-encoding in it.
+    Target,
+    /// No Host, several, or not a host.
+    Host,
+    /// Several Content-Length, or not a number.
+    ContentLength,
+    /// A Transfer-Encoding other than one `chunked`.
+    TransferEncoding,
+    /// Both, or Transfer-Encoding from an HTTP/1.0 client.
+    ConflictingFraming,
+    /// A chunk that is none.
+    Chunk,
+    /// A trailer section that is none, or too long.
+    Trailer,
+    /// More than the endpoint takes.
+    BodyTooLarge,
+}
+
+impl Refusal {
+    /// The status it is answered with.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::HeadTooLarge | Self::TooManyFields => 431,
+            Self::BodyTooLarge => 413,
+            _ => 400,
+        }
+    }
+
+    /// What the client is told.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Head => "the request line or a header field is malformed",
+            Self::BareLineFeed => "a line ends in LF without CR",
+            Self::HeadTooLarge => "the head is longer than 128 KiB",
+            Self::TooManyFields => "the head has more than 512 fields",
+            Self::Target => "the request target is malformed",
+            Self::Host => "Host is missing, repeated or malformed",
+            Self::ContentLength => "Content-Length is repeated or not a number",
+            Self::TransferEncoding => "Transfer-Encoding is not one \"chunked\"",
+            Self::ConflictingFraming => "Transfer-Encoding is not allowed here",
+            Self::Chunk => "a chunk of the body is malformed",
+            Self::Trailer => "the trailer section is malformed or too long",
+            Self::BodyTooLarge => "the body is larger than this page takes",
+        }
+    }
+}
+
+/// Where the body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    None,
+    Length(u64),
+    Chunked,
+}
+
+/// A head as it lies in the connection's buffer.
+pub(crate) struct Parsed<'h, 'b> {
+    pub(crate) method: &'b str,
+    pub(crate) target: &'b str,
+    pub(crate) fields: &'h [httparse::Header<'b>],
+    pub(crate) facts: Facts,
+}
+
+/// What the fields say about the message itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// HTTP/1.1, not 1.0.
+    pub(crate) http11: bool,
+    pub(crate) framing: Framing,
+    /// The client keeps the connection open afterwards.
+    pub(crate) keep_alive: bool,
+    /// The client waits for 100 before it sends the body.
+    pub(crate) expects_continue: bool,
+    /// The connection is to be upgraded.
+    pub(crate) upgrade: bool,
+    /// A field may change what is answered (a condition, a range): no answer from memory.
+    pub(crate) selective: bool,
+}
+
+/// Parses `head`, a whole head with its blank line.
+pub(crate) fn parse<'h, 'b>(head: &'b [u8], slots: &'h mut Slots<'b>) -> Result<Parsed<'h, 'b>, Refusal> {
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(head, slots) {
+        Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+        Err(httparse::Error::TooManyHeaders) => return Err(Refusal::TooManyFields),
+        _ => return Err(Refusal::Head),
+    }
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+        return Err(Refusal::Head);
+    };
+    // RFC 9112 §3.2: a target is visible ASCII, and a fragment is no part of it.
+    if !target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+        return Err(Refusal::Target);
+    }
+    let facts = Facts::of(request.headers, version == 1)?;
+    Ok(Parsed { method, target, fields: request.headers, facts })
+}
+
+impl Facts {
+    fn of(fields: &[httparse::Header<'_>], http11: bool) -> Result<Self, Refusal> {
+        let mut facts = Self {
+            http11,
+            framing: Framing::None,
+            keep_alive: http11,
+            expects_continue: false,
+            upgrade: false,
+            selective: false,
+        };
+        let (mut hosts, mut length, mut chunked) = (0, None, false);
+        for field in fields {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            match field.name.len() {
+                4 if is("host") => {
+                    hosts += 1;
+                    host_is_valid(field.value).then_some(()).ok_or(Refusal::Host)?;
+                }
+                // RFC 9110 §8.6: several lengths, even equal ones, may be refused. They are.
+                14 if is("content-length") && length.is_some() => return Err(Refusal::ContentLength),
+                14 if is("content-length") => length = Some(content_length(field.value)?),
+                17 if is("transfer-encoding") => {
+                    let once = !chunked && field.value.eq_ignore_ascii_case(b"chunked");
+                    chunked = once.then_some(true).ok_or(Refusal::TransferEncoding)?;
+                }
+                10 if is("connection") => facts.read_connection(field.value),
+                6 if is("expect") => {
+                    facts.expects_continue = field.value.eq_ignore_ascii_case(b"100-continue")
+                }
+                5 if is("range") => facts.selective = true,
+                _ => {
+                    facts.selective |=
+                        field.name.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("if-"))
+                }
+            }
+        }
+        // RFC 9112 §3.2: exactly one Host; HTTP/1.0 may lack it.
+        if hosts > 1 || (hosts == 0 && http11) {
+            return Err(Refusal::Host);
+        }
+        // RFC 9112 §6.1: both framings together, or chunked from an HTTP/1.0 client, are an attack or a fault.
+        facts.framing = match (length, chunked) {
+            (Some(_), true) => return Err(Refusal::ConflictingFraming),
+            (None, true) if !http11 => return Err(Refusal::ConflictingFraming),
+            (None, true) => Framing::Chunked,
+            (Some(0) | None, false) => Framing::None,
+            (Some(length), false) => Framing::Length(length),
+        };
+        // RFC 9110 §10.1.1: no 100 to an HTTP/1.0 client, and none where no body will come.
+        facts.expects_continue &= http11 && facts.framing != Framing::None;
+        Ok(facts)
+    }
+
+    fn read_connection(&mut self, value: &[u8]) {
+        for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+            if option.eq_ignore_ascii_case(b"close") {
+                self.keep_alive = false;
+            } else if option.eq_ignore_ascii_case(b"keep-alive") && !self.http11 {
+                self.keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                self.upgrade = true;
+            }
+        }
+    }
+}
+
+fn content_length(value: &[u8]) -> Result<u64, Refusal> {
+    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(value).ok().filter(|_| digits);
+    text.and_then(|text| text.parse().ok()).ok_or(Refusal::ContentLength)
+}
+
+/// RFC 9110 §7.2: `uri-host [ ":" port ]`; the bytes that no form of it has are refused. An empty one is allowed.
+fn host_is_valid(value: &[u8]) -> bool {
+    value.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=:[]%".contains(byte))
+}
+
+/// A head of its own, for whatever is not answered at once.
+pub(crate) struct Request {
+    bytes: Box<[u8]>,
+    pub(crate) method: String,
+    pub(crate) target: String,
+    fields: Vec<(Range<usize>, Range<usize>)>,
+    pub(crate) facts: Facts,
+}
+
+impl Request {
+    /// Copies what was parsed from `head`.
+    pub(crate) fn new(head: &[u8], parsed: &Parsed<'_, '_>) -> Self {
+        let offset = |part: &[u8]| part.as_ptr().addr() - head.as_ptr().addr();
+        let span = |part: &[u8]| if part.is_empty() { 0..0 } else { offset(part)..offset(part) + part.len() };
+        Self {
+            bytes: head.into(),
+            method: parsed.method.to_owned(),
+            target: parsed.target.to_owned(),
+            fields: parsed
+                .fields
+                .iter()
+                .map(|field| (span(field.name.as_bytes()), span(field.value)))
+                .collect(),
+            facts: parsed.facts,
+        }
+    }
+
+    /// The head as it was received, blank line included.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        self.method == "HEAD"
+    }
+
+    pub(crate) fn is_get_or_head(&self) -> bool {
+        self.method == "GET" || self.is_head()
+    }
+
+    /// The fields in order, names as they were written, values without the white space around them.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.fields.iter().map(|(name, value)| {
+            (std::str::from_utf8(&self.bytes[name.clone()]).unwrap_or_default(), &self.bytes[value.clone()])
+        })
+    }
+
+    /// The values of every field of that name, in order.
+    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.fields().filter(move |(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The values of that name as one list (RFC 9110 §5.3), or `None` without any.
+    pub(crate) fn list(&self, name: &str) -> Option<String> {
+        let values: Vec<_> = self.values(name).map(String::from_utf8_lossy).collect();
+        (!values.is_empty()).then(|| values.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(head: &str) -> Result<Facts, Refusal> {
+        let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        parse(head.as_bytes(), &mut slots).map(|parsed| parsed.facts)
+    }
+
+    fn fields(fields: &str) -> Result<Facts, Refusal> {
+        facts(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"))
+    }
+
+    #[test]
+    fn request_lines() {
+        for line in [
+            "GET / HTTP/1.1",
+            "GET /a?b=c HTTP/1.1",
+            "OPTIONS * HTTP/1.1",
+            "GET http://a/b HTTP/1.1",
+            "M-SEARCH / HTTP/1.1",
+        ] {
+            assert!(facts(&format!("{line}\r\nHost: a\r\n\r\n")).is_ok(), "{line}");
+        }
+        for line in [
+            "GET  / HTTP/1.1",
+            "GET /  HTTP/1.1",
+            "GET\t/ HTTP/1.1",
+            " GET / HTTP/1.1",
+            "GET / HTTP/1.1 ",
+            "GET / HTTP/2.0",
+            "GET / http/1.1",
+            "GET / HTTP/1.10",
+            "GET /",
+            "GET",
+            "G@T / HTTP/1.1",
+            "GET /a b HTTP/1.1",
+            "GET /\u{e9} HTTP/1.1",
+            "GET /a#b HTTP/1.1",
+            "GET /\0 HTTP/1.1",
+        ] {
+            assert!(facts(&format!("{line}\r\nHost: a\r\n\r\n")).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn malformed_fields() {
+        for field in [
+            "a : b\r\n",
+            "a\r\n",
+            ": b\r\n",
+            "a: b\r\n c\r\n",
+            " a: b\r\n",
+            "a: b\0c\r\n",
+            "a: b\rc\r\n",
+            "a b: c\r\n",
+            "a\u{e9}: c\r\n",
+            "a: b\x7f\r\n",
+            "(a): b\r\n",
+        ] {
+            assert_eq!(fields(field), Err(Refusal::Head), "{field:?}");
+        }
+        assert!(fields("a:\r\nb: \t x\t \r\nc: \u{e9}\tx\r\n").is_ok());
+        assert_eq!(fields(&"a: b\r\n".repeat(FIELDS_MAX)), Err(Refusal::TooManyFields));
+    }
+
+    #[test]
+    fn rfc9112_3_2_host() {
+        for (head, expected) in [
+            ("GET / HTTP/1.1\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", false),
+            ("GET / HTTP/1.0\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nHost:\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nHost: example.com:80\r\n\r\n", true),
+        ] {
+            assert_eq!(facts(head).is_ok(), expected, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn rfc9112_6_framing() {
+        for (text, expected) in [
+            ("", Ok(Framing::None)),
+            ("Content-Length: 0\r\n", Ok(Framing::None)),
+            ("Content-Length: 5\r\n", Ok(Framing::Length(5))),
+            ("content-length:5\r\n", Ok(Framing::Length(5))),
+            ("Transfer-Encoding: chunked\r\n", Ok(Framing::Chunked)),
+            ("Transfer-Encoding: Chunked\r\n", Ok(Framing::Chunked)),
+            ("Content-Length: 5\r\nContent-Length: 5\r\n", Err(Refusal::ContentLength)),
+            ("Content-Length: 5, 5\r\n", Err(Refusal::ContentLength)),
+            ("Content-Length: +5\r\n", Err(Refusal::ContentLength)),
+            ("Content-Length: -5\r\n", Err(Refusal::ContentLength)),
+            ("Content-Length: 0x5\r\n", Err(Refusal::ContentLength)),
+            ("Content-Length: 5 5\r\n", Err(Refusal::ContentLength)),
+            ("Content-Length:\r\n", Err(Refusal::ContentLength)),
+            ("Content-Length: 18446744073709551616\r\n", Err(Refusal::ContentLength)),
+            ("Transfer-Encoding: xchunked\r\n", Err(Refusal::TransferEncoding)),
+            ("Transfer-Encoding: gzip, chunked\r\n", Err(Refusal::TransferEncoding)),
+            ("Transfer-Encoding: chunked, chunked\r\n", Err(Refusal::TransferEncoding)),
+            ("Transfer-Encoding: identity\r\n", Err(Refusal::TransferEncoding)),
+            ("Transfer-Encoding:\r\n", Err(Refusal::TransferEncoding)),
+            ("Transfer-Encoding: \x0bchunked\r\n", Err(Refusal::Head)),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Err(Refusal::TransferEncoding)),
+            ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Err(Refusal::ConflictingFraming)),
+            ("Transfer-Encoding: chunked\r\nContent-Length: 0\r\n", Err(Refusal::ConflictingFraming)),
+        ] {
+            assert_eq!(fields(text).map(|facts| facts.framing), expected, "{text:?}");
+        }
+        let http10 = facts("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n");
+        assert_eq!(http10, Err(Refusal::ConflictingFraming));
+    }
+
+    #[test]
+    fn rfc9112_9_3_persistence() {
+        for (head, expected) in [
+            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nHost: a\r\nConnection: foo, Close\r\n\r\n", false),
+            ("GET / HTTP/1.0\r\n\r\n", false),
+            ("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", true),
+        ] {
+            assert_eq!(facts(head).map(|facts| facts.keep_alive), Ok(expected), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_copied_head_reads_like_the_parsed_one() {
+        let head = b"GET /x HTTP/1.1\r\nHost: a\r\nX-One:  1 \r\nEmpty:\r\nx-one: 2\r\n\r\n";
+        let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        let parsed = parse(head, &mut slots).expect("is well-formed");
+        let request = Request::new(head, &parsed);
+        let fields: Vec<_> = request.fields().collect();
+        let expected: [(&str, &[u8]); 4] = [("Host", b"a"), ("X-One", b"1"), ("Empty", b""), ("x-one", b"2")];
+        assert_eq!(fields, expected);
+        assert_eq!(request.list("X-ONE").as_deref(), Some("1, 2"));
+        assert_eq!(request.list("missing"), None);
+        assert_eq!(request.head(), head);
+    }
+}

@@ -1,0 +1,177 @@
+//! Starting and stopping: addresses are bound here, threads started, and all of it ended when `Running` goes.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::watch;
+
+use crate::stats::{self, Counters, Stats};
+use crate::worker;
+
+/// Connections that wait to be accepted, for each listener.
+const BACKLOG: i32 = 4096;
+
+/// How an origin is to run. The default suits a test: one worker on a port that the kernel chooses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Where to listen, at least one address. With port 0 the kernel chooses: `Running::addresses` tells.
+    pub listen: Vec<SocketAddr>,
+    /// Threads, each with its own connections. `None`: one for each core that the process may use.
+    pub workers: Option<NonZeroUsize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { listen: vec![(Ipv4Addr::LOCALHOST, 0).into()], workers: Some(NonZeroUsize::MIN) }
+    }
+}
+
+/// An origin that runs. It stops, closing its connections, when this is dropped.
+#[must_use = "the origin stops when this is dropped"]
+pub struct Running {
+    addresses: Vec<SocketAddr>,
+    counters: Arc<[Counters]>,
+    stop: watch::Sender<()>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Starts an origin. It listens when this returns.
+///
+/// ```
+/// use std::io::{Read, Write};
+///
+/// let running = origin::start(origin::Options::default())?;
+/// let mut client = std::net::TcpStream::connect(running.addresses()[0])?;
+/// client.write_all(b"GET /tiny HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+/// let mut response = String::new();
+/// client.read_to_string(&mut response)?;
+/// assert!(response.starts_with("HTTP/1.1 200 OK\r\n"));
+/// assert_eq!(running.stats().requests, 1);
+/// # std::io::Result::Ok(())
+/// ```
+///
+/// # Errors
+/// An address that cannot be listened on (the message names it), or a thread that the system does not give.
+pub fn start(options: Options) -> io::Result<Running> {
+    if options.listen.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "no address to listen on: name at least one",
+        ));
+    }
+    let workers = options.workers.map_or_else(thread::available_parallelism, Ok)?.get();
+    let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
+    listeners.resize_with(workers, Vec::new);
+    for wanted in options.listen {
+        let address = bind_all(wanted, &mut listeners)
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {wanted}: {error}")))?;
+        addresses.push(address);
+    }
+
+    let counters: Arc<[Counters]> = (0..workers).map(|_| Counters::default()).collect();
+    let (stop, stopped) = watch::channel(());
+    let mut running = Running { addresses, counters: Arc::clone(&counters), stop, threads: Vec::new() };
+    let (ready, answers) = mpsc::channel();
+    for (index, listeners) in listeners.into_iter().enumerate() {
+        let (counters, stopped, ready) = (Arc::clone(&counters), stopped.clone(), ready.clone());
+        let body = move || worker::run(listeners, counters, index, stopped, &ready);
+        running.threads.push(thread::Builder::new().name(format!("origin-{index}")).spawn(body)?);
+    }
+    for _ in 0..workers {
+        answers.recv().map_err(io::Error::other)??;
+    }
+    Ok(running)
+}
+
+impl Running {
+    /// Where it listens, in the order of `Options::listen`, with the ports that the kernel chose.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What arrived until now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        stats::sum(&self.counters)
+    }
+
+    /// Counts from zero again.
+    pub fn reset_stats(&self) {
+        stats::reset(&self.counters);
+    }
+
+    /// Stops accepting, closes every connection whatever it is doing, and returns when all threads have ended.
+    pub fn stop(self) {}
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The receivers are gone only if the threads are.
+        let _ = self.stop.send(());
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Binds one listener for each worker to the same address.
+fn bind_all(wanted: SocketAddr, listeners: &mut [Vec<TcpListener>]) -> io::Result<SocketAddr> {
+    // With SO_REUSEPORT alone the kernel would let two origins share a port, each with half of the requests.
+    if wanted.port() != 0 {
+        bind(wanted, false)?;
+    }
+    let mut address = wanted;
+    for own in listeners {
+        let socket = bind(address, true)?;
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from(socket);
+        address = listener.local_addr()?;
+        own.push(listener);
+    }
+    Ok(address)
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    // Linux hands this on to every accepted connection: a call less for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_in_use_is_said() {
+        let running = start(Options::default()).expect("starts");
+        let listen = vec![running.addresses()[0]];
+        let error =
+            start(Options { listen: listen.clone(), workers: None }).err().expect("the port is taken");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(&listen[0].to_string()), "{error}");
+        running.stop();
+        start(Options { listen, workers: None }).expect("the port is free again").stop();
+    }
+
+    #[test]
+    fn several_addresses_and_workers() {
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let workers = NonZeroUsize::new(3);
+        let running = start(Options { listen: vec![local, local], workers }).expect("starts");
+        let [first, second] = running.addresses() else { panic!("two addresses") };
+        assert_ne!(first.port(), second.port());
+        assert!(start(Options { listen: vec![], workers: None }).is_err());
+    }
+}

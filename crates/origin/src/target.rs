@@ -1,0 +1,249 @@
+//! A request's target (RFC 9112 §3.2), decoded: path, query, and the options that every page takes.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use crate::quantity;
+use crate::request::Refusal;
+
+/// The longest `?delay=` and the longest of any other wait that a request may ask for.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// Where a request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Decoded; `*` for the asterisk form, empty for CONNECT.
+    pub(crate) path: String,
+    /// As it was sent.
+    pub(crate) raw_query: String,
+    pub(crate) query: Query,
+    /// Of the absolute form; otherwise Host counts.
+    pub(crate) authority: Option<String>,
+}
+
+impl Target {
+    pub(crate) fn parse(method: &str, text: &str) -> Result<Self, Refusal> {
+        let origin = |text: &str, authority| {
+            let (path, raw_query) = text.split_once('?').unwrap_or((text, ""));
+            Ok(Self {
+                path: percent_decode(path).ok_or(Refusal::Target)?,
+                query: Query::parse(raw_query).ok_or(Refusal::Target)?,
+                raw_query: raw_query.to_owned(),
+                authority,
+            })
+        };
+        match method {
+            // RFC 9112 §3.2.3: only CONNECT has the authority form, and no other.
+            "CONNECT" if !text.contains(['/', '?']) && text.contains(':') => {
+                let authority = Some(text.to_owned());
+                Ok(Self { path: String::new(), raw_query: String::new(), query: Query::default(), authority })
+            }
+            "CONNECT" => Err(Refusal::Target),
+            // RFC 9112 §3.2.4: only OPTIONS has the asterisk form.
+            "OPTIONS" if text == "*" => origin("*", None),
+            _ if text.starts_with('/') => origin(text, None),
+            // RFC 9112 §3.2.2: a server accepts the absolute form, and its authority counts, not Host.
+            _ => {
+                let rest = strip_prefix_ignore_case(text, "http://")
+                    .or_else(|| strip_prefix_ignore_case(text, "https://"))
+                    .ok_or(Refusal::Target)?;
+                let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+                if authority.is_empty() || authority.contains('@') {
+                    return Err(Refusal::Target);
+                }
+                let rooted = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+                origin(&rooted, Some(authority.to_owned()))
+            }
+        }
+    }
+}
+
+fn strip_prefix_ignore_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let (front, rest) = text.split_at_checked(prefix.len())?;
+    front.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+/// `None` for a broken encoding.
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || (rest.next()? as char).to_digit(16);
+                (digit()? << 4 | digit()?) as u8
+            }
+            byte => byte,
+        });
+    }
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A query's pairs in order, decoded.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+/// A path or query that asks for what there is not.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) message: String,
+}
+
+impl Wrong {
+    pub(crate) fn new(name: &str, value: &str, expected: impl Display) -> Self {
+        Self { message: format!("{name}={value:?} is not {expected}") }
+    }
+}
+
+impl Query {
+    fn parse(raw: &str) -> Option<Self> {
+        let decode = |text: &str| percent_decode(&text.replace('+', " "));
+        let pairs = raw.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((decode(name)?, decode(value)?))
+        });
+        Some(Self { pairs: pairs.collect::<Option<_>>()? })
+    }
+
+    pub(crate) fn pairs(&self) -> &[(String, String)] {
+        &self.pairs
+    }
+
+    /// The first value of that name.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the name is there, with whatever value but `0`, `no` and `false`.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.text(name).is_some_and(|value| !matches!(value, "0" | "no" | "false"))
+    }
+
+    pub(crate) fn size(&self, name: &str, most: u64) -> Result<Option<u64>, Wrong> {
+        self.text(name).map(|value| size(name, value, most)).transpose()
+    }
+
+    pub(crate) fn wait(&self, name: &str) -> Result<Option<Duration>, Wrong> {
+        self.text(name).map(|value| wait(name, value)).transpose()
+    }
+}
+
+/// A size in bytes, at most `most`.
+pub(crate) fn size(name: &str, value: &str, most: u64) -> Result<u64, Wrong> {
+    let found = quantity::size_bytes(value).filter(|size| *size <= most);
+    found.ok_or_else(|| Wrong::new(name, value, format_args!("a size up to {most} bytes (5000, 10k, 64KiB)")))
+}
+
+/// A duration, at most `WAIT_MAX`.
+pub(crate) fn wait(name: &str, value: &str) -> Result<Duration, Wrong> {
+    let found = quantity::duration(value).filter(|wait| *wait <= WAIT_MAX);
+    found.ok_or_else(|| Wrong::new(name, value, "a duration up to 10m (50ms, 1.5s, 2m)"))
+}
+
+/// A status that ends a request.
+pub(crate) fn final_status(name: &str, value: &str) -> Result<u16, Wrong> {
+    let found = value.parse().ok().filter(|status| (200..=599).contains(status) && value.len() == 3);
+    found.ok_or_else(|| Wrong::new(name, value, "a status from 200 to 599"))
+}
+
+/// What any page takes in its query.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The response's Cache-Control.
+    pub(crate) cache: Option<String>,
+    /// Waited before the answer.
+    pub(crate) delay: Option<Duration>,
+    /// Instead of the page's own.
+    pub(crate) status: Option<u16>,
+}
+
+impl Options {
+    pub(crate) const NAMES: [&'static str; 3] = ["cache", "delay", "status"];
+
+    pub(crate) fn of(query: &Query) -> Result<Self, Wrong> {
+        let status = query.text("status").map(|value| final_status("status", value)).transpose()?;
+        let cache = query.text("cache").map(cache_control).transpose()?;
+        Ok(Self { cache, delay: query.wait("delay")?, status })
+    }
+}
+
+/// Plain seconds mean `max-age`; anything else is the value itself.
+fn cache_control(value: &str) -> Result<String, Wrong> {
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(format!("max-age={value}"));
+    }
+    let sendable = !value.is_empty() && is_field_value(value);
+    sendable
+        .then(|| value.to_owned())
+        .ok_or_else(|| Wrong::new("cache", value, "seconds or a Cache-Control value"))
+}
+
+/// RFC 9110 §5.5, in ASCII: nothing that could end a field or hide in it.
+pub(crate) fn is_field_value(value: &str) -> bool {
+    value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) && value.trim_ascii() == value
+}
+
+/// RFC 9110 §5.1.
+pub(crate) fn is_field_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc9112_3_2_target_forms() {
+        for (method, text, path, query, authority) in [
+            ("GET", "/", "/", "", None),
+            ("GET", "/a%20b?c=d", "/a b", "c=d", None),
+            ("GET", "//x", "//x", "", None),
+            ("GET", "http://h:1/a?b", "/a", "b", Some("h:1")),
+            ("GET", "HTTP://h", "/", "", Some("h")),
+            ("GET", "http://h?q", "/", "q", Some("h")),
+            ("OPTIONS", "*", "*", "", None),
+            ("CONNECT", "h:443", "", "", Some("h:443")),
+        ] {
+            let target = Target::parse(method, text).expect(text);
+            assert_eq!((target.path.as_str(), target.raw_query.as_str()), (path, query), "{text}");
+            assert_eq!(target.authority.as_deref(), authority, "{text}");
+        }
+        for (method, text) in [
+            ("GET", "*"),
+            ("GET", "a"),
+            ("GET", "h:443"),
+            ("GET", "ftp://h/"),
+            ("GET", "http://"),
+            ("GET", "http:///a"),
+            ("GET", "http://u@h/"),
+            ("GET", "/%"),
+            ("GET", "/%4"),
+            ("GET", "/%zz"),
+            ("GET", "/?a=%"),
+            ("CONNECT", "/"),
+            ("CONNECT", "h"),
+            ("OPTIONS", "**"),
+        ] {
+            assert_eq!(Target::parse(method, text), Err(Refusal::Target), "{method} {text}");
+        }
+    }
+
+    #[test]
+    fn options() {
+        let of = |raw| Options::of(&Query::parse(raw).expect("is well-formed"));
+        let cache = |value: &str| Options { cache: Some(value.to_owned()), ..Options::default() };
+        assert_eq!(of(""), Ok(Options::default()));
+        assert_eq!(of("cache=60"), Ok(cache("max-age=60")));
+        assert_eq!(of("cache=private,+max-age%3D5"), Ok(cache("private, max-age=5")));
+        let all = Options { cache: None, delay: Some(Duration::from_millis(50)), status: Some(503) };
+        assert_eq!(of("delay=50ms&status=503"), Ok(all));
+        for raw in
+            ["cache=", "cache=a%0d%0ab:c", "delay=x", "delay=11m", "status=199", "status=600", "status=0200"]
+        {
+            assert!(of(raw).is_err(), "{raw}");
+        }
+    }
+}

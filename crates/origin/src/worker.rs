@@ -1,0 +1,187 @@
+//! All that one thread owns: a runtime, listeners, connections, spare buffers, the fixed pages as they go out, and
+//! the date in them. Nothing here is shared with other workers but the counters.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::watch;
+use tokio::task::spawn_local;
+
+use crate::buffer::Spare;
+use crate::connection::Connection;
+use crate::endpoint::page::Page;
+use crate::stats::Counters;
+
+/// The pages that go out from memory: path, page.
+pub(crate) const FAST_PAGES: [(&str, Page); 5] = [
+    ("/tiny", Page::Pattern { bytes: 128 }),
+    ("/small", Page::Pattern { bytes: 3269 }),
+    ("/medium", Page::Pattern { bytes: 11_268 }),
+    ("/large", Page::Pattern { bytes: 165_854 }),
+    ("/hello.html", Page::Hello),
+];
+
+/// Connections of one worker; one more is closed at once.
+const CONNECTIONS_MAX: u64 = 100_000;
+
+/// The pause after the process ran out of descriptors or memory for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A date as HTTP writes it.
+pub(crate) type Date = [u8; 29];
+
+/// What the connections of one thread share.
+pub(crate) struct Worker {
+    pub(crate) all_counters: Arc<[Counters]>,
+    index: usize,
+    pub(crate) spare: RefCell<Spare>,
+    pages: RefCell<Vec<RenderedPage>>,
+    pub(crate) date: Cell<Date>,
+    /// Seconds since the start, as good as a clock for idle connections.
+    pub(crate) second: Cell<u64>,
+    connections: Cell<u64>,
+}
+
+/// A fixed page as it is sent: head and body in one piece.
+pub(crate) struct FastPage {
+    pub(crate) bytes: Rc<Vec<u8>>,
+    pub(crate) head_length: usize,
+}
+
+/// A fixed page as it is kept.
+struct RenderedPage {
+    bytes: Rc<Vec<u8>>,
+    head_length: usize,
+    date_offset: usize,
+}
+
+/// Serves from `listeners` until `stopped`. Says on `ready` once that it does, or why it cannot.
+pub(crate) fn run(
+    listeners: Vec<TcpListener>,
+    all_counters: Arc<[Counters]>,
+    index: usize,
+    mut stopped: watch::Receiver<()>,
+    ready: &mpsc::Sender<io::Result<()>>,
+) {
+    let (runtime, listeners) = match prepare(listeners) {
+        Ok(prepared) => prepared,
+        Err(error) => return drop(ready.send(Err(error))),
+    };
+    // Whoever started this waits for the word, or has gone and wants nothing any more.
+    let _ = ready.send(Ok(()));
+    runtime.block_on(async move {
+        let worker = Rc::new(Worker::new(all_counters, index));
+        spawn_local(keep_time(Rc::clone(&worker)));
+        for listener in listeners {
+            spawn_local(accept(Rc::clone(&worker), listener));
+        }
+        // An error means that the sender is gone: the same.
+        let _ = stopped.changed().await;
+    });
+    // Connections are tasks of the runtime: they are closed as it is dropped.
+}
+
+fn prepare(listeners: Vec<TcpListener>) -> io::Result<(LocalRuntime, Vec<tokio::net::TcpListener>)> {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    let entered = runtime.enter();
+    let listeners =
+        listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<io::Result<_>>()?;
+    drop(entered);
+    Ok((runtime, listeners))
+}
+
+async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => worker.admit(stream, peer),
+            // The client went while it waited.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Renders the date at the beginning of every second.
+async fn keep_time(worker: Rc<Worker>) {
+    loop {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        worker.set_date(now.as_secs());
+        worker.second.set(worker.second.get() + 1);
+        tokio::time::sleep(Duration::from_secs(1) - Duration::from_nanos(now.subsec_nanos().into())).await;
+    }
+}
+
+impl Worker {
+    fn new(all_counters: Arc<[Counters]>, index: usize) -> Self {
+        let date = *b"Thu, 01 Jan 1970 00:00:00 GMT";
+        let pages = FAST_PAGES.iter().map(|(_, page)| RenderedPage::new(page, &date)).collect();
+        Self {
+            all_counters,
+            index,
+            spare: RefCell::default(),
+            pages: RefCell::new(pages),
+            date: Cell::new(date),
+            second: Cell::new(0),
+            connections: Cell::new(0),
+        }
+    }
+
+    fn admit(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+        if self.connections.get() >= CONNECTIONS_MAX {
+            return self.counters().turned_away();
+        }
+        self.connections.set(self.connections.get() + 1);
+        self.counters().opened();
+        spawn_local(Connection::new(Rc::clone(self), stream, peer).serve());
+    }
+
+    /// A connection is gone.
+    pub(crate) fn dismiss(&self) {
+        self.connections.set(self.connections.get() - 1);
+        self.counters().closed();
+    }
+
+    /// This worker's own counts.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.all_counters[self.index]
+    }
+
+    /// The index in `FAST_PAGES` and the bytes to send, if that target is one of them.
+    pub(crate) fn fast_page(&self, target: &str) -> Option<(usize, FastPage)> {
+        let index = FAST_PAGES.iter().position(|(path, _)| *path == target)?;
+        let page = &self.pages.borrow()[index];
+        Some((index, FastPage { bytes: Rc::clone(&page.bytes), head_length: page.head_length }))
+    }
+
+    fn set_date(&self, unix_seconds: u64) {
+        let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(unix_seconds));
+        let mut text = self.date.get();
+        // Four-digit years fill it exactly, until the year 9999.
+        if write!(&mut text[..], "{date}").is_err() {
+            return;
+        }
+        self.date.set(text);
+        for page in self.pages.borrow_mut().iter_mut() {
+            // Copies the page only if it is on its way to a client at this moment.
+            Rc::make_mut(&mut page.bytes)[page.date_offset..][..text.len()].copy_from_slice(&text);
+        }
+    }
+}
+
+impl RenderedPage {
+    fn new(page: &Page, date: &Date) -> Self {
+        let mut bytes = Vec::new();
+        page.head(200).render(date, None, &mut bytes);
+        let head_length = bytes.len();
+        let found = bytes.windows(date.len()).position(|window| window == date);
+        let date_offset = found.expect("a head has a date");
+        page.pieces(0, page.length()).for_each(|piece| bytes.extend_from_slice(piece));
+        Self { bytes: Rc::new(bytes), head_length, date_offset }
+    }
+}
