@@ -1,20 +1,14 @@
 //! Kinds of values: what each takes, how it is read, and how it is written again.
 //!
-//! Each says what it expects in one place, for mistakes and for the reference.
+//! Each says what it expects in one place, for mistakes and for the reference. Those with a range are in `range`.
 
 use std::fmt::Write;
-use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::{DeInteger, DeValue};
+use toml::de::DeValue;
 
 use crate::fault::ValueError;
 use crate::nearest::nearest;
-use crate::quantity::{
-    EXPECTED_DURATION, EXPECTED_RATE, EXPECTED_SIZE, duration, rate, size, written_duration, written_rate,
-    written_size,
-};
 use crate::reader::{Reader, Span};
 use crate::table::{Page, Written, one_of};
 
@@ -38,20 +32,6 @@ pub(crate) trait Kind<V>: Sync {
 pub(crate) fn refuse_type(written: &Written<'_>, expected: String, reader: &mut Reader<'_>) {
     let message = format!("{}: this is {}", written.name, article(written.value.get_ref()));
     let mistake = reader.mistake(&written.value.span(), message);
-    reader.add(mistake.expecting(expected));
-}
-
-/// Adds a value outside of its range.
-fn refuse_range(
-    written: &Written<'_>,
-    value: &str,
-    is_small: bool,
-    expected: String,
-    reader: &mut Reader<'_>,
-) {
-    let direction = if is_small { "small" } else { "large" };
-    let mistake =
-        reader.mistake(&written.value.span(), format!("{}: {value} is too {direction}", written.name));
     reader.add(mistake.expecting(expected));
 }
 
@@ -172,177 +152,6 @@ impl<V: Clone + PartialEq + Sync> Kind<V> for Word<V> {
 
     fn print(&self, value: &V) -> Option<String> {
         self.words.iter().find(|(_, meant)| meant == value).map(|(word, _)| quoted(word))
-    }
-}
-
-/// Numbers that a quantity may be kept as.
-pub(crate) trait Number: Copy + TryFrom<u64> + TryInto<u64> {}
-impl<N: Copy + TryFrom<u64> + TryInto<u64>> Number for N {}
-
-/// A whole number within a range: plain, or a quantity with units.
-pub(crate) struct Count {
-    pub(crate) range: RangeInclusive<u64>,
-    pub(crate) unit: Unit,
-}
-
-/// What a number counts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// Things: an integer.
-    Things,
-    /// Bytes: a size, or an integer.
-    Bytes,
-    /// Bytes/s: a rate, or an integer.
-    BytesPerSecond,
-}
-
-impl Unit {
-    fn expected(self) -> &'static str {
-        match self {
-            Unit::Things => "a whole number",
-            Unit::Bytes => EXPECTED_SIZE,
-            Unit::BytesPerSecond => EXPECTED_RATE,
-        }
-    }
-
-    fn brief(self) -> &'static str {
-        match self {
-            Unit::Things => "number",
-            Unit::Bytes => "size",
-            Unit::BytesPerSecond => "rate",
-        }
-    }
-
-    /// As in a range, without quotes.
-    fn write(self, number: u64) -> String {
-        match self {
-            Unit::Things => number.to_string(),
-            Unit::Bytes => written_size(number),
-            Unit::BytesPerSecond => written_rate(number),
-        }
-    }
-}
-
-impl Count {
-    /// `noun` with the range.
-    fn describe(&self, noun: &str) -> String {
-        let (least, most) = (*self.range.start(), *self.range.end());
-        match (least, most) {
-            (0, u64::MAX) => noun.to_owned(),
-            (_, u64::MAX) => format!("{noun}, at least {}", self.unit.write(least)),
-            _ => format!("{noun}, {} to {}", self.unit.write(least), self.unit.write(most)),
-        }
-    }
-
-    fn number(&self, written: &Written<'_>, expected: &str, reader: &mut Reader<'_>) -> Option<u64> {
-        let text = match written.value.get_ref() {
-            DeValue::Integer(integer) => return self.integer(integer, written, expected, reader),
-            DeValue::String(text) if self.unit != Unit::Things => text,
-            _ => {
-                refuse_type(written, expected.to_owned(), reader);
-                return None;
-            }
-        };
-        let number = if self.unit == Unit::Bytes { size(text) } else { rate(text) };
-        number.map_err(|error| reader.refuse(&written.value.span(), written.name, &error)).ok()
-    }
-
-    fn integer(
-        &self,
-        integer: &DeInteger<'_>,
-        written: &Written<'_>,
-        expected: &str,
-        reader: &mut Reader<'_>,
-    ) -> Option<u64> {
-        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-        if number.is_none() {
-            let is_negative = integer.as_str().starts_with('-');
-            refuse_range(written, integer.as_str(), is_negative, expected.to_owned(), reader);
-        }
-        number
-    }
-}
-
-impl<N: Number> Kind<N> for Count {
-    fn expected(&self) -> String {
-        self.describe(self.unit.expected())
-    }
-
-    fn brief(&self) -> String {
-        self.describe(self.unit.brief())
-    }
-
-    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<N> {
-        let expected = Kind::<N>::expected(self);
-        let number = self.number(written, &expected, reader)?;
-        match N::try_from(number) {
-            Ok(value) if self.range.contains(&number) => Some(value),
-            _ => {
-                let is_small = number < *self.range.start();
-                refuse_range(written, &self.unit.write(number), is_small, expected, reader);
-                None
-            }
-        }
-    }
-
-    fn print(&self, value: &N) -> Option<String> {
-        let number = (*value).try_into().ok()?;
-        let text = self.unit.write(number);
-        Some(if text.bytes().all(|byte| byte.is_ascii_digit()) { text } else { quoted(&text) })
-    }
-}
-
-/// A duration within a range.
-pub(crate) struct Wait {
-    pub(crate) range: RangeInclusive<Duration>,
-}
-
-impl Wait {
-    /// `noun` with the range.
-    fn describe(&self, noun: &str) -> String {
-        let (least, most) = (written_duration(*self.range.start()), written_duration(*self.range.end()));
-        format!("{noun}, {least} to {most}")
-    }
-}
-
-impl Kind<Duration> for Wait {
-    fn expected(&self) -> String {
-        self.describe(EXPECTED_DURATION)
-    }
-
-    fn brief(&self) -> String {
-        self.describe("duration")
-    }
-
-    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Duration> {
-        let text = match written.value.get_ref() {
-            DeValue::String(text) => text,
-            DeValue::Integer(seconds) => {
-                let mistake =
-                    reader.mistake(&written.value.span(), format!("{}: {seconds} has no unit", written.name));
-                reader.add(mistake.expecting(self.expected()).meaning(Some(format!("{seconds}s"))));
-                return None;
-            }
-            _ => {
-                refuse_type(written, self.expected(), reader);
-                return None;
-            }
-        };
-        match duration(text) {
-            Ok(value) if self.range.contains(&value) => Some(value),
-            Ok(value) => {
-                refuse_range(written, text, value < *self.range.start(), self.expected(), reader);
-                None
-            }
-            Err(error) => {
-                reader.refuse(&written.value.span(), written.name, &error);
-                None
-            }
-        }
-    }
-
-    fn print(&self, value: &Duration) -> Option<String> {
-        Some(quoted(&written_duration(*value)))
     }
 }
 

@@ -22,6 +22,8 @@ mod reader;
 mod table;
 /// Kinds of values.
 mod kind;
+/// Kinds of values with a least and a most.
+mod range;
 /// Every option, declared once.
 mod options;
 /// Relations between values; from the file as written to its meaning, and back.

@@ -12,12 +12,11 @@ use crate::fault::{Fault, ValueError};
 use crate::host::{
     HOST_HEADER, LISTEN_ADDRESS, NETWORK, ROUTE_HOST, host_header, listen_address, network, route_host,
 };
-use crate::kind::{
-    At, Count, Kind, List, Located, Maybe, Name, Text, Unit, Unless, Wait, Word, quoted, refuse_type,
-};
+use crate::kind::{At, Kind, List, Located, Maybe, Name, Text, Unless, Word, quoted, refuse_type};
 use crate::meaning::{Balance, HostHeader, Limits, LogFormat, LogTarget, Pool, Server, Timeouts};
 use crate::nearest::nearest;
 use crate::prefix::{PREFIX, prefix};
+use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
 use crate::server::SERVER;
 use crate::table::{Element, Named, Page, Section, Sections, Table, Written, key, required};

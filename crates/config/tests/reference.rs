@@ -37,3 +37,14 @@ fn the_examples_of_the_page_are_right() {
         assert!(reading.mistakes.is_empty() && reading.warnings.is_empty(), "{example}\n{reading:?}");
     }
 }
+
+#[test]
+fn the_mistakes_of_the_page_are_what_is_said() {
+    let (_, page) = page();
+    let text = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let file = "[[listen]]\nadress = \"127.0.0.1:8080\"\n\n[[route]]\nupstream = \"ap\"\n\n[upstream.app]\n\
+                servers = [\"http://127.0.0.1:9000\"]\n\n[timeouts]\n\ndrain = 30\n";
+    let mistakes = config::parse(file, "vanward.toml").unwrap_err();
+    let said: String = mistakes.iter().map(|mistake| format!("{mistake}\n")).collect();
+    assert_eq!(said, text);
+}

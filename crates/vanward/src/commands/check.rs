@@ -1,11 +1,195 @@
-//! `vanward check`.
+//! `vanward check`: what a configuration file means, or all that is wrong with it.
+//!
+//! Starts nothing, opens no port and resolves no name: a file that is valid here can still meet a port in use.
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Checks a configuration file and reports every mistake.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+use config::{Config, Mistake, Reading};
 
-pub(crate) fn run(_arguments: &Args) -> ExitCode {
-    super::fail(super::FAILED, "not built yet")
+/// Checks a configuration file and reports every mistake at once.
+///
+/// Each mistake is a line on standard error: the file, line and column, what is wrong, and what was expected. The exit
+/// code is 78 with mistakes and 0 without; warnings do not change it.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The configuration file.
+    #[arg(value_name = "FILE", default_value = "vanward.toml")]
+    file: PathBuf,
+
+    /// Prints the file's meaning as a file that has every option, those left out at their defaults.
+    #[arg(long, conflicts_with = "json")]
+    print: bool,
+
+    /// Prints mistakes and warnings as a JSON array on standard output.
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward check vanward.toml
+  vanward check --print vanward.toml        with every default
+  vanward check --json vanward.toml | jq -r '.[].message'";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let reading = config::examine_file(&arguments.file);
+    let form = match (arguments.json, arguments.print) {
+        (true, _) => Form::Json,
+        (false, true) => Form::File,
+        (false, false) => Form::Summary,
+    };
+    let Answer { output, remarks, code } = answer(&reading, &arguments.file.display().to_string(), form);
+    let _ = std::io::stderr().lock().write_all(remarks.as_bytes());
+    match std::io::stdout().lock().write_all(output.as_bytes()) {
+        // Whoever closed the pipe has read enough.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            super::fail(super::FAILED, format_args!("cannot write to standard output: {error}"))
+        }
+        _ => ExitCode::from(code),
+    }
+}
+
+/// What is printed for a file.
+#[derive(Clone, Copy)]
+enum Form {
+    Summary,
+    File,
+    Json,
+}
+
+/// What a check prints, and its exit code.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    /// To standard output.
+    output: String,
+    /// To standard error.
+    remarks: String,
+    code: u8,
+}
+
+fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
+    let Reading { config, mistakes, warnings } = reading;
+    let code = if config.is_some() { 0 } else { super::BAD_CONFIGURATION };
+    if let Form::Json = form {
+        let mistakes = mistakes.iter().map(|mistake| json(mistake, "mistake"));
+        let array: serde_json::Value =
+            mistakes.chain(warnings.iter().map(|warning| json(warning, "warning"))).collect();
+        return Answer { output: format!("{array:#}\n"), remarks: String::new(), code };
+    }
+    let mistakes = mistakes.iter().map(|mistake| format!("{mistake}\n"));
+    let remarks = mistakes.chain(warnings.iter().map(warning)).collect();
+    let output = match (config, form) {
+        (None, _) => String::new(),
+        (Some(config), Form::File) => config.to_toml(),
+        (Some(config), _) => format!("{file}: valid: {}\n", summary(config)),
+    };
+    Answer { output, remarks, code }
+}
+
+fn warning(warning: &Mistake) -> String {
+    let Mistake { file, line, column, .. } = warning;
+    let whole = warning.to_string();
+    let place = format!("{file}:{line}:{column}: ");
+    format!("{place}warning: {}\n", whole.strip_prefix(&place).unwrap_or(&whole))
+}
+
+fn json(mistake: &Mistake, severity: &str) -> serde_json::Value {
+    let Mistake { file, line, column, message, expected, nearest } = mistake;
+    serde_json::json!({
+        "severity": severity,
+        "file": file,
+        "line": line,
+        "column": column,
+        "message": message,
+        "expected": expected,
+        "nearest": nearest,
+    })
+}
+
+/// `2 listeners, 1 route, 1 upstream, 3 servers`.
+fn summary(config: &Config) -> String {
+    let servers = config.upstreams.iter().map(|upstream| upstream.servers.len()).sum();
+    let counts = [
+        (config.listeners.len(), "listener"),
+        (config.routes.len(), "route"),
+        (config.upstreams.len(), "upstream"),
+        (servers, "server"),
+    ];
+    counts.map(|(count, noun)| format!("{count} {noun}{}", if count == 1 { "" } else { "s" })).join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALID: &str = "\
+[[listen]]
+address = \"127.0.0.1:8080\"
+[[route]]
+upstream = \"app\"
+[upstream.app]
+servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
+";
+
+    fn of(text: &str, form: Form) -> Answer {
+        answer(&config::examine(text, "f.toml"), "f.toml", form)
+    }
+
+    #[test]
+    fn a_valid_file_is_summed_up() {
+        let output = "f.toml: valid: 1 listener, 1 route, 1 upstream, 2 servers\n".to_owned();
+        assert_eq!(of(VALID, Form::Summary), Answer { output, remarks: String::new(), code: 0 });
+    }
+
+    #[test]
+    fn a_printed_file_means_the_same() {
+        let Answer { output, code, .. } = of(VALID, Form::File);
+        assert_eq!(code, 0);
+        assert_eq!(config::parse(&output, "printed"), config::parse(VALID, "f.toml"));
+    }
+
+    #[test]
+    fn mistakes_are_lines_and_the_code_is_78() {
+        let text = VALID.replace("upstream = \"app\"", "upstream = \"ap\"\nhots = \"a\"");
+        let remarks = "\
+f.toml:4:12: upstream: no upstream is named \"ap\"; expected app; did you mean \"app\"?
+f.toml:5:1: unknown key \"hots\" in [[route]]; expected host, path or upstream; did you mean \"host\"?
+";
+        for form in [Form::Summary, Form::File] {
+            let expected = Answer { output: String::new(), remarks: remarks.to_owned(), code: 78 };
+            assert_eq!(of(&text, form), expected);
+        }
+    }
+
+    #[test]
+    fn warnings_are_lines_and_the_code_is_0() {
+        let text = format!("{VALID}[upstream.old]\nservers = [\"http://old\"]\n");
+        let Answer { remarks, code, .. } = of(&text, Form::Summary);
+        assert_eq!(remarks, "f.toml:7:11: warning: no route leads to upstream \"old\"\n");
+        assert_eq!(code, 0);
+    }
+
+    #[test]
+    fn json_is_an_array_whatever_is_found() {
+        assert_eq!(
+            of(VALID, Form::Json),
+            Answer { output: "[]\n".to_owned(), remarks: String::new(), code: 0 }
+        );
+        let text = VALID.replace("address", "adress");
+        let Answer { output, remarks, code } = of(&text, Form::Json);
+        let expected = serde_json::json!([{
+            "severity": "mistake",
+            "file": "f.toml",
+            "line": 2,
+            "column": 1,
+            "message": "unknown key \"adress\" in [[listen]]",
+            "expected": "address",
+            "nearest": "address",
+        }]);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&output).unwrap(), expected);
+        assert_eq!((remarks, code), (String::new(), 78));
+    }
 }
