@@ -25,6 +25,8 @@ use crate::{cores, machine, start};
 const GRACE: Duration = Duration::from_millis(500);
 /// More threads than this send load no better.
 const LOAD_THREADS_MOST: usize = 8;
+/// One measurement in this many may be repeated if it was invalid: a busy machine must not make the run endless.
+const REPEATED_SHARE: usize = 8;
 /// The longest that memory goes unseen.
 const BETWEEN_MEMORY_READINGS: Duration = Duration::from_secs(1);
 
@@ -80,6 +82,7 @@ struct Experiment<'p> {
     origins: Origins,
     random: fastrand::Rng,
     began: Instant,
+    repeats: usize,
     results: Results,
     _stay: cores::Stay,
 }
@@ -124,7 +127,17 @@ impl<'p> Experiment<'p> {
             notes: plan.notes.clone(),
         };
         let random = fastrand::Rng::with_seed(plan.seed);
-        Ok(Self { plan, cores, folder, origins, random, began: Instant::now(), results, _stay: stay })
+        Ok(Self {
+            plan,
+            cores,
+            folder,
+            origins,
+            random,
+            began: Instant::now(),
+            repeats: 0,
+            results,
+            _stay: stay,
+        })
     }
 
     /// The closed loops, then the constant rates that follow from them.
@@ -153,13 +166,15 @@ impl<'p> Experiment<'p> {
                 for proxy in proxies {
                     progress(Progress {
                         done: self.results.runs.len(),
-                        total: plan.proxies.len() * plan.cases.len() * plan.timing.rounds,
+                        total: self.total(),
                         proxy: plan.proxies[proxy].driver.name,
                         case: &plan.cases[case].name,
                         round,
                     });
-                    let run = self.measure(proxy, case, round).await;
-                    self.results.runs.push(run);
+                    self.measure(proxy, case, round).await;
+                    if self.may_repeat() {
+                        self.measure(proxy, case, round).await;
+                    }
                     if let Some(error) = self.origins.ended() {
                         return Err(error);
                     }
@@ -169,16 +184,37 @@ impl<'p> Experiment<'p> {
         Ok(())
     }
 
+    /// Whether the last measurement is worth another try: it ran, but the generator could not do its part. Both stay
+    /// in the results.
+    fn may_repeat(&mut self) -> bool {
+        let is_invalid =
+            self.results.runs.last().is_some_and(|run| matches!(run.outcome, Outcome::Invalid { .. }));
+        let may = is_invalid && self.repeats < self.planned() / REPEATED_SHARE;
+        self.repeats += usize::from(may);
+        may
+    }
+
+    /// Measurements, as long as nothing has to be repeated.
+    fn planned(&self) -> usize {
+        self.plan.proxies.len() * self.plan.cases.len() * self.plan.timing.rounds
+    }
+
+    /// Measurements in all, as far as is known.
+    fn total(&self) -> usize {
+        self.planned() + self.repeats
+    }
+
     /// One measurement: start, warm up, measure, stop.
-    async fn measure(&mut self, proxy: usize, case: usize, round: usize) -> Run {
+    async fn measure(&mut self, proxy: usize, case: usize, round: usize) {
         let began_seconds = self.began.elapsed().as_secs_f64();
         let mut command = String::new();
         let outcome = match self.measured(proxy, case, &mut command).await {
             Ok(outcome) => outcome,
             Err(error) => Outcome::Failed { reason: error.to_string() },
         };
-        let (proxy, case) = (self.plan.proxies[proxy].driver.name, &self.plan.cases[case].name);
-        Run { proxy: proxy.to_owned(), case: case.clone(), round, began_seconds, command, outcome }
+        let (proxy, case) =
+            (self.plan.proxies[proxy].driver.name.to_owned(), self.plan.cases[case].name.clone());
+        self.results.runs.push(Run { proxy, case, round, began_seconds, command, outcome });
     }
 
     async fn measured(&mut self, proxy: usize, case: usize, command: &mut String) -> Result<Outcome, Error> {
@@ -266,7 +302,7 @@ impl<'p> Experiment<'p> {
     fn finish(mut self, stopped: bool) -> Results {
         self.results.took_seconds = self.began.elapsed().as_secs_f64();
         if stopped {
-            let total = self.plan.proxies.len() * self.plan.cases.len() * self.plan.timing.rounds;
+            let total = self.total();
             self.results.notes.insert(
                 0,
                 format!("The run was interrupted after {} of {total} measurements.", self.results.runs.len()),

@@ -93,7 +93,7 @@ pub struct Timing {
 }
 
 /// Starting a proxy and two runs of the generator, and stopping them, beside the load itself.
-const OVERHEAD: Duration = Duration::from_millis(280);
+const OVERHEAD: Duration = Duration::from_millis(200);
 /// Enough to open the connections and fill what fills once.
 const WARM_UP: Duration = Duration::from_millis(150);
 /// Round counts, and how long a measurement has to last to prefer them over fewer.

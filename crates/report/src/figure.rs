@@ -35,7 +35,7 @@ pub fn memory_bytes(value: f64) -> String {
 /// `3%`, `0.4%`
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
-    if value != 0.0 && value.abs() < 0.95 { format!("{value:.1}%") } else { format!("{value:.0}%") }
+    if (0.05..0.95).contains(&value.abs()) { format!("{value:.1}%") } else { format!("{value:.0}%") }
 }
 
 /// `0.82`, `12.3`
@@ -113,6 +113,7 @@ mod tests {
             (percent(0.034), "3%"),
             (percent(0.004), "0.4%"),
             (percent(0.0), "0%"),
+            (percent(0.0004), "0%"),
             (date(0), "1970-01-01 00:00 UTC"),
             (date(951_782_399), "2000-02-28 23:59 UTC"),
             (date(951_868_799), "2000-02-29 23:59 UTC"),

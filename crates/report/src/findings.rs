@@ -171,8 +171,8 @@ fn unsaturated(case: &CaseSummary<'_>) -> Option<String> {
         .collect();
     (!idle.is_empty()).then(|| {
         format!(
-            "{}: the load generator or the origins were the limit, not every proxy (of a core in use: {}). \
-             Requests per second are then not a proxy's capacity; CPU time per request holds.",
+            "{}: not every proxy was the limit, but the load generator, the origins or other work on the machine (of a \
+             core in use: {}). Requests per second are then not a proxy's capacity; CPU time per request holds.",
             case.title(),
             idle.join(", ")
         )

@@ -47,7 +47,7 @@ pub fn figures(case: &CaseSummary<'_>) -> Table {
 
 /// CPU time for each request in user mode and in the kernel, of the proxies in a case.
 pub fn cpu(case: &CaseSummary<'_>) -> Table {
-    let headings = ["", "user", "system", "both", "range", "core in use", "subject by it"];
+    let headings = ["", "user", "system", "both", "range", "core use", "subject by it"];
     let subject = case.subject().map_or("subject", |row| row.proxy.name.as_str());
     let rows = case.rows.iter().filter(|row| row.proxy.role != Role::Direct).map(|row| {
         let total = row.cell(Metric::CpuPerRequest);
@@ -105,9 +105,13 @@ fn cell(cell: &Cell) -> String {
     text
 }
 
-/// `16.9 – 17.6 µs`
+/// `16.9–17.6 µs`
 fn range(metric: Metric, estimate: &Estimate) -> String {
-    format!("{} – {}", metric.figure(estimate.low), metric.figure(estimate.high))
+    let (low, high) = (metric.figure(estimate.low), metric.figure(estimate.high));
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, same))) if unit == same => format!("{number}–{high}"),
+        _ => format!("{low}–{high}"),
+    }
 }
 
 fn or_nothing(text: Option<String>) -> String {

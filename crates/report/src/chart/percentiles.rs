@@ -12,7 +12,7 @@ use crate::summary::CaseSummary;
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 290.0;
 const LEFT: f64 = 66.0;
-const RIGHT: f64 = 16.0;
+const RIGHT: f64 = 34.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
 /// Points of a curve in each decade.
