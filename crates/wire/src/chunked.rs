@@ -178,15 +178,27 @@ impl Chunked {
 
 /// RFC 9110 §6.5.1: fields for framing, routing, authentication, request modifiers and content are no trailers.
 fn may_be_trailer(known: Name, name: &[u8]) -> bool {
-    const NEVER: [&[u8]; 8] = [
+    const NEVER: [&[u8]; 20] = [
+        b"age",
         b"authorization",
-        b"cookie",
-        b"set-cookie",
         b"cache-control",
-        b"range",
-        b"content-type",
         b"content-encoding",
         b"content-range",
+        b"content-type",
+        b"cookie",
+        b"expires",
+        b"if-match",
+        b"if-modified-since",
+        b"if-none-match",
+        b"if-range",
+        b"if-unmodified-since",
+        b"location",
+        b"pragma",
+        b"range",
+        b"retry-after",
+        b"set-cookie",
+        b"vary",
+        b"www-authenticate",
     ];
     known == Name::Other && !NEVER.iter().any(|never| name.eq_ignore_ascii_case(never))
 }

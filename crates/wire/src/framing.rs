@@ -3,7 +3,7 @@
 //! This is where request smuggling is closed: a message whose length two readers could see differently is refused.
 
 use crate::head::{Head, RequestHead, ResponseHead, Version};
-use crate::name::Name;
+use crate::name::{Name, NameSet};
 
 /// How a body is delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +62,20 @@ pub fn response_framing(head: &ResponseHead, bytes: &[u8], to_head: bool) -> Res
 }
 
 #[inline]
-fn declared<Start>(head: &Head<Start>, bytes: &[u8], version: Version) -> Result<Option<Framing>, FramingError> {
+fn declared<Start>(
+    head: &Head<Start>,
+    bytes: &[u8],
+    version: Version,
+) -> Result<Option<Framing>, FramingError> {
+    const DECIDING: NameSet = NameSet::NONE
+        .with(Name::ContentLength)
+        .with(Name::TransferEncoding)
+        .with(Name::DisguisedContentLength)
+        .with(Name::DisguisedTransferEncoding);
     let mut framing = None;
+    if !head.names.has_any_of(DECIDING) {
+        return Ok(None);
+    }
     for field in &head.fields {
         let value = field.value.of(bytes);
         let this = match field.known {
@@ -73,7 +85,9 @@ fn declared<Start>(head: &Head<Start>, bytes: &[u8], version: Version) -> Result
             // RFC 9112 §7: codings are case-insensitive; no other coding is understood here.
             Name::TransferEncoding if value.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
             Name::TransferEncoding => return Err(FramingError::CodingUnknown),
-            Name::DisguisedContentLength | Name::DisguisedTransferEncoding => return Err(FramingError::Disguised),
+            Name::DisguisedContentLength | Name::DisguisedTransferEncoding => {
+                return Err(FramingError::Disguised);
+            }
             _ => continue,
         };
         framing = match (framing, this) {

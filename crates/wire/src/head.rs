@@ -4,7 +4,7 @@
 //! whole but not changed. Its field list keeps its capacity from message to message, so nothing is allocated.
 
 use crate::method::Method;
-use crate::name::Name;
+use crate::name::{Name, NameSet};
 
 /// A range of a head's bytes, counted from the head's first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,7 +18,7 @@ pub struct Span {
 impl Span {
     /// The bytes that the span covers.
     #[inline]
-    pub fn of<'a>(self, bytes: &'a [u8]) -> &'a [u8] {
+    pub fn of(self, bytes: &[u8]) -> &[u8] {
         &bytes[self.start as usize..self.end as usize]
     }
 
@@ -84,6 +84,8 @@ pub struct Head<Start> {
     pub fields: Vec<Field>,
     /// Length of the head in bytes, up to the end of its empty line, once complete.
     pub len: usize,
+    /// Which names are among the fields, so that most look-ups need no search.
+    pub(crate) names: NameSet,
     /// How far it has been read.
     pub(crate) progress: crate::parse::Progress,
 }
@@ -99,6 +101,7 @@ impl<Start: Default> Head<Start> {
         self.start = Start::default();
         self.fields.clear();
         self.len = 0;
+        self.names = NameSet::NONE;
         self.progress = crate::parse::Progress::default();
     }
 }
@@ -110,12 +113,17 @@ impl<Start> Head<Start> {
     }
 
     /// The first field of this name, or `None`.
+    #[inline]
     pub fn field(&self, name: Name) -> Option<&Field> {
+        if !self.names.has(name) {
+            return None;
+        }
         self.fields.iter().find(|field| field.known == name)
     }
 
     /// The values of every field of this name, in order.
     pub fn values<'a>(&'a self, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
-        self.fields.iter().filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
+        let fields = if self.names.has(name) { self.fields.as_slice() } else { &[] };
+        fields.iter().filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
     }
 }

@@ -1,7 +1,7 @@
 //! The Connection field (RFC 9110 §7.6.1): what a sender says of this hop alone.
 
-use crate::head::{Head, Version};
-use crate::name::Name;
+use crate::head::{Head, RequestHead, Version};
+use crate::name::{Name, NameSet};
 
 /// The options that Connection names, of all its lines together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,15 +16,34 @@ pub struct ConnectionOptions {
     pub names_fields: bool,
 }
 
-/// Connection names a field that no hop may take away, such as Host.
+/// Connection names a field that no hop may take away, such as Host, or is longer than any that means something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionError;
+
+/// All Connection values of a message: each of its fields is looked for in them.
+const OPTIONS_BYTES_MAX: usize = 1024;
+
+/// Without these the next hop would read another message than this one did, or not see whom it came through.
+const NEVER_NAMED: NameSet = NameSet::NONE
+    .with(Name::Host)
+    .with(Name::ContentLength)
+    .with(Name::TransferEncoding)
+    .with(Name::Via)
+    .with(Name::Forwarded)
+    .with(Name::XForwardedFor)
+    .with(Name::XForwardedProto)
+    .with(Name::XForwardedHost);
 
 impl ConnectionOptions {
     /// Reads the options of a complete head.
     pub fn of<Start>(head: &Head<Start>, bytes: &[u8]) -> Result<ConnectionOptions, ConnectionError> {
         let mut options = ConnectionOptions::default();
+        let mut len = 0;
         for value in head.values(bytes, Name::Connection) {
+            len += value.len();
+            if len > OPTIONS_BYTES_MAX {
+                return Err(ConnectionError);
+            }
             for token in tokens(value) {
                 options.add(token)?;
             }
@@ -40,12 +59,11 @@ impl ConnectionOptions {
         } else if token.eq_ignore_ascii_case(b"upgrade") {
             self.upgrade = true;
         } else {
-            match Name::of(token) {
-                // Without these the next hop would read another message than this one did.
-                Name::Host | Name::ContentLength | Name::TransferEncoding => return Err(ConnectionError),
-                name if name.is_hop_by_hop() => {}
-                _ => self.names_fields = true,
+            let name = Name::of(token);
+            if NEVER_NAMED.has(name) {
+                return Err(ConnectionError);
             }
+            self.names_fields |= !NameSet::HOP_BY_HOP.has(name);
         }
         Ok(())
     }
@@ -57,6 +75,22 @@ impl ConnectionOptions {
             Version::Http10 => self.keep_alive && !self.close,
         }
     }
+}
+
+/// Whether a request asks for an upgrade that is passed on.
+pub fn wants_upgrade(head: &RequestHead, bytes: &[u8], options: ConnectionOptions) -> bool {
+    // RFC 9110 §7.8: an Upgrade in a request of HTTP/1.0 is ignored.
+    options.upgrade && head.start.version == Version::Http11 && upgrades(head, bytes).next().is_some()
+}
+
+/// The protocols of an Upgrade field that are passed on: all but those in which requests would go on, past the
+/// rules of this proxy (`h2c`, `HTTP/2.0`, `TLS/1.0`).
+pub(crate) fn upgrades<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    const REFUSED: [&[u8]; 4] = [b"h2c", b"h2", b"http", b"tls"];
+    head.values(bytes, Name::Upgrade).flat_map(tokens).filter(|protocol| {
+        let name_len = protocol.iter().position(|&byte| byte == b'/').unwrap_or(protocol.len());
+        !REFUSED.iter().any(|refused| protocol[..name_len].eq_ignore_ascii_case(refused))
+    })
 }
 
 /// Whether a Connection field names this field.

@@ -27,9 +27,11 @@ mod write;
 pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, Decoded, chunk_prefix};
 pub use framing::{Framing, FramingError, request_framing, response_framing};
 pub use head::{Field, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
-pub use hop::{ConnectionError, ConnectionOptions};
+pub use hop::{ConnectionError, ConnectionOptions, wants_upgrade};
 pub use method::Method;
 pub use name::Name;
 pub use parse::{HeadError, HeadLimits, Parsed};
 pub use target::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
-pub use write::{Client, ClientConnection, RequestRewrite, ResponseRewrite, write_request, write_response};
+pub use write::{
+    Client, ClientConnection, RequestRewrite, ResponseRewrite, max_forwards, write_request, write_response,
+};

@@ -9,17 +9,19 @@ macro_rules! names {
         #[repr(u8)]
         pub enum Name {
             $(#[doc = $doc] $variant,)*
+            /// Another name that begins like `X-Forwarded-`, or one of the three above with an underscore for a hyphen,
+            /// which CGI-like servers read as the real one.
+            XForwardedOther,
             /// Any other.
             Other,
         }
 
         impl Name {
-            /// The name in its usual spelling; empty for `Other`.
+            /// The name in its usual spelling; empty for the two that stand for many.
             pub fn text(self) -> &'static str {
-                match self { $(Name::$variant => $text,)* Name::Other => "" }
+                match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::Other => "" }
             }
 
-            #[cfg(test)]
             const ALL: &'static [Name] = &[$(Name::$variant),*];
         }
     };
@@ -83,27 +85,63 @@ impl Name {
             (17, b'x') => Name::XForwardedProto,
             (18, b'p') => Name::ProxyAuthenticate,
             (19, b'p') => Name::ProxyAuthorization,
+            (13.., b'x') => Name::XForwardedOther,
             _ => return Name::Other,
         };
-        if name.eq_ignore_ascii_case(candidate.text().as_bytes()) { candidate } else { Name::Other }
+        if name.eq_ignore_ascii_case(candidate.text().as_bytes()) {
+            candidate
+        } else if first == b'x' && is_forwarded_like(name) {
+            Name::XForwardedOther
+        } else {
+            Name::Other
+        }
     }
+}
+
+#[cold]
+fn is_forwarded_like(name: &[u8]) -> bool {
+    name.iter().zip(b"x-forwarded-").all(|(&byte, &expected)| match byte {
+        b'_' => expected == b'-',
+        _ => byte.to_ascii_lowercase() == expected,
+    })
+}
+
+/// Names, as bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct NameSet(u32);
+
+// One bit each.
+const _: () = assert!(Name::ALL.len() + 2 <= 32);
+
+impl NameSet {
+    pub(crate) const NONE: NameSet = NameSet(0);
 
     /// Fields that end at this hop whatever Connection says (RFC 9110 §7.6.1), and TE and Upgrade, which are sent
     /// on only as the proxy itself means them.
+    pub(crate) const HOP_BY_HOP: NameSet = NameSet::NONE
+        .with(Name::Connection)
+        .with(Name::KeepAlive)
+        .with(Name::ProxyConnection)
+        .with(Name::ProxyAuthenticate)
+        .with(Name::ProxyAuthorization)
+        .with(Name::Te)
+        .with(Name::TransferEncoding)
+        .with(Name::Upgrade)
+        .with(Name::Http2Settings);
+
     #[inline]
-    pub(crate) fn is_hop_by_hop(self) -> bool {
-        matches!(
-            self,
-            Name::Connection
-                | Name::KeepAlive
-                | Name::ProxyConnection
-                | Name::ProxyAuthenticate
-                | Name::ProxyAuthorization
-                | Name::Te
-                | Name::TransferEncoding
-                | Name::Upgrade
-                | Name::Http2Settings
-        )
+    pub(crate) const fn with(self, name: Name) -> NameSet {
+        NameSet(self.0 | 1 << name as u8)
+    }
+
+    #[inline]
+    pub(crate) const fn has(self, name: Name) -> bool {
+        self.0 & 1 << name as u8 != 0
+    }
+
+    #[inline]
+    pub(crate) const fn has_any_of(self, names: NameSet) -> bool {
+        self.0 & names.0 != 0
     }
 }
 

@@ -131,7 +131,11 @@ impl<Start: StartLine> Head<Start> {
         match self.progress.stage {
             Stage::Fields if line.is_empty() => return Ok(Parsed::Complete),
             Stage::Fields if self.fields.len() == limits.fields => return Err(HeadError::TooManyFields),
-            Stage::Fields => self.fields.push(field(line, at)?),
+            Stage::Fields => {
+                let field = field(line, at)?;
+                self.names = self.names.with(field.known);
+                self.fields.push(field);
+            }
             Stage::First if line.is_empty() && Start::MAY_FOLLOW_EMPTY_LINE => {
                 self.progress.stage = Stage::AfterEmptyLine;
             }
@@ -207,12 +211,19 @@ impl StartLine for RequestLine {
     }
 }
 
+/// Where the SP before the status is in a status line.
+pub(crate) const STATUS_START: usize = b"HTTP/1.1".len();
+/// Where the reason begins, in a status line that has the SP before it.
+pub(crate) const REASON_START: usize = b"HTTP/1.1 200 ".len();
+
 impl StartLine for StatusLine {
     const MAY_FOLLOW_EMPTY_LINE: bool = false;
 
     #[inline]
     fn parse(line: &[u8], at: usize, _: &HeadLimits) -> Result<Self, HeadError> {
-        let Some((protocol, rest)) = line.split_at_checked(8) else { return Err(HeadError::StatusLine) };
+        let Some((protocol, rest)) = line.split_at_checked(STATUS_START) else {
+            return Err(HeadError::StatusLine);
+        };
         let version = version(protocol)?;
         let (status, reason_start) = match rest {
             [b' ', a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', tail @ ..] => {
@@ -220,7 +231,7 @@ impl StartLine for StatusLine {
                 match tail.first() {
                     // RFC 9112 §4: the SP belongs there even without a reason; what leaves it out is still clear.
                     None => (digit(*a) * 100 + digit(*b) * 10 + digit(*c), line.len()),
-                    Some(b' ') => (digit(*a) * 100 + digit(*b) * 10 + digit(*c), 13),
+                    Some(b' ') => (digit(*a) * 100 + digit(*b) * 10 + digit(*c), REASON_START),
                     Some(_) => return Err(HeadError::StatusLine),
                 }
             }
@@ -246,12 +257,31 @@ fn version(text: &[u8]) -> Result<Version, HeadError> {
 /// RFC 9110 §5.5: field values hold visible characters, SP, HTAB and obs-text.
 #[inline]
 fn check_text(text: &[u8]) -> Result<(), HeadError> {
-    // One pass without early exit, so that it is compiled to vector instructions.
-    let control = text.iter().fold(false, |found, &byte| found | (byte < 0x20 && byte != b'\t') | (byte == 0x7f));
-    if !control {
+    // Eight bytes at once; the last eight may overlap those before.
+    let suspicious = match text.last_chunk::<8>() {
+        Some(last) => text.as_chunks().0.iter().chain([last]).any(|&word| may_hold_control(word)),
+        None => true,
+    };
+    if suspicious { check_each(text) } else { Ok(()) }
+}
+
+fn check_each(text: &[u8]) -> Result<(), HeadError> {
+    if text.iter().all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t') {
         return Ok(());
     }
     Err(if text.contains(&b'\r') { HeadError::BareCr } else { HeadError::FieldValue })
+}
+
+/// Whether any of eight bytes is below 0x20, HTAB included, or 0x7f. Never misses one.
+#[inline]
+fn may_hold_control(bytes: [u8; 8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let word = u64::from_ne_bytes(bytes);
+    let del = word ^ (0x7f * ONES);
+    // The top bit of a byte is set by the borrow where it is below what is subtracted, unless it was set before.
+    let below_space = word.wrapping_sub(0x20 * ONES) & !word;
+    let is_del = del.wrapping_sub(ONES) & !del;
+    (below_space | is_del) & (0x80 * ONES) != 0
 }
 
 fn is_white(byte: u8) -> bool {
@@ -270,8 +300,15 @@ pub(crate) fn is_target_byte(byte: u8) -> bool {
     BYTES[byte as usize] & TARGET != 0
 }
 
+/// RFC 3986 §3.2.2: a byte of a name or an IPv4 address, less the comma (see `is_valid_authority`).
+#[inline]
+pub(crate) fn is_host_byte(byte: u8) -> bool {
+    BYTES[byte as usize] & HOST != 0
+}
+
 const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
+const HOST: u8 = 4;
 
 static BYTES: [u8; 256] = {
     let mut table = [0; 256];
@@ -279,10 +316,43 @@ static BYTES: [u8; 256] = {
     while byte < 0x7f {
         let is_delimiter = matches!(
             byte as u8,
-            b'"' | b'(' | b')' | b',' | b'/' | b':' | b';' | b'<' | b'=' | b'>' | b'?' | b'@' | b'[' | b'\\' | b']'
-                | b'{' | b'}'
+            b'"' | b'('
+                | b')'
+                | b','
+                | b'/'
+                | b':'
+                | b';'
+                | b'<'
+                | b'='
+                | b'>'
+                | b'?'
+                | b'@'
+                | b'['
+                | b'\\'
+                | b']'
+                | b'{'
+                | b'}'
         );
-        table[byte] = if is_delimiter { 0 } else { TOKEN } | if byte as u8 == b'#' { 0 } else { TARGET };
+        let is_host = (byte as u8).is_ascii_alphanumeric()
+            || matches!(
+                byte as u8,
+                b'-' | b'.'
+                    | b'_'
+                    | b'~'
+                    | b'!'
+                    | b'$'
+                    | b'&'
+                    | b'\''
+                    | b'('
+                    | b')'
+                    | b'*'
+                    | b'+'
+                    | b';'
+                    | b'='
+            );
+        table[byte] = if is_delimiter { 0 } else { TOKEN }
+            | if byte as u8 == b'#' { 0 } else { TARGET }
+            | if is_host { HOST } else { 0 };
         byte += 1;
     }
     table

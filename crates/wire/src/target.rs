@@ -5,6 +5,7 @@
 use crate::head::{RequestHead, Span, Version};
 use crate::method::Method;
 use crate::name::Name;
+use crate::parse::is_host_byte;
 
 /// Which of the four forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,9 @@ impl Target {
         let target = span.of(bytes);
         let (form, authority, path_and_query) = match (target[0], head.start.method) {
             (_, Method::Connect) => {
-                if !is_valid_authority(target) {
+                // RFC 9112 §3.2.3: with a port, which has no default here.
+                let has_port = host_without_port(target).len() + 1 < target.len();
+                if !has_port || !is_valid_authority(target) {
                     return Err(TargetError::Form);
                 }
                 (TargetForm::Authority, span, Span::new(span.end as usize, span.end as usize))
@@ -69,7 +72,8 @@ impl Target {
             }
         };
         let path_len = path_and_query.of(bytes).iter().position(|&byte| byte == b'?');
-        let path_end = path_len.map_or(path_and_query.end as usize, |len| path_and_query.start as usize + len);
+        let path_end =
+            path_len.map_or(path_and_query.end as usize, |len| path_and_query.start as usize + len);
         let path = Span::new(path_and_query.start as usize, path_end);
         Ok(Target { form, authority, path_and_query, path })
     }
@@ -111,56 +115,44 @@ fn split_absolute(target: &[u8], span: Span) -> Result<(Span, Span), TargetError
 }
 
 /// Whether this is `host[:port]` (RFC 3986 §3.2.2 and §3.2.3) with a host that is not empty.
+///
+/// Escapes and commas, which that grammar has, are refused: some readers decode a host and some do not, and a comma
+/// makes two hosts of one in a list such as X-Forwarded-Host.
+#[inline]
 pub fn is_valid_authority(authority: &[u8]) -> bool {
-    let (host, port) = split_port(authority);
-    let port_is_valid = match port {
-        None => true,
-        Some(digits) => {
-            let number = digits.iter().try_fold(0u32, |sum, byte| {
-                byte.is_ascii_digit().then(|| (sum * 10 + u32::from(byte - b'0')).min(65_536))
-            });
-            number.is_some_and(|number| number <= 65_535)
-        }
+    let host = host_without_port(authority);
+    let is_valid_port = match &authority[host.len()..] {
+        [] => true,
+        [b':', digits @ ..] => is_valid_port(digits),
+        _ => false,
     };
-    port_is_valid && host.len() <= 255 && is_valid_host(host)
+    is_valid_port && !host.is_empty() && host.len() <= HOST_BYTES_MAX && (host[0] != b'[' || is_ipv6(host))
 }
+
+/// RFC 1035 §2.3.4.
+const HOST_BYTES_MAX: usize = 255;
 
 /// The host of `host[:port]`, an IPv6 address with its brackets.
+#[inline]
 pub fn host_without_port(authority: &[u8]) -> &[u8] {
-    split_port(authority).0
-}
-
-fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
-    let colon = match authority.iter().rposition(|&byte| byte == b':') {
-        // Within the brackets of an IPv6 address.
-        Some(at) if authority[at..].contains(&b']') => None,
-        found => found,
+    let len = match authority.first() {
+        Some(b'[') => authority.iter().position(|&byte| byte == b']').map_or(authority.len(), |at| at + 1),
+        _ => authority.iter().position(|&byte| !is_host_byte(byte)).unwrap_or(authority.len()),
     };
-    match colon {
-        Some(at) => (&authority[..at], Some(&authority[at + 1..])),
-        None => (authority, None),
-    }
+    &authority[..len]
 }
 
-fn is_valid_host(host: &[u8]) -> bool {
-    if let Some(inside) = host.strip_prefix(b"[") {
-        return inside
-            .strip_suffix(b"]")
-            .and_then(|address| std::str::from_utf8(address).ok())
-            .is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok());
-    }
-    let mut index = 0;
-    while let Some(&byte) = host.get(index) {
-        let is_name_byte = byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*')
-            || matches!(byte, b'+' | b',' | b';' | b'=');
-        let is_escape = byte == b'%'
-            && host.get(index + 1..index + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        match (is_name_byte, is_escape) {
-            (true, _) => index += 1,
-            (_, true) => index += 3,
-            _ => return false,
-        }
-    }
-    !host.is_empty()
+/// RFC 3986 §3.2.3: digits, or none.
+fn is_valid_port(digits: &[u8]) -> bool {
+    let number = digits.iter().try_fold(0u32, |sum, byte| {
+        byte.is_ascii_digit().then(|| (sum * 10 + u32::from(byte - b'0')).min(65_536))
+    });
+    number.is_some_and(|number| number <= 65_535)
+}
+
+/// RFC 3986 §3.2.2, without zones and addresses of the future.
+fn is_ipv6(host: &[u8]) -> bool {
+    let inside = host.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
+    let text = inside.and_then(|inside| std::str::from_utf8(inside).ok());
+    text.is_some_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok())
 }

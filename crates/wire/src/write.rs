@@ -1,18 +1,16 @@
 //! Heads as they are sent on (RFC 9110 §7.6): this hop's fields removed, the proxy's own added.
 //!
-//! Neighbouring fields that stay are copied as one slice. Output is appended to a buffer that the caller keeps.
+//! What stays as it came is copied in one piece, the start line with it. Output is appended to a buffer that the caller keeps.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::framing::Framing;
-use crate::head::{Field, Head, RequestHead, ResponseHead, Version};
-use crate::hop::{ConnectionOptions, has_member, is_named};
-use crate::name::Name;
+use crate::head::{Head, RequestHead, ResponseHead, Version};
+use crate::hop::{ConnectionOptions, has_member, is_named, upgrades, wants_upgrade};
+use crate::method::Method;
+use crate::name::{Name, NameSet};
+use crate::parse::{REASON_START, STATUS_START};
 use crate::target::{Target, TargetForm};
-
-/// The name under which the proxy appears in Via (RFC 9110 §7.6.3).
-const VIA_11: &[u8] = b"Via: 1.1 vanward\r\n";
-const VIA_10: &[u8] = b"Via: 1.0 vanward\r\n";
 
 /// Who sent a request, for the Forwarded fields.
 #[derive(Debug, Clone, Copy)]
@@ -42,57 +40,77 @@ pub struct RequestRewrite<'a> {
 
 /// Appends the request head that a server shall see.
 pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>) {
-    let target = rewrite.target;
-    out.extend_from_slice(head.start.method_span.of(bytes));
-    out.push(b' ');
-    let path = target.path_and_query.of(bytes);
-    match (target.form, path.first()) {
-        // RFC 9112 §3.2.4: OPTIONS on a whole absolute-form authority is sent on as `*`.
-        (TargetForm::Absolute, None) if head.start.method == crate::Method::Options => out.push(b'*'),
-        (_, None | Some(b'?')) => out.push(b'/'),
-        _ => {}
-    }
-    out.extend_from_slice(path);
-    out.extend_from_slice(b" HTTP/1.1\r\n");
-
-    let authority = target.authority.of(bytes);
+    let authority = rewrite.target.authority.of(bytes);
     // Host is written anew where it differs from the client's; an HTTP/1.0 request may have had none.
     let new_host = match rewrite.host {
         Some(host) => Some(host),
-        None if target.form == TargetForm::Absolute => Some(authority),
+        None if rewrite.target.form == TargetForm::Absolute => Some(authority),
         None if authority.is_empty() => Some(b"".as_slice()),
         None => None,
     };
-    if let Some(host) = new_host {
-        push_line(out, b"Host: ", host);
+    let line = head.start;
+    // RFC 9110 §7.6.2.
+    let decrements =
+        matches!(line.method, Method::Options | Method::Trace) && head.names.has(Name::MaxForwards);
+    let is_as_sent = matches!(rewrite.target.form, TargetForm::Origin | TargetForm::Asterisk)
+        && bytes[line.target.end as usize..].starts_with(b" HTTP/1.1\r\n");
+    let run_start = if is_as_sent && new_host.is_none() {
+        line.method_span.start
+    } else {
+        push_request_line(out, head, bytes, rewrite.target);
+        if let Some(host) = new_host {
+            push_line(out, b"Host: ", host);
+        }
+        first_field(head)
+    };
+    let mut dropped = NameSet::HOP_BY_HOP.with(Name::Forwarded).with(Name::XForwardedFor);
+    if new_host.is_some() {
+        dropped = dropped.with(Name::Host);
     }
-    let client = rewrite.client;
-    let decrements = head.start.method == crate::Method::Options;
-    copy_fields(out, head, bytes, rewrite.connection, |field| match field.known {
-        Name::Host => new_host.is_some(),
-        Name::Forwarded | Name::XForwardedFor => true,
-        Name::XForwardedProto | Name::XForwardedHost => !client.is_trusted,
-        Name::MaxForwards => decrements,
-        _ => false,
-    });
+    if !rewrite.client.is_trusted {
+        dropped = dropped.with(Name::XForwardedProto).with(Name::XForwardedHost).with(Name::XForwardedOther);
+    }
+    if decrements {
+        dropped = dropped.with(Name::MaxForwards);
+    }
+    if line.version == Version::Http10 {
+        // RFC 9110 §10.1.1: an expectation of an HTTP/1.0 client is ignored.
+        dropped = dropped.with(Name::Expect);
+    }
+    copy_fields(out, head, bytes, run_start, rewrite.connection, dropped);
     if decrements && let Some(left) = max_forwards(head, bytes) {
         out.extend_from_slice(b"Max-Forwards: ");
         push_number(out, left.saturating_sub(1));
         out.extend_from_slice(b"\r\n");
     }
     push_hop_fields(out, head, bytes, rewrite);
-    out.extend_from_slice(match head.start.version {
-        Version::Http11 => VIA_11,
-        Version::Http10 => VIA_10,
-    });
-    push_forwarded(out, head, bytes, client, authority);
+    out.extend_from_slice(via(line.version));
+    push_forwarded(out, head, bytes, rewrite.client, authority);
     out.extend_from_slice(b"\r\n");
 }
 
-/// The hops that an OPTIONS request may still make (RFC 9110 §7.6.2), where it says so validly.
-pub(crate) fn max_forwards(head: &RequestHead, bytes: &[u8]) -> Option<u64> {
+fn push_request_line(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], target: &Target) {
+    out.extend_from_slice(head.start.method_span.of(bytes));
+    out.push(b' ');
+    let path = target.path_and_query.of(bytes);
+    match (target.form, path.first()) {
+        // RFC 9112 §3.2.4: OPTIONS on a whole absolute-form authority is sent on as `*`.
+        (TargetForm::Absolute, None) if head.start.method == Method::Options => out.push(b'*'),
+        (_, None | Some(b'?')) => out.push(b'/'),
+        _ => {}
+    }
+    out.extend_from_slice(path);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+/// The hops that a request may still make (RFC 9110 §7.6.2), where it says so validly.
+pub fn max_forwards(head: &RequestHead, bytes: &[u8]) -> Option<u64> {
     let value = head.value(bytes, Name::MaxForwards)?;
-    std::str::from_utf8(value).ok()?.parse().ok()
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    // More than fits is more than any chain of hops.
+    is_number.then(|| {
+        value.iter().fold(0u64, |sum, byte| sum.saturating_mul(10).saturating_add(u64::from(byte - b'0')))
+    })
 }
 
 /// What the proxy itself says of the connection to the server.
@@ -101,15 +119,13 @@ fn push_hop_fields(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite:
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     // RFC 9110 §10.1.4: trailers are passed on here, so a client that takes them is told of as one.
-    let takes_trailers = head.field(Name::Te).is_some() && has_member(head, bytes, Name::Te, b"trailers");
+    let takes_trailers = head.names.has(Name::Te) && has_member(head, bytes, Name::Te, b"trailers");
     if takes_trailers {
         out.extend_from_slice(b"TE: trailers\r\n");
     }
-    let upgrades = rewrite.connection.upgrade && head.field(Name::Upgrade).is_some();
+    let upgrades = wants_upgrade(head, bytes, rewrite.connection);
     if upgrades {
-        for value in head.values(bytes, Name::Upgrade) {
-            push_line(out, b"Upgrade: ", value);
-        }
+        push_upgrades(out, head, bytes);
     }
     match (takes_trailers, upgrades) {
         (true, true) => out.extend_from_slice(b"Connection: TE, upgrade\r\n"),
@@ -119,36 +135,43 @@ fn push_hop_fields(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite:
     }
 }
 
+fn push_upgrades<Start>(out: &mut Vec<u8>, head: &Head<Start>, bytes: &[u8]) {
+    for protocol in upgrades(head, bytes) {
+        push_line(out, b"Upgrade: ", protocol);
+    }
+}
+
 /// RFC 7239 and the three fields before it. From a client that is not trusted they have been dropped; what a trusted
 /// one says is kept in front.
 fn push_forwarded(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], client: Client, authority: &[u8]) {
-    let told = |name| client.is_trusted && head.field(name).is_some();
+    let told = |name| client.is_trusted && head.names.has(name);
+    // A client of IPv4 on a socket of both families is one of IPv4.
+    let address = client.address.to_canonical();
+    let (text, len) = address_text(address);
+    let text = &text[..len];
     out.extend_from_slice(b"X-Forwarded-For: ");
     if told(Name::XForwardedFor) {
         push_list(out, head, bytes, Name::XForwardedFor);
     }
-    push_address(out, client.address);
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(text);
     if !told(Name::XForwardedProto) {
-        push_line(out, b"X-Forwarded-Proto: ", client.scheme.as_bytes());
+        out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
+        out.extend_from_slice(client.scheme.as_bytes());
     }
     if !told(Name::XForwardedHost) && !authority.is_empty() {
-        push_line(out, b"X-Forwarded-Host: ", authority);
+        out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
+        out.extend_from_slice(authority);
     }
-    out.extend_from_slice(b"Forwarded: ");
+    out.extend_from_slice(b"\r\nForwarded: ");
     if told(Name::Forwarded) {
         push_list(out, head, bytes, Name::Forwarded);
     }
-    out.extend_from_slice(b"for=");
     // RFC 7239 §6: an IPv6 address is bracketed and quoted.
-    if client.address.is_ipv6() {
-        out.extend_from_slice(b"\"[");
-        push_address(out, client.address);
-        out.extend_from_slice(b"]\"");
-    } else {
-        push_address(out, client.address);
-    }
-    out.extend_from_slice(b";proto=");
+    let (before, behind): (&[u8], &[u8]) =
+        if address.is_ipv6() { (b"for=\"[", b"]\";proto=") } else { (b"for=", b";proto=") };
+    out.extend_from_slice(before);
+    out.extend_from_slice(text);
+    out.extend_from_slice(behind);
     out.extend_from_slice(client.scheme.as_bytes());
     if !authority.is_empty() {
         // A valid authority holds no quote and no backslash.
@@ -160,7 +183,7 @@ fn push_forwarded(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], client: C
 }
 
 fn push_list(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], name: Name) {
-    for value in head.values(bytes, name) {
+    for value in head.values(bytes, name).filter(|value| !value.is_empty()) {
         out.extend_from_slice(value);
         out.extend_from_slice(b", ");
     }
@@ -195,15 +218,19 @@ pub struct ResponseRewrite<'a> {
 /// Appends the response head that a client shall see.
 pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewrite: &ResponseRewrite<'_>) {
     let status = head.start.status;
-    out.extend_from_slice(b"HTTP/1.1 ");
-    out.extend_from_slice(&[digit(status / 100), digit(status / 10 % 10), digit(status % 10), b' ']);
-    out.extend_from_slice(head.start.reason.of(bytes));
-    out.extend_from_slice(b"\r\n");
     // RFC 9110 §8.6: no Content-Length in a 1xx or 204.
     let has_no_length = status < 200 || status == 204;
-    copy_fields(out, head, bytes, rewrite.connection, |field| {
-        field.known == Name::ContentLength && has_no_length
-    });
+    let dropped = NameSet::HOP_BY_HOP;
+    let dropped = if has_no_length { dropped.with(Name::ContentLength) } else { dropped };
+    out.extend_from_slice(b"HTTP/1.1");
+    if head.start.reason.start as usize == REASON_START {
+        copy_fields(out, head, bytes, STATUS_START as u32, rewrite.connection, dropped);
+    } else {
+        // RFC 9112 §4: the SP behind the status is no option, though this server left it out.
+        out.extend_from_slice(&bytes[STATUS_START..REASON_START - 1]);
+        out.extend_from_slice(b" \r\n");
+        copy_fields(out, head, bytes, first_field(head), rewrite.connection, dropped);
+    }
     if rewrite.framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
@@ -213,51 +240,59 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
         ClientConnection::Close => out.extend_from_slice(b"Connection: close\r\n"),
         ClientConnection::Upgrade => {
             out.extend_from_slice(b"Connection: upgrade\r\n");
-            for value in head.values(bytes, Name::Upgrade) {
-                push_line(out, b"Upgrade: ", value);
-            }
+            push_upgrades(out, head, bytes);
         }
     }
-    if status >= 200 && head.field(Name::Date).is_none() {
+    if status >= 200 && !head.names.has(Name::Date) {
         push_line(out, b"Date: ", rewrite.date);
     }
-    out.extend_from_slice(match head.start.version {
-        Version::Http11 => VIA_11,
-        Version::Http10 => VIA_10,
-    });
+    out.extend_from_slice(via(head.start.version));
     out.extend_from_slice(b"\r\n");
 }
 
-/// Copies the fields that stay, in runs.
+/// Where the fields begin; behind the start line.
+fn first_field<Start>(head: &Head<Start>) -> u32 {
+    // Without any, this is where the empty line begins.
+    head.fields.first().map_or(head.len as u32 - 2, |field| field.name.start)
+}
+
+/// Copies what lies from `run_start` to the end of the fields, without the fields that are dropped or that Connection
+/// names, in as few pieces as there are.
 #[inline]
 fn copy_fields<Start>(
     out: &mut Vec<u8>,
     head: &Head<Start>,
     bytes: &[u8],
+    run_start: u32,
     connection: ConnectionOptions,
-    drops: impl Fn(&Field) -> bool,
+    dropped: NameSet,
 ) {
-    let Some(first) = head.fields.first() else { return };
-    let mut run = first.name.start as usize;
-    for field in &head.fields {
-        let is_named = connection.names_fields && is_named(head, bytes, field.name.of(bytes));
-        if field.known.is_hop_by_hop() || drops(field) || is_named {
-            out.extend_from_slice(&bytes[run..field.name.start as usize]);
-            run = field.line_end as usize;
+    let mut run = run_start as usize;
+    if head.names.has_any_of(dropped) || connection.names_fields {
+        for field in &head.fields {
+            let is_named = connection.names_fields && is_named(head, bytes, field.name.of(bytes));
+            if dropped.has(field.known) || is_named {
+                out.extend_from_slice(&bytes[run..field.name.start as usize]);
+                run = field.line_end as usize;
+            }
         }
     }
-    let end = head.fields.last().map_or(run, |field| field.line_end as usize);
-    out.extend_from_slice(&bytes[run..end]);
+    // The head ends with the CRLF of its empty line.
+    out.extend_from_slice(&bytes[run..head.len - 2]);
+}
+
+/// RFC 9110 §7.6.3: the version in which the message was received.
+fn via(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http11 => b"Via: 1.1 vanward\r\n",
+        Version::Http10 => b"Via: 1.0 vanward\r\n",
+    }
 }
 
 fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(value);
     out.extend_from_slice(b"\r\n");
-}
-
-fn digit(value: u16) -> u8 {
-    b'0' + value as u8
 }
 
 fn push_number(out: &mut Vec<u8>, number: u64) {
@@ -267,20 +302,36 @@ fn push_number(out: &mut Vec<u8>, number: u64) {
     out.push(b'0' + (number % 10) as u8);
 }
 
-fn push_address(out: &mut Vec<u8>, address: IpAddr) {
-    match address {
-        // Four short numbers are written faster by hand than by the formatting machinery.
-        IpAddr::V4(address) => {
-            for (index, octet) in address.octets().into_iter().enumerate() {
-                if index > 0 {
-                    out.push(b'.');
-                }
-                push_number(out, u64::from(octet));
-            }
-        }
+/// An address and the length of its text.
+fn address_text(address: IpAddr) -> ([u8; 45], usize) {
+    let mut text = [0; 45];
+    let len = match address {
+        IpAddr::V4(address) => ipv4_text(address, &mut text),
         IpAddr::V6(address) => {
-            // Writing into a Vec does not fail.
-            let _ = std::io::Write::write_fmt(out, format_args!("{address}"));
+            let mut rest = text.as_mut_slice();
+            // No IPv6 address is longer than 45 bytes.
+            let _ = std::io::Write::write_fmt(&mut rest, format_args!("{address}"));
+            let left = rest.len();
+            text.len() - left
+        }
+    };
+    (text, len)
+}
+
+/// Four short numbers are written faster by hand than by the formatting machinery.
+fn ipv4_text(address: Ipv4Addr, text: &mut [u8; 45]) -> usize {
+    let mut at = 0;
+    for (index, octet) in address.octets().into_iter().enumerate() {
+        if index > 0 {
+            text[at] = b'.';
+            at += 1;
+        }
+        let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
+        let skipped = usize::from(octet < 100) + usize::from(octet < 10);
+        for digit in &digits[skipped..] {
+            text[at] = *digit;
+            at += 1;
         }
     }
+    at
 }

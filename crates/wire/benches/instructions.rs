@@ -1,0 +1,149 @@
+//! Instructions per message, counted by valgrind: a figure that repeats, whatever else the machine does.
+//!
+//! Each case runs under callgrind for two numbers of rounds; the difference is what the rounds between them cost.
+//! `cargo bench -p wire -- NAME` runs the cases whose names hold NAME.
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+use std::hint::black_box;
+use std::process::{Command, ExitCode};
+
+use wire::{
+    ChunkLimits, Chunked, Client, ClientConnection, ConnectionOptions, HeadLimits, Parsed, RequestHead,
+    RequestRewrite, ResponseHead, ResponseRewrite, Target,
+};
+
+const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256, target: 16 * 1024 };
+
+const WRK: &[u8] = b"GET /tiny HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
+
+const BROWSER: &[u8] = b"GET /articles/2024/on-proxies?page=2 HTTP/1.1\r\n\
+    Host: www.example.com\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
+    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n\
+    Accept-Language: en-US,en;q=0.5\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\n\
+    Referer: https://www.example.com/articles/\r\n\
+    Connection: keep-alive\r\n\
+    Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n\
+    Upgrade-Insecure-Requests: 1\r\n\
+    Sec-Fetch-Dest: document\r\n\
+    Sec-Fetch-Mode: navigate\r\n\
+    Cache-Control: max-age=0\r\n\r\n";
+
+const NGINX: &[u8] = b"HTTP/1.1 200 OK\r\n\
+    Server: nginx/1.22.1\r\n\
+    Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+    Content-Type: text/html\r\n\
+    Content-Length: 128\r\n\
+    Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+    Connection: keep-alive\r\n\
+    ETag: \"66a2b3c4-80\"\r\n\
+    Accept-Ranges: bytes\r\n\r\n";
+
+/// A name and what it does for a number of rounds.
+const CASES: [(&str, fn(usize)); 5] = [
+    ("request_of_wrk", |rounds| requests(WRK, rounds)),
+    ("request_of_a_browser", |rounds| requests(BROWSER, rounds)),
+    ("response_of_nginx", responses),
+    ("chunks_of_16_bytes", |rounds| chunks(16, rounds)),
+    ("chunks_of_4096_bytes", |rounds| chunks(4096, rounds)),
+];
+
+fn requests(bytes: &[u8], rounds: usize) {
+    let mut head = RequestHead::default();
+    let mut out = Vec::with_capacity(4096);
+    for _ in 0..rounds {
+        let bytes = black_box(bytes);
+        head.clear();
+        out.clear();
+        assert_eq!(head.parse(bytes, &LIMITS), Ok(Parsed::Complete));
+        let target = Target::of(&head, bytes).expect("a valid target");
+        let rewrite = RequestRewrite {
+            target: &target,
+            connection: ConnectionOptions::of(&head, bytes).expect("valid options"),
+            framing: wire::request_framing(&head, bytes).expect("a clear framing"),
+            client: Client { address: [127, 0, 0, 1].into(), is_trusted: false, scheme: "http" },
+            host: None,
+        };
+        wire::write_request(&mut out, &head, bytes, &rewrite);
+        black_box(&out);
+    }
+}
+
+fn responses(rounds: usize) {
+    let mut head = ResponseHead::default();
+    let mut out = Vec::with_capacity(4096);
+    for _ in 0..rounds {
+        let bytes = black_box(NGINX);
+        head.clear();
+        out.clear();
+        assert_eq!(head.parse(bytes, &LIMITS), Ok(Parsed::Complete));
+        let rewrite = ResponseRewrite {
+            connection: ConnectionOptions::of(&head, bytes).expect("valid options"),
+            framing: wire::response_framing(&head, bytes, false).expect("a clear framing"),
+            client_connection: ClientConnection::Persist,
+            date: b"Sun, 06 Nov 1994 08:49:37 GMT",
+        };
+        wire::write_response(&mut out, &head, bytes, &rewrite);
+        black_box(&out);
+    }
+}
+
+/// 16 KiB of body in chunks of this size.
+fn chunks(size: usize, rounds: usize) {
+    let mut body = Vec::new();
+    for _ in 0..16 * 1024 / size {
+        let (prefix, start) = wire::chunk_prefix(size);
+        body.extend_from_slice(&prefix[start..]);
+        body.resize(body.len() + size, b'x');
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(b"0\r\n\r\n");
+    let mut buffer = body.clone();
+    let mut chunked = Chunked::default();
+    for _ in 0..rounds {
+        buffer.copy_from_slice(&body);
+        chunked.clear();
+        let decoded = chunked.decode(black_box(&mut buffer), &ChunkLimits::default()).expect("a valid body");
+        assert!(decoded.done);
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let [flag, name, rounds] = arguments.as_slice()
+        && flag == "--rounds-of"
+    {
+        let (_, case) = CASES.iter().find(|(known, _)| known == name).expect("a known case");
+        case(rounds.parse().expect("a number of rounds"));
+        return ExitCode::SUCCESS;
+    }
+    for (name, _) in CASES {
+        if !arguments.is_empty() && !arguments.iter().any(|wanted| name.contains(wanted.as_str())) {
+            continue;
+        }
+        match (instructions(name, 100), instructions(name, 1100)) {
+            (Ok(few), Ok(many)) => println!("{name:24} {:>8} instructions", (many - few) / 1000),
+            (Err(error), _) | (_, Err(error)) => {
+                println!("{name}: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The instructions of a whole run of this program, with so many rounds of a case.
+fn instructions(name: &str, rounds: usize) -> Result<u64, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args(["--rounds-of", name, &rounds.to_string()])
+        .output()
+        .map_err(|error| format!("valgrind does not start ({error}); install it to count instructions"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let count = said.lines().find_map(|line| line.split_once("Collected : "));
+    count.and_then(|(_, count)| count.trim().parse().ok()).ok_or_else(|| format!("valgrind said: {said}"))
+}
