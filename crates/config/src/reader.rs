@@ -16,6 +16,9 @@ use crate::mistake::{Mistake, Places};
 /// Deeper than any table of a configuration: there, a value is taken as one piece.
 const DEEPEST_TABLE: usize = 8;
 
+/// More than anybody reads: beyond it a file is not the kind of file that it should be.
+const MOST_MISTAKES: usize = 1000;
+
 /// A place in the text, in bytes.
 pub(crate) type Span = Range<usize>;
 
@@ -23,6 +26,8 @@ pub(crate) type Span = Range<usize>;
 pub(crate) struct Reader<'t> {
     places: Places<'t>,
     mistakes: Vec<Mistake>,
+    /// How many mistakes there were beyond the most.
+    dropped: usize,
     warnings: Vec<Mistake>,
     /// Where the keys begin whose values have a syntax error.
     broken: HashSet<usize>,
@@ -39,6 +44,7 @@ impl<'t> Reader<'t> {
         let mut reader = Self {
             places: Places::new(text, file),
             mistakes: Vec::new(),
+            dropped: 0,
             warnings: Vec::new(),
             broken: HashSet::new(),
             skipped: 0,
@@ -56,6 +62,11 @@ impl<'t> Reader<'t> {
         spans.sort_by_key(|(span, _)| span.start);
         let mut lines = HashSet::new();
         for (span, message) in spans {
+            if self.is_full() {
+                self.whole = false;
+                self.dropped += 1;
+                break;
+            }
             let candidate = pieces.partition_point(|piece| piece.start <= span.start).checked_sub(1);
             let piece = candidate.map(|index| &pieces[index]).filter(|piece| span.start <= piece.end);
             let is_first = match piece {
@@ -67,7 +78,7 @@ impl<'t> Reader<'t> {
             };
             if is_first {
                 let mistake = syntax_mistake(&self.places, text, &span, message);
-                self.mistakes.push(mistake);
+                self.add(mistake);
             }
         }
     }
@@ -81,7 +92,7 @@ impl<'t> Reader<'t> {
 
     /// How many values were refused so far, one way or another.
     pub(crate) fn refused(&self) -> usize {
-        self.mistakes.len() + self.skipped
+        self.mistakes.len() + self.dropped + self.skipped
     }
 
     /// Whether what was not found is really not there.
@@ -96,16 +107,27 @@ impl<'t> Reader<'t> {
 
     /// A mistake at a place, to be added once it says all that it should.
     pub(crate) fn mistake(&self, at: &Span, message: impl Into<String>) -> Mistake {
-        self.places.mistake(at.start, message)
+        // Finding a column costs a walk along its line: not for what won't be kept.
+        self.places.mistake(if self.is_full() { 0 } else { at.start }, message)
     }
 
     pub(crate) fn add(&mut self, mistake: Mistake) {
-        self.mistakes.push(mistake);
+        if self.is_full() {
+            self.dropped += 1;
+        } else {
+            self.mistakes.push(mistake);
+        }
     }
 
     /// Adds what stops nobody from running the file, but is hardly meant.
     pub(crate) fn warn(&mut self, warning: Mistake) {
-        self.warnings.push(warning);
+        if self.warnings.len() < MOST_MISTAKES && !self.is_full() {
+            self.warnings.push(warning);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.mistakes.len() >= MOST_MISTAKES
     }
 
     /// Adds a value that isn't what the option `name` takes.
@@ -118,9 +140,13 @@ impl<'t> Reader<'t> {
         !self.mistakes.is_empty()
     }
 
-    /// All mistakes and warnings, in the order of the file.
+    /// All mistakes and warnings, in the order of the file; of very many mistakes the first that were found.
     pub(crate) fn finish(mut self) -> (Vec<Mistake>, Vec<Mistake>) {
         self.mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+        if let Some(last) = self.mistakes.last().filter(|_| self.dropped > 0) {
+            let message = format!("there are more mistakes than these {MOST_MISTAKES}");
+            self.mistakes.push(Mistake { message, expected: None, nearest: None, ..last.clone() });
+        }
         self.warnings.sort_by_key(|warning| (warning.line, warning.column));
         (self.mistakes, self.warnings)
     }
@@ -211,6 +237,17 @@ mod tests {
         }
         // An unclosed array swallows what follows: one mistake, not one a token.
         assert_eq!(of("a = [1,\nb = 2\nc = 3\n[d]\ne = 1\n").0.len(), 1);
+    }
+
+    #[test]
+    fn of_very_many_mistakes_the_first_are_kept() {
+        let text =
+            format!("limits = {{ {} }}", (0..20_000).map(|n| format!("k{n} = 1, ")).collect::<String>());
+        for text in [text, "a b\n".repeat(20_000)] {
+            let mistakes = crate::parse(&text, "f").unwrap_err();
+            assert_eq!(mistakes.len(), MOST_MISTAKES + 1);
+            assert_eq!(mistakes[MOST_MISTAKES].message, "there are more mistakes than these 1000");
+        }
     }
 
     #[test]
