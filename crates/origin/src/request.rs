@@ -147,12 +147,12 @@ impl Facts {
                 }
                 10 if is("connection") => facts.read_connection(field.value),
                 6 if is("expect") => {
-                    facts.expects_continue = field.value.eq_ignore_ascii_case(b"100-continue")
+                    facts.expects_continue = field.value.eq_ignore_ascii_case(b"100-continue");
                 }
                 5 if is("range") => facts.selective = true,
                 _ => {
                     facts.selective |=
-                        field.name.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("if-"))
+                        field.name.get(..3).is_some_and(|name| name.eq_ignore_ascii_case("if-"));
                 }
             }
         }

@@ -96,7 +96,11 @@ fn environment(exchange: &Exchange<'_>, local: SocketAddr) -> Vec<(String, Strin
     let (request, target, peer) = (&exchange.request, &exchange.target, exchange.connection.peer);
     let script = target.path.clone();
     let host = target.authority.clone().or_else(|| request.list("Host")).unwrap_or_default();
-    let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+    // The colons of an IPv6 address are within brackets.
+    let name = host
+        .rsplit_once(':')
+        .filter(|(_, port)| !port.ends_with(']'))
+        .map_or(host.as_str(), |(name, _)| name);
     let mut variables = vec![
         ("GATEWAY_INTERFACE".to_owned(), "CGI/1.1".to_owned()),
         ("SERVER_SOFTWARE".to_owned(), "vanward-origin".to_owned()),

@@ -11,7 +11,7 @@ use crate::range::{self, ByteRange, Selection};
 /// How long a generated page that may be cached is fresh.
 const GENERATED_CACHE_CONTROL: &str = "public, max-age=3600";
 
-/// Separates the parts of several ranges: nothing that the pattern contains, as it has no hyphen after a line end.
+/// Separates the parts of several ranges. No page contains it after a line end: none has a CR.
 const BOUNDARY: &str = "vanward-origin-part";
 
 /// A page.

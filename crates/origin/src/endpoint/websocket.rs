@@ -78,8 +78,10 @@ enum State {
     Closed,
 }
 
+/// RFC 6455 §5.2, those that are defined.
 mod opcode {
     pub(super) const CONTINUATION: u8 = 0x0;
+    pub(super) const TEXT: u8 = 0x1;
     pub(super) const BINARY: u8 = 0x2;
     pub(super) const CLOSE: u8 = 0x8;
     pub(super) const PING: u8 = 0x9;
@@ -165,7 +167,7 @@ impl Session {
         let in_order = match code {
             opcode::CLOSE..=opcode::PONG => is_final && length <= 125,
             opcode::CONTINUATION => self.fragmented,
-            ..=opcode::BINARY => !self.fragmented,
+            opcode::TEXT | opcode::BINARY => !self.fragmented,
             _ => false,
         };
         if code <= opcode::BINARY {
