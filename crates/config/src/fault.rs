@@ -172,6 +172,9 @@ pub enum PrefixProblem {
     /// Not as it would be sent in a request.
     #[error("what is not a visible ASCII character is written as %XX")]
     Character,
+    /// `/%61pi`.
+    #[error("a visible character needs no %XX")]
+    Escape,
     /// `%` without two hexadecimal digits after it.
     #[error("a % is not followed by two hexadecimal digits")]
     Percent,

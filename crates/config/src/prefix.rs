@@ -10,7 +10,7 @@ pub(crate) const PREFIX: &str = "a path prefix such as / or /api";
 /// Reads a path prefix. Its last segment is whole: `/api` is for `/api` and `/api/x`, not for `/apix`.
 pub(crate) fn prefix(text: &str) -> Result<String, ValueError> {
     match problem(text) {
-        None => Ok(text.to_owned()),
+        None => Ok(upper_case_escapes(text)),
         Some((problem, nearest)) => {
             let nearest = nearest.filter(|nearest| self::problem(nearest).is_none());
             Err(ValueError {
@@ -38,6 +38,10 @@ fn problem(text: &str) -> Option<(PrefixProblem, Option<String>)> {
     if text.split('%').skip(1).any(|after| !starts_with_two_digits(after)) {
         return Some((PrefixProblem::Percent, None));
     }
+    // RFC 3986 §6.2.2.2: `%61` is `a`. Routes are matched that way, so one spelling is enough here.
+    if let Some(plain) = without_needless_escapes(text) {
+        return Some((PrefixProblem::Escape, Some(plain)));
+    }
     if text == "/" {
         return None;
     }
@@ -47,9 +51,42 @@ fn problem(text: &str) -> Option<(PrefixProblem, Option<String>)> {
     if text.ends_with('/') {
         return Some((PrefixProblem::SlashAtEnd, Some(without_slash(text))));
     }
-    // RFC 3986 §6.2.2.3: these are removed when a path is normalised.
-    let dots = text.split('/').any(|segment| segment == "." || segment == "..");
+    // RFC 3986 §6.2.2.3: these are removed when a path is normalised; a backslash separates segments on some systems,
+    // and some servers cut parameters off. Requests with any of them reach no route.
+    let mut names = text.split(['/', '\\']).filter_map(|segment| segment.split(';').next());
+    let dots = names.any(|name| name == "." || name == "..");
     dots.then_some((PrefixProblem::DotSegment, None))
+}
+
+/// The text with each escape of a visible character as that character, if there is one; those that would end the
+/// path or start an escape stay.
+fn without_needless_escapes(text: &str) -> Option<String> {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        plain += before;
+        let (digits, behind) = after.split_at_checked(2)?;
+        match u8::from_str_radix(digits, 16) {
+            Ok(byte) if byte.is_ascii_graphic() && !b"%?#*".contains(&byte) => plain.push(char::from(byte)),
+            _ => plain.extend(["%", digits]),
+        }
+        rest = behind;
+    }
+    plain += rest;
+    (plain != text).then_some(plain)
+}
+
+/// RFC 3986 §6.2.2.1: the case of an escape's digits doesn't matter; upper case is the usual one.
+fn upper_case_escapes(text: &str) -> String {
+    let mut pieces = text.split('%');
+    let mut upper = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2).unwrap_or((piece, ""));
+        upper.push('%');
+        upper += &digits.to_ascii_uppercase();
+        upper += rest;
+    }
+    upper
 }
 
 fn without_slash(text: &str) -> String {
@@ -67,9 +104,20 @@ mod tests {
 
     #[test]
     fn prefixes() {
-        for path in ["/", "/api", "/api/v1", "/a.b", "/...", "/%7Euser", "/a;b=c,d~e@f:g!$&'()+"] {
+        for path in [
+            "/",
+            "/api",
+            "/api/v1",
+            "/a.b",
+            "/...",
+            "/%C3%A9",
+            "/%20%3F%25%2A",
+            "/a.;b",
+            "/a;b=c,d~e@f:g!$&'()+",
+        ] {
             assert_eq!(prefix(path), Ok(path.to_owned()));
         }
+        assert_eq!(prefix("/%c3%a9%3f"), Ok("/%C3%A9%3F".to_owned()));
         for (path, problem, nearest) in [
             ("", PrefixProblem::Relative, Some("/")),
             ("api", PrefixProblem::Relative, Some("/api")),
@@ -84,6 +132,11 @@ mod tests {
             ("/a//b", PrefixProblem::EmptySegment, None),
             ("/a/../b", PrefixProblem::DotSegment, None),
             ("/.", PrefixProblem::DotSegment, None),
+            ("/..;a/b", PrefixProblem::DotSegment, None),
+            ("/a\\..", PrefixProblem::DotSegment, None),
+            ("/%2e%2E", PrefixProblem::Escape, None),
+            ("/a%2Fb", PrefixProblem::Escape, Some("/a/b")),
+            ("/%61pi%20x", PrefixProblem::Escape, Some("/api%20x")),
             ("/a b", PrefixProblem::Character, None),
             ("/\u{e9}", PrefixProblem::Character, None),
             ("/a%2", PrefixProblem::Percent, None),
