@@ -39,6 +39,12 @@ pub enum Error {
         /// What the resolver said.
         source: io::Error,
     },
+    /// No connection could be opened before the load began, so that there is nothing to measure.
+    #[error("{reason}; is the server running, and the URL right?")]
+    Unreachable {
+        /// What the first attempt met.
+        reason: String,
+    },
     /// A thread, runtime or timer that the system refused.
     #[error("cannot {action}: {source}; check the limits of this process (ulimit -n, ulimit -u)")]
     System {

@@ -19,7 +19,7 @@ use crate::schedule::Window;
 use crate::send;
 use crate::summary::{self, Measured};
 use crate::target::Targets;
-use crate::worker::{Live, Orders, Shared, Worker};
+use crate::worker::{Live, Orders, Reach, Shared, Worker};
 
 /// Descriptors that are not connections: standard streams, and a poller, its waker and a timer for each thread.
 const OTHER_DESCRIPTORS: u64 = 32;
@@ -38,7 +38,7 @@ pub fn start(plan: &Plan) -> Result<Running, Error> {
     plan.check()?;
     let targets = Targets::new(plan)?;
     allow_descriptors(plan)?;
-    let shared = Arc::new(Shared { plan: plan.clone(), targets });
+    let shared = Arc::new(Shared { plan: plan.clone(), targets, reach: Reach::default() });
     let (orders, _) = watch::channel(Orders::default());
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
     let control = Control { orders: Arc::new(orders), live: Arc::clone(&live) };
@@ -50,6 +50,9 @@ pub fn start(plan: &Plan) -> Result<Running, Error> {
         let ready = Box::new(move || {
             // The last thread to get ready starts them all.
             if ready.fetch_sub(1, Ordering::AcqRel) == 1 {
+                if window_of.reach.refusal().is_some() {
+                    return on_ready.stop();
+                }
                 let window = window(&window_of.plan, Instant::now() + HEAD_START);
                 on_ready.orders.send_modify(|orders| orders.window = Some(window));
             }
@@ -98,6 +101,9 @@ impl Running {
             parts.push(thread.join().unwrap_or(Err(Error::ThreadEnded)));
         }
         let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        if let Some(reason) = self.shared.reach.refusal() {
+            return Err(Error::Unreachable { reason: reason.to_owned() });
+        }
         let interrupted = self.control.orders.borrow().stop;
         Ok(summary::outcome(&self.shared, parts, interrupted))
     }

@@ -30,8 +30,11 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 /// Sends requests on one connection, opened again whenever it ends, until the run is over.
 pub(crate) async fn drive(worker: Rc<Worker>, index: usize) {
     let mut connection = Connection::new(worker, index);
-    // A server that is down now is counted when the load begins.
-    let _ = connection.open_ahead().await;
+    match connection.open_ahead().await {
+        Ok(()) => connection.worker.shared.reach.succeeded(),
+        // A server that is down for some of them is counted when the load begins.
+        Err(failure) => connection.worker.shared.reach.failed(|| failure.to_string()),
+    }
     let Some(mut free) = connection.worker.wait_for_start().await else { return };
     while let Some(turn) = connection.next_turn(&mut free).await {
         free = connection.perform(turn, free).await;
@@ -124,7 +127,11 @@ impl Connection {
 
     /// Opens the connection before a request needs it, where it is known which server the request will go to.
     async fn open_ahead(&mut self) -> Result<(), Failure> {
-        if self.stream.is_some() || !self.worker.opens_ahead() { Ok(()) } else { self.open(0).await }
+        if self.stream.is_some() || !self.worker.opens_ahead() {
+            return Ok(());
+        }
+        // Boxed, as everywhere that opens: each request would otherwise move the room that opening takes.
+        Box::pin(self.open(0)).await
     }
 
     async fn open(&mut self, server: usize) -> Result<(), Failure> {
@@ -154,7 +161,8 @@ impl Connection {
                 if self.worker.spend_on_failure(*free) {
                     return None;
                 }
-                self.fail(&failure, *free, self.worker.is_measured(*free)).await;
+                let counted = self.worker.is_measured(*free);
+                Box::pin(self.fail(&failure, *free, counted)).await;
                 *free = Instant::now();
                 continue;
             }
@@ -165,7 +173,7 @@ impl Connection {
                 None => {
                     self.worker.arrivals().leave(self.index);
                     self.stream = None;
-                    self.pause().await;
+                    Box::pin(self.pause()).await;
                     *free = Instant::now();
                 }
             }
@@ -215,7 +223,7 @@ impl Connection {
             }
             Err(failure) => {
                 self.stream = None;
-                self.fail(&failure, Instant::now(), turn.counted).await;
+                Box::pin(self.fail(&failure, Instant::now(), turn.counted)).await;
                 Instant::now()
             }
         }
@@ -229,7 +237,7 @@ impl Connection {
     ) -> Result<Received, Failure> {
         if self.stream.is_none() || self.server != request.server {
             self.stream = None;
-            self.open(request.server).await?;
+            Box::pin(self.open(request.server)).await?;
         }
         // The time-out covers the whole request, its connect included.
         self.give_up.start(sent);

@@ -250,6 +250,7 @@ impl Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::Reach;
 
     fn kept(own_lateness_p99_us: u64, slip_us: u64, unsent: u64) -> ScheduleKept {
         let own_lateness = Distribution { p99_us: own_lateness_p99_us, ..Distribution::default() };
@@ -302,7 +303,11 @@ mod tests {
     fn nothing_measured_is_told_in_zeros() {
         let plan = Plan::new("http://127.0.0.1:1/");
         let targets = crate::target::Targets::new(&plan).expect("a good plan");
-        let told = outcome(&Shared { plan, targets }, vec![Measured::nothing(), Measured::nothing()], true);
+        let told = outcome(
+            &Shared { plan, targets, reach: Reach::default() },
+            vec![Measured::nothing(), Measured::nothing()],
+            true,
+        );
         assert_eq!((told.requests, told.requests_per_second, told.cpu), (0, 0.0, Cpu::default()));
         assert_eq!((told.measured_seconds, told.latency.clone()), (0.0, Distribution::default()));
         let text = serde_json::to_string(&told).expect("serialises");

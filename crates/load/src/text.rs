@@ -243,12 +243,12 @@ mod tests {
     use crate::plan::Plan;
     use crate::summary::{Measured, outcome};
     use crate::target::Targets;
-    use crate::worker::Shared;
+    use crate::worker::{Reach, Shared};
 
     fn nothing(plan: Plan) -> Outcome {
         let targets = Targets::new(&plan).expect("a good plan");
         let measured = Measured { started_at: SystemTime::UNIX_EPOCH, ..Measured::nothing() };
-        outcome(&Shared { plan, targets }, vec![measured], true)
+        outcome(&Shared { plan, targets, reach: Reach::default() }, vec![measured], true)
     }
 
     #[test]

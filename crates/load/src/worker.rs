@@ -4,7 +4,8 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -21,6 +22,30 @@ use crate::target::{Request, Targets};
 pub(crate) struct Shared {
     pub(crate) plan: Plan,
     pub(crate) targets: Targets,
+    pub(crate) reach: Reach,
+}
+
+/// Whether any connection could be opened before the load begins: if none, there is nothing to measure.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    is_reached: AtomicBool,
+    failure: OnceLock<String>,
+}
+
+impl Reach {
+    pub(crate) fn succeeded(&self) {
+        self.is_reached.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failed(&self, words: impl FnOnce() -> String) {
+        self.failure.get_or_init(words);
+    }
+
+    /// Why no connection could be opened; `None` if one could.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        let failure = self.failure.get().map(String::as_str);
+        failure.filter(|_| !self.is_reached.load(Ordering::Relaxed))
+    }
 }
 
 /// What a running load is told.
