@@ -21,6 +21,8 @@ pub struct Reading {
     at: Instant,
     user_ticks: u64,
     system_ticks: u64,
+    /// The part of these ticks that children had used which ended.
+    ended_ticks: u64,
     /// Nanoseconds on a CPU, by thread.
     scheduled: HashMap<i32, u64>,
     processes: usize,
@@ -29,7 +31,7 @@ pub struct Reading {
 /// What a tree holds at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Memory {
-    /// Proportional set size: pages that several share are counted once. Resident size where it can't be read.
+    /// Proportional set size: what several processes share is counted in parts. Resident size where it can't be read.
     pub bytes: u64,
 }
 
@@ -44,6 +46,7 @@ impl Reading {
             // What the children that ended had used is with the parent that waited for them.
             user_ticks: tree.iter().map(|stat| stat.utime + not_negative(stat.cutime)).sum(),
             system_ticks: tree.iter().map(|stat| stat.stime + not_negative(stat.cstime)).sum(),
+            ended_ticks: tree.iter().map(|stat| not_negative(stat.cutime) + not_negative(stat.cstime)).sum(),
             scheduled,
             processes: tree.len(),
         })
@@ -67,9 +70,11 @@ impl Reading {
         }
     }
 
-    /// `None` if a thread of the earlier reading is gone: what it used after that is in no account of threads.
+    /// `None` if a thread of the earlier reading is gone, or a process came and went: no account of a thread that is
+    /// still there has what those used.
     fn scheduled_seconds_since(&self, earlier: &Self) -> Option<f64> {
         let complete = !self.scheduled.is_empty()
+            && self.ended_ticks == earlier.ended_ticks
             && earlier.scheduled.keys().all(|thread| self.scheduled.contains_key(thread));
         let used = |(thread, now): (&i32, &u64)| {
             now.saturating_sub(earlier.scheduled.get(thread).copied().unwrap_or(0))
@@ -81,9 +86,10 @@ impl Reading {
 impl Memory {
     /// Of the tree whose first process is `root`.
     pub fn of(root: Pid) -> Result<Self, Error> {
-        let bytes = tree(root)?
+        let tree = tree(root)?;
+        let bytes = tree
             .iter()
-            .map(|stat| proportional_bytes(stat.pid).unwrap_or(stat.rss_bytes().get()))
+            .map(|stat| proportional_bytes(stat.pid, &tree).unwrap_or_else(|| stat.rss_bytes().get()))
             .sum();
         Ok(Self { bytes })
     }
@@ -129,10 +135,35 @@ fn threads(process: i32) -> Vec<(i32, u64)> {
         .collect()
 }
 
-fn proportional_bytes(process: i32) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+/// Proportional set size, but for the pages of the program's own file: the origins and the generator run from the
+/// same file as our proxy, and would take a part of them off its account.
+fn proportional_bytes(process: i32, tree: &[Stat]) -> Option<u64> {
+    let program = |process: i32| fs::read_link(format!("/proc/{process}/exe"));
+    let own = program(process).ok()?;
+    let sharers = tree.iter().filter(|stat| program(stat.pid).is_ok_and(|other| other == own)).count().max(1);
+    let maps = fs::read_to_string(format!("/proc/{process}/smaps")).ok()?;
+    Some(mapped_bytes(&maps, &own.to_string_lossy(), sharers as u64))
+}
+
+/// Sums up the kernel's list of mappings. Read-only ones of `own` count whole, divided by `sharers`.
+fn mapped_bytes(maps: &str, own: &str, sharers: u64) -> u64 {
+    let kib = |line: &str| {
+        line.split_whitespace().nth(1).and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let mut is_own = false;
+    let mut bytes = 0;
+    for line in maps.lines() {
+        if line.starts_with("Rss:") && is_own {
+            bytes += kib(line) * 1024 / sharers;
+        } else if line.starts_with("Pss:") && !is_own {
+            bytes += kib(line) * 1024;
+        } else if line.split_whitespace().next().is_some_and(|word| word.contains('-')) {
+            let writable =
+                line.split_whitespace().nth(1).is_some_and(|permissions| permissions.contains('w'));
+            is_own = !writable && line.ends_with(own);
+        }
+    }
+    bytes
 }
 
 fn not_negative(ticks: i64) -> u64 {
@@ -155,6 +186,18 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         group
+    }
+
+    #[test]
+    fn pages_of_the_program_s_own_file_are_shared_within_the_tree_only() {
+        let maps = "\
+            55d0-55d9 r-xp 00000000 fe:00 123 /bin/own\nRss: 90 kB\nPss: 30 kB\nPss_Dirty: 7 kB\n\
+            55d9-55da rw-p 00000000 fe:00 123 /bin/own\nRss: 8 kB\nPss: 4 kB\n\
+            7f00-7f01 r-xp 00000000 fe:00 456 /lib/libc.so.6\nRss: 500 kB\nPss: 10 kB\n\
+            7f01-7f02 rw-p 00000000 00:00 0\nRss: 16 kB\nPss: 16 kB\n";
+        assert_eq!(mapped_bytes(maps, "/bin/own", 1), (90 + 4 + 10 + 16) * 1024);
+        assert_eq!(mapped_bytes(maps, "/bin/own", 2), (45 + 4 + 10 + 16) * 1024);
+        assert_eq!(mapped_bytes("", "/bin/own", 1), 0);
     }
 
     #[tokio::test]

@@ -13,27 +13,27 @@ const SATURATED_CORES: f64 = 0.9;
 /// A load average above this share of the cores, before the run began, is another's work.
 const IDLE_LOAD: f64 = 0.25;
 
-/// How the subject stands beside each peer: its cost first, then what was lost, then what is even.
+/// How the subject stands beside each peer: what it costs, then what was lost, won and even.
 pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
     let Some(subject) = summary.subject() else { return Vec::new() };
-    let peers = summary.results.proxies.iter().filter(|proxy| proxy.role == Role::Peer);
-    peers
-        .flat_map(|peer| {
-            let subject = subject.name.as_str();
-            [
-                costs(summary, subject, &peer.name),
-                list(summary, &peer.name, Verdict::Lost, &format!("{subject} lost to {} in", peer.name)),
-                list(summary, &peer.name, Verdict::Won, &format!("{subject} won over {} in", peer.name)),
-                list(
-                    summary,
-                    &peer.name,
-                    Verdict::Even,
-                    &format!("No difference between {subject} and {} beyond the spread in", peer.name),
-                ),
-            ]
-        })
-        .flatten()
-        .collect()
+    let subject = subject.name.as_str();
+    let peers: Vec<&str> = summary
+        .results
+        .proxies
+        .iter()
+        .filter(|proxy| proxy.role == Role::Peer)
+        .map(|proxy| proxy.name.as_str())
+        .collect();
+    let costs = peers.iter().filter_map(|peer| costs(summary, subject, peer));
+    let verdicts = peers.iter().flat_map(|peer| {
+        let openings = [
+            (Verdict::Lost, format!("{subject} lost to {peer} in")),
+            (Verdict::Won, format!("{subject} won over {peer} in")),
+            (Verdict::Even, format!("No difference between {subject} and {peer} beyond the spread in")),
+        ];
+        openings.into_iter().filter_map(|(verdict, opening)| list(summary, peer, verdict, &opening))
+    });
+    costs.chain(verdicts).collect()
 }
 
 /// What a reader has to know before believing a figure.

@@ -228,7 +228,7 @@ pub struct Usage {
     pub user_seconds: f64,
     /// CPU time in the kernel.
     pub system_seconds: f64,
-    /// The most memory seen: proportional set size, summed.
+    /// The most memory seen: proportional set size, summed; the program's own file in full.
     pub memory_bytes: u64,
     /// Processes at the end.
     pub processes: usize,

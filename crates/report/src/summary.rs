@@ -64,7 +64,7 @@ impl Metric {
             Self::RequestsPerSecond => Some(measured.requests as f64 / measured.seconds),
             Self::LatencyP50 => measured.latency.at_quantile_us(0.5).map(|us| us as f64),
             Self::LatencyP99 => measured.latency.at_quantile_us(0.99).map(|us| us as f64),
-            Self::CpuPerRequest => Some(cpu_per_request(measured)?.iter().sum()),
+            Self::CpuPerRequest => cpu_per_request(measured),
             Self::Memory => measured.usage.map(|usage| usage.memory_bytes as f64),
         }
     }
@@ -76,12 +76,20 @@ impl Metric {
     }
 }
 
-/// User and system CPU time for each request, in microseconds.
-fn cpu_per_request(measured: &Measured) -> Option<[f64; 2]> {
-    let usage = measured.usage?;
-    let requests = measured.requests as f64;
-    (measured.requests > 0)
-        .then(|| [1e6 * usage.user_seconds / requests, 1e6 * usage.system_seconds / requests])
+/// CPU time for each request, in microseconds.
+fn cpu_per_request(measured: &Measured) -> Option<f64> {
+    let usage = measured.usage.filter(|_| measured.requests > 0)?;
+    Some(1e6 * (usage.user_seconds + usage.system_seconds) / measured.requests as f64)
+}
+
+/// The median of CPU time for each request, as user and system time.
+fn cpu_split(valid: &[&Measured]) -> Option<[f64; 2]> {
+    let both = Estimate::of(valid.iter().filter_map(|measured| cpu_per_request(measured)))?.median;
+    let usages = || valid.iter().filter_map(|measured| measured.usage);
+    let user: f64 = usages().map(|usage| usage.user_seconds).sum();
+    let system: f64 = usages().map(|usage| usage.system_seconds).sum();
+    let user_share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
+    Some([both * user_share, both * (1.0 - user_share)])
 }
 
 /// What the results say.
@@ -113,7 +121,8 @@ pub struct Row<'r> {
     pub refused: Vec<Refused<'r>>,
     /// A cell for each of [`Metric::ALL`].
     pub cells: Vec<Cell>,
-    /// User and system CPU time for each request, in microseconds: the medians.
+    /// User and system CPU time for each request, in microseconds: the median of their sum, shared out as in all
+    /// repeats together. A single one is too short for the kernel's count of ticks.
     pub cpu_split_us: Option<[f64; 2]>,
     /// The share of one core that the proxy used: the median.
     pub busy_cores: Option<f64>,
@@ -235,8 +244,6 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
         .filter_map(|run| Some(Refused { round: run.round, reason: run.outcome.refusal()? }))
         .collect();
     let median = |values: &mut dyn Iterator<Item = f64>| Estimate::of(values).map(|estimate| estimate.median);
-    let split =
-        |part: usize| median(&mut valid.iter().filter_map(|measured| Some(cpu_per_request(measured)?[part])));
     let cells = Metric::ALL.iter().map(|&metric| Cell {
         metric,
         estimate: Estimate::of(valid.iter().filter_map(|measured| metric.value(measured))),
@@ -247,7 +254,7 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
         valid: valid.len(),
         refused,
         cells: cells.collect(),
-        cpu_split_us: split(0).zip(split(1)).map(|(user, system)| [user, system]),
+        cpu_split_us: cpu_split(&valid),
         busy_cores: median(
             &mut valid
                 .iter()

@@ -70,19 +70,19 @@ fn versions_are_found_in_what_programs_say() {
 #[test]
 fn a_feature_that_a_proxy_lacks_is_an_error_and_not_left_out() {
     let own = Own { program: "/bin/vanward".into(), version: "1".to_owned() };
-    let installed = &installed(&own)[1];
-    let asked = Service { access_log: true, ..service(1, true) };
+    let installed = Installed::own(&vanward::DRIVER, &own);
+    let asked = service(1, false);
     let refused =
-        (installed.driver.configure)(installed, &asked, Path::new("/tmp")).expect_err("no such flag");
-    assert!(refused.to_string().contains("access log"), "{refused}");
+        (vanward::DRIVER.configure)(&installed, &asked, Path::new("/tmp")).expect_err("no flag for it");
+    assert!(refused.to_string().contains("keep-alive"), "{refused}");
 }
 
 #[test]
 fn ours_is_started_with_every_origin() {
     let own = Own { program: "/bin/vanward".into(), version: "1".to_owned() };
-    let installed = &installed(&own)[1];
+    let installed = Installed::own(&vanward::DRIVER, &own);
     let launch =
-        (installed.driver.configure)(installed, &service(2, true), Path::new("/tmp")).expect("a command");
+        (installed.driver.configure)(&installed, &service(2, true), Path::new("/tmp")).expect("a command");
     assert_eq!(
         launch.command.join(" "),
         "/bin/vanward proxy --from 127.0.0.1:18080 --to http://127.0.0.1:18081 --to http://[::1]:18082 --workers 2"

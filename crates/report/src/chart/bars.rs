@@ -73,8 +73,7 @@ fn bar(
     middle: f64,
     x: impl Fn(f64) -> f64,
 ) -> String {
-    // The medians of the parts need not add up to the median of their sum: the bar ends at the sum's.
-    let user = x(split[0].min(total.median));
+    let user = x(split[0]);
     let end = x(total.median);
     let (low, high) = (x(total.low), x(total.high));
     let class = look.class();
