@@ -70,7 +70,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
 
 async fn show(arguments: &Args) -> Result<ExitCode, String> {
     let own = Own {
-        program: std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?,
+        program: std::env::current_exe()
+            .map_err(|error| format!("cannot find this program's file: {error}"))?,
         version: env!("VANWARD_VERSION").to_owned(),
     };
     let plan = plan(arguments, &own);
@@ -96,21 +97,35 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
     if arguments.serve {
         serve(&own).await?;
     }
-    Ok(if summary.is_complete() { ExitCode::SUCCESS } else { ExitCode::from(INVALID_RUN) })
+    Ok(if summary.is_complete() {
+        ExitCode::SUCCESS
+    } else {
+        super::fail(
+            INVALID_RUN,
+            "some figures are missing, for the reasons in the report; try again on an idle machine, or with more --seconds",
+        )
+    })
 }
 
 fn plan(arguments: &Args, own: &Own) -> Plan {
     let proxies = proxies::installed(own);
     let mut notes: Vec<String> = proxies::missing(&proxies)
         .into_iter()
-        .map(|name| format!("{name} is not installed here and was left out; to compare with it: apt-get install {name}."))
+        .map(|name| {
+            format!(
+                "{name} is not installed here and was left out; to compare with it: apt-get install {name}."
+            )
+        })
         .collect();
     notes.push(
         "Vanward adds Via, Forwarded and X-Forwarded-* to each request; the peers, as configured here, add none of them."
             .to_owned(),
     );
     if cfg!(debug_assertions) {
-        notes.push("This Vanward is a debug build, several times slower than a release: its figures mean nothing.".to_owned());
+        notes.push(
+            "This Vanward is a debug build, several times slower than a release: its figures mean nothing."
+                .to_owned(),
+        );
     }
     let case = |payload: Payload, load: Load| CasePlan {
         name: format!("{}-{}", payload.name, if load == Load::Closed { "closed" } else { "constant" }),
@@ -206,7 +221,10 @@ impl Told {
         let Progress { done, total, proxy, case, round } = progress;
         let left = match done {
             0 => String::new(),
-            done => format!(", {:.0} s left", self.began.elapsed().as_secs_f64() / *done as f64 * (total - done) as f64),
+            done => format!(
+                ", {:.0} s left",
+                self.began.elapsed().as_secs_f64() / *done as f64 * (total - done) as f64
+            ),
         };
         self.write(&format!("[{done}/{total}] round {round}: {case}, {proxy}{left}"));
     }
