@@ -11,12 +11,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::fs::sendfile;
+use rustix::net::{SendFlags, send};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, timeout};
 
 use crate::buffer::Buffer;
+use crate::content;
 use crate::exchange::{self, Ending};
 use crate::head::{Head, Length, reason};
 use crate::request::{self, FIELDS_MAX, Framing, Refusal, Request};
@@ -27,6 +30,9 @@ const IDLE_MAX: Duration = Duration::from_secs(900);
 
 /// How long a connection is read from after the last response, so that closing does not destroy it.
 const LINGER_MAX: Duration = Duration::from_secs(2);
+
+/// From this size on, a part of the pattern is sent from its file.
+pub(crate) const FROM_FILE_BYTES_MIN: u64 = 64 * 1024;
 
 /// Why a connection ends before its time.
 #[derive(Debug)]
@@ -60,9 +66,16 @@ pub(crate) struct Connection {
     active_second: u64,
 }
 
+/// What of a page is sent.
+#[derive(Clone, Copy)]
+enum Part {
+    Head,
+    All,
+}
+
 /// What to do about a head.
 enum Next {
-    Page(FastPage, usize),
+    Page(FastPage, Part),
     Exchange(Request),
 }
 
@@ -83,7 +96,7 @@ impl Connection {
     pub(crate) async fn serve(mut self) {
         loop {
             let ending = match self.next().await {
-                Ok(Next::Page(page, length)) => match self.write_all(&page.bytes[..length]).await {
+                Ok(Next::Page(page, part)) => match self.write_page(&page, part).await {
                     Ok(()) => Ending::KeepAlive,
                     Err(_) => Ending::Abort,
                 },
@@ -129,8 +142,7 @@ impl Connection {
         let next = match page {
             Some((index, page)) => {
                 self.worker.counters().fast_page(index);
-                let length = if parsed.method == "HEAD" { page.head_length } else { page.bytes.len() };
-                Next::Page(page, length)
+                Next::Page(page, if parsed.method == "HEAD" { Part::Head } else { Part::All })
             }
             None => Next::Exchange(Request::new(head, &parsed)),
         };
@@ -216,6 +228,63 @@ impl Connection {
             IoSlice::advance_slices(&mut parts, length);
         }
         Ok(())
+    }
+
+    async fn write_page(&mut self, page: &FastPage, part: Part) -> io::Result<()> {
+        match part {
+            Part::Head => self.write_all(&page.bytes[..page.head_length]).await,
+            Part::All if page.from_file_bytes == 0 => self.write_all(&page.bytes).await,
+            Part::All => self.write_pattern(&page.bytes, 0, page.from_file_bytes).await,
+        }
+    }
+
+    /// Sends all of `head`, then `length` bytes of the pattern from `offset`. From a file: for 166 kB that cost 0.97 of
+    /// what nginx spends on a file, copying 1.13.
+    pub(crate) async fn write_pattern(
+        &mut self,
+        mut head: &[u8],
+        offset: u64,
+        length: u64,
+    ) -> io::Result<()> {
+        while !head.is_empty() {
+            let sent = self.write_by(|stream| Ok(send(stream, head, SendFlags::MORE | SendFlags::NOSIGNAL)?));
+            head = &head[sent.await?..];
+        }
+        let mut sent = 0;
+        while sent < length {
+            sent += match content::pattern_file(offset + sent, length - sent) {
+                Some((file, mut place, most)) => {
+                    let count = self.write_by(|stream| Ok(sendfile(stream, file, Some(&mut place), most)?));
+                    count.await? as u64
+                }
+                None => {
+                    let piece = content::pattern(offset + sent, length - sent);
+                    self.write_all(piece).await?;
+                    piece.len() as u64
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Sends by a system call that tokio does not have.
+    async fn write_by(&mut self, mut call: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
+        poll_fn(|context| {
+            loop {
+                let polled = match self.stream.poll_write_ready(context) {
+                    Poll::Ready(Ok(())) => {
+                        match self.stream.try_io(Interest::WRITABLE, || call(&self.stream)) {
+                            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                            result => Poll::Ready(result),
+                        }
+                    }
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                    Poll::Pending => Poll::Pending,
+                };
+                return self.poll_written(polled, context);
+            }
+        })
+        .await
     }
 
     fn poll_written(

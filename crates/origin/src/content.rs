@@ -2,7 +2,12 @@
 //!
 //! The pattern's period is a prime, so that bytes lost, doubled or moved by any round number show in a body.
 
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::LazyLock;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// Bytes after which the pattern repeats: the largest prime below 64 KiB.
 pub(crate) const PERIOD_BYTES: usize = 65_521;
@@ -39,6 +44,18 @@ pub(crate) fn pattern(offset: u64, length: u64) -> &'static [u8] {
     let start = (offset % PERIOD_BYTES as u64) as usize;
     let piece = &BLOCK[start..];
     &piece[..usize::try_from(length).map_or(piece.len(), |length| length.min(piece.len()))]
+}
+
+/// The part of the pattern that `pattern` would give, as a place in a file: for sendfile(2), which spares the kernel a
+/// copy. `None` where the system gives no such file.
+pub(crate) fn pattern_file(offset: u64, length: u64) -> Option<(BorrowedFd<'static>, u64, usize)> {
+    static FILE: LazyLock<Option<File>> = LazyLock::new(|| {
+        let mut file = File::from(memfd_create("origin-pattern", MemfdFlags::CLOEXEC).ok()?);
+        file.write_all(&BLOCK).ok()?;
+        Some(file)
+    });
+    let file = FILE.as_ref()?;
+    Some((file.as_fd(), offset % PERIOD_BYTES as u64, pattern(offset, length).len()))
 }
 
 /// Printable, in lines, and without any regularity that a shifted body could hide behind.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::IoSlice;
 
 use crate::body::{Body, Trailers};
-use crate::connection::{Connection, Stop};
+use crate::connection::{Connection, FROM_FILE_BYTES_MIN, Stop};
 use crate::content;
 use crate::endpoint::{Endpoint, NotServed};
 use crate::head::{Head, Length};
@@ -229,6 +229,13 @@ impl Exchange<'_> {
 
     /// Sends `length` bytes of the pattern, from `offset`.
     pub(crate) async fn pattern(&mut self, offset: u64, length: u64) -> Result<(), Stop> {
+        if let Response::Begun { length: Length::Known(_) | Length::Close, body: true } = self.response
+            && length >= FROM_FILE_BYTES_MIN
+        {
+            self.connection.write_pattern(&self.out, offset, length).await?;
+            self.out.clear();
+            return Ok(());
+        }
         let mut sent = 0;
         while sent < length && self.sends_body() {
             let piece = content::pattern(offset + sent, length - sent);

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 
 use crate::buffer::Spare;
-use crate::connection::Connection;
+use crate::connection::{Connection, FROM_FILE_BYTES_MIN};
 use crate::endpoint::page::Page;
 use crate::stats::Counters;
 
@@ -48,16 +48,18 @@ pub(crate) struct Worker {
     connections: Cell<u64>,
 }
 
-/// A fixed page as it is sent: head and body in one piece.
+/// A fixed page as it is sent: head and body in one piece, or a head and the length of a body that is sent from the
+/// pattern's file.
+#[derive(Clone)]
 pub(crate) struct FastPage {
     pub(crate) bytes: Rc<Vec<u8>>,
     pub(crate) head_length: usize,
+    pub(crate) from_file_bytes: u64,
 }
 
 /// A fixed page as it is kept.
 struct RenderedPage {
-    bytes: Rc<Vec<u8>>,
-    head_length: usize,
+    page: FastPage,
     date_offset: usize,
 }
 
@@ -155,8 +157,7 @@ impl Worker {
     /// The index in `FAST_PAGES` and the bytes to send, if that target is one of them.
     pub(crate) fn fast_page(&self, target: &str) -> Option<(usize, FastPage)> {
         let index = FAST_PAGES.iter().position(|(path, _)| *path == target)?;
-        let page = &self.pages.borrow()[index];
-        Some((index, FastPage { bytes: Rc::clone(&page.bytes), head_length: page.head_length }))
+        Some((index, self.pages.borrow()[index].page.clone()))
     }
 
     fn set_date(&self, unix_seconds: u64) {
@@ -167,9 +168,9 @@ impl Worker {
             return;
         }
         self.date.set(text);
-        for page in self.pages.borrow_mut().iter_mut() {
+        for RenderedPage { page, date_offset } in self.pages.borrow_mut().iter_mut() {
             // Copies the page only if it is on its way to a client at this moment.
-            Rc::make_mut(&mut page.bytes)[page.date_offset..][..text.len()].copy_from_slice(&text);
+            Rc::make_mut(&mut page.bytes)[*date_offset..][..text.len()].copy_from_slice(&text);
         }
     }
 }
@@ -181,7 +182,13 @@ impl RenderedPage {
         let head_length = bytes.len();
         let found = bytes.windows(date.len()).position(|window| window == date);
         let date_offset = found.expect("a head has a date");
-        page.pieces(0, page.length()).for_each(|piece| bytes.extend_from_slice(piece));
-        Self { bytes: Rc::new(bytes), head_length, date_offset }
+        let from_file_bytes = match page {
+            Page::Pattern { bytes } if *bytes >= FROM_FILE_BYTES_MIN => *bytes,
+            _ => {
+                page.pieces(0, page.length()).for_each(|piece| bytes.extend_from_slice(piece));
+                0
+            }
+        };
+        Self { page: FastPage { bytes: Rc::new(bytes), head_length, from_file_bytes }, date_offset }
     }
 }

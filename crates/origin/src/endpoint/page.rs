@@ -159,11 +159,9 @@ impl Page {
     }
 
     async fn send(&self, exchange: &mut Exchange<'_>, offset: u64, length: u64) -> Result<(), Stop> {
-        if exchange.sends_body() {
-            for piece in self.pieces(offset, length) {
-                exchange.piece(piece).await?;
-            }
+        match self {
+            Self::Pattern { .. } | Self::Generated { .. } => exchange.pattern(offset, length).await,
+            Self::Hello => exchange.piece(&HELLO[offset as usize..(offset + length) as usize]).await,
         }
-        Ok(())
     }
 }
