@@ -1,5 +1,6 @@
 //! A run from start to end: threads, the moment at which all begin together, the measured window, the early end.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -41,43 +42,37 @@ pub fn start(plan: &Plan) -> Result<Running, Error> {
     let shared = Arc::new(Shared { plan: plan.clone(), targets, reach: Reach::default() });
     let (orders, _) = watch::channel(Orders::default());
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
-    let control = Control { orders: Arc::new(orders), live: Arc::clone(&live) };
+    let control = Control { orders: Arc::new(orders), live };
     let unready = Arc::new(AtomicUsize::new(plan.threads));
-    let mut running = Running { shared: Arc::clone(&shared), control: control.clone(), threads: Vec::new() };
+    let mut running = Running { shared, control, threads: Vec::with_capacity(plan.threads) };
     for thread in 0..plan.threads {
-        let (ready, window_of) = (Arc::clone(&unready), Arc::clone(&shared));
-        let on_ready = control.clone();
-        let ready = Box::new(move || {
-            // The last thread to get ready starts them all.
-            if ready.fetch_sub(1, Ordering::AcqRel) == 1 {
-                if window_of.reach.refusal().is_some() {
-                    return on_ready.stop();
-                }
-                let window = window(&window_of.plan, Instant::now() + HEAD_START);
-                on_ready.orders.send_modify(|orders| orders.window = Some(window));
-            }
-        });
-        let worker = (Arc::clone(&shared), control.orders.subscribe(), Arc::clone(&live));
-        let guard = StopOnFailure(Some(control.clone()));
-        let spawned = std::thread::Builder::new()
-            .name(format!("load-{thread}"))
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                let (shared, orders, live) = worker;
-                let measured = measure(move || Worker::new(shared, thread, orders, live, ready));
-                guard.lift(measured.is_ok());
-                measured
-            });
-        let spawned = spawned.map_err(|source| Error::System { action: "start a thread", source });
-        match spawned {
-            Ok(handle) => running.threads.push(handle),
-            Err(error) => {
-                control.stop();
-                return Err(error);
-            }
-        }
+        running.threads.push(spawn(&running, thread, Arc::clone(&unready))?);
     }
     Ok(running)
+}
+
+type Thread = JoinHandle<Result<Measured, Error>>;
+
+fn spawn(running: &Running, thread: usize, unready: Arc<AtomicUsize>) -> Result<Thread, Error> {
+    let (shared, control) = (Arc::clone(&running.shared), running.control.clone());
+    let ready = {
+        let (shared, control) = (Arc::clone(&shared), control.clone());
+        move || {
+            // The last thread to get ready starts them all.
+            if unready.fetch_sub(1, Ordering::AcqRel) == 1 {
+                control.start(&shared);
+            }
+        }
+    };
+    let guard = StopOnFailure(Some(control.clone()));
+    let load = move || {
+        let (orders, live) = (control.orders.subscribe(), Arc::clone(&control.live));
+        let measured = measure(Worker::new(shared, thread, orders, live, Box::new(ready)));
+        guard.lift(measured.is_ok());
+        measured
+    };
+    let builder = std::thread::Builder::new().name(format!("load-{thread}")).stack_size(STACK_BYTES);
+    builder.spawn(load).map_err(|source| Error::System { action: "start a thread", source })
 }
 
 /// A run under way.
@@ -85,7 +80,7 @@ pub fn start(plan: &Plan) -> Result<Running, Error> {
 pub struct Running {
     shared: Arc<Shared>,
     control: Control,
-    threads: Vec<JoinHandle<Result<Measured, Error>>>,
+    threads: Vec<Thread>,
 }
 
 impl Running {
@@ -117,6 +112,15 @@ pub struct Control {
 }
 
 impl Control {
+    /// Begins the load, unless no connection could be opened.
+    fn start(&self, shared: &Shared) {
+        if shared.reach.refusal().is_some() {
+            return self.stop();
+        }
+        let window = window(&shared.plan, Instant::now() + HEAD_START);
+        self.orders.send_modify(|orders| orders.window = Some(window));
+    }
+
     /// Ends the run now; what was measured so far is its outcome.
     pub fn stop(&self) {
         self.orders.send_modify(|orders| orders.stop = true);
@@ -175,19 +179,19 @@ fn window(plan: &Plan, load: Instant) -> Window {
 }
 
 /// One load thread, from its runtime to its record.
-fn measure(worker: impl FnOnce() -> Worker) -> Result<Measured, Error> {
+fn measure(worker: Worker) -> Result<Measured, Error> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(tokio::runtime::LocalOptions::default());
     let runtime = runtime.map_err(|source| Error::System { action: "start an event loop", source })?;
-    let worker = std::rc::Rc::new(worker());
+    let worker = Rc::new(worker);
     runtime.block_on(async {
         let mut connections = JoinSet::new();
         for index in 0..worker.connections() {
-            connections.spawn_local(send::drive(std::rc::Rc::clone(&worker), index));
+            connections.spawn_local(send::drive(Rc::clone(&worker), index));
         }
         let Some(window) = worker.wait_for_window().await else { return Ok(Measured::nothing()) };
         worker.begin(window).map_err(|source| Error::System { action: "create a timer", source })?;
-        let serving = std::rc::Rc::clone(&worker);
+        let serving = Rc::clone(&worker);
         tokio::task::spawn_local(async move { serving.arrivals().serve().await });
         tokio::select! {
             () = tokio::time::sleep_until(window.start.into()) => {}
@@ -225,7 +229,14 @@ fn overtime(worker: &Worker) -> Duration {
 
 /// Every connection is done: the number of requests is reached, or the window over.
 async fn all_done(connections: &mut JoinSet<()>, arrivals: &Arrivals, window_end: Option<Instant>) {
-    while connections.join_next().await.is_some() {}
+    while let Some(ended) = connections.join_next().await {
+        // A bug of ours must not pass for a connection that is done.
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
     // The last request of a schedule may be done long before its window ends.
     if !arrivals.is_spent() {
         sleep_until(window_end).await;

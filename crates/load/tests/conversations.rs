@@ -1,0 +1,286 @@
+//! Real conversations with servers that keep to HTTP/1.1, and with those that don't: what is counted, and as what.
+
+mod scripted;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use load::{Arrival, Error, ErrorClass, Errors, Outcome, Plan, Problem};
+use scripted::{OK, Peer, answering, plan, server};
+
+fn run(plan: &Plan) -> Outcome {
+    load::run(plan).expect("the run starts")
+}
+
+#[test]
+fn whole_responses_are_counted_over_all_threads() {
+    let told = run(&Plan { connections: 5, threads: 2, ..plan(answering(OK), 101) });
+    assert_eq!((told.requests, told.errors, told.unfinished), (101, Errors::default(), 0));
+    assert_eq!(told.statuses, BTreeMap::from([(200, 101)]));
+    assert_eq!((told.body_bytes, told.bytes_received), (505, 101 * OK.len() as u64));
+    assert_eq!((told.latency.count, told.service.count, told.first_byte.count), (101, 101, 101));
+    assert!(told.latency.max_us > 0 && told.measured_seconds > 0.0 && told.requests_per_second > 0.0);
+    assert!(told.cpu.total_seconds > 0.0 && told.is_valid() && !told.interrupted);
+    let text = serde_json::to_string(&told).expect("serialises");
+    assert_eq!(serde_json::from_str::<Outcome>(&text).expect("parses"), told);
+}
+
+#[test]
+fn responses_in_any_framing_and_in_pieces_are_successes() {
+    let responses: [&[u8]; 5] = [
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
+        b"HTTP/1.0 200 OK\r\n\r\nhello",
+        b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 5\r\n\r\nhello",
+    ];
+    for response in responses {
+        let address = server(move |mut peer, _| {
+            while peer.request().is_some() {
+                response.iter().for_each(|byte| peer.send(&[*byte]));
+                if !response.starts_with(b"HTTP/1.1") || response.windows(5).any(|window| window == b"close")
+                {
+                    return peer.finish();
+                }
+            }
+        });
+        let told = run(&plan(address, 3));
+        let shown = String::from_utf8_lossy(response);
+        assert_eq!((told.requests, told.errors, told.body_bytes), (3, Errors::default(), 15), "{shown}");
+    }
+}
+
+#[test]
+fn failures_are_counted_by_class_and_never_as_successes() {
+    type Script = fn(Peer);
+    fn say(mut peer: Peer, bytes: &[u8]) {
+        peer.request();
+        peer.send(bytes);
+        peer.finish();
+    }
+    let cases: [(&str, ErrorClass, Script); 10] = [
+        ("closes without a response", ErrorClass::Read, |peer| say(peer, b"")),
+        ("closes within the head", ErrorClass::Read, |peer| say(peer, b"HTTP/1.1 200 OK\r\nContent-")),
+        ("is shorter than it says", ErrorClass::Read, |peer| say(peer, &OK[..OK.len() - 1])),
+        ("cuts its chunks", ErrorClass::Read, |peer| {
+            say(peer, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        }),
+        ("resets", ErrorClass::Read, |mut peer| {
+            peer.request();
+            peer.reset();
+        }),
+        ("stalls", ErrorClass::Timeout, |mut peer| peer.stall()),
+        ("stalls within the body", ErrorClass::Timeout, |mut peer| {
+            peer.request();
+            peer.send(&OK[..OK.len() - 1]);
+            peer.stall();
+        }),
+        ("is longer than it says", ErrorClass::Malformed, |peer| say(peer, &[OK, b"!"].concat())),
+        ("is not HTTP", ErrorClass::Malformed, |peer| say(peer, b"220 mail.example ready\r\n")),
+        ("is unavailable", ErrorClass::Status, |peer| {
+            say(peer, b"HTTP/1.1 503 Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }),
+    ];
+    for (name, class, script) in cases {
+        let address = server(move |peer, _| script(peer));
+        let told = run(&Plan { timeout_seconds: 0.1, ..plan(address, 3) });
+        assert_eq!(
+            told.error_examples.keys().collect::<Vec<_>>(),
+            [&class],
+            "{name}: {:?}",
+            told.error_examples
+        );
+        assert_eq!(
+            (told.requests, told.errors.total(), told.latency.count),
+            (0, 3, 0),
+            "{name}: {:?}",
+            told.errors
+        );
+    }
+}
+
+#[test]
+fn a_server_that_recovers_is_used_again() {
+    let address = server(|mut peer, number| {
+        if number % 2 == 0 {
+            peer.request();
+            return peer.reset();
+        }
+        peer.request();
+        peer.send(OK);
+        peer.request();
+    });
+    let told = run(&plan(address, 6));
+    assert!(told.requests >= 2 && told.errors.read >= 2, "{told:?}");
+    assert_eq!(told.requests + told.errors.total(), 6);
+}
+
+#[test]
+fn a_server_that_nobody_reaches_is_not_measured() {
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let error =
+        load::run(&Plan { connections: 4, threads: 2, ..plan(closed, 100) }).expect_err("nobody listens");
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains(&closed.to_string()), "{error}");
+}
+
+#[test]
+fn a_server_that_dies_costs_one_request_a_connect() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().expect("a connection");
+        drop(listener);
+        let mut buffer = [0; 1024];
+        assert!(stream.read(&mut buffer).expect("a request") > 0);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").expect("sent");
+    });
+    let told = run(&plan(address, 6));
+    assert_eq!(
+        (told.requests, told.errors.connect, told.errors.total()),
+        (1, 5, 5),
+        "{:?}",
+        told.error_examples
+    );
+}
+
+#[test]
+fn an_answer_before_the_end_of_the_request_counts_and_the_connection_is_left() {
+    let body = vec![b'x'; 8 << 20];
+    let address = server(|mut peer, _| {
+        peer.head();
+        peer.send(OK);
+        peer.finish();
+    });
+    let told = run(&Plan { method: "POST".into(), body, ..plan(address, 2) });
+    assert_eq!((told.requests, told.errors), (2, Errors::default()), "{:?}", told.error_examples);
+}
+
+#[test]
+fn requests_arrive_as_they_were_asked_for() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&seen);
+    let address = server(move |mut peer, number| {
+        while let Some(request) = peer.request() {
+            record.lock().expect("no panic").push((number, request));
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+        }
+    });
+    let told = run(&Plan {
+        method: "HEAD".into(),
+        headers: vec!["X-Test: 1".into()],
+        keepalive: false,
+        urls: vec![format!("http://{address}/a"), format!("http://{address}/b?c")],
+        ..plan(address, 3)
+    });
+    assert_eq!((told.requests, told.errors), (3, Errors::default()));
+    assert_eq!((told.connections_opened, told.connect.count), (3, 3), "a connection each");
+    let text = |number, target: &str| {
+        let request =
+            format!("HEAD {target} HTTP/1.1\r\nHost: {address}\r\nX-Test: 1\r\nConnection: close\r\n\r\n");
+        (number, request)
+    };
+    assert_eq!(*seen.lock().expect("no panic"), [text(0, "/a"), text(1, "/b?c"), text(2, "/a")]);
+}
+
+#[test]
+fn a_list_may_lead_to_several_servers() {
+    let (one, other) = (answering(OK), answering(b"HTTP/1.1 204 No Content\r\n\r\n"));
+    let urls = vec![format!("http://{one}/"), format!("http://{other}/"), format!("http://{other}/again")];
+    let told = run(&Plan { urls, ..plan(one, 9) });
+    assert_eq!(told.statuses, BTreeMap::from([(200, 3), (204, 6)]));
+    // Two in a row to the same server share a connection.
+    assert_eq!((told.errors, told.connections_opened), (Errors::default(), 6));
+}
+
+#[test]
+fn a_stall_counts_for_every_request_that_was_due_in_it() {
+    let stall = Duration::from_millis(300);
+    let address = server(move |mut peer, _| {
+        let mut stall = Some(stall);
+        while peer.request().is_some() {
+            stall.take().into_iter().for_each(thread::sleep);
+            peer.send(OK);
+        }
+    });
+    let arrival = Arrival::Constant { requests_per_second: 100.0 };
+    let told = run(&Plan { arrival, ..plan(address, 30) });
+    let kept = told.schedule.as_ref().expect("a schedule");
+    assert_eq!((told.requests, kept.due, kept.unsent), (30, 30, 0), "{told:?}");
+    let slow = |distribution: &load::Distribution| {
+        let histogram = distribution.histogram().expect("decodes");
+        histogram.count_between(100_000, u64::MAX >> 1)
+    };
+    // 20 of them fell due in the first 200 ms of the stall.
+    assert!(slow(&told.latency) >= 20, "{:?}", told.latency);
+    assert!(kept.waited_for_connection >= 20 && kept.lateness.max_us >= 200_000, "{kept:?}");
+    assert!(slow(&kept.own_lateness) < 20, "the stall is not the generator's fault: {kept:?}");
+    assert!(told.service.count == 30 && told.service.max_us >= 299_000);
+}
+
+#[test]
+fn a_rate_above_what_the_server_can_do_makes_the_run_invalid() {
+    let address = server(|mut peer, _| {
+        while peer.request().is_some() {
+            thread::sleep(Duration::from_millis(20));
+            peer.send(OK);
+        }
+    });
+    let arrival = Arrival::Poisson { requests_per_second: 1_000.0, seed: 1 };
+    let told = run(&Plan {
+        arrival,
+        duration_seconds: Some(0.5),
+        timeout_seconds: 0.3,
+        requests: None,
+        ..plan(address, 1)
+    });
+    let missed = told.problems.iter().find(|problem| matches!(problem, Problem::RateMissed { .. }));
+    let Some(Problem::RateMissed { due, unsent, .. }) = missed else { panic!("{:?}", told.problems) };
+    assert!(*unsent > 0 && unsent < due && told.requests < *due, "{:?}", told.schedule);
+    assert!(!told.is_valid() && load::report(&told).contains("INVALID"));
+}
+
+#[test]
+fn an_idle_connection_that_the_server_closes_is_no_error() {
+    let address = server(|mut peer, _| {
+        peer.request();
+        peer.send(OK);
+    });
+    let arrival = Arrival::Constant { requests_per_second: 5.0 };
+    let told = run(&Plan { arrival, ..plan(address, 3) });
+    assert_eq!((told.requests, told.errors), (3, Errors::default()), "{:?}", told.error_examples);
+    assert!(told.connections_opened >= 2);
+}
+
+#[test]
+fn a_run_that_is_stopped_tells_what_it_measured() {
+    let (address, served): (SocketAddr, _) = {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let sender = Mutex::new(sender);
+        let address = server(move |mut peer, _| {
+            while peer.request().is_some() {
+                peer.send(OK);
+                let _ = sender.lock().expect("no panic").send(());
+            }
+        });
+        (address, receiver)
+    };
+    let running = load::start(&Plan { duration_seconds: Some(3600.0), requests: None, ..plan(address, 1) });
+    let running = running.expect("the run starts");
+    served.iter().take(10).for_each(drop);
+    running.control().stop();
+    let told = running.wait().expect("an outcome");
+    assert!(told.interrupted && told.requests >= 9 && told.measured_seconds < 3600.0, "{told:?}");
+    assert!(told.requests_per_second > 0.0);
+}
+
+#[test]
+fn the_warm_up_is_not_counted() {
+    let told = run(&Plan { warm_up_seconds: 0.05, ..plan(answering(OK), 20) });
+    assert_eq!((told.requests, told.latency.count, told.body_bytes), (20, 20, 100));
+    assert_eq!(told.connections_opened, 0, "they were opened before the window");
+}
