@@ -156,10 +156,24 @@ mod tests {
             assert_eq!(Name::of(text.as_bytes()), name, "{text}");
             assert_eq!(Name::of(text.to_ascii_lowercase().as_bytes()), name, "{text}");
             assert_eq!(Name::of(text.to_ascii_uppercase().as_bytes()), name, "{text}");
-            assert_eq!(Name::of(format!("{text}x").as_bytes()), Name::Other, "{text}x");
+            let neighbour =
+                if text.starts_with("X-Forwarded-") { Name::XForwardedOther } else { Name::Other };
+            assert_eq!(Name::of(format!("{text}x").as_bytes()), neighbour, "{text}x");
             let mut near = text.as_bytes().to_vec();
             *near.last_mut().unwrap() ^= 0x02;
-            assert_eq!(Name::of(&near), Name::Other, "{text} with its last letter changed");
+            assert_eq!(Name::of(&near), neighbour, "{text} with its last letter changed");
+        }
+        for (text, name) in [
+            ("X_Forwarded_For", Name::XForwardedOther),
+            ("x-forwarded_proto", Name::XForwardedOther),
+            ("X-FORWARDED-Port", Name::XForwardedOther),
+            ("X-Forwarded-X", Name::XForwardedOther),
+            ("X-Forwarded", Name::Other),
+            ("X-Forwarded-", Name::Other),
+            ("X-Forwarding-For", Name::Other),
+            ("Xx-Forwarded-For", Name::Other),
+        ] {
+            assert_eq!(Name::of(text.as_bytes()), name, "{text}");
         }
         assert_eq!(Name::of(b""), Name::Other);
     }

@@ -1,0 +1,95 @@
+use wire::{ConnectionError, ConnectionOptions, Version, wants_upgrade};
+
+use crate::{parse_request, request_with};
+
+fn options(fields: &str) -> Result<ConnectionOptions, ConnectionError> {
+    let bytes = request_with(fields);
+    ConnectionOptions::of(&parse_request(&bytes).unwrap(), &bytes)
+}
+
+/// RFC 9110 §7.6.1.
+#[test]
+fn connection_options() {
+    let none = ConnectionOptions::default();
+    let close = ConnectionOptions { close: true, ..none };
+    let keep_alive = ConnectionOptions { keep_alive: true, ..none };
+    for (fields, expected) in [
+        ("", none),
+        ("Connection:\r\n", none),
+        ("Connection: ,, ,\r\n", none),
+        ("Connection: close\r\n", close),
+        ("connection: CLOSE\r\n", close),
+        ("Connection: keep-alive\r\n", keep_alive),
+        ("Connection: keep-alive, close\r\n", ConnectionOptions { keep_alive: true, ..close }),
+        ("Connection: keep-alive\r\nConnection: close\r\n", ConnectionOptions { keep_alive: true, ..close }),
+        ("Connection: ,\tUpgrade ,x\r\n", ConnectionOptions { upgrade: true, names_fields: true, ..none }),
+        // These end at this hop anyway.
+        ("Connection: TE, Keep-Alive, Upgrade\r\n", ConnectionOptions { upgrade: true, ..keep_alive }),
+        ("Connection: closed\r\n", ConnectionOptions { names_fields: true, ..none }),
+        ("Proxy-Connection: close\r\n", none),
+    ] {
+        assert_eq!(options(fields), Ok(expected), "{fields}");
+    }
+}
+
+/// What a message means, and whom it came through, is not for one hop to take away.
+#[test]
+fn options_that_are_refused() {
+    for name in [
+        "Host",
+        "content-length",
+        "Transfer-Encoding",
+        "Via",
+        "Forwarded",
+        "X-Forwarded-For",
+        "X-Forwarded-Proto",
+        "x-forwarded-host",
+    ] {
+        assert_eq!(options(&format!("Connection: close, {name}\r\n")), Err(ConnectionError), "{name}");
+    }
+    let of_len =
+        |len: usize| options(&format!("Connection: {}\r\nConnection: close\r\n", "x".repeat(len - 5)));
+    assert!(of_len(1024).is_ok());
+    assert_eq!(of_len(1025), Err(ConnectionError));
+}
+
+/// RFC 9112 §9.3.
+#[test]
+fn persistence() {
+    for (fields, in_11, in_10) in [
+        ("", true, false),
+        ("Connection: keep-alive\r\n", true, true),
+        ("Connection: close\r\n", false, false),
+        ("Connection: keep-alive, close\r\n", false, false),
+    ] {
+        let options = options(fields).unwrap();
+        assert_eq!(
+            (options.persists(Version::Http11), options.persists(Version::Http10)),
+            (in_11, in_10),
+            "{fields}"
+        );
+    }
+}
+
+/// RFC 9110 §7.8; requests that went on in another protocol would pass by every rule of the proxy.
+#[test]
+fn upgrades_that_are_passed_on() {
+    for (line, fields, wants) in [
+        ("GET / HTTP/1.1", "Connection: upgrade\r\nUpgrade: websocket\r\n", true),
+        ("GET / HTTP/1.1", "Connection: keep-alive, Upgrade\r\nUpgrade: x/1, y\r\n", true),
+        ("GET / HTTP/1.1", "Connection: upgrade\r\nUpgrade: h2c, websocket\r\n", true),
+        ("GET / HTTP/1.1", "Upgrade: websocket\r\n", false),
+        ("GET / HTTP/1.1", "Connection: upgrade\r\n", false),
+        ("GET / HTTP/1.1", "Connection: upgrade\r\nUpgrade:\r\n", false),
+        ("GET / HTTP/1.1", "Connection: upgrade\r\nUpgrade: h2c\r\n", false),
+        ("GET / HTTP/1.1", "Connection: upgrade\r\nUpgrade: H2C,h2\r\n", false),
+        ("GET / HTTP/1.1", "Connection: upgrade\r\nUpgrade: HTTP/2.0\r\n", false),
+        ("GET / HTTP/1.1", "Connection: upgrade\r\nUpgrade: TLS/1.0, HTTP/1.1\r\n", false),
+        ("GET / HTTP/1.0", "Connection: upgrade\r\nUpgrade: websocket\r\n", false),
+    ] {
+        let bytes = format!("{line}\r\nHost: a\r\n{fields}\r\n").into_bytes();
+        let head = parse_request(&bytes).unwrap();
+        let options = ConnectionOptions::of(&head, &bytes).unwrap();
+        assert_eq!(wants_upgrade(&head, &bytes, options), wants, "{line} {fields}");
+    }
+}

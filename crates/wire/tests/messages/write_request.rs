@@ -1,0 +1,290 @@
+use std::net::IpAddr;
+
+use wire::{Client, ConnectionOptions, RequestRewrite, Target, request_framing};
+
+use crate::parse_request;
+
+/// What a server sees of this request from this client.
+pub(crate) fn written(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str>) -> String {
+    let head = parse_request(bytes).unwrap();
+    let target = Target::of(&head, bytes).unwrap();
+    let rewrite = RequestRewrite {
+        target: &target,
+        connection: ConnectionOptions::of(&head, bytes).unwrap(),
+        framing: request_framing(&head, bytes).unwrap(),
+        client: Client { address: address.parse::<IpAddr>().unwrap(), is_trusted, scheme: "http" },
+        host: host.map(str::as_bytes),
+    };
+    let mut out = b"kept|".to_vec();
+    wire::write_request(&mut out, &head, bytes, &rewrite);
+    String::from_utf8(out).unwrap().strip_prefix("kept|").expect("output is appended").to_owned()
+}
+
+/// Lines of a head and what becomes of them; `{F}` in the latter is what the proxy says of the client and the host.
+#[track_caller]
+fn check(sent: &[&str], seen: &[&str], host: &str) {
+    let bytes = format!("{}\r\n\r\n", sent.join("\r\n"));
+    let mut expected = seen.join("\r\n");
+    let forwarded_host = if host.is_empty() { "" } else { "\r\nX-Forwarded-Host: {H}" };
+    let of_host = if host.is_empty() { "" } else { ";host=\"{H}\"" };
+    let forwarded = format!(
+        "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http{forwarded_host}\r\n\
+         Forwarded: for=192.0.2.7;proto=http{of_host}"
+    );
+    expected = expected.replace("{F}", &forwarded).replace("{H}", host);
+    assert_eq!(written(bytes.as_bytes(), "192.0.2.7", false, None), format!("{expected}\r\n\r\n"));
+}
+
+#[test]
+fn a_plain_request() {
+    check(
+        &["GET /a?b HTTP/1.1", "Host: h:80", "Accept:  */* "],
+        &["GET /a?b HTTP/1.1", "Host: h:80", "Accept:  */* ", "Via: 1.1 vanward", "{F}"],
+        "h:80",
+    );
+}
+
+#[test]
+fn an_empty_line_before_a_request_is_not_sent_on() {
+    check(&["", "GET / HTTP/1.1", "Host: h"], &["GET / HTTP/1.1", "Host: h", "Via: 1.1 vanward", "{F}"], "h");
+}
+
+/// RFC 9110 §2.5: a proxy says its own version.
+#[test]
+fn versions() {
+    check(
+        &["M /x HTTP/1.7", "A: b", "Host: h"],
+        &["M /x HTTP/1.1", "A: b", "Host: h", "Via: 1.1 vanward", "{F}"],
+        "h",
+    );
+    check(
+        &["GET / HTTP/1.0", "A: b", "Host: h", "Connection: keep-alive"],
+        &["GET / HTTP/1.1", "A: b", "Host: h", "Via: 1.0 vanward", "{F}"],
+        "h",
+    );
+    // RFC 9112 §3.2: HTTP/1.1 has a Host, be it an empty one.
+    check(&["GET / HTTP/1.0"], &["GET / HTTP/1.1", "Host: ", "Via: 1.0 vanward", "{F}"], "");
+}
+
+/// RFC 9112 §3.2.2 and §3.2.4.
+#[test]
+fn absolute_and_asterisk_forms() {
+    let rest = ["Via: 1.1 vanward", "{F}"];
+    for (method, target, seen, host) in [
+        ("GET", "http://t/x?y", "/x?y", "t"),
+        ("GET", "http://t:81", "/", "t:81"),
+        ("GET", "http://t?y", "/?y", "t"),
+        ("OPTIONS", "http://t", "*", "t"),
+        ("OPTIONS", "http://t/", "/", "t"),
+        ("OPTIONS", "http://t?y", "/?y", "t"),
+    ] {
+        let host_line = format!("Host: {host}");
+        check(
+            &[&format!("{method} {target} HTTP/1.1"), "A: b", "Host: other"],
+            &[&format!("{method} {seen} HTTP/1.1"), &host_line, "A: b", rest[0], rest[1]],
+            host,
+        );
+    }
+    check(
+        &["OPTIONS * HTTP/1.1", "Host: h"],
+        &["OPTIONS * HTTP/1.1", "Host: h", "Via: 1.1 vanward", "{F}"],
+        "h",
+    );
+}
+
+/// RFC 9110 §7.6.1.
+#[test]
+fn fields_of_this_hop_end_here() {
+    check(
+        &[
+            "GET / HTTP/1.1",
+            "Connection: close, X-Gone ,x-also",
+            "Host: h",
+            "Keep-Alive: timeout=5",
+            "Proxy-Connection: close",
+            "A: b",
+            "x-gone: 1",
+            "X-Also: 2",
+            "Proxy-Authorization: secret",
+            "X-Gone-Not: 3",
+            "TE: gzip",
+            "Upgrade: websocket",
+            "HTTP2-Settings: x",
+            "X-Gone: 4",
+            "C: d",
+        ],
+        &["GET / HTTP/1.1", "Host: h", "A: b", "X-Gone-Not: 3", "C: d", "Via: 1.1 vanward", "{F}"],
+        "h",
+    );
+}
+
+#[test]
+fn bodies() {
+    check(
+        &["POST / HTTP/1.1", "Host: h", "Content-Length: 5", "Expect: 100-continue"],
+        &[
+            "POST / HTTP/1.1",
+            "Host: h",
+            "Content-Length: 5",
+            "Expect: 100-continue",
+            "Via: 1.1 vanward",
+            "{F}",
+        ],
+        "h",
+    );
+    check(
+        &["POST / HTTP/1.1", "transfer-encoding:  CHUNKED ", "Host: h", "Trailer: A"],
+        &[
+            "POST / HTTP/1.1",
+            "Host: h",
+            "Trailer: A",
+            "Transfer-Encoding: chunked",
+            "Via: 1.1 vanward",
+            "{F}",
+        ],
+        "h",
+    );
+    // RFC 9110 §10.1.1: an expectation of an HTTP/1.0 client is ignored.
+    check(
+        &["POST / HTTP/1.0", "Host: h", "Content-Length: 5", "Expect: 100-continue"],
+        &["POST / HTTP/1.1", "Host: h", "Content-Length: 5", "Via: 1.0 vanward", "{F}"],
+        "h",
+    );
+}
+
+/// RFC 9110 §10.1.4 and §7.8.
+#[test]
+fn trailers_and_upgrades() {
+    let via = "Via: 1.1 vanward";
+    check(
+        &["GET / HTTP/1.1", "Host: h", "TE: gzip, Trailers", "Connection: TE"],
+        &["GET / HTTP/1.1", "Host: h", "TE: trailers", "Connection: TE", via, "{F}"],
+        "h",
+    );
+    check(
+        &["GET / HTTP/1.1", "Host: h", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x"],
+        &[
+            "GET / HTTP/1.1",
+            "Host: h",
+            "Sec-WebSocket-Key: x",
+            "Upgrade: websocket",
+            "Connection: upgrade",
+            via,
+            "{F}",
+        ],
+        "h",
+    );
+    check(
+        &["GET / HTTP/1.1", "Host: h", "Upgrade: h2c, a/1,b", "Connection: Upgrade, TE", "TE: trailers"],
+        &[
+            "GET / HTTP/1.1",
+            "Host: h",
+            "TE: trailers",
+            "Upgrade: a/1",
+            "Upgrade: b",
+            "Connection: TE, upgrade",
+            via,
+            "{F}",
+        ],
+        "h",
+    );
+    check(
+        &[
+            "GET / HTTP/1.1",
+            "Host: h",
+            "Upgrade: h2c",
+            "Connection: Upgrade, HTTP2-Settings",
+            "HTTP2-Settings: x",
+        ],
+        &["GET / HTTP/1.1", "Host: h", via, "{F}"],
+        "h",
+    );
+}
+
+/// RFC 9110 §7.6.2.
+#[test]
+fn max_forwards() {
+    for (method, value, seen) in [
+        ("OPTIONS", "10", Some("9")),
+        ("TRACE", "1", Some("0")),
+        ("OPTIONS", "0", Some("0")),
+        ("OPTIONS", "99999999999999999999999", Some("18446744073709551614")),
+        ("OPTIONS", "+5", None),
+        ("OPTIONS", "x", None),
+        ("OPTIONS", "", None),
+    ] {
+        let bytes = format!("{method} / HTTP/1.1\r\nHost: h\r\nmax-forwards: {value}\r\n\r\n");
+        let out = written(bytes.as_bytes(), "192.0.2.7", false, None);
+        let line = out.lines().find_map(|line| line.strip_prefix("Max-Forwards: "));
+        assert_eq!(line, seen, "{method} {value}");
+        assert!(!out.contains("max-forwards"));
+    }
+    let get = written(b"GET / HTTP/1.1\r\nHost: h\r\nMax-Forwards: 5\r\n\r\n", "192.0.2.7", false, None);
+    assert!(get.contains("\r\nMax-Forwards: 5\r\n"));
+}
+
+#[test]
+fn a_host_of_the_proxys_own() {
+    for bytes in
+        ["GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n", "GET http://h/ HTTP/1.1\r\nA: b\r\nHost: x\r\n\r\n"]
+    {
+        assert_eq!(
+            written(bytes.as_bytes(), "192.0.2.7", false, Some("app:9000")),
+            "GET / HTTP/1.1\r\nHost: app:9000\r\nA: b\r\nVia: 1.1 vanward\r\nX-Forwarded-For: 192.0.2.7\r\n\
+             X-Forwarded-Proto: http\r\nX-Forwarded-Host: h\r\nForwarded: for=192.0.2.7;proto=http;host=\"h\"\r\n\r\n"
+        );
+    }
+}
+
+/// RFC 7239, and the fields before it.
+#[test]
+fn what_clients_say_of_whom_they_forward_for() {
+    const SENT: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 10.0.0.1\r\nx-forwarded-for: 10.0.0.2\r\n\
+        X-Forwarded-Proto: https\r\nX-Forwarded-Host: public\r\nForwarded: for=10.0.0.1\r\nX-Forwarded-Port: 1\r\n\
+        X_Forwarded_For: 10.0.0.9\r\nVia: 1.0 edge\r\nX-Forwarded: y\r\n\r\n";
+    assert_eq!(
+        written(SENT, "192.0.2.255", false, None),
+        "GET / HTTP/1.1\r\nHost: h\r\nVia: 1.0 edge\r\nX-Forwarded: y\r\nVia: 1.1 vanward\r\n\
+         X-Forwarded-For: 192.0.2.255\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: h\r\n\
+         Forwarded: for=192.0.2.255;proto=http;host=\"h\"\r\n\r\n",
+        "from anyone: replaced"
+    );
+    assert_eq!(
+        written(SENT, "192.0.2.255", true, None),
+        "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: public\r\n\
+         X-Forwarded-Port: 1\r\nX_Forwarded_For: 10.0.0.9\r\nVia: 1.0 edge\r\nX-Forwarded: y\r\nVia: 1.1 vanward\r\n\
+         X-Forwarded-For: 10.0.0.1, 10.0.0.2, 192.0.2.255\r\n\
+         Forwarded: for=10.0.0.1, for=192.0.2.255;proto=http;host=\"h\"\r\n\r\n",
+        "from a trusted proxy: appended to"
+    );
+    assert_eq!(
+        written(
+            b"GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For:\r\nForwarded: \r\n\r\n",
+            "192.0.2.7",
+            true,
+            None
+        ),
+        "GET / HTTP/1.1\r\nHost: h\r\nVia: 1.1 vanward\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http\r\n\
+         X-Forwarded-Host: h\r\nForwarded: for=192.0.2.7;proto=http;host=\"h\"\r\n\r\n",
+        "an empty list has no members"
+    );
+}
+
+/// RFC 7239 §6 and RFC 5952.
+#[test]
+fn addresses_of_clients() {
+    for (address, plain, forwarded) in [
+        ("1.20.255.0", "1.20.255.0", "1.20.255.0"),
+        ("2001:DB8:0::1", "2001:db8::1", "\"[2001:db8::1]\""),
+        ("::ffff:192.0.2.7", "192.0.2.7", "192.0.2.7"),
+        (
+            "1111:2222:3333:4444:5555:6666:7777:8888",
+            "1111:2222:3333:4444:5555:6666:7777:8888",
+            "\"[1111:2222:3333:4444:5555:6666:7777:8888]\"",
+        ),
+    ] {
+        let out = written(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", address, false, None);
+        assert!(out.contains(&format!("\r\nX-Forwarded-For: {plain}\r\n")), "{out}");
+        assert!(out.contains(&format!("\r\nForwarded: for={forwarded};proto=http;host=\"h\"\r\n")), "{out}");
+    }
+}
