@@ -67,9 +67,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
     listeners.resize_with(workers, Vec::new);
     for wanted in options.listen {
-        let address = bind_all(wanted, &mut listeners)
-            .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {wanted}: {error}")))?;
-        addresses.push(address);
+        addresses.push(bind_all(wanted, &mut listeners).map_err(|error| explain(wanted, &error))?);
     }
 
     let counters: Arc<[Counters]> = (0..workers).map(|_| Counters::default()).collect();
@@ -117,6 +115,16 @@ impl Drop for Running {
             let _ = thread.join();
         }
     }
+}
+
+fn explain(wanted: SocketAddr, error: &io::Error) -> io::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => "; stop what listens there, or choose another port (0: any that is free)",
+        io::ErrorKind::AddrNotAvailable => "; choose an address of this machine, such as 127.0.0.1",
+        io::ErrorKind::PermissionDenied => "; choose a port above 1023",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("cannot listen on {wanted}: {error}{remedy}"))
 }
 
 /// Binds one listener for each worker to the same address.
