@@ -42,7 +42,9 @@ const NGINX: &[u8] = b"HTTP/1.1 200 OK\r\n\
     Accept-Ranges: bytes\r\n\r\n";
 
 /// A name and what it does for a number of rounds.
-const CASES: [(&str, fn(usize)); 5] = [
+type Case = (&'static str, fn(usize));
+
+const CASES: [Case; 5] = [
     ("request_of_wrk", |rounds| requests(WRK, rounds)),
     ("request_of_a_browser", |rounds| requests(BROWSER, rounds)),
     ("response_of_nginx", responses),
