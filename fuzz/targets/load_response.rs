@@ -1,0 +1,77 @@
+//! The load generator's response reader: any split reads alike, with or without a head that is known, and what it
+//! takes for a whole response the proxy's parser takes for one as well, of the same length.
+
+#![no_main]
+
+use fuzz::{LIMITS, cuts};
+use libfuzzer_sys::fuzz_target;
+use wire::{ChunkLimits, Framing, Parsed, ResponseHead};
+
+#[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
+#[path = "../../crates/load/src/check.rs"]
+mod check;
+#[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
+#[path = "../../crates/load/src/chunked.rs"]
+mod chunked;
+
+use check::{LastHead, Malformed, Reader, Response};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut last = LastHead::default();
+    let whole = read(bytes, [bytes.len()].into_iter(), &mut last);
+    assert_eq!(read(bytes, [bytes.len()].into_iter(), &mut last), whole, "with a head that is known");
+    match (whole, read(bytes, cuts(bytes), &mut LastHead::default())) {
+        // In pieces, a response may end before bytes come that should not be there.
+        (Err(Malformed::Excess), Ok(Some(_))) => {}
+        (whole, pieces) => assert_eq!(pieces, whole),
+    }
+    if let Ok(Some(response)) = whole {
+        check_with_wire(bytes, response);
+    }
+});
+
+fn read(
+    bytes: &[u8],
+    cuts: impl Iterator<Item = usize>,
+    last: &mut LastHead,
+) -> Result<Option<Response>, Malformed> {
+    let mut reader = Reader::new(false);
+    let mut start = 0;
+    for cut in cuts {
+        if let Some(response) = reader.read(&bytes[start..cut], last)? {
+            return Ok(Some(response));
+        }
+        start = cut;
+    }
+    Ok(None)
+}
+
+/// Where the proxy's parser, which refuses more, takes it as well, both see the same.
+fn check_with_wire(mut bytes: &[u8], response: Response) {
+    let mut head = ResponseHead::default();
+    loop {
+        head.clear();
+        if head.parse(bytes, &LIMITS[0]) != Ok(Parsed::Complete) {
+            return;
+        }
+        if head.start.status >= 200 {
+            break;
+        }
+        bytes = &bytes[head.len..];
+    }
+    assert_eq!(head.start.status, response.status);
+    let mut body = bytes[head.len..].to_vec();
+    match wire::response_framing(&head, bytes, false) {
+        Ok(Framing::None) => assert_eq!((response.body_bytes, body.len()), (0, 0)),
+        Ok(Framing::Length(len)) => assert_eq!((response.body_bytes, body.len() as u64), (len, len)),
+        Ok(Framing::Chunked) => {
+            let decoded = wire::Chunked::default().decode(&mut body, &ChunkLimits::default());
+            if let Ok(decoded) = decoded {
+                assert!(decoded.done && decoded.consumed == body.len());
+                assert_eq!(decoded.data as u64, response.body_bytes);
+            }
+        }
+        Ok(Framing::UntilClose) => panic!("such a body ends with its connection only"),
+        Err(_) => {}
+    }
+}

@@ -1,0 +1,78 @@
+//! Request heads: any split parses alike, another parser reads the same, and what is sent on means what was sent.
+
+#![no_main]
+
+use fuzz::{LIMITS, assert_same_fields, in_pieces};
+use libfuzzer_sys::fuzz_target;
+use wire::{Client, ConnectionOptions, Framing, Name, Parsed, RequestHead, RequestRewrite, Target};
+
+fuzz_target!(|bytes: &[u8]| {
+    for limits in &LIMITS {
+        let (mut whole, mut pieces) = (RequestHead::default(), RequestHead::default());
+        let verdict = whole.parse(bytes, limits);
+        assert_eq!(in_pieces(bytes, |bytes| pieces.parse(bytes, limits)), verdict);
+        if verdict == Ok(Parsed::Complete) {
+            assert_eq!((pieces.start, &pieces.fields, pieces.len), (whole.start, &whole.fields, whole.len));
+            check(&whole, &bytes[..whole.len]);
+        }
+    }
+});
+
+fn check(head: &RequestHead, bytes: &[u8]) {
+    let mut fields = [httparse::EMPTY_HEADER; 300];
+    let mut other = httparse::Request::new(&mut fields);
+    match other.parse(bytes) {
+        Ok(status) => {
+            assert_eq!(status, httparse::Status::Complete(head.len));
+            assert_eq!(other.method.unwrap().as_bytes(), head.start.method_span.of(bytes));
+            assert_eq!(other.path.unwrap().as_bytes(), head.start.target.of(bytes));
+            assert_same_fields(head, bytes, other.headers);
+        }
+        // It does not read HTTP/1.2 and later as HTTP/1.1.
+        Err(error) => assert_eq!(error, httparse::Error::Version),
+    }
+    let verdicts =
+        (Target::of(head, bytes), wire::request_framing(head, bytes), ConnectionOptions::of(head, bytes));
+    let (Ok(target), Ok(framing), Ok(connection)) = verdicts else { return };
+    for is_trusted in [false, true] {
+        let client = Client { address: [192, 0, 2, 7].into(), is_trusted, scheme: "http" };
+        let rewrite = RequestRewrite { target: &target, connection, framing, client, host: None };
+        check_written(head, bytes, &rewrite);
+    }
+}
+
+fn check_written(head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>) {
+    let mut out = Vec::new();
+    wire::write_request(&mut out, head, bytes, rewrite);
+    let mut fields = [httparse::EMPTY_HEADER; 300];
+    let mut other = httparse::Request::new(&mut fields);
+    assert_eq!(other.parse(&out), Ok(httparse::Status::Complete(out.len())), "{}", out.escape_ascii());
+
+    let mut again = RequestHead::default();
+    assert_eq!(
+        again.parse(&out, &wire::HeadLimits { bytes: 1 << 20, fields: 300, target: 1 << 20 }),
+        Ok(Parsed::Complete)
+    );
+    assert_eq!(again.len, out.len());
+    assert_eq!(again.start.method_span.of(&out), head.start.method_span.of(bytes));
+    assert_eq!(wire::request_framing(&again, &out), Ok(rewrite.framing));
+    let count = |name| again.values(&out, name).count();
+    for once in [Name::Host, Name::XForwardedFor, Name::Forwarded] {
+        assert_eq!(count(once), 1, "{}", out.escape_ascii());
+    }
+    for gone in [Name::KeepAlive, Name::ProxyConnection, Name::ProxyAuthorization, Name::Http2Settings] {
+        assert_eq!(count(gone), 0);
+    }
+    assert!(again.value(&out, Name::XForwardedFor).unwrap().ends_with(b"192.0.2.7"));
+    assert!(rewrite.client.is_trusted || count(Name::XForwardedOther) == 0);
+    assert_eq!(count(Name::TransferEncoding), usize::from(rewrite.framing == Framing::Chunked));
+    let options = ConnectionOptions::of(&again, &out).expect("what is written is valid");
+    assert!(!options.close && !options.keep_alive && !options.names_fields);
+    let authority = rewrite.target.authority.of(bytes);
+    assert_eq!(again.value(&out, Name::Host), Some(authority));
+    if !authority.is_empty() {
+        let read = Target::of(&again, &out).expect("what is written is valid");
+        assert_eq!(read.authority.of(&out), authority);
+        assert!(read.path_and_query.of(&out).ends_with(rewrite.target.path_and_query.of(bytes)));
+    }
+}
