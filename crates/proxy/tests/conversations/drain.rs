@@ -1,0 +1,112 @@
+//! The end of a proxy: what runs is finished, nothing new is taken.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::peer::PATIENCE;
+use crate::scene::Scene;
+use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand};
+
+const LAST: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok";
+
+/// Returns once the proxy has let go of its listening socket.
+fn wait_until_refused(address: std::net::SocketAddr) {
+    let began = std::time::Instant::now();
+    while TcpStream::connect(address).is_ok() {
+        assert!(began.elapsed() < PATIENCE, "connections are still accepted");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_drain_finishes_what_runs_and_closes_what_is_idle() {
+    let scene = Scene::new();
+    let address = scene.address();
+    let (mut idle, mut busy, mut silent) = (scene.client(), scene.client(), scene.client());
+    idle.sends(GET);
+    let mut server = scene.accept(0);
+    server.gets(&expand(GET_SEEN, ""));
+    server.sends(OK);
+    idle.gets(&expand(OK_GOT, ""));
+    busy.sends(GET);
+    server.gets(&expand(GET_SEEN, ""));
+
+    scene.running().drain();
+    idle.gets_the_end();
+    silent.gets_the_end();
+    wait_until_refused(address);
+    busy.has_nothing();
+    server.sends(OK);
+    busy.gets(&expand(LAST, ""));
+    busy.gets_the_end();
+    scene.into_running().wait();
+    server.is_closed();
+}
+
+#[test]
+fn a_request_that_has_begun_to_arrive_is_still_served() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    client.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhe");
+    let mut server = scene.accept(0);
+    server.gets(&expand("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n{ours}\r\nhe", ""));
+    scene.running().drain();
+    wait_until_refused(scene.address());
+    client.sends("llo");
+    server.gets(b"llo");
+    server.sends(OK);
+    client.gets(&expand(LAST, ""));
+    client.gets_the_end();
+    scene.into_running().wait();
+}
+
+#[test]
+fn a_drain_does_not_wait_beyond_its_deadline() {
+    let scene = Scene::with(|config| config.timeouts.drain = Duration::from_millis(300));
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    server.head();
+    scene.running().drain();
+    // Never answered: returns all the same.
+    scene.into_running().wait();
+    client.is_closed();
+    server.is_closed();
+}
+
+#[test]
+fn a_stop_does_not_wait_at_all() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    server.head();
+    scene.running().drain();
+    scene.running().stop();
+    scene.into_running().wait();
+    client.is_closed();
+    server.is_closed();
+}
+
+#[test]
+fn what_several_workers_accepted_is_drained_by_each() {
+    let scene = Scene::with(|config| config.workers = Some(3.try_into().expect("is not zero")));
+    let mut clients: Vec<_> = (0..12).map(|_| scene.client()).collect();
+    let mut servers: Vec<_> = clients
+        .iter_mut()
+        .map(|client| {
+            client.sends(GET);
+            let mut server = scene.accept(0);
+            server.gets(&expand(GET_SEEN, ""));
+            server
+        })
+        .collect();
+    scene.running().drain();
+    wait_until_refused(scene.address());
+    for (client, server) in clients.iter_mut().zip(&mut servers) {
+        server.sends(OK);
+        client.gets(&expand(LAST, ""));
+        client.gets_the_end();
+    }
+    scene.into_running().wait();
+}

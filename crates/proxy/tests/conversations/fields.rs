@@ -1,0 +1,101 @@
+//! Fields that end at this hop, and those that it adds (RFC 9110 §7.6, RFC 7239).
+
+use crate::scene::Scene;
+use crate::scene::Step::*;
+use crate::text::{GET, OK, OK_GOT};
+
+#[test]
+fn hop_by_hop_fields_end_here_in_both_directions() {
+    Scene::new().play(
+        "hop by hop",
+        &[
+            ClientSends(
+                "GET / HTTP/1.1\r\nHost: test\r\nConnection: keep-alive, X-Mine, close-by\r\nKeep-Alive: 5\r\n\
+                 X-Mine: 1\r\nx-mine: 2\r\nX-Mine-Not: 3\r\nProxy-Connection: close\r\nProxy-Authorization: a\r\n\
+                 TE: gzip\r\nClose-By: x\r\nUpgrade: websocket\r\nCookie: a=b\r\n\r\n",
+            ),
+            ServerAccepts,
+            ServerGets("GET / HTTP/1.1\r\nHost: test\r\nX-Mine-Not: 3\r\nCookie: a=b\r\n{ours}\r\n"),
+            ServerSends(
+                "HTTP/1.1 200 OK\r\nConnection: X-Theirs\r\nDate: D\r\nKeep-Alive: timeout=5\r\nX-Theirs: 1\r\n\
+                 Proxy-Authenticate: Basic\r\nUpgrade: h2c\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\nContent-Length: 2\r\n\r\nok",
+            ),
+            ClientGets(
+                "HTTP/1.1 200 OK\r\nDate: D\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\nContent-Length: 2\r\n{via}\r\nok",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_client_that_takes_trailers_is_one_whose_proxy_does() {
+    // RFC 9110 §10.1.4.
+    Scene::new().play(
+        "TE",
+        &[
+            ClientSends("GET / HTTP/1.1\r\nHost: test\r\nTE: deflate, trailers\r\nConnection: TE\r\n\r\n"),
+            ServerAccepts,
+            ServerGets("GET / HTTP/1.1\r\nHost: test\r\nTE: trailers\r\nConnection: TE\r\n{ours}\r\n"),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+        ],
+    );
+}
+
+const TOLD: &str = "GET / HTTP/1.1\r\nHost: test\r\nVia: 1.0 other\r\nX-Forwarded-For: 192.0.2.1\r\n\
+    X-Forwarded-For: 192.0.2.2, 192.0.2.3\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: public\r\n\
+    X-Forwarded-Port: 443\r\nX_Forwarded_For: 192.0.2.4\r\nForwarded: for=192.0.2.1;proto=https\r\n\r\n";
+
+#[test]
+fn what_a_stranger_says_of_whom_it_forwards_for_is_replaced() {
+    Scene::new().play(
+        "not trusted",
+        &[
+            ClientSends(TOLD),
+            ServerAccepts,
+            ServerGets("GET / HTTP/1.1\r\nHost: test\r\nVia: 1.0 other\r\n{ours}\r\n"),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+        ],
+    );
+}
+
+#[test]
+fn what_a_trusted_proxy_says_is_appended_to() {
+    let scene = Scene::with(|config| {
+        config.trusted_proxies = vec![config::network("127.0.0.0/8").expect("is a network")];
+    });
+    let ours_alone = [
+        ClientSends(GET),
+        ServerGets(crate::text::GET_SEEN),
+        ServerSends(OK),
+        ClientGets(OK_GOT),
+    ];
+    let told = [
+        ClientSends(TOLD),
+        ServerAccepts,
+        ServerGets(
+            "GET / HTTP/1.1\r\nHost: test\r\nVia: 1.0 other\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: public\r\n\
+             X-Forwarded-Port: 443\r\nX_Forwarded_For: 192.0.2.4\r\nVia: 1.1 vanward\r\n\
+             X-Forwarded-For: 192.0.2.1, 192.0.2.2, 192.0.2.3, 127.0.0.1\r\n\
+             Forwarded: for=192.0.2.1;proto=https, for=127.0.0.1;proto=http;host=\"test\"\r\n\r\n",
+        ),
+        ServerSends(OK),
+        ClientGets(OK_GOT),
+    ];
+    scene.play("trusted", &[told.as_slice(), &ours_alone].concat());
+}
+
+#[test]
+fn other_fields_pass_as_they_came() {
+    // Order, case, spaces within, empty values, repeated names and bytes beyond ASCII.
+    let fields = "b: 1\r\nA: \t two  words \r\nB:3\r\nEmpty:\r\nAccept-Encoding: gzip\r\nX: \u{fc}\r\n";
+    let request = format!("GET / HTTP/1.1\r\nhOST:   test  \r\n{fields}\r\n");
+    let seen = format!("GET / HTTP/1.1\r\nhOST:   test  \r\n{fields}{{ours}}\r\n");
+    let response = format!("HTTP/1.1 299 So So\r\n{fields}Date: D\r\nContent-Length: 0\r\n\r\n");
+    let got = format!("HTTP/1.1 299 So So\r\n{fields}Date: D\r\nContent-Length: 0\r\n{{via}}\r\n");
+    Scene::new().play(
+        "as they came",
+        &[ClientSends(&request), ServerAccepts, ServerGets(&seen), ServerSends(&response), ClientGets(&got)],
+    );
+}

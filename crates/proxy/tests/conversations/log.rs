@@ -1,0 +1,141 @@
+//! Lines of the access log, in both formats.
+
+use std::path::Path;
+
+use config::{AccessLog, LogFormat, LogTarget};
+use serde_json::Value;
+
+use crate::scene::Scene;
+use crate::scene::Step::*;
+use crate::text::{GET_SEEN, OK, OK_GOT, failure_and_close, failure_and_go_on};
+
+/// Says something, ends the proxy, and returns the lines of its log.
+fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("access.log");
+    let scene = Scene::with(|config| {
+        config.access_log = Some(AccessLog { target: LogTarget::File(path.clone()), format });
+        config.timeouts.upstream_first_byte = std::time::Duration::from_millis(300);
+    });
+    talk(&scene);
+    scene.running().drain();
+    scene.into_running().wait();
+    lines(&path)
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).expect("the log is there");
+    assert!(text.is_empty() || text.ends_with('\n'));
+    text.lines().map(str::to_owned).collect()
+}
+
+const REQUEST: &str =
+    "GET /a?b HTTP/1.1\r\nHost: test\r\nReferer: http://from/\r\nUser-Agent: me \"quoted\"\r\n\r\n";
+
+fn ask(scene: &Scene) {
+    let seen = REQUEST.replace("\r\n\r\n", "\r\n{ours}\r\n");
+    scene.play(
+        "logged",
+        &[ClientSends(REQUEST), ServerAccepts, ServerGets(&seen), ServerSends(OK), ClientGets(OK_GOT)],
+    );
+}
+
+#[test]
+fn a_request_is_a_line_of_the_combined_format() {
+    let lines = logged(LogFormat::Combined, ask);
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    let line = &lines[0];
+    assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+    let request = "] \"GET /a?b HTTP/1.1\" 200 2 \"http://from/\" \"me \\\"quoted\\\"\" host=\"test\"";
+    assert!(line.contains(request), "{line}");
+    assert!(!line.contains("cause="), "{line}");
+}
+
+#[test]
+fn a_request_is_an_object_of_the_json_format() {
+    let lines = logged(LogFormat::Json, ask);
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    let line: Value = serde_json::from_str(&lines[0]).expect("is JSON");
+    for (name, value) in [
+        ("client", "127.0.0.1"),
+        ("method", "GET"),
+        ("target", "/a?b"),
+        ("version", "1.1"),
+        ("host", "test"),
+        ("referer", "http://from/"),
+        ("user_agent", "me \"quoted\""),
+        ("route", "/"),
+        ("upstream", "default"),
+    ] {
+        assert_eq!(line[name], value, "{name} in {line}");
+    }
+    assert_eq!((&line["status"], &line["body_bytes_sent"]), (&200.into(), &2.into()), "{line}");
+    assert_eq!(line["bytes_received"], REQUEST.len(), "{line}");
+    assert_eq!(line["cause"], Value::Null, "{line}");
+    // Each part of the time within the whole.
+    let time = |name: &str| line[name].as_f64().unwrap_or_else(|| panic!("no {name} in {line}"));
+    assert!(time("upstream_connect_ms") <= time("upstream_first_byte_ms"), "{line}");
+    assert!(time("upstream_first_byte_ms") <= time("upstream_total_ms"), "{line}");
+    assert!(time("upstream_total_ms") <= time("duration_ms"), "{line}");
+}
+
+#[test]
+fn the_bytes_of_a_body_are_counted_in_every_framing() {
+    let head = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\n";
+    let lines = logged(LogFormat::Json, |scene| {
+        let request = format!("{head}hello");
+        let closing = format!("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        scene.play(
+            "a body",
+            &[
+                ClientSends(&request),
+                ServerAccepts,
+                ServerGets("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n{ours}\r\nhello"),
+                ServerSends("HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+                ClientGets(
+                    "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n0\r\n\r\n",
+                ),
+                ClientSends(&closing),
+                ServerGets(GET_SEEN),
+                ServerSends(OK),
+                ClientGets(OK_GOT),
+            ],
+        );
+    });
+    let line: Value = serde_json::from_str(&lines[0]).expect("is JSON");
+    assert_eq!((&line["bytes_received"], &line["body_bytes_sent"]), (&(head.len() + 5).into(), &3.into()), "{line}");
+    let line: Value = serde_json::from_str(&lines[1]).expect("is JSON");
+    assert_eq!(line["bytes_received"], crate::text::GET.len(), "{line}");
+}
+
+#[test]
+fn a_failure_is_logged_with_its_cause() {
+    let lines = logged(LogFormat::Json, |scene| {
+        let bad = failure_and_close("400 Bad Request", "The request is not valid HTTP.");
+        scene.play("bad", &[ClientSends("GET  / HTTP/1.1\r\n\r\n"), ClientGets(&bad), ClientGetsEnd]);
+        let late = failure_and_go_on("504 Gateway Timeout", "The server did not answer in time.");
+        scene.play(
+            "late",
+            &[ClientSends(crate::text::GET), ServerAccepts, ServerGets(GET_SEEN), ClientGets(&late), ServerIsClosed],
+        );
+        scene.play(
+            "broken off",
+            &[
+                ClientSends(crate::text::GET),
+                ServerAccepts,
+                ServerGets(GET_SEEN),
+                ServerSends("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 9\r\n\r\nabc"),
+                ClientGets("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 9\r\n{via}\r\nabc"),
+                ServerCloses,
+                ClientGetsEnd,
+            ],
+        );
+    });
+    let logged: Vec<(Value, Value)> = lines
+        .iter()
+        .map(|line| serde_json::from_str(line).expect("is JSON"))
+        .map(|line: Value| (line["status"].clone(), line["cause"].clone()))
+        .collect();
+    let expected = [(400, "bad-request"), (504, "upstream-timeout"), (200, "upstream-truncated")];
+    assert_eq!(logged, expected.map(|(status, cause)| (status.into(), cause.into())));
+}

@@ -1,0 +1,243 @@
+//! One end of a connection to the proxy, the client's or a server's, that says and expects bytes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::text::{ANY, show};
+
+/// Nothing here takes long. Who waits this long fails its test instead of hanging it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One end of a connection.
+pub(crate) struct Peer {
+    /// `client` or `server`, for messages.
+    name: &'static str,
+    stream: TcpStream,
+    /// What has arrived and is not yet accounted for.
+    received: Vec<u8>,
+}
+
+/// How a connection ended for its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// In an orderly way.
+    End,
+    /// By a reset.
+    Reset,
+}
+
+/// A head and the body that was framed by it.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Up to and with the empty line.
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Message {
+    /// The status of a response.
+    pub(crate) fn status(&self) -> u16 {
+        let status = self.head.get(9..12).and_then(|status| status.parse().ok());
+        status.unwrap_or_else(|| panic!("no response: {}", self.head))
+    }
+}
+
+impl Peer {
+    pub(crate) fn new(name: &'static str, stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+        stream.set_write_timeout(Some(PATIENCE)).expect("is a socket");
+        stream.set_nodelay(true).expect("is a socket");
+        Self { name, stream, received: Vec::new() }
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(crate) fn sends(&mut self, bytes: impl AsRef<[u8]>) {
+        let name = self.name;
+        self.stream.write_all(bytes.as_ref()).unwrap_or_else(|error| panic!("the {name} cannot send: {error}"));
+    }
+
+    /// Sends, unless nobody listens any more.
+    pub(crate) fn can_send(&mut self, bytes: &[u8]) -> bool {
+        match self.stream.write_all(bytes) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                panic!("the {} can neither send for {PATIENCE:?} nor is it let go", self.name)
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether something has arrived, or the end, without waiting.
+    pub(crate) fn has_something(&self) -> bool {
+        self.stream.set_nonblocking(true).expect("is a socket");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("is a socket");
+        !self.received.is_empty() || peeked.is_ok()
+    }
+
+    /// Sends the end of its stream and goes on reading.
+    pub(crate) fn half_closes(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("is connected");
+    }
+
+    /// Closes so that the proxy sees a reset.
+    pub(crate) fn resets(self) {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("is a socket");
+    }
+
+    /// The next bytes are just these.
+    pub(crate) fn gets(&mut self, expected: &[u8]) {
+        loop {
+            let count = self.received.len().min(expected.len());
+            let pairs = expected.iter().zip(&self.received);
+            let is_alike = pairs.take(count).all(|(&expected, got)| expected == ANY || expected == *got);
+            if is_alike && count == expected.len() {
+                self.received.drain(..count);
+                return;
+            }
+            let ending = if is_alike { self.receive() } else { Some("something else".to_owned()) };
+            if let Some(ending) = ending {
+                panic!(
+                    "the {} got {ending}.\nexpected:\n  {}\ngot:\n  {}",
+                    self.name,
+                    show(expected),
+                    show(&self.received)
+                );
+            }
+        }
+    }
+
+    /// Waits for more; the way in which there is none.
+    fn receive(&mut self) -> Option<String> {
+        let mut bytes = [0; 64 * 1024];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => Some("the end".to_owned()),
+            Ok(count) => {
+                self.received.extend_from_slice(&bytes[..count]);
+                None
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Some(format!("nothing for {PATIENCE:?}")),
+            Err(error) => Some(format!("an error: {error}")),
+        }
+    }
+
+    /// All that is still to come, and how it ends.
+    pub(crate) fn rest(&mut self) -> (Vec<u8>, Ending) {
+        loop {
+            match self.receive() {
+                None => {}
+                Some(end) if end == "the end" => return (std::mem::take(&mut self.received), Ending::End),
+                Some(error) if error.starts_with("an error") => {
+                    return (std::mem::take(&mut self.received), Ending::Reset);
+                }
+                Some(nothing) => panic!("the {} waits for the end and gets {nothing}", self.name),
+            }
+        }
+    }
+
+    /// Nothing more comes but the end, in an orderly way.
+    pub(crate) fn gets_the_end(&mut self) {
+        self.closed(&[Ending::End]);
+    }
+
+    /// Nothing more comes, in whatever way.
+    pub(crate) fn is_closed(&mut self) {
+        self.closed(&[Ending::End, Ending::Reset]);
+    }
+
+    /// Nothing more comes but a reset.
+    pub(crate) fn gets_a_reset(&mut self) {
+        self.closed(&[Ending::Reset]);
+    }
+
+    fn closed(&mut self, allowed: &[Ending]) {
+        let (rest, ending) = self.rest();
+        assert!(rest.is_empty(), "the {} got more than was expected:\n  {}", self.name, show(&rest));
+        assert!(allowed.contains(&ending), "the {} got {ending:?}, not {allowed:?}", self.name);
+    }
+
+    /// Nothing has come that was not expected.
+    pub(crate) fn has_nothing(&mut self) {
+        self.stream.set_nonblocking(true).expect("is a socket");
+        let _ = self.receive();
+        self.stream.set_nonblocking(false).expect("is a socket");
+        assert!(self.received.is_empty(), "the {} got more than expected: {}", self.name, show(&self.received));
+    }
+
+    /// The next head, up to its empty line.
+    pub(crate) fn head(&mut self) -> String {
+        loop {
+            if let Some(at) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
+                let head: Vec<u8> = self.received.drain(..at + 4).collect();
+                return String::from_utf8(head).expect("is text");
+            }
+            if let Some(ending) = self.receive() {
+                panic!("the {} got {ending} within a head: {}", self.name, show(&self.received));
+            }
+        }
+    }
+
+    /// This many bytes.
+    pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
+        while self.received.len() < count {
+            if let Some(ending) = self.receive() {
+                panic!("the {} got {ending} after {} of {count} bytes", self.name, self.received.len());
+            }
+        }
+        self.received.drain(..count).collect()
+    }
+
+    /// A line without its end.
+    fn line(&mut self) -> String {
+        loop {
+            if let Some(at) = self.received.windows(2).position(|window| window == b"\r\n") {
+                let line: Vec<u8> = self.received.drain(..at + 2).take(at).collect();
+                return String::from_utf8(line).expect("is text");
+            }
+            if let Some(ending) = self.receive() {
+                panic!("the {} got {ending} within a line: {}", self.name, show(&self.received));
+            }
+        }
+    }
+
+    /// The next message with its body, whatever its chunks are.
+    pub(crate) fn message(&mut self) -> Message {
+        let head = self.head();
+        let field = |name: &str| {
+            let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(": "));
+            fields.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+        };
+        let body = match (field("Transfer-Encoding"), field("Content-Length")) {
+            (Some(_), Some(_)) => panic!("two framings: {head}"),
+            (Some(coding), None) => {
+                assert_eq!(coding, "chunked");
+                self.chunks()
+            }
+            (None, Some(length)) => self.exactly(length.parse().expect("is a number")),
+            (None, None) => Vec::new(),
+        };
+        Message { head, body }
+    }
+
+    /// A chunked body, decoded; its trailers are not looked at.
+    pub(crate) fn chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.line();
+            let size = usize::from_str_radix(&line, 16).unwrap_or_else(|_| panic!("no chunk size: {line:?}"));
+            if size == 0 {
+                break;
+            }
+            body.extend(self.exactly(size));
+            assert_eq!(self.line(), "", "a chunk ends with a line end");
+        }
+        while !self.line().is_empty() {}
+        body
+    }
+}

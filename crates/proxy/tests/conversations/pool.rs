@@ -1,0 +1,293 @@
+//! Connections to servers: kept, noticed when stale, replaced when they die, and shared out among servers.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use config::Server;
+
+use crate::peer::Peer;
+use crate::scene::Scene;
+use crate::scene::Step::*;
+use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on};
+
+const REFUSED: &str = "The server could not be reached.";
+const NO_ANSWER: &str = "The server closed the connection without an answer.";
+
+#[test]
+fn one_connection_serves_two_clients() {
+    let scene = Scene::new();
+    scene.play(
+        "two clients",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+            ClientConnects,
+            ClientSends(GET),
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+        ],
+    );
+    let counted = scene.running().counters();
+    assert_eq!((counted.upstream_connects, counted.upstream_reuses), (1, 1));
+}
+
+#[test]
+fn requests_at_once_have_connections_of_their_own_and_the_newest_idle_one_is_used_first() {
+    let scene = Scene::new();
+    let (mut first, mut second) = (scene.client(), scene.client());
+    first.sends(GET);
+    let mut first_server = scene.accept(0);
+    first_server.gets(&expand(GET_SEEN, ""));
+    second.sends(GET);
+    let mut second_server = scene.accept(0);
+    second_server.gets(&expand(GET_SEEN, ""));
+    second_server.sends(OK);
+    second.gets(&expand(OK_GOT, ""));
+    first_server.sends(OK);
+    first.gets(&expand(OK_GOT, ""));
+    for _ in 0..3 {
+        second.sends(GET);
+        first_server.gets(&expand(GET_SEEN, ""));
+        first_server.sends(OK);
+        second.gets(&expand(OK_GOT, ""));
+    }
+    second_server.has_nothing();
+    scene.assert_no_more_connections();
+}
+
+#[test]
+fn without_room_in_the_pool_a_connection_is_closed_after_its_response() {
+    let scene = Scene::with(|config| config.upstreams[0].pool.idle = 0);
+    let once = [ClientSends(GET), ServerAccepts, ServerGets(GET_SEEN), ServerSends(OK), ClientGets(OK_GOT), ServerGetsEnd];
+    scene.play("idle = 0", &[once, once].concat());
+}
+
+#[test]
+fn an_idle_connection_is_closed_in_time() {
+    let scene = Scene::with(|config| config.upstreams[0].pool.idle_timeout = Duration::from_millis(300));
+    let once = [ClientSends(GET), ServerAccepts, ServerGets(GET_SEEN), ServerSends(OK), ClientGets(OK_GOT), ServerGetsEnd];
+    scene.play("idle_timeout", &[once, once].concat());
+}
+
+#[test]
+fn a_connection_that_its_server_has_closed_is_not_used() {
+    let post = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi";
+    let post_seen = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n{ours}\r\nhi";
+    for ending in [ServerCloses, ServerResets] {
+        let scene = Scene::new();
+        scene.play(
+            "stale",
+            &[
+                ClientSends(GET),
+                ServerAccepts,
+                ServerGets(GET_SEEN),
+                ServerSends(OK),
+                ClientGets(OK_GOT),
+                ending,
+                // Not even a POST notices.
+                ClientSends(post),
+                ServerAccepts,
+                ServerGets(post_seen),
+                ServerSends(OK),
+                ClientGets(OK_GOT),
+            ],
+        );
+        assert_eq!(scene.running().counters().upstream_retries, 0);
+    }
+}
+
+/// A pooled connection dies when it has the request; what happens to that request.
+fn dies_with(request: &str, seen: &str, is_repeated: bool) {
+    for ending in [ServerCloses, ServerResets] {
+        let scene = Scene::new();
+        let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
+        let mut steps = vec![
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+            ClientSends(request),
+            ServerGets(seen),
+            ending,
+        ];
+        if is_repeated {
+            steps.extend([ServerAccepts, ServerGets(seen), ServerSends(OK), ClientGets(OK_GOT)]);
+        } else {
+            steps.push(ClientGets(&refused));
+        }
+        scene.play(request, &steps);
+        assert_eq!(scene.running().counters().upstream_retries, u64::from(is_repeated), "{request}");
+    }
+}
+
+#[test]
+fn what_may_be_done_twice_is_repeated_once_on_a_new_connection() {
+    // RFC 9110 §9.2.2.
+    dies_with(GET, GET_SEEN, true);
+    let replace = "PUT /a HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhello";
+    dies_with(replace, "PUT /a HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n{ours}\r\nhello", true);
+    let chunked = "PUT /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    dies_with(
+        chunked,
+        "PUT /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n{ours}\r\n5\r\nhello\r\n0\r\n\r\n",
+        true,
+    );
+    dies_with("DELETE /a HTTP/1.1\r\nHost: test\r\n\r\n", "DELETE /a HTTP/1.1\r\nHost: test\r\n{ours}\r\n", true);
+}
+
+#[test]
+fn what_may_not_be_done_twice_is_not_repeated() {
+    let add = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhello";
+    dies_with(add, "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n{ours}\r\nhello", false);
+    dies_with("POST / HTTP/1.1\r\nHost: test\r\n\r\n", "POST / HTTP/1.1\r\nHost: test\r\n{ours}\r\n", false);
+    dies_with("BREW / HTTP/1.1\r\nHost: test\r\n\r\n", "BREW / HTTP/1.1\r\nHost: test\r\n{ours}\r\n", false);
+}
+
+#[test]
+fn it_is_repeated_only_once() {
+    let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
+    Scene::new().play(
+        "dies twice",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+            ClientSends(GET),
+            ServerGets(GET_SEEN),
+            ServerCloses,
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerCloses,
+            ClientGets(&refused),
+        ],
+    );
+}
+
+#[test]
+fn it_is_not_repeated_once_the_server_has_answered() {
+    let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
+    Scene::new().play(
+        "dies within a head",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+            ClientSends(GET),
+            ServerGets(GET_SEEN),
+            ServerSends("HTTP/1.1 2"),
+            ServerCloses,
+            ClientGets(&refused),
+        ],
+    );
+}
+
+/// An address at which nobody listens.
+fn closed_server() -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    let address = listener.local_addr().expect("it listens");
+    drop(listener);
+    format!("http://{address}").parse().expect("is a URL")
+}
+
+#[test]
+fn a_server_that_is_not_there_is_502() {
+    let scene = Scene::with(|config| config.upstreams[0].servers = vec![closed_server()]);
+    let refused = failure_and_go_on("502 Bad Gateway", REFUSED);
+    scene.play("refused", &[ClientSends(GET), ClientGets(&refused), ClientSends(GET), ClientGets(&refused)]);
+    assert_eq!(scene.failures(), ["upstream-refused"; 2]);
+}
+
+#[test]
+fn another_server_takes_the_place_of_one_that_is_not_there() {
+    let scene = Scene::with(|config| config.upstreams[0].servers.insert(0, closed_server()));
+    let post = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nhi";
+    let mut client = scene.client();
+    let mut server: Option<Peer> = None;
+    for _ in 0..4 {
+        client.sends(post);
+        let server = server.get_or_insert_with(|| scene.accept(0));
+        assert_eq!(server.message().body, b"hi");
+        server.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+    }
+    assert_eq!(scene.running().counters().upstream_retries, 2);
+}
+
+#[test]
+fn servers_take_turns_by_weight() {
+    let scene = Scene::with_servers(&[1, 3], |_| ());
+    let mut client = scene.client();
+    let mut connections: [Option<Peer>; 2] = [None, None];
+    let mut served = [0, 0];
+    for _ in 0..8 {
+        client.sends(GET);
+        let server = wait_for_any(&scene, &mut connections);
+        let connection = connections[server].as_mut().expect("is connected");
+        connection.gets(&expand(GET_SEEN, ""));
+        connection.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+        served[server] += 1;
+    }
+    assert_eq!(served, [2, 6]);
+}
+
+/// Whether something has arrived for a server, without waiting.
+fn is_asked(scene: &Scene, connection: &mut Option<Peer>, server: usize) -> bool {
+    if connection.is_none() {
+        *connection = scene.try_accept(server);
+    }
+    connection.as_ref().is_some_and(Peer::has_something)
+}
+
+fn wait_for_any(scene: &Scene, connections: &mut [Option<Peer>; 2]) -> usize {
+    let began = std::time::Instant::now();
+    loop {
+        if let Some(server) = (0..2).find(|&server| is_asked(scene, &mut connections[server], server)) {
+            return server;
+        }
+        assert!(began.elapsed() < crate::peer::PATIENCE, "no server is asked");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_server_by_name_is_tried_at_each_of_its_addresses() {
+    // `localhost` may be ::1 first, where nobody listens.
+    let scene = Scene::with(|config| {
+        let port = config.upstreams[0].servers[0].port;
+        config.upstreams[0].servers = vec![format!("http://localhost:{port}").parse().expect("is a URL")];
+    });
+    scene.play(
+        "localhost",
+        &[ClientSends(GET), ServerAccepts, ServerGets(GET_SEEN), ServerSends(OK), ClientGets(OK_GOT)],
+    );
+}
+
+#[test]
+fn a_server_has_only_so_many_connections() {
+    let scene = Scene::with(|config| config.upstreams[0].pool.connections = 1);
+    let full = failure_and_go_on("503 Service Unavailable", "Too many requests are under way.");
+    let (mut first, mut second) = (scene.client(), scene.client());
+    first.sends(GET);
+    let mut server = scene.accept(0);
+    server.gets(&expand(GET_SEEN, ""));
+    second.sends(GET);
+    second.gets(&expand(&full, ""));
+    server.sends(OK);
+    first.gets(&expand(OK_GOT, ""));
+    // There is room again.
+    second.sends(GET);
+    server.gets(&expand(GET_SEEN, ""));
+    server.sends(OK);
+    second.gets(&expand(OK_GOT, ""));
+    assert_eq!(scene.failures(), ["upstream-full"]);
+}

@@ -1,0 +1,200 @@
+//! A proxy with one worker between a client and servers, and the steps of a conversation through it.
+
+use std::cell::RefCell;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use config::{Config, Server};
+use proxy::Running;
+use socket2::SockRef;
+
+use crate::peer::{PATIENCE, Peer};
+use crate::text::expand;
+
+/// One thing that happens. Texts are expanded by `text::expand`; "the client" and "the server" are the connections
+/// that were made last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step<'a> {
+    /// A new client connection; the one before it is closed. The first is made unasked.
+    ClientConnects,
+    ClientSends(&'a str),
+    /// Just these bytes.
+    ClientGets(&'a str),
+    /// Nothing more, and the end in an orderly way.
+    ClientGetsEnd,
+    ClientHalfCloses,
+    ClientCloses,
+    /// The first server accepts a connection; the one before it is kept open by the server.
+    ServerAccepts,
+    ServerSends(&'a str),
+    /// Just these bytes.
+    ServerGets(&'a str),
+    /// Nothing more, and the end in an orderly way.
+    ServerGetsEnd,
+    /// Nothing more, and the connection is closed in whatever way.
+    ServerIsClosed,
+    ServerHalfCloses,
+    ServerCloses,
+    ServerResets,
+}
+
+/// A running proxy and the servers behind it.
+pub(crate) struct Scene {
+    running: Running,
+    servers: Vec<TcpListener>,
+    /// Connections that servers have accepted and not closed, newest last.
+    accepted: RefCell<Vec<Peer>>,
+}
+
+impl Scene {
+    /// With one server and every default.
+    pub(crate) fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    /// With one server and some changes to the configuration.
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::with_servers(&[1], change)
+    }
+
+    /// With servers of these weights.
+    pub(crate) fn with_servers(weights: &[u32], change: impl FnOnce(&mut Config)) -> Self {
+        let servers: Vec<TcpListener> = weights.iter().map(|_| listen()).collect();
+        let urls = servers.iter().zip(weights).map(|(server, &weight)| {
+            let address = server.local_addr().expect("it listens");
+            let written: Server = format!("http://{address}").parse().expect("is a URL");
+            Server { weight, ..written }
+        });
+        let mut config = Config::for_servers(vec![loopback()], urls.collect());
+        // One worker, so that there is one pool.
+        config.workers = Some(1.try_into().expect("is not zero"));
+        change(&mut config);
+        let running = proxy::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+        Self { running, servers, accepted: RefCell::default() }
+    }
+
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.running.addresses()[0]
+    }
+
+    pub(crate) fn server_address(&self, server: usize) -> SocketAddr {
+        self.servers[server].local_addr().expect("it listens")
+    }
+
+    /// A new client.
+    pub(crate) fn client(&self) -> Peer {
+        Peer::new("client", TcpStream::connect(self.address()).expect("the proxy listens"))
+    }
+
+    /// The next connection to a server.
+    pub(crate) fn accept(&self, server: usize) -> Peer {
+        let accepted = self.servers[server].accept();
+        let (stream, _) = accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}"));
+        Peer::new("server", stream)
+    }
+
+    /// The next connection to a server, if it is there already.
+    pub(crate) fn try_accept(&self, server: usize) -> Option<Peer> {
+        let server = &self.servers[server];
+        server.set_nonblocking(true).expect("is a socket");
+        let accepted = server.accept();
+        server.set_nonblocking(false).expect("is a socket");
+        accepted.ok().map(|(stream, _)| Peer::new("server", stream))
+    }
+
+    /// No connection has reached a server that was not accepted.
+    pub(crate) fn assert_no_more_connections(&self) {
+        let more = (0..self.servers.len()).find_map(|server| self.try_accept(server));
+        assert!(more.is_none(), "a connection reached a server that nothing should have reached");
+    }
+
+    /// Ends the proxy and hands its servers over.
+    pub(crate) fn into_running(self) -> Running {
+        self.running
+    }
+
+    /// Failures counted so far, by their words.
+    pub(crate) fn failures(&self) -> Vec<&'static str> {
+        let counted = self.running.counters().failures;
+        let words = Running::failure_words().iter().zip(counted);
+        words.flat_map(|(word, count)| std::iter::repeat_n(*word, count as usize)).collect()
+    }
+
+    /// Carries out the steps, then lets the client close: nothing may be left over on either side.
+    pub(crate) fn play(&self, name: &str, steps: &[Step<'_>]) {
+        let mut client = Some(self.client());
+        for (at, step) in steps.iter().enumerate() {
+            let result = catch_unwind(AssertUnwindSafe(|| self.carry_out(*step, &mut client)));
+            if let Err(panic) = result {
+                report(&format!("{name:?}, step {}: {step:?}", at + 1));
+                resume_unwind(panic);
+            }
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| self.finish(client)));
+        if let Err(panic) = result {
+            report(&format!("{name:?}, after the last step"));
+            resume_unwind(panic);
+        }
+    }
+
+    fn carry_out(&self, step: Step<'_>, client: &mut Option<Peer>) {
+        let expand = |text| expand(text, &self.server_address(0).to_string());
+        let mut accepted = self.accepted.borrow_mut();
+        match step {
+            Step::ClientConnects => *client = Some(self.client()),
+            Step::ClientSends(text) => the(client).sends(expand(text)),
+            Step::ClientGets(text) => the(client).gets(&expand(text)),
+            Step::ClientGetsEnd => the(client).gets_the_end(),
+            Step::ClientHalfCloses => the(client).half_closes(),
+            Step::ClientCloses => *client = None,
+            Step::ServerAccepts => accepted.push(self.accept(0)),
+            Step::ServerSends(text) => last(&mut accepted).sends(expand(text)),
+            Step::ServerGets(text) => last(&mut accepted).gets(&expand(text)),
+            Step::ServerGetsEnd => last(&mut accepted).gets_the_end(),
+            Step::ServerIsClosed => last(&mut accepted).is_closed(),
+            Step::ServerHalfCloses => last(&mut accepted).half_closes(),
+            Step::ServerCloses => drop(accepted.pop()),
+            Step::ServerResets => accepted.pop().expect("a server has accepted").resets(),
+        }
+    }
+
+    fn finish(&self, client: Option<Peer>) {
+        if let Some(mut client) = client {
+            // Fails where the connection has ended already.
+            let _ = client.stream().shutdown(std::net::Shutdown::Write);
+            client.is_closed();
+        }
+        self.assert_no_more_connections();
+        for mut server in self.accepted.borrow_mut().drain(..) {
+            server.has_nothing();
+        }
+    }
+}
+
+/// A server's listening socket, whose `accept` waits only so long.
+pub(crate) fn listen() -> TcpListener {
+    let listener = TcpListener::bind(loopback()).expect("a port on loopback is free");
+    SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
+    listener
+}
+
+pub(crate) fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn the(client: &mut Option<Peer>) -> &mut Peer {
+    client.as_mut().expect("the client is connected")
+}
+
+fn last(accepted: &mut [Peer]) -> &mut Peer {
+    accepted.last_mut().expect("a server has accepted")
+}
+
+#[allow(clippy::print_stderr, reason = "says where a conversation went wrong, as the panic cannot")]
+fn report(place: &str) {
+    eprintln!("in {place}");
+}

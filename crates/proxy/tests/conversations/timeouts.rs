@@ -1,0 +1,260 @@
+//! What takes too long, each wait with its status. Nothing here measures time: the side that is waited for stays
+//! silent until it is given up.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use config::Config;
+
+use crate::peer::Ending;
+use crate::scene::Scene;
+use crate::scene::Step::*;
+use crate::text::{GET, GET_SEEN, OK, OK_GOT, failure_and_close, failure_and_go_on};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// All waits are long but those that `shorten` shortens.
+fn scene(shorten: impl FnOnce(&mut Config)) -> Scene {
+    Scene::with(shorten)
+}
+
+#[test]
+fn a_request_head_that_does_not_arrive_is_408() {
+    let scene = scene(|config| config.timeouts.client_header = SHORT);
+    let late = failure_and_close("408 Request Timeout", "The request head did not arrive in time.");
+    scene.play("half a head", &[ClientSends("GET / HTTP/1.1\r\nHo"), ClientGets(&late), ClientGetsEnd]);
+    scene.play(
+        "half a second head",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+            ClientSends("G"),
+            ClientGets(&late),
+            ClientGetsEnd,
+        ],
+    );
+    // Who has said nothing is told nothing.
+    scene.play("silence", &[ClientGetsEnd]);
+    assert_eq!(scene.failures(), ["client-header-timeout"; 2]);
+}
+
+#[test]
+fn a_slow_head_is_dropped_however_steadily_it_comes() {
+    let scene = scene(|config| config.timeouts.client_header = SHORT);
+    let mut client = scene.client();
+    client.sends("GET / HTTP/1.1\r\n");
+    let mut writer = client.stream().try_clone().expect("a descriptor is free");
+    let steady = std::thread::spawn(move || {
+        use std::io::Write;
+        // Each byte well within the time-out, which is that of the whole head.
+        while writer.write_all(b"a").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert_eq!(client.message().status(), 408);
+    drop(client);
+    steady.join().expect("no panic");
+}
+
+#[test]
+fn a_request_body_that_stops_is_408() {
+    let scene = scene(|config| config.timeouts.client_body = SHORT);
+    let late = failure_and_close("408 Request Timeout", "The request body did not arrive in time.");
+    scene.play(
+        "half a body",
+        &[
+            ClientSends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc"),
+            ServerAccepts,
+            ServerGets("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n{ours}\r\nabc"),
+            ClientGets(&late),
+            ClientGetsEnd,
+            ServerIsClosed,
+        ],
+    );
+    assert_eq!(scene.failures(), ["client-body-timeout"]);
+}
+
+#[test]
+fn a_response_that_does_not_begin_is_504() {
+    let scene = scene(|config| config.timeouts.upstream_first_byte = SHORT);
+    let late = failure_and_go_on("504 Gateway Timeout", "The server did not answer in time.");
+    scene.play(
+        "no response",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ClientGets(&late),
+            ServerIsClosed,
+            // Nor does half a head count.
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends("HTTP/1.1 200 OK\r\n"),
+            ClientGets(&late),
+            ServerIsClosed,
+        ],
+    );
+    assert_eq!(scene.failures(), ["upstream-timeout"; 2]);
+}
+
+#[test]
+fn a_response_body_that_stops_is_cut() {
+    let scene = scene(|config| config.timeouts.upstream_body = SHORT);
+    scene.play(
+        "half a body",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 9\r\n\r\nabc"),
+            ClientGets("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 9\r\n{via}\r\nabc"),
+            ClientGetsEnd,
+            ServerIsClosed,
+        ],
+    );
+    assert_eq!(scene.failures(), ["upstream-stalled"]);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let scene = scene(|config| config.timeouts.keep_alive = SHORT);
+    scene.play(
+        "idle",
+        &[ClientSends(GET), ServerAccepts, ServerGets(GET_SEEN), ServerSends(OK), ClientGets(OK_GOT), ClientGetsEnd],
+    );
+    assert_eq!(scene.failures(), [""; 0]);
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_dropped() {
+    let scene = scene(|config| config.timeouts.client_write = SHORT);
+    let (client, server) = endless_response(&scene);
+    let (mut client, server) = (client, server);
+    server.join().expect("no panic");
+    // What was under way may still arrive; the whole never does.
+    let (rest, _) = client.rest();
+    assert!(rest.len() < RESPONSE_BYTES);
+    assert_eq!(scene.failures(), ["client-stalled"]);
+}
+
+const RESPONSE_BYTES: usize = 256 << 20;
+
+/// A client that asks for more than all buffers hold and does not read; the server ends once the proxy lets go of it.
+fn endless_response(scene: &Scene) -> (crate::peer::Peer, std::thread::JoinHandle<()>) {
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    server.head();
+    let thread = std::thread::spawn(move || {
+        server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {RESPONSE_BYTES}\r\n\r\n"));
+        let piece = vec![b'x'; 1 << 20];
+        let taken = (0..RESPONSE_BYTES >> 20).take_while(|_| server.can_send(&piece)).count();
+        assert!(taken < RESPONSE_BYTES >> 20, "the proxy took all of it");
+    });
+    (client, thread)
+}
+
+#[test]
+fn a_client_below_the_minimum_rate_is_dropped() {
+    // Long time-outs: what counts is the rate.
+    let slow = |config: &mut Config| {
+        config.limits.minimum_rate_bytes_per_second = 1_000_000;
+        config.limits.rate_window = SHORT;
+    };
+    let body = scene(slow);
+    let answer = failure_and_close("408 Request Timeout", "The request body arrives too slowly.");
+    body.play(
+        "a slow body",
+        &[
+            ClientSends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc"),
+            ServerAccepts,
+            ServerGets("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n{ours}\r\nabc"),
+            ClientSends("d"),
+            ServerGets("d"),
+            ClientGets(&answer),
+            ClientGetsEnd,
+            ServerIsClosed,
+        ],
+    );
+    assert_eq!(body.failures(), ["client-too-slow"]);
+
+    let reader = scene(slow);
+    let (mut client, server) = endless_response(&reader);
+    server.join().expect("no panic");
+    assert!(client.rest().0.len() < RESPONSE_BYTES);
+    assert_eq!(reader.failures(), ["client-stalled"]);
+}
+
+#[test]
+fn a_slow_client_above_the_minimum_rate_lives() {
+    let scene = scene(|config| {
+        config.limits.minimum_rate_bytes_per_second = 100;
+        config.limits.rate_window = SHORT;
+    });
+    const PIECES: usize = 30;
+    let mut client = scene.client();
+    client.sends(format!("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n", PIECES * 1000));
+    let mut server = scene.accept(0);
+    server.head();
+    for _ in 0..PIECES {
+        // The pace of a slow link: many windows in all, with far more than the minimum in each.
+        std::thread::sleep(Duration::from_millis(50));
+        client.sends([b'x'; 1000]);
+        server.exactly(1000);
+    }
+    server.sends(OK);
+    client.gets(&crate::text::expand(OK_GOT, ""));
+    assert_eq!(client.stream().peer_addr().ok(), Some(scene.address()));
+}
+
+#[test]
+fn a_server_of_whom_nothing_is_heard_at_all_is_504() {
+    let (_listener, _queue, address) = deaf_server();
+    let scene = scene(|config| {
+        config.timeouts.upstream_connect = SHORT;
+        config.upstreams[0].servers = vec![format!("http://{address}").parse().expect("is a URL")];
+    });
+    let late = failure_and_go_on("504 Gateway Timeout", "The server could not be reached in time.");
+    scene.play("no connection", &[ClientSends(GET), ClientGets(&late)]);
+    assert_eq!(scene.failures(), ["upstream-connect-timeout"]);
+}
+
+/// A listener whose queue is full, so that the kernel drops further attempts to connect.
+fn deaf_server() -> (socket2::Socket, Vec<TcpStream>, SocketAddr) {
+    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port on loopback is free");
+    listener.listen(0).expect("it listens");
+    let address = listener.local_addr().expect("it listens").as_socket().expect("is of IPv4");
+    let mut queue = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, SHORT) {
+        queue.push(stream);
+        assert!(queue.len() < 100, "the queue of the listener never fills");
+    }
+    (listener, queue, address)
+}
+
+#[test]
+fn a_late_end_of_a_body_is_not_the_end_of_the_connection_for_others() {
+    // One client stalls, another one is served by the same worker meanwhile.
+    let scene = Scene::new();
+    let mut stalled = scene.client();
+    stalled.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc");
+    let mut stalled_server = scene.accept(0);
+    stalled_server.head();
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    server.head();
+    server.sends(OK);
+    client.gets(&crate::text::expand(OK_GOT, ""));
+    stalled.sends("defghi");
+    assert_eq!(stalled_server.exactly(9), b"abcdefghi");
+    stalled_server.sends(OK);
+    stalled.gets(&crate::text::expand(OK_GOT, ""));
+    stalled.half_closes();
+    assert_eq!(stalled.rest(), (Vec::new(), Ending::End));
+}
