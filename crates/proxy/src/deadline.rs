@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn wakes_once_at_the_time_that_was_set_last() {
-        for (first, last) in [(5, 5), (50, 5), (5, 50), (5, 5000), (5000, 5), (1, 1023), (1, 1024), (1024, 1)] {
+        for (first, last) in [(5, 5), (50, 5), (5, 50), (5, 5000), (5000, 5), (1, 1023), (1, 1024), (1024, 1)]
+        {
             let (deadlines, wakes) = (Deadlines::new(), Arc::new(Wakes::default()));
             let deadline = deadlines.deadline();
             deadline.set(Ticks(first));

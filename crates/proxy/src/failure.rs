@@ -94,7 +94,9 @@ impl From<HeadError> for Failure {
 impl From<TargetError> for Failure {
     fn from(error: TargetError) -> Self {
         match error {
-            TargetError::HostMissing | TargetError::HostRepeated | TargetError::HostInvalid => Failure::BadHost,
+            TargetError::HostMissing | TargetError::HostRepeated | TargetError::HostInvalid => {
+                Failure::BadHost
+            }
             TargetError::Form | TargetError::Absolute => Failure::BadRequest,
         }
     }

@@ -26,6 +26,9 @@ const ATTEMPTS_MAX: usize = 4;
 /// Interim responses that a server may send before the final one.
 const INTERIM_MAX: usize = 32;
 
+/// First read of a response whose body is likely to be spliced: little more than its head.
+const HEAD_ALONE: usize = 1024;
+
 /// A response whose head has been read into the lane's memory, and where the rest of it comes from.
 pub(crate) struct Reply {
     pub(crate) connection: Connection,
@@ -82,6 +85,7 @@ impl Upload {
             source_limit: worker.ticks.client_body,
             sink_limit: worker.ticks.upstream_body,
             paced: Some(Side::Source),
+            closes_sink: false,
             activity: None,
         };
         let mut upload = pin!(request.body.run(&ends, &mut request.buffer));
@@ -181,7 +185,8 @@ pub(crate) async fn forward(
             tried[tried_count] = index;
             tried_count += 1;
         }
-        let is_last = tried_count == ATTEMPTS_MAX.min(upstream.servers.len()) || (!may_reuse && tried_count == 0);
+        let is_last =
+            tried_count == ATTEMPTS_MAX.min(upstream.servers.len()) || (!may_reuse && tried_count == 0);
         if is_last || !is_whole || !broken.may_be_repeated(admitted.method) {
             return Err(broken.failure);
         }
@@ -376,7 +381,9 @@ impl Attempt<'_> {
                 deadline.set(self.worker.ticks.upstream_first_byte);
                 is_armed = true;
             }
-            match deadline.guard(connection.socket.read(response.buffer.spare())).await {
+            let spare = response.buffer.spare();
+            let room = if connection.expects_long { spare.len().min(HEAD_ALONE) } else { spare.len() };
+            match deadline.guard(connection.socket.read(&mut spare[..room])).await {
                 Ok(Ok(count)) if count > 0 => response.buffer.advance(count),
                 Ok(_) => return Err(Failure::UpstreamReset),
                 // The server's time begins when it has the whole request.

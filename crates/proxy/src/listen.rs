@@ -4,12 +4,15 @@
 //! fresh ones on.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use tokio::io::Interest;
 
 use crate::client::{self, Client};
 use crate::control::notice;
@@ -68,14 +71,17 @@ pub(crate) fn is_taken(address: SocketAddr) -> io::Result<()> {
 
 /// Accepts connections until the worker drains.
 pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
+    // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
+    // TCP socket whose readiness is told, and is safe where its `AsyncFd` is not.
+    let listener = std::net::TcpStream::from(OwnedFd::from(listener));
+    let listener = match tokio::net::TcpStream::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return notice(&format!("cannot listen: {error}")),
     };
     loop {
         let accepted = tokio::select! {
             biased;
-            accepted = listener.accept() => accepted,
+            accepted = listener.async_io(Interest::READABLE, || accept_one(&listener)) => accepted,
             // What was in the kernel's queue has been taken.
             () = worker.draining() => return,
         };
@@ -96,25 +102,26 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
     }
 }
 
-fn admit(worker: &Rc<Worker>, stream: tokio::net::TcpStream, peer: SocketAddr) {
+fn accept_one(listener: &tokio::net::TcpStream) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = peer.and_then(|peer| peer.try_into().ok());
+    // A TCP socket has a peer with an address.
+    Ok((stream.into(), peer.ok_or(ErrorKind::InvalidData)?))
+}
+
+fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     if worker.connections_in_all() >= worker.plan.config.limits.connections {
         worker.counters.connections_refused.increment();
         let client = Client::new(worker, Socket::new(stream), peer);
         tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client));
         return;
     }
-    match less_loaded(worker) {
-        Some(other) => {
-            if let Ok(stream) = stream.into_std()
-                && let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer))
-                && let Message::Connection(stream, peer) = unsent.0
-                && let Ok(stream) = tokio::net::TcpStream::from_std(stream)
-            {
-                // That worker has ended: keep it.
-                worker.begin(Socket::new(stream), peer);
-            }
-        }
-        None => worker.begin(Socket::new(stream), peer),
+    let Some(other) = less_loaded(worker) else { return worker.begin(stream, peer) };
+    if let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer))
+        && let Message::Connection(stream, peer) = unsent.0
+    {
+        // That worker has ended: keep it.
+        worker.begin(stream, peer);
     }
 }
 

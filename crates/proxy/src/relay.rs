@@ -80,6 +80,8 @@ pub(crate) struct Ends<'a> {
     pub(crate) sink_limit: Ticks,
     /// The side that has to keep up the minimum rate, if either.
     pub(crate) paced: Option<Side>,
+    /// Whether the sink is closed right behind the body: then the last bytes leave in one segment with the end.
+    pub(crate) closes_sink: bool,
     /// For a tunnel: the tick at which either direction last moved.
     pub(crate) activity: Option<&'a Cell<u32>>,
 }
@@ -248,9 +250,15 @@ impl Pump {
         let mut pace = Pace::default();
         loop {
             if self.unsent > 0 {
-                let write = ends.sink.write(&buffer.filled()[..self.unsent]);
-                let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
-                self.sent(buffer, count);
+                let bytes = &buffer.filled()[..self.unsent];
+                let is_last = self.incoming == Incoming::Ended;
+                let count = if self.will_splice() || (is_last && ends.closes_sink) {
+                    // What is about to be spliced fills the same segments, and so does the end of the stream.
+                    ends.wait(Side::Sink, &mut pace, ends.sink.write_more(bytes)).await
+                } else {
+                    ends.wait(Side::Sink, &mut pace, ends.sink.write(bytes)).await
+                };
+                self.sent(buffer, count.map_err(Stop::Sink)?);
             } else if let Some(pipe) = self.pipe.as_ref().filter(|_| self.in_pipe > 0) {
                 let write = ends.sink.splice_from(pipe, self.in_pipe);
                 let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
@@ -271,7 +279,7 @@ impl Pump {
 
     async fn read(&mut self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
         if let Incoming::Length(left) = self.incoming
-            && left >= SPLICE_MIN
+            && self.will_splice()
             && self.has_pipe(ends.worker)
             && let Some(pipe) = &self.pipe
         {
@@ -300,6 +308,11 @@ impl Pump {
             ends.worker.buffers.grow(buffer);
         }
         Ok(())
+    }
+
+    /// Whether what remains is long, and leaves as it came.
+    pub(crate) fn will_splice(&self) -> bool {
+        matches!(self.incoming, Incoming::Length(left) if left >= SPLICE_MIN && !self.is_chunked_out)
     }
 
     fn has_pipe(&mut self, worker: &Worker) -> bool {

@@ -22,7 +22,7 @@ pub(crate) async fn respond(
     client: &Client,
     admitted: &Admitted,
     memory: &mut Memory,
-    reply: Reply,
+    mut reply: Reply,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let plan = Plan::new(worker, client, admitted, &memory.response, &reply);
@@ -41,6 +41,7 @@ pub(crate) async fn respond(
         record.status = 0;
         return Err(failure);
     }
+    reply.connection.expects_long = response.body.will_splice();
     let ends = Ends {
         worker,
         source: &reply.connection.socket,
@@ -49,6 +50,7 @@ pub(crate) async fn respond(
         source_limit: worker.ticks.upstream_body,
         sink_limit: worker.ticks.client_write,
         paced: Some(Side::Sink),
+        closes_sink: plan.client_connection == ClientConnection::Close && reply.upload.is_done(),
         activity: None,
     };
     let relay = async {
@@ -73,7 +75,8 @@ pub(crate) async fn respond(
     let has_uploaded = reply.upload.is_done();
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && has_uploaded && response.buffer.is_empty() {
-        worker.upstreams[admitted.upstream].servers[reply.server].release(reply.connection, &worker.deadlines);
+        worker.upstreams[admitted.upstream].servers[reply.server]
+            .release(reply.connection, &worker.deadlines);
     }
     Ok(match (plan.client_connection, has_uploaded) {
         (ClientConnection::Close, true) => Next::Close,
@@ -89,7 +92,13 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(worker: &Worker, client: &Client, admitted: &Admitted, response: &Response, reply: &Reply) -> Self {
+    fn new(
+        worker: &Worker,
+        client: &Client,
+        admitted: &Admitted,
+        response: &Response,
+        reply: &Reply,
+    ) -> Self {
         let framing = match (reply.framing, admitted.version) {
             // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
             (Framing::Chunked | Framing::UntilClose, Version::Http10) => Framing::UntilClose,
@@ -159,7 +168,11 @@ fn outcome(stop: Stop) -> Failure {
 }
 
 /// Passes an interim response on (RFC 9110 §15.2).
-pub(crate) async fn interim(worker: &Worker, client: &Client, response: &mut Response) -> Result<(), Failure> {
+pub(crate) async fn interim(
+    worker: &Worker,
+    client: &Client,
+    response: &mut Response,
+) -> Result<(), Failure> {
     let ResponseHead { start, .. } = &response.head;
     worker.counters.response(start.status);
     let bytes = response.buffer.filled();
@@ -202,6 +215,7 @@ async fn tunnel(
         source_limit: limit,
         sink_limit: limit,
         paced: None,
+        closes_sink: false,
         activity: Some(&activity),
     };
     let upward = async {
@@ -225,11 +239,15 @@ async fn both(upward: impl Future<Output = bool>, downward: impl Future<Output =
     let (mut upward, mut downward) = (pin!(upward), pin!(downward));
     let mut left = [true, true];
     poll_fn(|context| {
-        if left[0] && let Poll::Ready(is_whole) = upward.as_mut().poll(context) {
+        if left[0]
+            && let Poll::Ready(is_whole) = upward.as_mut().poll(context)
+        {
             left[0] = false;
             left[1] &= is_whole;
         }
-        if left[1] && let Poll::Ready(is_whole) = downward.as_mut().poll(context) {
+        if left[1]
+            && let Poll::Ready(is_whole) = downward.as_mut().poll(context)
+        {
             left[1] = false;
             left[0] &= is_whole;
         }

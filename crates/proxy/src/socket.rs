@@ -2,37 +2,69 @@
 //!
 //! All methods take `&self`: both directions of a connection may be under way in one task.
 
+use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker, ready};
 
-use rustix::net::{RecvFlags, recv};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// A connection, registered with its worker's runtime.
+/// A connection. It joins its worker's runtime when it first has to wait: one that is served and closed at once,
+/// as with `Connection: close`, never does.
 pub(crate) struct Socket {
-    stream: TcpStream,
+    fresh: Cell<Option<std::net::TcpStream>>,
+    registered: OnceCell<TcpStream>,
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream }
+    /// A connection fresh from accept, not blocking.
+    pub(crate) fn new(stream: std::net::TcpStream) -> Self {
+        Self { fresh: Cell::new(Some(stream)), registered: OnceCell::new() }
     }
 
     /// Connects to `address`.
     pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream })
+        Ok(Self { fresh: Cell::new(None), registered: OnceCell::from(stream) })
     }
 
-    /// Ready when there is something to read, or the end.
+    /// The connection as the runtime knows it.
+    fn stream(&self) -> io::Result<&TcpStream> {
+        if let Some(fresh) = self.fresh.take() {
+            // It was fresh, so nothing is registered yet.
+            let _ = self.registered.set(TcpStream::from_std(fresh)?);
+        }
+        // Only a registration that failed leaves neither.
+        self.registered.get().ok_or_else(|| io::Error::from(ErrorKind::NotConnected))
+    }
+
+    /// Tries a step on a fresh connection; `None` where it would have to wait, or is no longer fresh.
+    fn at_once(
+        &self,
+        step: impl FnOnce(&std::net::TcpStream) -> rustix::io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
+        let stream = self.fresh.take()?;
+        let outcome = step(&stream);
+        self.fresh.set(Some(stream));
+        match outcome {
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            outcome => Some(outcome.map_err(io::Error::from)),
+        }
+    }
+
+    /// Ready when there is something to read, or the end; a fresh connection is worth a look.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_read_ready(context)
+        match self.registered.get() {
+            Some(stream) => stream.poll_read_ready(context),
+            None => Poll::Ready(Ok(())),
+        }
     }
 
     /// Reads into `buffer`, which is not empty; 0 is the end.
@@ -42,12 +74,16 @@ impl Socket {
 
     /// Reads into `buffer`, which is not empty; 0 is the end.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0)) {
+            return Poll::Ready(outcome);
+        }
+        let stream = self.stream()?;
         loop {
-            ready!(self.stream.poll_read_ready(context))?;
-            match self.stream.try_read(buffer) {
+            ready!(stream.poll_read_ready(context))?;
+            match stream.try_read(buffer) {
                 Ok(count) => {
                     if count > 0 && count < buffer.len() {
-                        self.forget_readable();
+                        forget_readable(stream);
                     }
                     return Poll::Ready(Ok(count));
                 }
@@ -59,73 +95,66 @@ impl Socket {
 
     /// Writes the start of `bytes`, at least one.
     pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        poll_fn(|context| {
-            self.poll_io(context, Interest::WRITABLE, |stream| stream.try_write(bytes))
-        })
-        .await
+        self.send(bytes, SendFlags::NOSIGNAL).await
+    }
+
+    /// Writes the start of `bytes`, at least one, as what more is about to follow: the kernel may hold an incomplete
+    /// segment back for that, for at most 200 ms.
+    pub(crate) async fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.send(bytes, SendFlags::NOSIGNAL | SendFlags::MORE).await
+    }
+
+    async fn send(&self, bytes: &[u8], flags: SendFlags) -> io::Result<usize> {
+        if let Some(outcome) = self.at_once(|stream| send(stream, bytes, flags)) {
+            return outcome;
+        }
+        self.when(Interest::WRITABLE, |stream| send(stream, bytes, flags)).await
     }
 
     /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.
     pub(crate) async fn splice_into(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
-        poll_fn(|context| {
-            self.poll_io(context, Interest::READABLE, |stream| {
-                stream.try_io(Interest::READABLE, || {
-                    Ok(splice(stream.as_fd(), None, &pipe.entry, None, limit, SPLICE)?)
-                })
-            })
-        })
-        .await
+        self.when(Interest::READABLE, |stream| splice(stream, None, &pipe.entry, None, limit, SPLICE)).await
     }
 
     /// Moves at most `limit` bytes out of a pipe that holds as many; at least one.
     pub(crate) async fn splice_from(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
+        self.when(Interest::WRITABLE, |stream| splice(&pipe.exit, None, stream, None, limit, SPLICE)).await
+    }
+
+    /// Takes a step as soon as the kernel lets it.
+    async fn when(
+        &self,
+        interest: Interest,
+        mut step: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
+    ) -> io::Result<usize> {
+        let stream = self.stream()?;
         poll_fn(|context| {
-            self.poll_io(context, Interest::WRITABLE, |stream| {
-                stream.try_io(Interest::WRITABLE, || {
-                    Ok(splice(&pipe.exit, None, stream.as_fd(), None, limit, SPLICE)?)
-                })
-            })
+            loop {
+                if interest == Interest::READABLE {
+                    ready!(stream.poll_read_ready(context))?;
+                } else {
+                    ready!(stream.poll_write_ready(context))?;
+                }
+                match stream.try_io(interest, || Ok(step(stream)?)) {
+                    Err(error) if is_transient(&error) => {}
+                    outcome => return Poll::Ready(outcome),
+                }
+            }
         })
         .await
     }
 
-    fn poll_io(
-        &self,
-        context: &mut Context<'_>,
-        interest: Interest,
-        mut attempt: impl FnMut(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            if interest == Interest::READABLE {
-                ready!(self.stream.poll_read_ready(context))?;
-            } else {
-                ready!(self.stream.poll_write_ready(context))?;
-            }
-            match attempt(&self.stream) {
-                Err(error) if is_transient(&error) => {}
-                result => return Poll::Ready(result),
-            }
-        }
-    }
-
-    /// A short read emptied the socket: the next one waits for the kernel's word instead of asking once more.
-    ///
-    /// Nothing is lost: what arrives after that read is told by an edge of its own, which this thread's driver has
-    /// not seen yet; the end of the stream is kept apart from readability by the runtime.
-    fn forget_readable(&self) {
-        let _ = self.stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
-    }
-
     /// Whether nothing has arrived on an idle connection: no byte, no end, no error.
     pub(crate) fn is_quiet(&self) -> bool {
+        let Ok(stream) = self.stream() else { return false };
         let mut context = Context::from_waker(Waker::noop());
-        match self.stream.poll_read_ready(&mut context) {
+        match stream.poll_read_ready(&mut context) {
             Poll::Pending => true,
             // Readiness may be left over from a read that took exactly what was there: look.
             Poll::Ready(Ok(())) => {
-                let look = self.stream.try_io(Interest::READABLE, || {
+                let look = stream.try_io(Interest::READABLE, || {
                     let mut byte = [0u8; 1];
-                    Ok(recv(&self.stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
+                    Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
                 });
                 look.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
             }
@@ -135,14 +164,24 @@ impl Socket {
 
     /// Sends the end of the stream; the other direction stays open.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write)?;
+        rustix::net::shutdown(self.stream()?, rustix::net::Shutdown::Write)?;
         Ok(())
     }
 
     /// Closes so that the peer sees a reset, not an end: the message is not whole.
     pub(crate) fn reset_on_drop(&self) {
-        let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(std::time::Duration::ZERO));
+        if let Ok(stream) = self.stream() {
+            let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
+        }
     }
+}
+
+/// A short read emptied the socket: the next one waits for the kernel's word instead of asking once more.
+///
+/// Nothing is lost: what arrives after that read is told by an edge of its own, which this thread's driver has not seen
+/// yet; the end of the stream is kept apart from readability by the runtime.
+fn forget_readable(stream: &TcpStream) {
+    let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
 }
 
 fn is_transient(error: &io::Error) -> bool {

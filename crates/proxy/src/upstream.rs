@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) socket: Socket,
     /// Whether it has carried an exchange before.
     pub(crate) is_reused: bool,
+    /// Whether its last response was long: then the next head is read without much of its body, which is spliced.
+    pub(crate) expects_long: bool,
     open: Rc<Cell<usize>>,
 }
 
@@ -125,7 +127,12 @@ impl Server {
         for &address in addresses.iter() {
             failure = match deadline.within(limit, Socket::connect(address)).await {
                 Ok(Ok(socket)) => {
-                    return Ok(Connection { socket, is_reused: false, open: permit.keep() });
+                    return Ok(Connection {
+                        socket,
+                        is_reused: false,
+                        expects_long: false,
+                        open: permit.keep(),
+                    });
                 }
                 Ok(Err(error)) if is_out_of_descriptors(&error) => return Err(Failure::OutOfDescriptors),
                 Ok(Err(_)) => Failure::UpstreamRefused,

@@ -150,7 +150,7 @@ pub(crate) async fn run(parts: Parts) {
         .collect();
     while let Some(message) = messages.recv().await {
         match message {
-            Message::Connection(stream, peer) => worker.adopt(stream, peer),
+            Message::Connection(stream, peer) => worker.begin(stream, peer),
             Message::Stop => break,
             Message::Drain => {
                 worker.begin_drain();
@@ -216,12 +216,12 @@ impl Worker {
     }
 
     /// Starts serving a connection.
-    pub(crate) fn begin(self: &Rc<Self>, socket: Socket, peer: std::net::SocketAddr) {
+    pub(crate) fn begin(self: &Rc<Self>, stream: std::net::TcpStream, peer: std::net::SocketAddr) {
         self.counters.connections_accepted.increment();
         let load = self.own_load();
         // Only this thread writes it.
         load.store(load.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        let client = Client::new(self, socket, peer);
+        let client = Client::new(self, Socket::new(stream), peer);
         tokio::task::spawn_local(client::connection(Rc::clone(self), client));
     }
 
@@ -232,13 +232,6 @@ impl Worker {
         load.store(left, Ordering::Relaxed);
         if left == 0 {
             self.is_empty.notify_one();
-        }
-    }
-
-    fn adopt(self: &Rc<Self>, stream: std::net::TcpStream, peer: std::net::SocketAddr) {
-        // Registering fails only where the kernel is out of memory: the client sees its connection closed.
-        if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
-            self.begin(Socket::new(stream), peer);
         }
     }
 
@@ -268,7 +261,7 @@ impl Worker {
                 () = &mut deadline => return,
                 message = messages.recv() => match message {
                     // Handed over before the other worker drained as well.
-                    Some(Message::Connection(stream, peer)) => self.adopt(stream, peer),
+                    Some(Message::Connection(stream, peer)) => self.begin(stream, peer),
                     Some(Message::Drain) => {}
                     Some(Message::Stop) | None => return,
                 },
