@@ -46,6 +46,19 @@ impl Client {
             served: 0,
         }
     }
+
+    /// Waits, idle, until there is something to read; false when the wait is over without.
+    fn is_to_be_read(&self, worker: &Worker) -> impl Future<Output = bool> {
+        // A connection that has not yet sent anything gets the time for a head, not that of an idle one.
+        let limit = if self.served == 0 { worker.ticks.client_header } else { worker.ticks.keep_alive };
+        self.deadline.set_idle(limit);
+        let is_over = worker.state.get() == State::Draining;
+        poll_fn(move |context| match self.socket.poll_readable(context) {
+            _ if is_over => Poll::Ready(false),
+            Poll::Ready(result) => Poll::Ready(result.is_ok()),
+            Poll::Pending => self.deadline.poll(context).map(|()| false),
+        })
+    }
 }
 
 /// What became of a connection in a lane.
@@ -68,28 +81,23 @@ pub(crate) enum Next {
 }
 
 /// The life of a connection: the body of its task.
-pub(crate) async fn connection(worker: Rc<Worker>, mut client: Client) {
-    let _count = Count::new(&worker);
-    loop {
-        // A connection that has not yet sent anything gets the time for a head, not that of an idle one.
-        let limit = if client.served == 0 { worker.ticks.client_header } else { worker.ticks.keep_alive };
-        client.deadline.set_idle(limit);
-        if worker.state.get() == State::Draining {
-            return;
-        }
-        let readable = poll_fn(|context| match client.socket.poll_readable(context) {
-            Poll::Ready(result) => Poll::Ready(result.is_ok()),
-            Poll::Pending => client.deadline.poll(context).map(|()| false),
-        });
-        if !readable.await {
-            return;
-        }
-        let mut lane = worker.lanes.take(&worker);
-        let served = lane.serve(client).await;
-        worker.lanes.give(lane);
-        match served {
-            Served::Idle(idle) => client = idle,
-            Served::Closed => return,
+///
+/// Not an `async fn`, which would hold its arguments twice: what this future weighs, every idle connection weighs.
+pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<Output = ()> {
+    async move {
+        let _count = Count::new(&worker);
+        loop {
+            if !client.is_to_be_read(&worker).await {
+                return;
+            }
+            let mut lane = worker.lanes.take(&worker);
+            lane.hand_over(client);
+            let served = lane.served().await;
+            worker.lanes.give(lane);
+            match served {
+                Served::Idle(idle) => client = idle,
+                Served::Closed => return,
+            }
         }
     }
 }

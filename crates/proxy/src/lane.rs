@@ -126,14 +126,17 @@ impl Lane {
         Self { future, desk }
     }
 
-    /// Serves what a connection has to say, until it is idle or closed.
-    pub(crate) async fn serve(&mut self, client: Client) -> client::Served {
+    /// Gives the lane a connection to serve.
+    pub(crate) fn hand_over(&mut self, client: Client) {
         self.desk.inbox.set(Some(client));
+    }
+
+    /// Serves what the connection has to say, until it is idle or closed.
+    pub(crate) fn served(&mut self) -> impl Future<Output = client::Served> {
         poll_fn(|context| {
             let Poll::Pending = self.future.as_mut().poll(context);
             self.desk.outbox.take().map_or(Poll::Pending, Poll::Ready)
         })
-        .await
     }
 }
 
