@@ -7,9 +7,11 @@ use fuzz::{LIMITS, cuts};
 use libfuzzer_sys::fuzz_target;
 use wire::{ChunkLimits, Framing, Parsed, ResponseHead};
 
+/// The reader.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/check.rs"]
 mod check;
+/// Its chunked decoder.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
 #[path = "../../crates/load/src/chunked.rs"]
 mod chunked;

@@ -1,3 +1,5 @@
+//! Start lines and field lines: what is read, what is refused and why, and limits at their bounds.
+
 use wire::{HeadError, HeadLimits, Method, Name, Parsed, RequestHead, ResponseHead, Version};
 
 use crate::{LIMITS, parse_request, parse_response, request_with, text};

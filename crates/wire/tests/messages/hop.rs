@@ -1,3 +1,5 @@
+//! The Connection field, persistence, and which upgrades are passed on.
+
 use wire::{ConnectionError, ConnectionOptions, Version, wants_upgrade};
 
 use crate::{parse_request, request_with};

@@ -1,3 +1,5 @@
+//! What holds for every input: any split reads alike, and what is written means what was read, to another parser too.
+
 use proptest::prelude::*;
 use wire::{
     ChunkError, ChunkLimits, Chunked, ClientConnection, ConnectionOptions, Framing, Head, HeadError,

@@ -1,3 +1,5 @@
+//! The four target forms, Host and authorities.
+
 use wire::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
 
 use crate::parse_request;

@@ -1,3 +1,5 @@
+//! Requests as servers see them, byte for byte.
+
 use std::net::IpAddr;
 
 use wire::{Client, ConnectionOptions, RequestRewrite, Target, request_framing};

@@ -1,3 +1,5 @@
+//! Responses as clients see them, byte for byte.
+
 use wire::{ClientConnection, ConnectionOptions, Framing, ResponseRewrite};
 
 use crate::parse_response;
