@@ -78,7 +78,7 @@ impl Arrivals {
         }
     }
 
-    /// Wakes connections when requests fall due. Ends with the schedule.
+    /// Wakes connections when requests fall due. A task of its own: it may wait on after the last connection is done.
     pub(crate) async fn serve(&self) {
         if let Self::Open(open) = self {
             open.serve().await;
@@ -162,6 +162,9 @@ impl Open {
             Place::Waiting(waker) => waker.clone_from(context.waker()),
             Place::Busy => {
                 let mut dispatch = self.dispatch.borrow_mut();
+                // Those that wait come first: what is due was due for them, and a connection that has just become
+                // free would hide that the generator was late to wake them.
+                self.assign(&mut dispatch, free);
                 if let Some(due) = dispatch.claim(free) {
                     return Poll::Ready(self.turn(due));
                 }
@@ -178,9 +181,7 @@ impl Open {
     async fn serve(&self) {
         while let Ok(now) = self.alarm.ring().await {
             let mut dispatch = self.dispatch.borrow_mut();
-            while let Some((connection, due)) = dispatch.assign(now) {
-                self.call(connection, self.turn(due));
-            }
+            self.assign(&mut dispatch, now);
             match dispatch.next_due() {
                 Some(due) if dispatch.has_idle() => self.alarm.set(due.saturating_duration_since(now)),
                 Some(_) => {}
@@ -189,6 +190,13 @@ impl Open {
                     return;
                 }
             }
+        }
+    }
+
+    /// Calls waiting connections for all that is due.
+    fn assign(&self, dispatch: &mut Dispatch, now: Instant) {
+        while let Some((connection, due)) = dispatch.assign(now) {
+            self.call(connection, self.turn(due));
         }
     }
 
@@ -293,7 +301,8 @@ mod tests {
                     }
                 })
             });
-            arrivals.serve().await;
+            let serving = Rc::clone(&arrivals);
+            tokio::task::spawn_local(async move { serving.serve().await });
             let mut dues = Vec::new();
             for connection in connections {
                 dues.extend(connection.await.expect("no panic"));
@@ -302,6 +311,29 @@ mod tests {
             let expected: Vec<Instant> =
                 (0..20).map(|index| load + Duration::from_micros(500 * index)).collect();
             assert_eq!(dues, expected);
+        });
+    }
+
+    #[test]
+    fn a_connection_that_becomes_free_lets_those_that_wait_go_first() {
+        local(async {
+            let load = Instant::now();
+            let arrivals = open(3, 1_000.0, load);
+            let mut context = Context::from_waker(Waker::noop());
+            let mut next = |connection, after_ms| {
+                let free = load + Duration::from_millis(after_ms);
+                arrivals.poll_next(connection, free, &mut context)
+            };
+            let due = |after_ms| {
+                let due = load + Duration::from_millis(after_ms);
+                Poll::Ready(Next::Send(Turn { due, counted: true }))
+            };
+            assert_eq!(next(0, 0), due(0));
+            assert_eq!(next(1, 0), Poll::Pending);
+            // The alarm has not been heard yet, and the request of 1 ms is overdue: it is for the one that waits.
+            assert_eq!(next(0, 2), due(2));
+            assert_eq!(next(1, 2), due(1));
+            assert_eq!(next(1, 2), Poll::Ready(Next::Over));
         });
     }
 

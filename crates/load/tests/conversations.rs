@@ -1,5 +1,6 @@
 //! Real conversations with servers that keep to HTTP/1.1, and with those that don't: what is counted, and as what.
 
+/// Servers that follow a script.
 mod scripted;
 
 use std::collections::BTreeMap;
