@@ -17,6 +17,8 @@ pub(crate) struct Admitted {
     pub(crate) target: Target,
     pub(crate) framing: Framing,
     pub(crate) connection: ConnectionOptions,
+    /// Whether the server is asked to switch to another protocol.
+    pub(crate) wants_upgrade: bool,
     pub(crate) version: Version,
     pub(crate) method: Method,
     /// Index of the upstream that it goes to.
@@ -76,6 +78,7 @@ fn admit(
         target,
         framing,
         connection,
+        wants_upgrade: wire::wants_upgrade(head, bytes, connection),
         version: head.start.version,
         method: head.start.method,
         upstream: worker.plan.routes[route].upstream,

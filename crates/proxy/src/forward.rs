@@ -181,7 +181,8 @@ pub(crate) async fn forward(
         };
         // What was read of the body beyond its first piece is gone.
         let is_whole = memory.request.body.moved == first_piece_moved;
-        if broken.blames_server() {
+        let blames_server = broken.blames_server();
+        if blames_server {
             tried[tried_count] = index;
             tried_count += 1;
         }
@@ -190,7 +191,8 @@ pub(crate) async fn forward(
         if is_last || !is_whole || !broken.may_be_repeated(admitted.method) {
             return Err(broken.failure);
         }
-        may_reuse = false;
+        // What is pooled of another server is as good as it was.
+        may_reuse &= blames_server;
         record.retries += 1;
         worker.counters.upstream_retries.increment();
     }
@@ -260,7 +262,7 @@ impl Attempt<'_> {
     async fn connection(&self, record: &mut Record<'_>) -> Result<Connection, Failure> {
         let server = &self.upstream.servers[self.index];
         if self.may_reuse
-            && let Some(connection) = server.pooled()
+            && let Some(connection) = server.pooled(self.admitted.method.is_idempotent())
         {
             self.worker.counters.upstream_reuses.increment();
             return Ok(connection);
@@ -332,7 +334,8 @@ impl Attempt<'_> {
             self.receive_head(connection, response, upload, progress).await?;
             record.first_byte();
             match response.head.start.status {
-                101 if self.asked_to_upgrade() => return Ok(()),
+                // RFC 9110 §7.8: a server switches only to what it was asked for.
+                101 if self.admitted.wants_upgrade => return Ok(()),
                 101 => return Err(Failure::UpstreamMalformed),
                 100..=199 => {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
@@ -345,10 +348,6 @@ impl Attempt<'_> {
             }
         }
         Err(Failure::UpstreamMalformed)
-    }
-
-    fn asked_to_upgrade(&self) -> bool {
-        self.admitted.connection.upgrade && self.admitted.version == Version::Http11
     }
 
     async fn receive_head(

@@ -23,8 +23,6 @@ pub(crate) struct Record<'a> {
     /// What the client was sent; 0 while it was sent nothing.
     pub(crate) status: u16,
     pub(crate) body_bytes_sent: u64,
-    /// Bytes of the request, head and body as they arrived.
-    pub(crate) bytes_received: u64,
     pub(crate) retries: u8,
     pub(crate) failure: Option<Failure>,
 }
@@ -44,7 +42,6 @@ impl<'a> Record<'a> {
             server: None,
             status: 0,
             body_bytes_sent: 0,
-            bytes_received: 0,
             retries: 0,
             failure: None,
         }
@@ -82,12 +79,18 @@ impl<'a> Record<'a> {
         if let Some(failure) = self.failure {
             counters.failure(failure as usize);
         }
-        counters.client_bytes_received.add(self.bytes_received);
+        counters.client_bytes_received.add(self.bytes_received(request));
         counters.client_bytes_sent.add(self.body_bytes_sent);
         if let (Some(log), Some(began)) = (&self.worker.log, self.began) {
             let entry = self.entry(client, request, began);
             log.borrow_mut().record(&entry, self.worker.wall_clock());
         }
+    }
+
+    /// Head and body, without the framing of chunks; of a request that went to no server only its head.
+    fn bytes_received(&self, request: &Request) -> u64 {
+        let body = if self.server.is_some() { request.body.moved } else { 0 };
+        request.head.len as u64 + body
     }
 
     fn entry<'b>(&'b self, client: &Client, request: &'b Request, began: Instant) -> telemetry::Entry<'b> {
@@ -109,7 +112,7 @@ impl<'a> Record<'a> {
             },
             status: self.status,
             body_bytes_sent: self.body_bytes_sent,
-            bytes_received: self.bytes_received,
+            bytes_received: self.bytes_received(request),
             referer: value(Name::Referer),
             user_agent: value(Name::UserAgent),
             host: value(Name::Host),

@@ -229,7 +229,6 @@ async fn tunnel(
     };
     both(upward, downward).await;
     record.body_bytes_sent = response.body.moved;
-    record.bytes_received += request.body.moved;
     record.upstream_ended();
     Ok(Next::Close)
 }

@@ -144,7 +144,15 @@ impl Socket {
         .await
     }
 
-    /// Whether nothing has arrived on an idle connection: no byte, no end, no error.
+    /// Whether nothing has arrived on an idle connection, as far as the kernel knows: at the cost of a call.
+    pub(crate) fn is_quiet_still(&self) -> bool {
+        let Ok(stream) = self.stream() else { return false };
+        let mut byte = [0u8; 1];
+        recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)
+            .is_err_and(|error| error == Errno::AGAIN)
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
     pub(crate) fn is_quiet(&self) -> bool {
         let Ok(stream) = self.stream() else { return false };
         let mut context = Context::from_waker(Waker::noop());

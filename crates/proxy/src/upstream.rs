@@ -104,10 +104,14 @@ fn authority(server: &config::Server) -> String {
 
 impl Server {
     /// The pooled connection used last, if one is left that its server has not closed.
-    pub(crate) fn pooled(&self) -> Option<Connection> {
+    ///
+    /// A request that could not be repeated asks the kernel: the runtime may not have heard yet of a connection that
+    /// was closed just now.
+    pub(crate) fn pooled(&self, may_be_repeated: bool) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
         while let Some(Idle { mut connection, .. }) = idle.pop() {
-            if connection.socket.is_quiet() {
+            let socket = &connection.socket;
+            if socket.is_quiet() && (may_be_repeated || socket.is_quiet_still()) {
                 connection.is_reused = true;
                 return Some(connection);
             }

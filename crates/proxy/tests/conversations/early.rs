@@ -49,7 +49,9 @@ fn both_bodies_may_be_under_way_at_once() {
             ServerAccepts,
             ServerGets("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n{ours}\r\n"),
             ServerSends("HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n"),
-            ClientGets("HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{via}\r\n"),
+            ClientGets(
+                "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{via}\r\n",
+            ),
             ClientSends("3\r\none\r\n"),
             ServerGets("3\r\none\r\n"),
             ServerSends("3\r\nONE\r\n"),
@@ -77,11 +79,13 @@ fn an_invalid_chunk_cuts_the_response_that_is_under_way() {
             ServerAccepts,
             ServerGets("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n{ours}\r\n"),
             ServerSends("HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n"),
-            ClientGets("HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{via}\r\n"),
+            ClientGets(
+                "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{via}\r\n",
+            ),
             ClientSends("x\r\n"),
             ClientGetsEnd,
             ServerIsClosed,
         ],
     );
-    assert_eq!(scene.failures(), ["bad-body"]);
+    scene.assert_failures(&["bad-body"]);
 }

@@ -65,12 +65,8 @@ fn what_a_trusted_proxy_says_is_appended_to() {
     let scene = Scene::with(|config| {
         config.trusted_proxies = vec![config::network("127.0.0.0/8").expect("is a network")];
     });
-    let ours_alone = [
-        ClientSends(GET),
-        ServerGets(crate::text::GET_SEEN),
-        ServerSends(OK),
-        ClientGets(OK_GOT),
-    ];
+    let ours_alone =
+        [ClientSends(GET), ServerGets(crate::text::GET_SEEN), ServerSends(OK), ClientGets(OK_GOT)];
     let told = [
         ClientSends(TOLD),
         ServerAccepts,

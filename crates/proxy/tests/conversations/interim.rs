@@ -5,11 +5,13 @@ use crate::scene::Step::*;
 use crate::text::{GET, GET_SEEN, OK, OK_GOT, failure_and_go_on};
 
 const EXPECTS: &str = "POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
-const EXPECTS_SEEN: &str = "POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n{ours}\r\n";
+const EXPECTS_SEEN: &str =
+    "POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n{ours}\r\n";
 
 #[test]
 fn early_hints_are_passed_on_before_the_response() {
-    let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n";
+    let hints =
+        "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n";
     let hints_got = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n{via}\r\n";
     let both = format!("{hints}{OK}");
     Scene::new().play(

@@ -103,7 +103,11 @@ fn the_bytes_of_a_body_are_counted_in_every_framing() {
         );
     });
     let line: Value = serde_json::from_str(&lines[0]).expect("is JSON");
-    assert_eq!((&line["bytes_received"], &line["body_bytes_sent"]), (&(head.len() + 5).into(), &3.into()), "{line}");
+    assert_eq!(
+        (&line["bytes_received"], &line["body_bytes_sent"]),
+        (&(head.len() + 5).into(), &3.into()),
+        "{line}"
+    );
     let line: Value = serde_json::from_str(&lines[1]).expect("is JSON");
     assert_eq!(line["bytes_received"], crate::text::GET.len(), "{line}");
 }
@@ -116,7 +120,13 @@ fn a_failure_is_logged_with_its_cause() {
         let late = failure_and_go_on("504 Gateway Timeout", "The server did not answer in time.");
         scene.play(
             "late",
-            &[ClientSends(crate::text::GET), ServerAccepts, ServerGets(GET_SEEN), ClientGets(&late), ServerIsClosed],
+            &[
+                ClientSends(crate::text::GET),
+                ServerAccepts,
+                ServerGets(GET_SEEN),
+                ClientGets(&late),
+                ServerIsClosed,
+            ],
         );
         scene.play(
             "broken off",

@@ -7,7 +7,8 @@ use crate::text::{GET, GET_SEEN, OK, OK_GOT};
 /// A request, what the server sees of it, and that the connection goes on.
 fn passes(name: &str, request: &str, seen: &str) {
     let scene = Scene::new();
-    let exchange = [ClientSends(request), ServerAccepts, ServerGets(seen), ServerSends(OK), ClientGets(OK_GOT)];
+    let exchange =
+        [ClientSends(request), ServerAccepts, ServerGets(seen), ServerSends(OK), ClientGets(OK_GOT)];
     let next = [ClientSends(GET), ServerGets(GET_SEEN), ServerSends(OK), ClientGets(OK_GOT)];
     scene.play(name, &[exchange.as_slice(), &next].concat());
 }
@@ -100,9 +101,11 @@ fn long_trailers_behind_a_long_head_are_passed_on() {
     // The head nearly fills the buffer that the trailers have to fit in as well.
     let padding = "x".repeat(15_900);
     let trailers: String = (0..100).map(|number| format!("X-{number}: {}\r\n", "t".repeat(90))).collect();
-    let request =
-        format!("POST / HTTP/1.1\r\nHost: test\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-");
-    let seen_head = format!("POST / HTTP/1.1\r\nHost: test\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n");
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: test\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-"
+    );
+    let seen_head =
+        format!("POST / HTTP/1.1\r\nHost: test\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n");
     let seen = format!("{seen_head}{{ours}}\r\n3\r\nabc\r\n");
     let rest = format!("0\r\n{trailers}\r\n");
     for follower in ["", GET] {
@@ -129,7 +132,9 @@ fn an_empty_chunk_behind_a_long_head_keeps_its_trailers() {
     let trailers: String = (0..100).map(|number| format!("X-{number}: {}\r\n", "t".repeat(90))).collect();
     let request =
         format!("POST / HTTP/1.1\r\nHost: test\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n\r\n0");
-    let seen = format!("POST / HTTP/1.1\r\nHost: test\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n{{ours}}\r\n");
+    let seen = format!(
+        "POST / HTTP/1.1\r\nHost: test\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n{{ours}}\r\n"
+    );
     let second = format!("\r\n{trailers}\r\n");
     let rest = format!("0\r\n{trailers}\r\n");
     Scene::new().play(
@@ -259,7 +264,7 @@ fn a_client_that_leaves_within_its_request_takes_the_servers_connection_along() 
                 ServerIsClosed,
             ],
         );
-        assert_eq!(scene.failures(), ["client-gone"]);
+        scene.assert_failures(&["client-gone"]);
     }
 }
 

@@ -129,9 +129,11 @@ fn a_chunked_body_is_passed_on_as_it_comes() {
 fn long_trailers_behind_a_long_head_are_passed_on() {
     let padding = "x".repeat(15_900);
     let trailers: String = (0..100).map(|number| format!("X-{number}: {}\r\n", "t".repeat(90))).collect();
-    let begin = format!("HTTP/1.1 200 OK\r\nDate: D\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n\r\n0\r");
-    let begin_got =
-        format!("HTTP/1.1 200 OK\r\nDate: D\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n{{via}}\r\n");
+    let begin =
+        format!("HTTP/1.1 200 OK\r\nDate: D\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n\r\n0\r");
+    let begin_got = format!(
+        "HTTP/1.1 200 OK\r\nDate: D\r\nX-Pad: {padding}\r\nTransfer-Encoding: chunked\r\n{{via}}\r\n"
+    );
     let end = format!("\n{trailers}\r\n");
     let end_got = format!("0\r\n{trailers}\r\n");
     Scene::new().play(
@@ -215,7 +217,9 @@ fn a_server_of_http_1_0_keeps_its_connection_only_when_it_says_so() {
             ClientSends(GET),
             ServerAccepts,
             ServerGets(GET_SEEN),
-            ServerSends("HTTP/1.0 200 OK\r\nDate: D\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok"),
+            ServerSends(
+                "HTTP/1.0 200 OK\r\nDate: D\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
+            ),
             ClientGets("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n{via10}\r\nok"),
             ClientSends(GET),
             ServerGets(GET_SEEN),

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Instant;
 
 use config::{Config, Server};
 use proxy::Running;
@@ -69,7 +70,8 @@ impl Scene {
         // One worker, so that there is one pool.
         config.workers = Some(1.try_into().expect("is not zero"));
         change(&mut config);
-        let running = proxy::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+        let running =
+            proxy::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
         Self { running, servers, accepted: RefCell::default() }
     }
 
@@ -93,7 +95,8 @@ impl Scene {
     /// The next connection to a server.
     pub(crate) fn accept(&self, server: usize) -> Peer {
         let accepted = self.servers[server].accept();
-        let (stream, _) = accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}"));
+        let (stream, _) =
+            accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}"));
         Peer::new("server", stream)
     }
 
@@ -117,8 +120,23 @@ impl Scene {
         self.running
     }
 
+    /// Just these failures have been counted, in whatever order. A request is counted when it is over, which may be
+    /// after its client knows.
+    #[track_caller]
+    pub(crate) fn assert_failures(&self, expected: &[&str]) {
+        let began = Instant::now();
+        let is_over = || self.running.counters().requests_active == 0;
+        while !(is_over() && self.failures().len() >= expected.len()) && began.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        let mut expected = expected.to_vec();
+        let order = |word: &&str| Running::failure_words().iter().position(|other| other == word);
+        expected.sort_by_key(order);
+        assert_eq!(self.failures(), expected);
+    }
+
     /// Failures counted so far, by their words.
-    pub(crate) fn failures(&self) -> Vec<&'static str> {
+    fn failures(&self) -> Vec<&'static str> {
         let counted = self.running.counters().failures;
         let words = Running::failure_words().iter().zip(counted);
         words.flat_map(|(word, count)| std::iter::repeat_n(*word, count as usize)).collect()

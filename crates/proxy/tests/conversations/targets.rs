@@ -33,7 +33,11 @@ fn every_form_of_a_target_is_sent_on_in_its_own_way() {
     }
     for (target, sent_on) in [("*", "*"), ("http://test", "*"), ("http://test/", "/"), ("/", "/")] {
         let request = format!("OPTIONS {target} HTTP/1.1\r\nHost: test\r\n\r\n");
-        seen_by_server(&scene, &request, &format!("OPTIONS {sent_on} HTTP/1.1\r\nHost: test\r\n{{ours}}\r\n"));
+        seen_by_server(
+            &scene,
+            &request,
+            &format!("OPTIONS {sent_on} HTTP/1.1\r\nHost: test\r\n{{ours}}\r\n"),
+        );
     }
     for path in ["//double//slash/", "/a/../b", "/%00%ff", "/a?b?c", "/;p=1?{}|\\^`\"<>"] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
@@ -123,7 +127,8 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
             path: path.to_owned(),
             upstream,
         };
-        config.routes = vec![route(None, "/api", 0), route(Some("test"), "/", 1), route(Some("test"), "/api", 0)];
+        config.routes =
+            vec![route(None, "/api", 0), route(Some("test"), "/", 1), route(Some("test"), "/api", 0)];
     });
     let not_found = failure_and_close("404 Not Found", "Nothing is served under this host and path.");
     let dots = failure_and_close("400 Bad Request", "The path has dot segments.");

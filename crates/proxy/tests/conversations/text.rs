@@ -54,6 +54,7 @@ fn failure(status: &str, fields: &str, reason: &str) -> String {
 /// Bytes as they are shown in messages.
 pub(crate) fn show(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 2000;
-    let shown = bytes[..bytes.len().min(SHOWN_MAX)].escape_ascii().to_string().replace("\\r\\n", "\\r\\n\n  ");
+    let shown =
+        bytes[..bytes.len().min(SHOWN_MAX)].escape_ascii().to_string().replace("\\r\\n", "\\r\\n\n  ");
     if bytes.len() > SHOWN_MAX { format!("{shown}… ({} bytes)", bytes.len()) } else { shown }
 }

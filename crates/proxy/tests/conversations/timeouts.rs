@@ -38,7 +38,7 @@ fn a_request_head_that_does_not_arrive_is_408() {
     );
     // Who has said nothing is told nothing.
     scene.play("silence", &[ClientGetsEnd]);
-    assert_eq!(scene.failures(), ["client-header-timeout"; 2]);
+    scene.assert_failures(&["client-header-timeout"; 2]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_request_body_that_stops_is_408() {
             ServerIsClosed,
         ],
     );
-    assert_eq!(scene.failures(), ["client-body-timeout"]);
+    scene.assert_failures(&["client-body-timeout"]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_response_that_does_not_begin_is_504() {
             ServerIsClosed,
         ],
     );
-    assert_eq!(scene.failures(), ["upstream-timeout"; 2]);
+    scene.assert_failures(&["upstream-timeout"; 2]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_response_body_that_stops_is_cut() {
             ServerIsClosed,
         ],
     );
-    assert_eq!(scene.failures(), ["upstream-stalled"]);
+    scene.assert_failures(&["upstream-stalled"]);
 }
 
 #[test]
@@ -124,9 +124,16 @@ fn an_idle_connection_is_closed_without_a_word() {
     let scene = scene(|config| config.timeouts.keep_alive = SHORT);
     scene.play(
         "idle",
-        &[ClientSends(GET), ServerAccepts, ServerGets(GET_SEEN), ServerSends(OK), ClientGets(OK_GOT), ClientGetsEnd],
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+            ClientGetsEnd,
+        ],
     );
-    assert_eq!(scene.failures(), [""; 0]);
+    scene.assert_failures(&[]);
 }
 
 #[test]
@@ -138,7 +145,7 @@ fn a_client_that_takes_nothing_is_dropped() {
     // What was under way may still arrive; the whole never does.
     let (rest, _) = client.rest();
     assert!(rest.len() < RESPONSE_BYTES);
-    assert_eq!(scene.failures(), ["client-stalled"]);
+    scene.assert_failures(&["client-stalled"]);
 }
 
 const RESPONSE_BYTES: usize = 256 << 20;
@@ -180,13 +187,13 @@ fn a_client_below_the_minimum_rate_is_dropped() {
             ServerIsClosed,
         ],
     );
-    assert_eq!(body.failures(), ["client-too-slow"]);
+    body.assert_failures(&["client-too-slow"]);
 
     let reader = scene(slow);
     let (mut client, server) = endless_response(&reader);
     server.join().expect("no panic");
     assert!(client.rest().0.len() < RESPONSE_BYTES);
-    assert_eq!(reader.failures(), ["client-stalled"]);
+    reader.assert_failures(&["client-stalled"]);
 }
 
 #[test]
@@ -220,12 +227,13 @@ fn a_server_of_whom_nothing_is_heard_at_all_is_504() {
     });
     let late = failure_and_go_on("504 Gateway Timeout", "The server could not be reached in time.");
     scene.play("no connection", &[ClientSends(GET), ClientGets(&late)]);
-    assert_eq!(scene.failures(), ["upstream-connect-timeout"]);
+    scene.assert_failures(&["upstream-connect-timeout"]);
 }
 
 /// A listener whose queue is full, so that the kernel drops further attempts to connect.
 fn deaf_server() -> (socket2::Socket, Vec<TcpStream>, SocketAddr) {
-    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    let listener =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port on loopback is free");
     listener.listen(0).expect("it listens");
     let address = listener.local_addr().expect("it listens").as_socket().expect("is of IPv4");

@@ -107,7 +107,9 @@ fn a_server_may_decline() {
 fn a_switch_that_was_not_asked_for_is_refused() {
     // RFC 9110 §7.8: a server switches only to what the request named; here nothing of it was passed on.
     let refused = failure_and_go_on("502 Bad Gateway", "The server's answer is not valid HTTP.");
-    for fields in ["Connection: upgrade\r\nUpgrade: h2c\r\n", "Connection: upgrade\r\n", "Upgrade: websocket\r\n"] {
+    for fields in
+        ["Connection: upgrade\r\nUpgrade: h2c\r\n", "Connection: upgrade\r\n", "Upgrade: websocket\r\n"]
+    {
         let request = format!("GET / HTTP/1.1\r\nHost: test\r\n{fields}\r\n");
         Scene::new().play(
             fields,
