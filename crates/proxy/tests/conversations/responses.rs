@@ -271,20 +271,24 @@ fn large_bodies_pass_in_every_framing() {
     for (name, response) in [("length", with_length), ("chunks", in_chunks), ("until close", until_close)] {
         let scene = Scene::new();
         let mut client = scene.client();
+        let mut kept = None;
         for round in 0..3 {
             client.sends(GET);
-            let mut server = scene.accept(0);
+            let mut server = kept.take().unwrap_or_else(|| scene.accept(0));
             server.head();
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    server.sends(&response);
-                    server.half_closes();
-                });
+            let response = &response;
+            let answer = move || {
+                server.sends(response);
+                // Dropped, it closes.
+                (name != "until close").then_some(server)
+            };
+            kept = std::thread::scope(|scope| {
+                let answering = scope.spawn(answer);
                 let message = client.message();
                 assert_eq!(message.status(), 200);
                 assert!(message.body == body.as_bytes(), "{name}, round {round}: the body is not the same");
+                answering.join().expect("no panic")
             });
-            server.is_closed();
         }
     }
 }

@@ -1,0 +1,137 @@
+//! The cost of a request in the steady state: no allocation. Alone in its process, as it counts those of every
+//! thread; its client and server allocate nothing either.
+
+#![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use config::{AccessLog, Config, LogFormat, LogTarget};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged; `realloc` and `alloc_zeroed` come here by default.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller keeps to `alloc`'s contract, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `alloc` above, thus from the system.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+const REQUESTS: usize = 2000;
+
+/// A request, the end by which the server knows that it has it, a response and the end of that.
+struct Case {
+    name: &'static str,
+    request: Vec<u8>,
+    request_end: &'static [u8],
+    response: Vec<u8>,
+    response_end: &'static [u8],
+}
+
+fn cases() -> Vec<Case> {
+    let get =
+        b"GET /a?b HTTP/1.1\r\nHost: test\r\nUser-Agent: allocations\r\nAccept: */*\r\nCookie: a=b\r\n\r\n";
+    let post = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhell.";
+    let chunked_post =
+        b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let tiny = b"HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 6\r\n\r\nhello.";
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: x\r\n\r\n5\r\nhello\r\n3\r\nabc\r\n0\r\n\r\n";
+    let mut large = b"HTTP/1.1 200 OK\r\nContent-Length: 100001\r\n\r\n".to_vec();
+    large.extend([b'x'; 100_000]);
+    large.push(b'.');
+    let case = |name, request: &[u8], request_end, response: &[u8], response_end| Case {
+        name,
+        request: request.to_vec(),
+        request_end,
+        response: response.to_vec(),
+        response_end,
+    };
+    vec![
+        case("a tiny page", get, b"\r\n\r\n", tiny, b"."),
+        case("a chunked response", get, b"\r\n\r\n", chunked, b"0\r\n\r\n"),
+        case("a spliced response", get, b"\r\n\r\n", &large, b"x."),
+        case("a request with a body", post, b"l.", tiny, b"."),
+        case("a chunked request", chunked_post, b"0\r\n\r\n", tiny, b"."),
+    ]
+}
+
+#[test]
+fn a_request_is_passed_on_without_allocating() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    for with_log in [false, true] {
+        for case in cases() {
+            let file = LogTarget::File(directory.path().join("access.log"));
+            let log = AccessLog { target: file, format: LogFormat::Json };
+            let allocations = allocations_of(&case, with_log.then_some(log));
+            // What the date and the timers take in a second is not any request's.
+            assert!(
+                allocations < REQUESTS / 50,
+                "{}, log {with_log}: {allocations} allocations for {REQUESTS} requests",
+                case.name
+            );
+        }
+    }
+}
+
+/// The allocations of the whole process during the requests of one client, once everything is warm.
+fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
+    let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]);
+    config.workers = Some(1.try_into().expect("is not zero"));
+    config.access_log = log;
+    let proxy = proxy::start(config).expect("the proxy starts");
+    let mut client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
+    client.set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
+    std::thread::scope(|scope| {
+        scope.spawn(|| answer(&listener, case));
+        let mut buffer = vec![0; 256 * 1024];
+        let mut exchange = || {
+            client.write_all(&case.request).expect("the proxy takes it");
+            read_until(&mut client, &mut buffer, case.response_end).expect("a response arrives");
+        };
+        (0..100).for_each(|_| exchange());
+        let before = ALLOCATIONS.load(Relaxed);
+        (0..REQUESTS).for_each(|_| exchange());
+        let allocations = ALLOCATIONS.load(Relaxed) - before;
+        // The server's connection ends with the proxy, and its thread with that.
+        drop(proxy);
+        allocations
+    })
+}
+
+fn answer(listener: &TcpListener, case: &Case) {
+    let (mut stream, _) = listener.accept().expect("the proxy connects");
+    stream.set_nodelay(true).expect("is a socket");
+    let mut buffer = vec![0; 4096];
+    while read_until(&mut stream, &mut buffer, case.request_end).is_some() {
+        stream.write_all(&case.response).expect("the proxy takes it");
+    }
+}
+
+/// Reads what ends in `end`; `None` if the connection ends instead.
+fn read_until(stream: &mut TcpStream, buffer: &mut [u8], end: &[u8]) -> Option<()> {
+    let mut len = 0;
+    while !buffer[..len].ends_with(end) {
+        match stream.read(&mut buffer[len..]) {
+            Ok(count) if count > 0 => len += count,
+            _ => return None,
+        }
+    }
+    Some(())
+}

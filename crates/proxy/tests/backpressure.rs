@@ -1,0 +1,266 @@
+//! Backpressure: a body of any size passes through bounded memory, at the pace of its reader. Alone in its process,
+//! whose memory it measures.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use config::Config;
+use proxy::Running;
+
+/// Far beyond what all buffers between the two ends hold, the kernel's included.
+const BODY_BYTES: usize = 192 << 20;
+/// What the kernel holds at most: send and receive buffers of both connections, at their largest.
+const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
+/// What the process may grow by: the tests' own buffers and those of the proxy.
+const GROWTH_BYTES_MAX: usize = 16 << 20;
+const PIECE_BYTES: usize = 64 * 1024;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Measuring memory, they run one after the other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// How a body is framed; the same on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Length,
+    Chunked,
+}
+
+impl Framing {
+    fn field(self) -> String {
+        match self {
+            Self::Length => format!("Content-Length: {BODY_BYTES}"),
+            Self::Chunked => "Transfer-Encoding: chunked".to_owned(),
+        }
+    }
+}
+
+#[test]
+fn a_response_waits_for_a_client_that_does_not_read() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for framing in [Framing::Length, Framing::Chunked] {
+        let (_proxy, mut client, listener) = scene();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect("the proxy takes it");
+        let mut server = accept(&listener);
+        read_head(&mut server);
+        let head = format!("HTTP/1.1 200 OK\r\n{}\r\n\r\n", framing.field());
+        flows_only_when_read(server, &head, client, framing);
+    }
+}
+
+#[test]
+fn a_request_waits_for_a_server_that_does_not_read() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for framing in [Framing::Length, Framing::Chunked] {
+        let (_proxy, mut client, listener) = scene();
+        let head = format!("POST / HTTP/1.1\r\nHost: test\r\n{}\r\n\r\n", framing.field());
+        client.write_all(head.as_bytes()).expect("the proxy takes it");
+        let server = accept(&listener);
+        flows_only_when_read(client, "", server, framing);
+    }
+}
+
+/// Sends a body until it is stuck, looks at the memory, then reads all of it.
+fn flows_only_when_read(mut source: TcpStream, head: &str, mut sink: TcpStream, framing: Framing) {
+    source.write_all(head.as_bytes()).expect("the proxy takes it");
+    let before = resident_bytes();
+    // Not a time that anything has to keep to: where nothing holds the source back, the whole body fits.
+    source.set_write_timeout(Some(Duration::from_millis(500))).expect("is a socket");
+    let mut body = Body::new(framing);
+    let stuck_at = body.send(&mut source);
+    assert!(stuck_at < IN_FLIGHT_BYTES_MAX, "{framing:?}: {stuck_at} bytes were taken though nobody reads");
+    let growth = resident_bytes().saturating_sub(before);
+    assert!(growth < GROWTH_BYTES_MAX, "{framing:?}: {growth} bytes of memory for what nobody reads");
+
+    source.set_write_timeout(Some(PATIENCE)).expect("is a socket");
+    let rest = std::thread::spawn(move || {
+        let sent = body.send(&mut source);
+        assert_eq!(sent, BODY_BYTES, "the rest is taken");
+        source
+    });
+    read_head(&mut sink);
+    read_body(&mut sink, framing);
+    let _source = rest.join().expect("no panic");
+    let growth = resident_bytes().saturating_sub(before);
+    assert!(growth < GROWTH_BYTES_MAX, "{framing:?}: {growth} bytes of memory for what passed");
+}
+
+/// A body on its way out: which bytes it consists of depends on where in it they are.
+struct Body {
+    framing: Framing,
+    /// The piece under way, framed, and how much of it has left.
+    piece: Vec<u8>,
+    left_at: usize,
+    sent_bytes: usize,
+}
+
+impl Body {
+    fn new(framing: Framing) -> Self {
+        let mut body = Self { framing, piece: Vec::new(), left_at: 0, sent_bytes: 0 };
+        body.next();
+        body
+    }
+
+    fn next(&mut self) {
+        self.left_at = 0;
+        self.piece.clear();
+        let is_chunked = self.framing == Framing::Chunked;
+        if is_chunked {
+            self.piece.extend(format!("{PIECE_BYTES:x}\r\n").bytes());
+        }
+        self.piece.extend(pattern(self.sent_bytes));
+        if is_chunked {
+            self.piece.extend(b"\r\n");
+        }
+        if is_chunked && self.sent_bytes + PIECE_BYTES == BODY_BYTES {
+            self.piece.extend(b"0\r\n\r\n");
+        }
+    }
+
+    /// Sends until the whole has left or nothing more is taken; how much has left.
+    fn send(&mut self, source: &mut TcpStream) -> usize {
+        while self.sent_bytes < BODY_BYTES {
+            match source.write(&self.piece[self.left_at..]) {
+                Ok(count) => self.left_at += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("after {} bytes: {error}", self.sent_bytes),
+            }
+            if self.left_at == self.piece.len() {
+                self.sent_bytes += PIECE_BYTES;
+                self.next();
+            }
+        }
+        self.sent_bytes
+    }
+}
+
+/// The piece that begins at `at`: a period that divides nothing, so that a lost or doubled piece is seen.
+fn pattern(at: usize) -> impl Iterator<Item = u8> {
+    let first = (at / PIECE_BYTES) as u64;
+    (0..PIECE_BYTES / 8).flat_map(move |word| (first.wrapping_mul(0x9e37_79b9) ^ word as u64).to_le_bytes())
+}
+
+fn read_body(sink: &mut TcpStream, framing: Framing) {
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut expected = Vec::with_capacity(PIECE_BYTES);
+    let mut chunk_left = 0;
+    for at in (0..BODY_BYTES).step_by(PIECE_BYTES) {
+        match framing {
+            Framing::Length => sink.read_exact(&mut piece).expect("the body goes on"),
+            Framing::Chunked => read_chunked(sink, &mut piece, &mut chunk_left),
+        }
+        expected.clear();
+        expected.extend(pattern(at));
+        assert!(piece == expected, "the body differs within the piece at {at}");
+    }
+    if framing == Framing::Chunked {
+        let mut end = [0; 5];
+        sink.read_exact(&mut end).expect("the last chunk arrives");
+        assert_eq!(&end, b"0\r\n\r\n");
+    }
+}
+
+/// Fills `piece` from chunks of any size.
+fn read_chunked(sink: &mut TcpStream, piece: &mut [u8], chunk_left: &mut usize) {
+    let mut filled = 0;
+    while filled < piece.len() {
+        if *chunk_left == 0 {
+            *chunk_left = chunk_size(sink);
+        }
+        let count = (*chunk_left).min(piece.len() - filled);
+        sink.read_exact(&mut piece[filled..filled + count]).expect("the chunk goes on");
+        filled += count;
+        *chunk_left -= count;
+        if *chunk_left == 0 {
+            let mut end = [0; 2];
+            sink.read_exact(&mut end).expect("the chunk ends");
+            assert_eq!(&end, b"\r\n");
+        }
+    }
+}
+
+fn chunk_size(sink: &mut TcpStream) -> usize {
+    let mut size = 0;
+    loop {
+        let mut byte = [0];
+        sink.read_exact(&mut byte).expect("a chunk begins");
+        match byte[0] {
+            b'\r' => break,
+            digit => size = size * 16 + char::from(digit).to_digit(16).expect("is a digit") as usize,
+        }
+    }
+    sink.read_exact(&mut [0]).expect("the line ends");
+    assert!(size > 0, "the body ends early");
+    size
+}
+
+fn read_head(stream: &mut TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a head arrives");
+        head.push(byte[0]);
+    }
+}
+
+fn scene() -> (Running, TcpStream, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
+    let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
+    config.workers = Some(1.try_into().expect("is not zero"));
+    let proxy = proxy::start(config).expect("the proxy starts");
+    let client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+    (proxy, client, listener)
+}
+
+fn accept(listener: &TcpListener) -> TcpStream {
+    let (stream, _) = listener.accept().expect("the proxy connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+    stream
+}
+
+/// Memory of this process that is in use now.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
+    let kibibytes: usize = line.trim().trim_end_matches(" kB").parse().expect("is a number");
+    kibibytes * 1024
+}
+
+#[test]
+fn a_tunnel_waits_for_whoever_does_not_read() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (_proxy, mut client, listener) = scene();
+    let ask = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n";
+    client.write_all(ask).expect("the proxy takes it");
+    let mut server = accept(&listener);
+    read_head(&mut server);
+    let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n";
+    server.write_all(switch).expect("the proxy takes it");
+    read_head(&mut client);
+    let before = resident_bytes();
+    server.set_write_timeout(Some(Duration::from_millis(500))).expect("is a socket");
+    let mut body = Body::new(Framing::Length);
+    let stuck_at = body.send(&mut server);
+    assert!(stuck_at < IN_FLIGHT_BYTES_MAX, "{stuck_at} bytes were taken though nobody reads");
+    // The other direction is not held up by this one.
+    client.write_all(b"still here").expect("the proxy takes it");
+    let mut heard = [0; 10];
+    server.read_exact(&mut heard).expect("it arrives");
+    assert_eq!(&heard, b"still here");
+    server.set_write_timeout(Some(PATIENCE)).expect("is a socket");
+    let rest = std::thread::spawn(move || {
+        assert_eq!(body.send(&mut server), BODY_BYTES);
+        server.shutdown(Shutdown::Write).expect("is connected");
+        server
+    });
+    read_body(&mut client, Framing::Length);
+    assert_eq!(client.read(&mut [0]).expect("it ends in an orderly way"), 0);
+    let _server = rest.join().expect("no panic");
+    let growth = resident_bytes().saturating_sub(before);
+    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes of memory for what passed");
+}
