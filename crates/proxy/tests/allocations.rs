@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use config::{AccessLog, Config, LogFormat, LogTarget};
+use socket2::SockRef;
 
 struct Counting;
 
@@ -91,6 +92,7 @@ fn a_request_is_passed_on_without_allocating() {
 /// The allocations of the whole process during the requests of one client, once everything is warm.
 fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    SockRef::from(&listener).set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
     let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));

@@ -3,14 +3,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use config::Config;
 use proxy::Running;
+use socket2::SockRef;
 
 /// Far beyond what all buffers between the two ends hold, the kernel's included.
-const BODY_BYTES: usize = 192 << 20;
+const BODY_BYTES: usize = 128 << 20;
 /// What the kernel holds at most: send and receive buffers of both connections, at their largest.
 const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 /// What the process may grow by: the tests' own buffers and those of the proxy.
@@ -111,7 +112,9 @@ impl Body {
         if is_chunked {
             self.piece.extend(format!("{PIECE_BYTES:x}\r\n").bytes());
         }
-        self.piece.extend(pattern(self.sent_bytes));
+        let start = self.piece.len();
+        self.piece.resize(start + PIECE_BYTES, 0);
+        pattern(self.sent_bytes, &mut self.piece[start..]);
         if is_chunked {
             self.piece.extend(b"\r\n");
         }
@@ -137,23 +140,25 @@ impl Body {
     }
 }
 
-/// The piece that begins at `at`: a period that divides nothing, so that a lost or doubled piece is seen.
-fn pattern(at: usize) -> impl Iterator<Item = u8> {
-    let first = (at / PIECE_BYTES) as u64;
-    (0..PIECE_BYTES / 8).flat_map(move |word| (first.wrapping_mul(0x9e37_79b9) ^ word as u64).to_le_bytes())
+/// Fills a piece with what belongs at `at`: its number, so that a lost or doubled piece is seen, and a period that
+/// does not divide it, so that a lost byte is.
+fn pattern(at: usize, piece: &mut [u8]) {
+    static FILLING: LazyLock<Vec<u8>> =
+        LazyLock::new(|| (0..PIECE_BYTES).map(|at| (at % 251) as u8).collect());
+    piece.copy_from_slice(&FILLING);
+    piece[..8].copy_from_slice(&at.to_le_bytes());
 }
 
 fn read_body(sink: &mut TcpStream, framing: Framing) {
     let mut piece = vec![0; PIECE_BYTES];
-    let mut expected = Vec::with_capacity(PIECE_BYTES);
+    let mut expected = vec![0; PIECE_BYTES];
     let mut chunk_left = 0;
     for at in (0..BODY_BYTES).step_by(PIECE_BYTES) {
         match framing {
             Framing::Length => sink.read_exact(&mut piece).expect("the body goes on"),
             Framing::Chunked => read_chunked(sink, &mut piece, &mut chunk_left),
         }
-        expected.clear();
-        expected.extend(pattern(at));
+        pattern(at, &mut expected);
         assert!(piece == expected, "the body differs within the piece at {at}");
     }
     if framing == Framing::Chunked {
@@ -208,6 +213,7 @@ fn read_head(stream: &mut TcpStream) {
 
 fn scene() -> (Running, TcpStream, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
     let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));

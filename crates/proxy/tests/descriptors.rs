@@ -1,0 +1,102 @@
+//! Running out of file descriptors: accepting pauses, nothing spins or dies, and it goes on once there are some
+//! again. Alone in its process, whose limit it lowers.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use config::Config;
+use rustix::process::{Resource, Rlimit, setrlimit};
+use socket2::{Domain, SockRef, Socket, Type};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Descriptors that the process may have: few, so that they are soon used up.
+const DESCRIPTORS_MAX: u64 = 128;
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+#[test]
+fn accepting_pauses_until_there_are_descriptors_again() {
+    let limit = Rlimit { current: Some(DESCRIPTORS_MAX), maximum: Some(DESCRIPTORS_MAX) };
+    setrlimit(Resource::Nofile, limit).expect("a limit can always be lowered");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
+    let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
+    let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![server]);
+    config.workers = Some(1.try_into().expect("is not zero"));
+    let proxy = proxy::start(config).expect("the proxy starts");
+    let address = proxy.addresses()[0];
+
+    // Two clients that are there before, and share one connection to the server.
+    let connect = || {
+        let client = TcpStream::connect(address).expect("the proxy listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+        client
+    };
+    let (mut served, mut second) = (connect(), connect());
+    served.write_all(GET).expect("the proxy takes it");
+    let (mut server, _) = listener.accept().expect("the proxy connects");
+    answer(&mut server);
+    assert_eq!(status(&mut served), 200);
+    second.write_all(GET).expect("the proxy takes it");
+    answer(&mut server);
+    assert_eq!(status(&mut second), 200);
+
+    // A client's socket first: once all other descriptors are gone there is none for the proxy's side of it.
+    let late = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor is free");
+    late.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+    let all: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    assert!(!all.is_empty());
+    let began = Instant::now();
+    late.connect(&address.into()).expect("the kernel accepts it");
+    let mut late = TcpStream::from(late);
+    late.write_all(GET).expect("the kernel takes it");
+    while proxy.counters().accept_pauses < 3 {
+        assert!(began.elapsed() < PATIENCE, "accepting does not pause");
+        std::thread::yield_now();
+    }
+    // Each pause takes a tenth of a second: it does not spin.
+    let pauses = proxy.counters().accept_pauses;
+    assert!(u128::from(pauses) <= began.elapsed().as_millis() / 100 + 1, "{pauses} pauses");
+
+    // Who is connected is served meanwhile, on the server's connection that is there. There can be no other.
+    served.write_all(GET).expect("the proxy takes it");
+    read_until(&mut server, b"\r\n\r\n");
+    second.write_all(GET).expect("the proxy takes it");
+    assert_eq!(status(&mut second), 503);
+    server.write_all(OK).expect("the proxy takes it");
+    assert_eq!(status(&mut served), 200);
+
+    drop((all, server));
+    let (mut server, _) = listener.accept().expect("the proxy connects");
+    answer(&mut server);
+    assert_eq!(status(&mut late), 200);
+}
+
+/// Reads a request and answers it.
+fn answer(server: &mut TcpStream) {
+    server.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+    read_until(server, b"\r\n\r\n");
+    server.write_all(OK).expect("the proxy takes it");
+}
+
+/// Reads a response with a body of text; its status.
+fn status(client: &mut TcpStream) -> u16 {
+    let head = read_until(client, b"\r\n\r\n");
+    let text = String::from_utf8(head).expect("is text");
+    let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("has a length");
+    let mut body = vec![0; length.parse().expect("is a number")];
+    client.read_exact(&mut body).expect("the body arrives");
+    text[9..12].parse().expect("is a status")
+}
+
+fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(end) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a head arrives");
+        bytes.push(byte[0]);
+    }
+    bytes
+}

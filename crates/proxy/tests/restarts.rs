@@ -1,0 +1,197 @@
+//! A server that is killed and started again under load: every response is whole or a clear 502, 503 or 504, and
+//! traffic returns.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use config::Config;
+use socket2::{Domain, SockRef, Socket, Type};
+
+const CLIENTS: usize = 16;
+const RESTARTS: usize = 5;
+/// Responses of the server that are awaited after each start, to know that traffic has returned.
+const RESPONSES_AWAITED: usize = 200;
+const BODY_BYTES: usize = 50_000;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What all clients have got so far.
+#[derive(Default)]
+struct Tally {
+    whole: AtomicUsize,
+    refused: AtomicUsize,
+    /// Responses whose connection ended within them: the server died when it had begun to answer.
+    cut: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+#[test]
+fn every_response_is_whole_or_a_clear_failure() {
+    let mut server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let address = server.address;
+    let url = format!("http://{address}").parse().expect("is a URL");
+    let config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![url]);
+    let proxy = proxy::start(config).expect("the proxy starts");
+    let front = proxy.addresses()[0];
+    let tally = Arc::new(Tally::default());
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let tally = Arc::clone(&tally);
+            std::thread::spawn(move || ask_until_over(front, &tally))
+        })
+        .collect();
+    await_more(&tally.whole, RESPONSES_AWAITED);
+    for _ in 0..RESTARTS {
+        server.kill();
+        // Nobody answers: that has to be said.
+        await_more(&tally.refused, CLIENTS);
+        server = Server::start(address);
+        await_more(&tally.whole, RESPONSES_AWAITED);
+    }
+    tally.is_over.store(true, SeqCst);
+    for client in clients {
+        client.join().expect("no response was wrong");
+    }
+    server.kill();
+    // At most one for each connection that was under way when the server died.
+    let cut = tally.cut.load(SeqCst);
+    assert!(cut <= RESTARTS * CLIENTS, "{cut} responses were cut");
+    assert_eq!(proxy.counters().requests_active, 0);
+}
+
+fn await_more(count: &AtomicUsize, more: usize) {
+    let (began, before) = (Instant::now(), count.load(SeqCst));
+    while count.load(SeqCst) < before + more {
+        assert!(began.elapsed() < PATIENCE, "only {} of {more}", count.load(SeqCst) - before);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A client: one request after the other, on one connection for as long as that lives.
+fn ask_until_over(front: SocketAddr, tally: &Tally) {
+    let mut connection = None;
+    while !tally.is_over.load(SeqCst) {
+        let mut stream = connection.take().unwrap_or_else(|| {
+            let stream = TcpStream::connect(front).expect("the proxy always listens");
+            stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+            stream
+        });
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect("an idle connection is not closed");
+        match response(&mut stream) {
+            Ok((200, body)) => {
+                assert!(body.len() == BODY_BYTES && body.iter().all(|&byte| byte == b'x'), "a body is wrong");
+                tally.whole.fetch_add(1, SeqCst);
+            }
+            Ok((502..=504, _)) => {
+                tally.refused.fetch_add(1, SeqCst);
+            }
+            Ok((status, _)) => panic!("status {status}"),
+            Err(Cut) => {
+                tally.cut.fetch_add(1, SeqCst);
+                continue;
+            }
+        }
+        connection = Some(stream);
+    }
+}
+
+/// A response ended behind its head and before its length.
+struct Cut;
+
+fn response(stream: &mut TcpStream) -> Result<(u16, Vec<u8>), Cut> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("every request is answered");
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).expect("is text");
+    let status = head[9..12].parse().expect("is a status");
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("has a length");
+    let mut body = vec![0; length.parse().expect("is a number")];
+    match stream.read_exact(&mut body) {
+        Ok(()) => Ok((status, body)),
+        Err(error) if status == 200 && error.kind() == ErrorKind::UnexpectedEof => Err(Cut),
+        Err(error) => panic!("a {status} within its body: {error}"),
+    }
+}
+
+/// A server with a thread for each connection, which can be killed.
+struct Server {
+    address: SocketAddr,
+    is_killed: Arc<AtomicBool>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Server {
+    fn start(address: SocketAddr) -> Self {
+        let listener = listen(address);
+        let address = listener.local_addr().expect("it listens");
+        let is_killed = Arc::new(AtomicBool::new(false));
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let (killed, accepted) = (Arc::clone(&is_killed), Arc::clone(&connections));
+        let accepting = std::thread::spawn(move || {
+            let mut threads = Vec::new();
+            while let Ok((stream, _)) = listener.accept() {
+                if killed.load(SeqCst) {
+                    break;
+                }
+                accepted.lock().expect("no panic").push(stream.try_clone().expect("a descriptor is free"));
+                threads.push(std::thread::spawn(move || answer(stream)));
+            }
+            drop(listener);
+            for stream in accepted.lock().expect("no panic").drain(..) {
+                // As a killed process does it: whatever is under way is lost.
+                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        });
+        Self { address, is_killed, connections, accepting }
+    }
+
+    /// Returns when nobody listens any more and every connection is closed.
+    fn kill(self) {
+        self.is_killed.store(true, SeqCst);
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+        self.accepting.join().expect("no panic");
+        assert!(self.connections.lock().expect("no panic").is_empty());
+    }
+}
+
+/// Listens on an address where another server may have listened until just now.
+fn listen(address: SocketAddr) -> TcpListener {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor is free");
+    socket.set_reuse_address(true).expect("is a socket");
+    let began = Instant::now();
+    // On its way out, a connection of ours may have got the very port that we want back.
+    while let Err(error) = socket.bind(&address.into()) {
+        assert!(began.elapsed() < PATIENCE, "{address}: {error}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    socket.listen(128).expect("it listens");
+    socket.into()
+}
+
+fn answer(mut stream: TcpStream) {
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n").into_bytes();
+    response.resize(response.len() + BODY_BYTES, b'x');
+    let mut request = Vec::new();
+    let mut bytes = [0; 4096];
+    while let Ok(count) = stream.read(&mut bytes)
+        && count > 0
+    {
+        request.extend_from_slice(&bytes[..count]);
+        if request.ends_with(b"\r\n\r\n") {
+            request.clear();
+            if stream.write_all(&response).is_err() {
+                return;
+            }
+        }
+    }
+}
