@@ -142,6 +142,8 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memo
             Reading::Failed(failure) => exchange::refuse(worker, &client, memory, failure).await,
         };
         match next {
+            // Its task waits for the next request, with less.
+            Next::Reuse if memory.request.buffer.is_empty() => return Served::Idle(client),
             Next::Reuse => {}
             Next::Close => return Served::Closed,
             Next::Linger => {

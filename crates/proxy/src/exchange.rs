@@ -89,7 +89,7 @@ fn admit(
 fn is_addressed_to_us(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> bool {
     admitted.method == Method::Options
         && admitted.target.form != TargetForm::Authority
-        && head.value(bytes, wire::Name::MaxForwards) == Some(b"0")
+        && wire::max_forwards(head, bytes) == Some(0)
 }
 
 /// The one exit: answers a failure where that is still possible, and logs.

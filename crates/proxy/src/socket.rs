@@ -108,7 +108,14 @@ impl Socket {
         if let Some(outcome) = self.at_once(|stream| send(stream, bytes, flags)) {
             return outcome;
         }
-        self.when(Interest::WRITABLE, |stream| send(stream, bytes, flags)).await
+        let stream = self.stream()?;
+        // Write first: there is nearly always room, and the kernel says so more cheaply than the runtime.
+        match send(stream, bytes, flags) {
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.when(Interest::WRITABLE, |stream| send(stream, bytes, flags)).await
+            }
+            outcome => Ok(outcome?),
+        }
     }
 
     /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.

@@ -45,7 +45,12 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
             continue;
         }
         let mut command = Command::new("cargo");
-        command.args(["+nightly", "fuzz", "run", target, "--", &runs]).current_dir(&workspace.root);
+        // What the fuzzer finds goes to the first folder; the second is where it starts from.
+        let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
+        std::fs::create_dir_all(workspace.root.join(&corpus))
+            .map_err(|error| format!("cannot create {corpus}: {error}"))?;
+        command.args(["+nightly", "fuzz", "run", target, &corpus, &seeds, "--", &runs]);
+        command.current_dir(&workspace.root);
         steps.run(target, &step::shown(&command), || step::run(&mut command))?;
     }
     say(format_args!("\nNo finding in {} inputs each.\n{}", arguments.runs, steps.summary()));
