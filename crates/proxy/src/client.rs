@@ -81,8 +81,10 @@ pub(crate) enum Next {
 }
 
 /// The life of a connection: the body of its task.
-///
-/// Not an `async fn`, which would hold its arguments twice: what this future weighs, every idle connection weighs.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "an async fn holds its arguments twice, and so would every idle connection"
+)]
 pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<Output = ()> {
     async move {
         let _count = Count::new(&worker);
