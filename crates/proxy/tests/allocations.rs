@@ -21,12 +21,14 @@ static ALLOCATOR: Counting = Counting;
 
 // SAFETY: every call goes to the system's allocator unchanged; `realloc` and `alloc_zeroed` come here by default.
 unsafe impl GlobalAlloc for Counting {
+    // SAFETY: it is the trait's contract that the caller keeps.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
         // SAFETY: the caller keeps to `alloc`'s contract, which is the system's.
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: as for `alloc`.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: `pointer` came from `alloc` above, thus from the system.
         unsafe { System.dealloc(pointer, layout) }

@@ -84,7 +84,6 @@ fn the_bytes_of_a_body_are_counted_in_every_framing() {
     let head = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\n";
     let lines = logged(LogFormat::Json, |scene| {
         let request = format!("{head}hello");
-        let closing = format!("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
         scene.play(
             "a body",
             &[
@@ -95,7 +94,7 @@ fn the_bytes_of_a_body_are_counted_in_every_framing() {
                 ClientGets(
                     "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n0\r\n\r\n",
                 ),
-                ClientSends(&closing),
+                ClientSends(crate::text::GET),
                 ServerGets(GET_SEEN),
                 ServerSends(OK),
                 ClientGets(OK_GOT),
