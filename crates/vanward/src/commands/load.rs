@@ -21,7 +21,7 @@ const DURATION_DEFAULT_SECONDS: f64 = 10.0;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// http://HOST[:PORT]/PATH. With --urls it may be left out; lines that start with / are then paths of its host.
+    /// `http://HOST[:PORT]/PATH`. With --urls it may be left out; lines that start with / are then paths of its host.
     #[arg(required_unless_present = "urls")]
     url: Option<String>,
     /// Connections over all threads
