@@ -206,7 +206,7 @@ impl StartLine for RequestLine {
             method: Method::of(&line[..method_end]),
             method_span: Span::new(at, at + method_end),
             target: Span::new(target, target + target_end),
-            version: version(&rest[target_end + 1..]).map_err(|_| HeadError::Version)?,
+            version: request_version(&rest[target_end + 1..])?,
         })
     }
 }
@@ -240,6 +240,15 @@ impl StartLine for StatusLine {
         check_text(&line[reason_start..])?;
         Ok(StatusLine { status, reason: Span::new(at + reason_start, at + line.len()), version })
     }
+}
+
+/// What ends a request line: a version that is not spoken here, or, where it is no version, no request line.
+#[inline]
+fn request_version(text: &[u8]) -> Result<Version, HeadError> {
+    version(text).map_err(|error| match text {
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => error,
+        _ => HeadError::RequestLine,
+    })
 }
 
 /// RFC 9112 §2.3: `HTTP/` and two digits, in upper case.

@@ -37,20 +37,20 @@ fn request_lines() {
 fn request_lines_that_are_refused() {
     let long_method = "M".repeat(65);
     for (line, error) in [
-        ("GET / HTTP/1.1 ", HeadError::Version),
+        ("GET / HTTP/1.1 ", HeadError::RequestLine),
         ("GET  / HTTP/1.1", HeadError::RequestLine),
-        ("GET /  HTTP/1.1", HeadError::Version),
+        ("GET /  HTTP/1.1", HeadError::RequestLine),
         ("GET\t/ HTTP/1.1", HeadError::RequestLine),
         ("GET /\tHTTP/1.1", HeadError::RequestLine),
         ("GET \t/ HTTP/1.1", HeadError::RequestLine),
         (" GET / HTTP/1.1", HeadError::RequestLine),
         ("\tGET / HTTP/1.1", HeadError::RequestLine),
-        ("GET / a HTTP/1.1", HeadError::Version),
+        ("GET / a HTTP/1.1", HeadError::RequestLine),
         ("GET /\rHTTP/1.1", HeadError::BareCr),
         ("GET /a\rb HTTP/1.1", HeadError::BareCr),
         ("GET\r/ HTTP/1.1", HeadError::Method),
         ("\rGET / HTTP/1.1", HeadError::Method),
-        ("GET / HTTP/1.1\r", HeadError::Version),
+        ("GET / HTTP/1.1\r", HeadError::RequestLine),
         ("GET /\0 HTTP/1.1", HeadError::TargetByte),
         ("G\0T / HTTP/1.1", HeadError::Method),
         ("GET /\x0b HTTP/1.1", HeadError::TargetByte),
@@ -65,19 +65,19 @@ fn request_lines_that_are_refused() {
         (&format!("{long_method} / HTTP/1.1"), HeadError::Method),
         // HTTP/0.9.
         ("GET /", HeadError::RequestLine),
-        ("GET / ", HeadError::Version),
+        ("GET / ", HeadError::RequestLine),
         // RFC 9112 §2.3: in upper case, two digits, no other major version; the preface of HTTP/2.
-        ("GET / http/1.1", HeadError::Version),
-        ("GET / HTTP/1", HeadError::Version),
-        ("GET / HTTP/1.", HeadError::Version),
-        ("GET / HTTP/1.10", HeadError::Version),
-        ("GET / HTTP/01.1", HeadError::Version),
+        ("GET / http/1.1", HeadError::RequestLine),
+        ("GET / HTTP/1", HeadError::RequestLine),
+        ("GET / HTTP/1.", HeadError::RequestLine),
+        ("GET / HTTP/1.10", HeadError::RequestLine),
+        ("GET / HTTP/01.1", HeadError::RequestLine),
         ("GET / HTTP/0.9", HeadError::Version),
         ("GET / HTTP/2.0", HeadError::Version),
         ("PRI * HTTP/2.0", HeadError::Version),
-        ("GET / HTTP/1,1", HeadError::Version),
-        ("GET / HTTPS/1.1", HeadError::Version),
-        ("GET / ICY", HeadError::Version),
+        ("GET / HTTP/1,1", HeadError::RequestLine),
+        ("GET / HTTPS/1.1", HeadError::RequestLine),
+        ("GET / ICY", HeadError::RequestLine),
     ] {
         let bytes = format!("{line}\r\nHost: a\r\n\r\n");
         assert_eq!(parse_request(bytes.as_bytes()).err(), Some(error), "{}", text(bytes.as_bytes()));
