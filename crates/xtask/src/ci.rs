@@ -37,6 +37,8 @@ enum Step {
 }
 
 const DEMO_SECONDS: &str = "10";
+/// What `vanward` exits with when a figure could not be measured.
+const INVALID_RUN: i32 = 98;
 
 pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     let workspace = Workspace::find()?;
@@ -98,7 +100,8 @@ fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
     let mut command = cargo(root, &["run", "--release", "--", "demo", "--seconds", DEMO_SECONDS, "--out"]);
     command.arg(&directory.0);
     steps.run(Step::Demo.name(), &step::shown(&command), || {
-        step::run(&mut command)?;
+        // A busy machine misses figures: that is said in the report, and is no failure of the code.
+        step::run_allowing(&mut command, &[INVALID_RUN])?;
         let report = directory.0.join("report.html");
         match fs::metadata(&report) {
             Ok(file) if file.len() > 0 => Ok(()),

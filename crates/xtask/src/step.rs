@@ -47,9 +47,14 @@ impl Steps {
 
 /// Runs a command to its end, its output going where ours goes.
 pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+    run_allowing(command, &[])
+}
+
+/// The same, where some exit codes besides 0 are no failure.
+pub(crate) fn run_allowing(command: &mut Command, codes: &[i32]) -> Result<(), String> {
     let shown = shown(command);
     let status = command.status().map_err(|error| format!("`{shown}` cannot be run: {error}"))?;
-    if status.success() {
+    if status.success() || status.code().is_some_and(|code| codes.contains(&code)) {
         Ok(())
     } else {
         Err(format!("`{shown}` ended with {status}; see its output above"))
