@@ -79,14 +79,19 @@ fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
             mistakes.chain(warnings.iter().map(|warning| json(warning, "warning"))).collect();
         return Answer { output: format!("{array:#}\n"), remarks: String::new(), code };
     }
-    let mistakes = mistakes.iter().map(|mistake| format!("{mistake}\n"));
-    let remarks = mistakes.chain(warnings.iter().map(warning)).collect();
+    let remarks = remarks(reading);
     let output = match (config, form) {
         (None, _) => String::new(),
         (Some(config), Form::File) => config.to_toml(),
         (Some(config), _) => format!("{file}: valid: {}\n", summary(config)),
     };
     Answer { output, remarks, code }
+}
+
+/// What is to be said of a file: a line for each mistake and each warning, which begins with its place.
+pub(super) fn remarks(reading: &Reading) -> String {
+    let mistakes = reading.mistakes.iter().map(|mistake| format!("{mistake}\n"));
+    mistakes.chain(reading.warnings.iter().map(warning)).collect()
 }
 
 fn warning(warning: &Mistake) -> String {

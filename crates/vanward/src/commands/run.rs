@@ -1,5 +1,6 @@
 //! `vanward run`.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -31,11 +32,11 @@ The smallest file:
   servers = [\"http://127.0.0.1:9000\"]";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
-    match config::load(&arguments.config) {
-        Ok(config) => super::serve(config),
-        Err(mistakes) => {
-            let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-            super::fail(super::BAD_CONFIGURATION, lines.join("\n"))
-        }
+    let reading = config::examine_file(&arguments.config);
+    // The exit code tells as well, where nobody reads standard error.
+    let _ = std::io::stderr().lock().write_all(super::check::remarks(&reading).as_bytes());
+    match reading.config {
+        Some(config) => super::serve(config),
+        None => ExitCode::from(super::BAD_CONFIGURATION),
     }
 }
