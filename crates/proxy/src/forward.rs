@@ -251,11 +251,7 @@ impl Attempt<'_> {
             deadline: (!is_done).then(|| self.worker.deadlines.deadline()),
         };
         let receive = self.receive(&connection, response, &upload, record, progress);
-        if is_done {
-            receive.await?;
-        } else {
-            upload.beside(self.worker, self.client, &connection, request, receive).await?;
-        }
+        upload.beside(self.worker, self.client, &connection, request, receive).await?;
         self.reply(connection, response, upload)
     }
 

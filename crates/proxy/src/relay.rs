@@ -206,7 +206,7 @@ impl Pump {
                 at += part.len();
             }
         }
-        self.unsent = data;
+        self.unsent = data + tail_len;
         if !self.is_chunked_out {
             return;
         }
@@ -215,14 +215,10 @@ impl Pump {
                 // Trailers of a size that fits nowhere are limited by the decoder to less than any buffer.
                 assert!(buffer.append(part), "a chunk's tail fits behind what was read");
             }
-            self.unsent += tail_len;
         } else if data == 0 {
             for part in [b"\r\n".as_slice(), trailers, b"0\r\n"] {
                 buffer.push_front(part);
             }
-            self.unsent += tail_len;
-        } else {
-            self.unsent += tail_len;
         }
         if data > 0 {
             let (text, start) = chunk_prefix(data);

@@ -58,11 +58,7 @@ pub(crate) async fn respond(
         record.upstream_ended();
         outcome
     };
-    let outcome = if reply.upload.is_done() {
-        relay.await
-    } else {
-        reply.upload.beside(worker, client, &reply.connection, request, relay).await
-    };
+    let outcome = reply.upload.beside(worker, client, &reply.connection, request, relay).await;
     record.body_bytes_sent = response.body.moved;
     if let Err(failure) = outcome {
         // The head has left: all that can be said now is that the body is not whole.
