@@ -1,14 +1,14 @@
 //! `vanward run`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs a reverse proxy from a configuration file.
 ///
 /// SIGTERM or Ctrl-C drains: requests under way are finished; a second one stops at once.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n\n{SMALLEST_FILE}"))]
 pub(crate) struct Args {
     /// The configuration file.
     #[arg(long, short, value_name = "FILE", default_value = "vanward.toml")]
@@ -19,8 +19,9 @@ const EXAMPLES: &str = "\
 Examples:
   vanward run                               with vanward.toml of this folder
   vanward run --config /etc/vanward.toml
-  vanward check vanward.toml                only says whether it is valid
+  vanward check vanward.toml                only says whether it is valid";
 
+const SMALLEST_FILE: &str = "\
 The smallest file:
   [[listen]]
   address = \"127.0.0.1:8080\"
@@ -37,6 +38,20 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     let _ = std::io::stderr().lock().write_all(super::check::remarks(&reading).as_bytes());
     match reading.config {
         Some(config) => super::serve(config),
+        None if is_missing(&arguments.config) => super::fail(super::BAD_CONFIGURATION, without_a_file()),
         None => ExitCode::from(super::BAD_CONFIGURATION),
     }
+}
+
+/// Whoever has no file yet is shown one; whoever misspelt its name still sees that above.
+fn is_missing(file: &Path) -> bool {
+    file.try_exists().is_ok_and(|exists| !exists)
+}
+
+fn without_a_file() -> String {
+    format!(
+        "run needs a configuration file: vanward.toml of this folder, or another by --config FILE.\n\
+         `vanward check FILE` says whether one is valid; `vanward proxy --from ADDR --to URL` needs none.\n\n\
+         {SMALLEST_FILE}"
+    )
 }

@@ -1,0 +1,257 @@
+//! The commands that every build has, as a person meets them: help, mistakes, exit codes, and a proxy from its start to
+//! its end. What it does with HTTP is tested in the crate `proxy`.
+
+/// The program as a process.
+mod process;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use process::{PATIENCE, Patience, Process, connect, read_head, run, run_in};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+/// Nothing connects there, in tests that need no server.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+#[test]
+fn the_version_names_the_commit() {
+    let said = run(&["--version"]).with_code(0).output;
+    let version = said.trim_end().strip_prefix("vanward ").expect("it begins with the name");
+    let (number, commit) = version.split_once(' ').unwrap_or((version, ""));
+    assert_eq!(number, env!("CARGO_PKG_VERSION"));
+    // A source without its history has no commit to name.
+    let in_git = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().any(|folder| folder.join(".git").exists());
+    let digits = commit.trim_start_matches('(').trim_end_matches(')');
+    let is_commit = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert_eq!(is_commit, in_git, "{said}");
+}
+
+#[test]
+fn the_help_of_every_command_has_examples() {
+    let overview = run(&["--help"]).with_code(0).output;
+    assert!(overview.contains("\nExamples:\n  vanward "), "{overview}");
+    let list = overview.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let commands: Vec<&str> = list
+        .expect("it lists the commands")
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(["proxy", "run", "check"].iter().all(|command| commands.contains(command)), "{commands:?}");
+    for command in commands {
+        let help = run(&["help", command]).with_code(0).output;
+        assert!(help.contains(&format!("\nExamples:\n  vanward {command}")), "{help}");
+        assert_eq!(help, run(&[command, "--help"]).with_code(0).output);
+    }
+}
+
+#[test]
+fn wrong_usage_is_told_with_code_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "Usage: vanward <COMMAND>"),
+        (&["prosy"], "'proxy'"),
+        (&["proxy", "--from", "127.0.0.1:0"], "--to <URL>"),
+        (&["proxy", "--form", "127.0.0.1:0"], "'--from'"),
+        (&["proxy", "--from", "here", "--to", "http://127.0.0.1:1"], "here"),
+        (&["proxy", "--from", "127.0.0.1:0", "--to", "ftp://127.0.0.1:1"], "ftp://127.0.0.1:1"),
+        (&["proxy", "--from", "127.0.0.1:0", "--to", "http://a", "--workers", "0"], "--workers"),
+        (&["check", "--json", "--print", "f.toml"], "--print"),
+        (&["run", "--config"], "--config"),
+    ];
+    for (arguments, expected) in cases {
+        let ended = run(arguments).with_code(2);
+        assert!(ended.errors.contains(expected), "{arguments:?}: {}", ended.errors);
+        assert_eq!(ended.output, "", "{arguments:?}");
+    }
+}
+
+/// A folder with the smallest `vanward.toml`: one listener, all to one server.
+fn folder_with(listen: SocketAddr, server: SocketAddr, more: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let text = format!(
+        "{more}[[listen]]\naddress = \"{listen}\"\n[[route]]\nupstream = \"app\"\n\
+         [upstream.app]\nservers = [\"http://{server}\"]\n"
+    );
+    std::fs::write(folder.path().join("vanward.toml"), text).expect("it is writable");
+    folder
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+#[test]
+fn check_says_what_a_good_file_means() {
+    let folder = folder_with(any_port(), NOBODY, "");
+    let valid = "vanward.toml: valid: 1 listener, 1 route, 1 upstream, 1 server\n";
+    for arguments in [&["check"][..], &["check", "vanward.toml"]] {
+        let ended = run_in(folder.path(), arguments).with_code(0);
+        assert_eq!((ended.output.as_str(), ended.errors.as_str()), (valid, ""));
+    }
+    assert_eq!(run_in(folder.path(), &["check", "--json"]).with_code(0).output, "[]\n");
+    let whole = run_in(folder.path(), &["check", "--print"]).with_code(0).output;
+    std::fs::write(folder.path().join("whole.toml"), &whole).expect("it is writable");
+    assert_eq!(run_in(folder.path(), &["check", "--print", "whole.toml"]).with_code(0).output, whole);
+}
+
+#[test]
+fn check_and_run_say_where_a_bad_file_is_wrong() {
+    let folder = folder_with(any_port(), NOBODY, "workres = 2\n");
+    let place = "vanward.toml:1:1: unknown key \"workres\"";
+    for arguments in [&["check"][..], &["run"], &["run", "--config", "vanward.toml"]] {
+        let ended = run_in(folder.path(), arguments).with_code(78);
+        assert!(ended.errors.starts_with(place), "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.ends_with("did you mean \"workers\"?\n"), "{arguments:?}: {}", ended.errors);
+        assert_eq!(ended.output, "", "{arguments:?}");
+    }
+    let ended = run_in(folder.path(), &["check", "--json"]).with_code(78);
+    let found: serde_json::Value = serde_json::from_str(&ended.output).expect("it is JSON");
+    let first = &found[0];
+    assert_eq!(
+        (&first["severity"], &first["file"], &first["line"], &first["column"], &first["nearest"]),
+        (&"mistake".into(), &"vanward.toml".into(), &1.into(), &1.into(), &"workers".into())
+    );
+    assert_eq!(found.as_array().map(Vec::len), Some(1), "{found}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for arguments in [&["check", "no.toml"][..], &["run", "--config", "no.toml"]] {
+        let ended = run_in(folder.path(), arguments).with_code(78);
+        assert!(ended.errors.starts_with("no.toml:1:1: the file can't be read: "), "{}", ended.errors);
+    }
+    let ended = run_in(folder.path(), &["check", "--json", "no.toml"]).with_code(78);
+    assert!(ended.output.contains("the file can't be read"), "{}", ended.output);
+}
+
+#[test]
+fn run_without_a_file_shows_one_that_works() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let said = run_in(folder.path(), &["run"]).with_code(78).errors;
+    assert!(said.starts_with("vanward.toml:1:1: the file can't be read: "), "{said}");
+    for remedy in ["--config FILE", "vanward check", "vanward proxy --from"] {
+        assert!(said.contains(remedy), "{remedy} is missing in: {said}");
+    }
+    let example: String = said
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("[[listen]]"))
+        .map(|line| format!("{}\n", line.trim_start()))
+        .collect();
+    std::fs::write(folder.path().join("vanward.toml"), &example).expect("it is writable");
+    run_in(folder.path(), &["check"]).with_code(0);
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_with_the_remedy() {
+    let taken = TcpListener::bind(any_port()).expect("a port on loopback is free");
+    let address = taken.local_addr().expect("it listens");
+    let folder = folder_with(address, NOBODY, "");
+    let text = address.to_string();
+    let from_flags: &[&str] = &["proxy", "--from", &text, "--to", "http://127.0.0.1:1"];
+    for arguments in [from_flags, &["run"]] {
+        let said = run_in(folder.path(), arguments).with_code(1).errors;
+        assert!(said.starts_with(&format!("vanward: cannot listen on {address}: ")), "{said}");
+        assert!(said.contains("stop it or choose another port"), "{said}");
+    }
+}
+
+/// A proxy from a file, between clients and a server that both are the test's. A drain would take longer than any test
+/// has patience, unless nothing is left to wait for.
+struct Scene {
+    server: TcpListener,
+    proxy: Process,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let server = TcpListener::bind(any_port()).expect("a port on loopback is free");
+        let behind = server.local_addr().expect("it listens");
+        let folder = folder_with(any_port(), behind, "[timeouts]\ndrain = \"1h\"\n");
+        let mut proxy = Process::start_in(folder.path(), &["run"]);
+        let address = proxy.address();
+        Self { server, proxy, address, _folder: folder }
+    }
+
+    /// A client whose request the server has.
+    fn under_way(&self) -> (TcpStream, TcpStream) {
+        let mut client = connect(self.address);
+        client.write_all(REQUEST).expect("the proxy reads");
+        let (mut server, _) = self.server.accept().expect("the proxy connects");
+        server.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+        assert!(read_head(&mut server).starts_with("GET / HTTP/1.1\r\n"));
+        (client, server)
+    }
+
+    fn until_connections_are_refused(&self) {
+        let patience = Patience::new();
+        while TcpStream::connect(self.address).is_ok() {
+            patience.wait_a_little("connections are still accepted");
+        }
+    }
+}
+
+/// The head of the response, whose body is read too.
+fn answered(client: &mut TcpStream) -> String {
+    let head = read_head(client);
+    let mut body = [0; 2];
+    client.read_exact(&mut body).expect("the body arrives");
+    assert_eq!(&body, b"ok");
+    head
+}
+
+fn is_closed(mut client: TcpStream) {
+    let mut rest = Vec::new();
+    // In an orderly way or by a reset: both tell the client.
+    let _ = client.read_to_end(&mut rest);
+    assert_eq!(rest, b"");
+}
+
+#[test]
+fn a_proxy_with_nothing_to_do_ends_when_asked() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let scene = Scene::new();
+        let (mut idle, mut server) = scene.under_way();
+        server.write_all(RESPONSE).expect("the proxy reads");
+        assert!(!answered(&mut idle).contains("Connection: close"));
+        scene.proxy.signal(signal);
+        let ended = scene.proxy.ended().with_code(0);
+        assert!(ended.errors.contains("draining"), "{}", ended.errors);
+        is_closed(idle);
+    }
+}
+
+#[test]
+fn a_request_under_way_is_finished_before_the_end() {
+    let mut scene = Scene::new();
+    let (mut client, mut server) = scene.under_way();
+    scene.proxy.signal(Signal::TERM);
+    scene.until_connections_are_refused();
+    assert!(scene.proxy.is_running());
+    server.write_all(RESPONSE).expect("the proxy reads");
+    let head = answered(&mut client);
+    assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
+    is_closed(client);
+    scene.proxy.ended().with_code(0);
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_what_is_under_way() {
+    for second in [Signal::TERM, Signal::INT] {
+        let scene = Scene::new();
+        let (client, _server) = scene.under_way();
+        scene.proxy.signal(Signal::TERM);
+        scene.proxy.warns("draining");
+        scene.until_connections_are_refused();
+        scene.proxy.signal(second);
+        scene.proxy.ended().with_code(0);
+        is_closed(client);
+    }
+}

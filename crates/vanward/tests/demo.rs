@@ -1,0 +1,74 @@
+//! `vanward demo` as a newcomer runs it, at its shortest: it leaves a report that needs nothing else, and no process.
+//!
+//! How good its figures are is not asked here: a busy machine makes some invalid, and it says so.
+
+/// The program as a process.
+mod process;
+
+use std::path::Path;
+
+use report::Results;
+use rustix::process::Signal;
+
+use process::{Patience, Process};
+
+/// A figure is missing or invalid.
+const INVALID_RUN: i32 = 98;
+
+#[test]
+fn the_demo_leaves_a_report_that_needs_nothing_else() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let demo = Process::start_in(folder.path(), &["demo", "--seconds", "5", "--json", "--out", "made/here"]);
+    let ended = demo.ended();
+    assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join("made/here").join(name)).expect(name);
+
+    let results = Results::from_json(&read("results.json")).expect("it reads what it wrote");
+    assert_eq!(ended.output, read("results.json") + "\n");
+    let names: Vec<&str> = results.proxies.iter().map(|proxy| proxy.name.as_str()).collect();
+    assert!(names.starts_with(&["direct", "vanward"]), "{names:?}");
+    assert_eq!((results.cases.len(), results.origins.len()), (4, 2));
+    for (name, case) in names.iter().flat_map(|name| results.cases.iter().map(move |case| (name, case))) {
+        let is_there = results.runs.iter().any(|run| run.proxy == *name && run.case == case.name);
+        assert!(is_there, "{name} was not measured for {}", case.name);
+    }
+
+    let page = read("report.html");
+    for outside in ["src=", "href=", "@import", "url(", "<link", "<iframe", "fetch(", "XMLHttpRequest"] {
+        assert!(!page.contains(outside), "{outside} in the report");
+    }
+    assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
+    assert_eq!(processes_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_demo_that_is_interrupted_leaves_no_process() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let demo = Process::start_in(folder.path(), &["demo", "--seconds", "600", "--out", "out"]);
+        // Itself, two origins and a proxy or the load.
+        let patience = Patience::new();
+        while processes_in(folder.path()).len() < 4 {
+            patience.wait_a_little("the demo starts no processes");
+        }
+        demo.signal(signal);
+        let ended = demo.ended().with_code(1);
+        assert!(ended.errors.contains("interrupted"), "{}", ended.errors);
+        assert_eq!(processes_in(folder.path()), Vec::<String>::new());
+        let text = std::fs::read_to_string(folder.path().join("out/results.json")).expect("it is written");
+        Results::from_json(&text).expect("it reads what it wrote");
+    }
+}
+
+/// The command lines of the processes that run in a folder. Whatever the demo starts stays in its own.
+fn processes_in(folder: &Path) -> Vec<String> {
+    let folder = folder.canonicalize().expect("it is there");
+    let processes = std::fs::read_dir("/proc").expect("the kernel tells").filter_map(Result::ok);
+    processes
+        .filter(|process| std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder))
+        .map(|process| {
+            let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).replace('\0', " ")
+        })
+        .collect()
+}

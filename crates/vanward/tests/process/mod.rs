@@ -1,0 +1,235 @@
+//! The built program as a process: what it says, how it ends, and how HTTP is spoken with it in a few lines.
+//!
+//! Every wait has the same patience, which only fails a test; nothing takes its time from it.
+
+// Each test binary takes what it needs.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Far beyond what anything here takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+/// A running `vanward`; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    output: Said,
+    errors: Said,
+}
+
+/// A `vanward` that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// What it wrote to standard output.
+    pub(crate) output: String,
+    /// What it wrote to standard error.
+    pub(crate) errors: String,
+}
+
+impl Process {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_in(Path::new(env!("CARGO_MANIFEST_DIR")), arguments)
+    }
+
+    pub(crate) fn start_in(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vanward"));
+        command.args(arguments).current_dir(folder);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built");
+        let output = Said::gather(child.stdout.take().expect("it is piped"));
+        let errors = Said::gather(child.stderr.take().expect("it is piped"));
+        Self { child, output, errors }
+    }
+
+    /// The address in the line that says where it listens, once it has said so.
+    pub(crate) fn address(&mut self) -> SocketAddr {
+        let patience = Patience::new();
+        loop {
+            // The origin says it on standard output, the proxy on standard error.
+            for said in [&self.output, &self.errors] {
+                if let Some(address) = said.lines().iter().find_map(|line| listened_on(line)) {
+                    return address;
+                }
+            }
+            let ended = self.child.try_wait().expect("it is a child of ours");
+            assert!(ended.is_none(), "it ended: {ended:?}: {:?}", self.errors.lines());
+            patience.wait_a_little("it does not say where it listens");
+        }
+    }
+
+    /// Waits until standard error has a line with this text.
+    pub(crate) fn warns(&self, text: &str) {
+        self.errors.wait_for(text);
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal to a process that has a handler for it.
+    ///
+    /// A signal that comes before the handler would end the process, and test nothing.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let patience = Patience::new();
+        while !self.catches(signal) {
+            patience.wait_a_little("it has no handler for the signal");
+        }
+        let id = Pid::from_raw(self.child.id() as i32).expect("a process has an id");
+        kill_process(id, signal).expect("it has not been waited for");
+    }
+
+    fn catches(&self, signal: Signal) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let caught = status.ok().and_then(|status| {
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            u64::from_str_radix(mask.trim(), 16).ok()
+        });
+        caught.is_some_and(|mask| mask & (1 << (signal.as_raw() - 1)) != 0)
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("it is a child of ours").is_none()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn ended(mut self) -> Ended {
+        let patience = Patience::new();
+        let status = loop {
+            match self.child.try_wait().expect("it is a child of ours") {
+                Some(status) => break status,
+                None => patience.wait_a_little("it does not end"),
+            }
+        };
+        Ended { status, output: self.output.all(), errors: self.errors.all() }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// Checks the exit code; a wrong one shows all that was said.
+    #[track_caller]
+    pub(crate) fn with_code(self, code: i32) -> Self {
+        assert_eq!(self.status.code(), Some(code), "{self:?}");
+        self
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(arguments: &[&str]) -> Ended {
+    Process::start(arguments).ended()
+}
+
+/// Runs a command to its end in a folder.
+pub(crate) fn run_in(folder: &Path, arguments: &[&str]) -> Ended {
+    Process::start_in(folder, arguments).ended()
+}
+
+/// A stream of the process, read as it comes.
+struct Said {
+    lines: Arc<(Mutex<Vec<String>>, Condvar)>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Said {
+    fn gather(stream: impl Read + Send + 'static) -> Self {
+        let lines = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
+        let gathered = Arc::clone(&lines);
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                gathered.0.lock().expect("no reader panics").push(line);
+                gathered.1.notify_all();
+            }
+        });
+        Self { lines, reader: Some(reader) }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.lines.0.lock().expect("no reader panics").clone()
+    }
+
+    fn wait_for(&self, text: &str) {
+        let (lines, changed) = &*self.lines;
+        let absent = |lines: &mut Vec<String>| !lines.iter().any(|line| line.contains(text));
+        let lines = lines.lock().expect("no reader panics");
+        let (lines, waited) = changed.wait_timeout_while(lines, PATIENCE, absent).expect("no reader panics");
+        assert!(!waited.timed_out(), "it does not say {text:?}, but {lines:?}");
+    }
+
+    /// All of it, once the process has ended.
+    fn all(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("no reader panics");
+        }
+        self.lines().iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+/// `listening http://ADDRESS` and `vanward: listening on ADDRESS[, ADDRESS]`.
+fn listened_on(line: &str) -> Option<SocketAddr> {
+    let (_, said) = line.split_once("listening ")?;
+    let address = said.trim_start_matches("on ").trim_start_matches("http://");
+    address.split(',').next()?.parse().ok()
+}
+
+/// How long something may take before the test has failed.
+pub(crate) struct Patience(Instant);
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_a_little(&self, otherwise: &str) {
+        assert!(self.0.elapsed() < PATIENCE, "{otherwise}");
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// A connection to what listens there, which must not be silent for longer than any test has patience.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
+    stream
+}
+
+/// The whole response to a GET on a connection of its own.
+pub(crate) fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = connect(address);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("it answers in text, and closes");
+    response
+}
+
+/// Reads up to and with the empty line that ends a head.
+pub(crate) fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("a head arrives");
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("heads here are text")
+}

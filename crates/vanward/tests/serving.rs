@@ -1,0 +1,123 @@
+//! The commands of the lab together: the origin behind the proxy, loaded by the generator, each a process of its own.
+
+/// The program as a process.
+mod process;
+
+use std::net::{SocketAddr, TcpListener};
+
+use load::Outcome;
+use rustix::process::Signal;
+
+use process::{Process, get, run};
+
+/// An origin and a proxy before it.
+struct Pair {
+    origin: Process,
+    proxy: Process,
+    origin_address: SocketAddr,
+    address: SocketAddr,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let mut origin = Process::start(&["origin", "--listen", "127.0.0.1:0", "--workers", "1"]);
+        let origin_address = origin.address();
+        let url = format!("http://{origin_address}");
+        let mut proxy = Process::start(&["proxy", "--from", "127.0.0.1:0", "--to", &url, "--workers", "1"]);
+        let address = proxy.address();
+        Self { origin, proxy, origin_address, address }
+    }
+
+    fn stats(&self) -> serde_json::Value {
+        let response = get(self.origin_address, "/stats");
+        let (_, body) = response.split_once("\r\n\r\n").expect("it has a head");
+        serde_json::from_str(body).expect("it is JSON")
+    }
+}
+
+#[test]
+fn a_page_of_the_origin_comes_through_the_proxy() {
+    let pair = Pair::start();
+    let direct = get(pair.origin_address, "/hello.html");
+    let response = get(pair.address, "/hello.html");
+    let body = |response: &str| response.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    assert!(response.contains("\r\nVia: 1.1 vanward\r\n"), "{response}");
+    assert_eq!(body(&response), body(&direct));
+    let echo = get(pair.address, "/echo");
+    assert!(echo.contains("\r\nX-Forwarded-For: 127.0.0.1\r\n"), "{echo}");
+}
+
+#[test]
+fn load_counts_what_the_origin_saw() {
+    let pair = Pair::start();
+    let url = format!("http://{}/tiny", pair.address);
+    let told = run(&["load", "--json", "-c", "4", "-t", "2", "-n", "600", &url]).with_code(0).output;
+    let outcome: Outcome = serde_json::from_str(&told).expect("it is an outcome");
+    assert_eq!((outcome.requests, outcome.errors.total(), outcome.body_bytes), (600, 0, 600 * 128));
+    assert_eq!(outcome.statuses.into_iter().collect::<Vec<_>>(), [(200, 600)]);
+    let stats = pair.stats();
+    assert_eq!(stats["paths"]["/tiny"], 600, "{stats}");
+    assert_eq!((&stats["requests"], &stats["requests_refused"]), (&600.into(), &0.into()), "{stats}");
+    // Four clients at once, so the proxy never had use for more connections than that.
+    let upstream_connections = stats["connections"].as_u64().expect("it is a number") - 1;
+    assert!((1..=4).contains(&upstream_connections), "{stats}");
+}
+
+#[test]
+fn load_tells_errors_apart_from_successes() {
+    let pair = Pair::start();
+    let url = format!("http://{}/status/404", pair.address);
+    let ended = run(&["load", "--json", "-c", "2", "-n", "10", &url]).with_code(1);
+    let outcome: Outcome = serde_json::from_str(&ended.output).expect("it is an outcome");
+    assert_eq!((outcome.requests, outcome.errors.status, outcome.errors.total()), (0, 10, 10));
+    assert!(ended.errors.contains("no request succeeded"), "{}", ended.errors);
+}
+
+#[test]
+fn load_on_nothing_says_what_to_look_at() {
+    let address = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+        listener.local_addr().expect("it listens")
+    };
+    let ended = run(&["load", "-n", "1", &format!("http://{address}/")]).with_code(1);
+    let expected = format!("vanward: cannot connect to {address}: ");
+    assert!(ended.errors.starts_with(&expected), "{}", ended.errors);
+    assert!(ended.errors.contains("is the server running"), "{}", ended.errors);
+}
+
+#[test]
+fn wrong_usage_of_the_lab_is_told_with_code_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["load"], "<URL>"),
+        (&["load", "nonsense"], "http://HOST"),
+        (&["load", "-c", "many", "http://127.0.0.1:1/"], "many"),
+        (&["load", "--poisson", "http://127.0.0.1:1/"], "--rate"),
+        (&["demo", "--seconds", "1"], "--seconds"),
+        (&["origin", "--listen", "everywhere"], "everywhere"),
+    ];
+    for (arguments, expected) in cases {
+        let ended = run(arguments).with_code(2);
+        assert!(ended.errors.contains(expected), "{arguments:?}: {}", ended.errors);
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named_by_the_origin() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    let address = taken.local_addr().expect("it listens").to_string();
+    let said = run(&["origin", "--listen", &address]).with_code(1).errors;
+    assert!(said.starts_with("vanward: origin: ") && said.contains(&address), "{said}");
+}
+
+#[test]
+fn the_origin_ends_when_asked_and_the_proxy_says_so_to_clients() {
+    let pair = Pair::start();
+    assert!(get(pair.address, "/tiny").starts_with("HTTP/1.1 200 "));
+    pair.origin.signal(Signal::TERM);
+    pair.origin.ended().with_code(0);
+    let response = get(pair.address, "/tiny");
+    assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
+    pair.proxy.signal(Signal::TERM);
+    pair.proxy.ended().with_code(0);
+}
