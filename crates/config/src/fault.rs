@@ -56,12 +56,9 @@ pub enum Fault {
     /// Beyond what any option can take.
     #[error("{0} is too large")]
     TooLarge(String),
-    /// A server without `http://`.
+    /// A server without `http://` or `https://`.
     #[error("{0:?} has no scheme")]
     NoScheme(String),
-    /// `https://`.
-    #[error("https:// to a server is not supported yet")]
-    HttpsServer,
     /// Neither `http` nor `https`.
     #[error("unknown scheme {0:?}")]
     UnknownScheme(String),

@@ -32,6 +32,8 @@ mod resolve;
 mod read;
 /// What was read means: listeners, routes, upstreams, time-outs and limits.
 mod meaning;
+/// What TLS needs, towards clients and towards servers.
+mod tls;
 /// The reference of all options.
 mod reference;
 
@@ -39,10 +41,13 @@ pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use meaning::{
-    AccessLog, Balance, Config, HostHeader, Limits, Listener, LogFormat, LogTarget, Pool, Route, Server,
-    ServerHost, Timeouts, Upstream,
+    AccessLog, Balance, Config, HostHeader, Limits, Listener, LogFormat, LogTarget, Pool, Protocol, Route,
+    Scheme, Server, ServerHost, Timeouts, Upstream,
 };
 pub use mistake::Mistake;
 pub use quantity::{duration, rate, size};
 pub use read::{Reading, examine, examine_file, load, parse};
 pub use reference::reference;
+pub use tls::{
+    CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UnknownNames, UpstreamTls,
+};

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::tls::{Hsts, ServerTls, UpstreamTls};
+
 /// All that a proxy needs to know to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -42,11 +44,13 @@ impl Config {
             servers,
             balance: Balance::default(),
             host: HostHeader::default(),
+            protocol: Protocol::default(),
+            tls: UpstreamTls::default(),
             pool: Pool::default(),
         };
         Self {
             workers: None,
-            listeners: listeners.into_iter().map(|address| Listener { address }).collect(),
+            listeners: listeners.into_iter().map(Listener::plain).collect(),
             routes: vec![Route { host: None, path: "/".to_owned(), upstream: 0 }],
             upstreams: vec![upstream],
             trusted_proxies: Vec::new(),
@@ -62,6 +66,21 @@ impl Config {
 pub struct Listener {
     /// Port 0 lets the kernel choose.
     pub address: SocketAddr,
+    /// HTTPS, with these certificates; `None` is HTTP.
+    pub tls: Option<ServerTls>,
+    /// Every request is answered 308 to its `https` URL; never together with `tls`.
+    pub redirect_to_https: bool,
+    /// Strict-Transport-Security of every response; only together with `tls`.
+    pub hsts: Option<Hsts>,
+    /// Whether HTTP/2 is spoken beside HTTP/1.1: by ALPN with `tls`, else by prior knowledge.
+    pub http2: bool,
+}
+
+impl Listener {
+    /// HTTP, without anything that has to be asked for.
+    pub fn plain(address: SocketAddr) -> Self {
+        Self { address, tls: None, redirect_to_https: false, hsts: None, http2: true }
+    }
 }
 
 /// Requests that match, and the upstream they go to.
@@ -86,19 +105,35 @@ pub struct Upstream {
     pub balance: Balance,
     /// Which Host header the servers see.
     pub host: HostHeader,
+    /// What is spoken with the servers.
+    pub protocol: Protocol,
+    /// How `https` servers are verified, and what is shown to them.
+    pub tls: UpstreamTls,
     /// Connections kept to each server.
     pub pool: Pool,
 }
 
-/// One server of an upstream: `http://HOST[:PORT]`.
+/// One server of an upstream: `http://HOST[:PORT]` or `https://HOST[:PORT]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
+    /// Whether it is spoken to through TLS.
+    pub scheme: Scheme,
     /// Address or name.
     pub host: ServerHost,
-    /// 80 unless written.
+    /// The scheme's unless written.
     pub port: u16,
     /// Share of requests relative to the other servers, 1 to 1000.
     pub weight: u32,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// Without TLS.
+    #[default]
+    Http,
+    /// Through TLS.
+    Https,
 }
 
 /// A server's address, or a name to resolve.
@@ -128,6 +163,16 @@ pub enum HostHeader {
     Server,
     /// This value.
     Set(String),
+}
+
+/// What is spoken with the servers of an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2: by ALPN with `https` servers, by prior knowledge with others.
+    Http2,
 }
 
 /// Limits of the connections that one worker keeps to one server.

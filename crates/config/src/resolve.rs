@@ -6,11 +6,12 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use crate::kind::Located;
-use crate::meaning::{AccessLog, Config, Listener, Route, Upstream};
+use crate::meaning::{AccessLog, Config, Listener, Protocol, Route, Upstream};
 use crate::nearest::nearest;
 use crate::options::{FILE, File, Listen, Log, RouteWritten, UpstreamWritten};
 use crate::reader::Reader;
 use crate::table::{Element, one_of};
+use crate::tls::UpstreamTls;
 
 /// The file's meaning; `None` if it has a mistake, found here or before.
 pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
@@ -88,7 +89,7 @@ fn check_upstreams(file: &File, reader: &mut Reader<'_>) {
 fn meaning(file: File) -> Option<Config> {
     let index_of: HashMap<String, usize> =
         file.upstreams.iter().enumerate().map(|(index, (_, name, _))| (name.clone(), index)).collect();
-    let listener = |listen: Element<Listen>| Some(Listener { address: listen.value.address?.value });
+    let listener = |listen: Element<Listen>| Some(Listener::plain(listen.value.address?.value));
     let route = |Element { value: route, .. }: Element<RouteWritten>| {
         let upstream = *index_of.get(&route.upstream?.value)?;
         Some(Route { host: route.host, path: route.path, upstream })
@@ -106,8 +107,16 @@ fn meaning(file: File) -> Option<Config> {
 }
 
 fn upstream(name: String, written: UpstreamWritten) -> Upstream {
-    let UpstreamWritten { servers, balance, host, pool } = written;
-    Upstream { name, servers: servers.into_iter().map(|server| server.value).collect(), balance, host, pool }
+    let UpstreamWritten { servers, balance, host, pool, .. } = written;
+    Upstream {
+        name,
+        servers: servers.into_iter().map(|server| server.value).collect(),
+        balance,
+        host,
+        protocol: Protocol::default(),
+        tls: UpstreamTls::default(),
+        pool,
+    }
 }
 
 impl Config {

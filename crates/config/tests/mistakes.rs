@@ -196,8 +196,8 @@ fn upstreams() {
         ),
         ("[upstream.app]\nservers = [9000]", format!("4:12: servers: this is an integer; expected {entry}")),
         (
-            "[upstream.app]\nservers = [\n  \"http://a\",\n  \"https://b\",\n]",
-            format!("6:3: servers: https:// to a server is not supported yet; expected {server}"),
+            "[upstream.app]\nservers = [\n  \"http://a\",\n  \"ftp://b\",\n]",
+            format!("6:3: servers: unknown scheme \"ftp\"; expected {server}"),
         ),
         (
             "[upstream.app]\nservers = [\"127.0.0.1:9000\"]",
@@ -256,7 +256,7 @@ adress = \"127.0.0.1:80\"
 path = \"api\"
 upstream = \"ap\"
 [upstream.app]
-servers = [\"https://x\", { url = \"http://y\", weight = 0 }]
+servers = [\"ftp://x\", { url = \"http://y\", weight = 0 }]
 balance = \"random\"
 [timeouts]
 drain = 30

@@ -1,0 +1,62 @@
+//! What a certificate says of itself: whose it is, and how long it is valid. Signatures are rustls' matter.
+
+use rustls::pki_types::CertificateDer;
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+use x509_parser::time::ASN1Time;
+
+use crate::problem::Fault;
+
+/// What we need to know of a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Certificate {
+    /// Its host names, lower case, wildcards as `*.example.com`.
+    pub(crate) names: Vec<String>,
+    pub(crate) serial: Vec<u8>,
+    /// Seconds since 1970.
+    pub(crate) from: i64,
+    /// Seconds since 1970.
+    pub(crate) until: i64,
+}
+
+impl Certificate {
+    pub(crate) fn read(der: &CertificateDer<'_>) -> Option<Self> {
+        let (_, parsed) = parse_x509_certificate(der).ok()?;
+        // RFC 6125 §6.4.4: a common name is no host name.
+        let alternatives = parsed.subject_alternative_name().ok()?;
+        let names = alternatives.iter().flat_map(|extension| &extension.value.general_names);
+        let names = names.filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some(name.trim_end_matches('.').to_ascii_lowercase()),
+            _ => None,
+        });
+        Some(Self {
+            names: names.collect(),
+            serial: parsed.raw_serial().to_vec(),
+            from: parsed.validity().not_before.timestamp(),
+            until: parsed.validity().not_after.timestamp(),
+        })
+    }
+
+    /// What is wrong with its validity, if anything is.
+    pub(crate) fn validity_fault(&self, now: i64) -> Option<Fault> {
+        if now > self.until {
+            return Some(Fault::Expired { until: written_time(self.until) });
+        }
+        (now < self.from).then(|| Fault::NotYetValid { from: written_time(self.from) })
+    }
+}
+
+/// `2026-01-31 12:00:00 UTC`.
+pub(crate) fn written_time(seconds: i64) -> String {
+    let Ok(time) = ASN1Time::from_timestamp(seconds) else { return format!("{seconds} s after 1970") };
+    let time = time.to_datetime();
+    format!(
+        "{}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+        time.year(),
+        u8::from(time.month()),
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second()
+    )
+}

@@ -1,0 +1,232 @@
+//! Towards servers: whom to believe, what to show them, and which name each has to prove.
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use config::{Protocol, Scheme, Server, ServerHost, Upstream, UpstreamTls};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::file::{self, Watched};
+use crate::pair;
+use crate::problem::{Fault, Problem};
+use crate::provider;
+use crate::server::{Reload, now};
+
+/// Servers whose sessions are kept, a few tickets for each.
+const SESSIONS: usize = 1024;
+
+/// TLS of one upstream, for all workers.
+#[derive(Debug)]
+pub struct ClientSide {
+    config: ArcSwap<ClientConfig>,
+    tls: UpstreamTls,
+    protocol: Protocol,
+    /// Of each server of the upstream; `None` for those without TLS.
+    names: Vec<Option<ServerName<'static>>>,
+    watched: Mutex<Watched>,
+    remarks: Vec<Problem>,
+}
+
+impl ClientSide {
+    /// Reads what an upstream needs; `None` if none of its servers has TLS.
+    ///
+    /// # Errors
+    /// Everything that keeps it from being used.
+    pub fn load(upstream: &Upstream) -> Result<Option<Self>, Vec<Problem>> {
+        let Upstream { servers, tls, protocol, .. } = upstream;
+        if servers.iter().all(|server| server.scheme == Scheme::Http) {
+            return Ok(None);
+        }
+        let names: Result<Vec<_>, Problem> = servers.iter().map(|server| name(server, tls)).collect();
+        let watched = Watched::new(
+            tls.ca
+                .iter()
+                .chain(tls.certificate.iter().flat_map(|pair| [&pair.cert, &pair.key]))
+                .cloned()
+                .collect(),
+        );
+        match (names, client_config(tls, *protocol)) {
+            (Ok(names), Ok((config, remarks))) => Ok(Some(Self {
+                config: ArcSwap::from_pointee(config),
+                tls: tls.clone(),
+                protocol: *protocol,
+                names,
+                watched: Mutex::new(watched),
+                remarks,
+            })),
+            (names, config) => {
+                Err(names.err().into_iter().chain(config.err().into_iter().flatten()).collect())
+            }
+        }
+    }
+
+    /// What a handshake starts from. To be asked for each connection: it is another one after a file has changed.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        self.config.load_full()
+    }
+
+    /// The name that this server of the upstream is asked for, and has to prove; `None` if it has no TLS.
+    pub fn name(&self, server: usize) -> Option<&ServerName<'static>> {
+        self.names.get(server)?.as_ref()
+    }
+
+    /// Whether servers have to prove their names; if not, the caller says so aloud.
+    pub fn verifies(&self) -> bool {
+        self.tls.verify
+    }
+
+    /// What is wrong with the client certificate without keeping it from being used.
+    pub fn remarks(&self) -> &[Problem] {
+        &self.remarks
+    }
+
+    /// Looks at the files, and reads them again if they have changed and not since the last tick.
+    pub fn tick(&self) -> Reload {
+        self.reload_where(Watched::has_settled_change)
+    }
+
+    /// Reads all files again.
+    pub fn reload(&self) -> Reload {
+        self.reload_where(|_| true)
+    }
+
+    fn reload_where(&self, is_due: impl Fn(&mut Watched) -> bool) -> Reload {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_due(&mut watched) {
+            return Reload::default();
+        }
+        watched.mark_read();
+        match client_config(&self.tls, self.protocol) {
+            Ok((config, problems)) => {
+                self.config.store(Arc::new(config));
+                Reload { taken: watched.paths().to_vec(), problems }
+            }
+            Err(problems) => Reload { taken: Vec::new(), problems },
+        }
+    }
+}
+
+fn name(server: &Server, tls: &UpstreamTls) -> Result<Option<ServerName<'static>>, Problem> {
+    if server.scheme == Scheme::Http {
+        return Ok(None);
+    }
+    let written = match (&tls.name, &server.host) {
+        (Some(name), _) | (None, ServerHost::Name(name)) => name.trim_end_matches('.').to_owned(),
+        (None, ServerHost::Address(address)) => return Ok(Some(ServerName::IpAddress((*address).into()))),
+    };
+    let name = ServerName::try_from(written.clone());
+    name.map(Some).map_err(|_| Problem { file: None, fault: Fault::NotAName(written) })
+}
+
+fn client_config(
+    tls: &UpstreamTls,
+    protocol: Protocol,
+) -> Result<(ClientConfig, Vec<Problem>), Vec<Problem>> {
+    let certificate = tls.certificate.as_ref().map(|pair| pair::load(pair, now())).transpose();
+    let (verifier, certificate) = match (verifier(tls), certificate) {
+        (Ok(verifier), Ok(certificate)) => (verifier, certificate),
+        (verifier, certificate) => {
+            return Err(verifier.err().into_iter().chain(certificate.err().into_iter().flatten()).collect());
+        }
+    };
+    let builder = ClientConfig::builder_with_provider(provider::for_servers());
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| vec![refused(&error)])?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let (mut config, remarks) = match certificate {
+        Some((certified, remarks)) => (builder.with_client_cert_resolver(shown(certified)), remarks),
+        None => (builder.with_no_client_auth(), Vec::new()),
+    };
+    config.alpn_protocols = match protocol {
+        Protocol::Http1 => vec![b"http/1.1".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+    };
+    config.resumption = Resumption::in_memory_sessions(SESSIONS);
+    // RFC 8446 §8: early data could be replayed.
+    config.enable_early_data = false;
+    config.enable_secret_extraction = true;
+    Ok((config, remarks))
+}
+
+fn shown(certified: CertifiedKey) -> Arc<dyn ResolvesClientCert> {
+    Arc::new(SingleCertAndKey::from(certified))
+}
+
+fn verifier(tls: &UpstreamTls) -> Result<Arc<dyn ServerCertVerifier>, Problem> {
+    if !tls.verify {
+        let algorithms = provider::for_servers().signature_verification_algorithms;
+        return Ok(Arc::new(AnyCertificate(algorithms)));
+    }
+    let roots = match &tls.ca {
+        Some(path) => Arc::new(file::roots(path)?),
+        None => system_roots()?,
+    };
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider::for_servers());
+    match verifier.build() {
+        Ok(verifier) => Ok(verifier),
+        Err(error) => Err(Problem { file: tls.ca.clone(), fault: Fault::Refused(error.to_string()) }),
+    }
+}
+
+/// Read once: they are hundreds, and change with the system's updates only.
+fn system_roots() -> Result<Arc<RootCertStore>, Problem> {
+    static ROOTS: LazyLock<Result<Arc<RootCertStore>, Problem>> = LazyLock::new(|| {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+            let reason = if errors.is_empty() { "none was found".to_owned() } else { errors.join(", ") };
+            return Err(Problem { file: None, fault: Fault::NoSystemRoots(reason) });
+        }
+        Ok(Arc::new(roots))
+    });
+    ROOTS.clone()
+}
+
+fn refused(error: &Error) -> Problem {
+    Problem { file: None, fault: Fault::Refused(error.to_string()) }
+}
+
+/// Believes every certificate, as `verify = false` asks for. The server still has to have its key.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

@@ -1,0 +1,35 @@
+//! TLS on both sides of the proxy: certificates, whom to believe, and what rustls is told of it.
+//!
+//! Nothing here has a thread, a timer or a socket: the caller moves the bytes, and ticks what is to be looked at again.
+
+/// Records, sealed and opened between the caller's buffers.
+mod record;
+/// A connection: its handshake, then its records.
+mod session;
+/// Towards clients: the listener's certificates as a configuration of rustls.
+mod server;
+/// Which certificate a client gets.
+mod store;
+/// Which certificates have a name.
+mod names;
+/// Towards servers: whom to believe, and what to show.
+mod client;
+/// Who a client is, by its certificate.
+mod peer;
+/// A certificate and its key, from files or fresh.
+mod pair;
+/// What a certificate says of itself.
+mod certificate;
+/// What an OCSP response says of a certificate.
+mod ocsp;
+/// Files: read, and looked at again.
+mod file;
+/// What is wrong with a file.
+mod problem;
+/// The ciphers, groups and signatures in use.
+mod provider;
+
+pub use client::ClientSide;
+pub use peer::Peer;
+pub use problem::{Fault, Problem};
+pub use server::{Reload, ServerSide};

@@ -1,0 +1,130 @@
+//! What an OCSP response (RFC 6960) says of a certificate. Its signature is not verified: the client does that.
+
+use x509_parser::prelude::FromDer;
+use x509_parser::time::ASN1Time;
+
+use crate::certificate::{Certificate, written_time};
+use crate::problem::Fault;
+
+/// A response that may be stapled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Staple {
+    /// Seconds since 1970; `None` if newer information is available all the time.
+    pub(crate) until: Option<i64>,
+}
+
+/// Judges a response in DER for `certificate`.
+pub(crate) fn judge(response: &[u8], certificate: &Certificate, now: i64) -> Result<Staple, Fault> {
+    let responses = responses(response).ok_or(Fault::NotAnOcspResponse)?;
+    let of_this = responses.iter().find(|single| single.serial == certificate.serial);
+    let single = of_this.ok_or(Fault::OcspOfAnother)?;
+    match single.status {
+        GOOD => {}
+        REVOKED => return Err(Fault::OcspNotGood("revoked")),
+        _ => return Err(Fault::OcspNotGood("unknown to the responder")),
+    }
+    match single.until {
+        Some(until) if until < now => Err(Fault::OcspStale { until: written_time(until) }),
+        until => Ok(Staple { until }),
+    }
+}
+
+/// RFC 6960 §4.2.1: `SingleResponse`.
+struct Single<'d> {
+    serial: &'d [u8],
+    status: u8,
+    until: Option<i64>,
+}
+
+/// Tags of `CertStatus`: good is an implicit NULL, revoked a sequence.
+const GOOD: u8 = 0x80;
+const REVOKED: u8 = 0xa1;
+
+const SEQUENCE: u8 = 0x30;
+const ENUMERATED: u8 = 0x0a;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const OCTET_STRING: u8 = 0x04;
+const INTEGER: u8 = 0x02;
+const GENERALIZED_TIME: u8 = 0x18;
+/// `[0]`, constructed.
+const TAGGED_0: u8 = 0xa0;
+/// id-pkix-ocsp-basic.
+const BASIC: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01, 0x01];
+
+/// RFC 6960 §4.2.1: from `OCSPResponse` down to its `SingleResponse`s.
+fn responses(response: &[u8]) -> Option<Vec<Single<'_>>> {
+    let mut outer = Der(Der(response).inside(SEQUENCE)?);
+    let successful = outer.inside(ENUMERATED)? == [0];
+    let mut bytes = Der(Der(outer.inside(TAGGED_0)?).inside(SEQUENCE)?);
+    let is_basic = bytes.inside(OBJECT_IDENTIFIER)? == BASIC;
+    let mut basic = Der(Der(bytes.inside(OCTET_STRING)?).inside(SEQUENCE)?);
+    let mut data = Der(basic.inside(SEQUENCE)?);
+    if !successful || !is_basic {
+        return None;
+    }
+    if data.tag() == Some(TAGGED_0) {
+        data.element()?; // The version.
+    }
+    data.element()?; // The responder's name or key.
+    data.inside(GENERALIZED_TIME)?;
+    let mut list = Der(data.inside(SEQUENCE)?);
+    let mut singles = Vec::new();
+    while list.tag().is_some() {
+        singles.push(single(Der(list.inside(SEQUENCE)?))?);
+    }
+    Some(singles)
+}
+
+fn single(mut fields: Der<'_>) -> Option<Single<'_>> {
+    let mut id = Der(fields.inside(SEQUENCE)?);
+    id.inside(SEQUENCE)?; // The hash algorithm.
+    id.inside(OCTET_STRING)?; // The issuer's name.
+    id.inside(OCTET_STRING)?; // The issuer's key.
+    let serial = id.inside(INTEGER)?;
+    let status = fields.tag()?;
+    fields.element()?;
+    fields.inside(GENERALIZED_TIME)?;
+    let until = match fields.tag() {
+        Some(TAGGED_0) => {
+            let (_, time) = ASN1Time::from_der(fields.inside(TAGGED_0)?).ok()?;
+            Some(time.timestamp())
+        }
+        _ => None,
+    };
+    Some(Single { serial, status, until })
+}
+
+/// DER that is walked through, element by element.
+struct Der<'d>(&'d [u8]);
+
+impl<'d> Der<'d> {
+    /// The tag of the next element.
+    fn tag(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    /// What is inside the next element, which must have this tag.
+    fn inside(&mut self, tag: u8) -> Option<&'d [u8]> {
+        if self.tag()? != tag {
+            return None;
+        }
+        self.element()
+    }
+
+    /// What is inside the next element.
+    fn element(&mut self) -> Option<&'d [u8]> {
+        let (&length, rest) = self.0.get(1..)?.split_first()?;
+        let (length, rest) = match length {
+            0..=0x7f => (usize::from(length), rest),
+            // X.690 §8.1.3.5: the number of bytes that the length has. Four are more than any file that is read.
+            0x81..=0x84 => {
+                let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+            }
+            _ => return None,
+        };
+        let (inside, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some(inside)
+    }
+}

@@ -1,0 +1,222 @@
+//! Towards clients: a listener's certificates as a configuration of rustls, that stays while they are exchanged.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use config::{CertificateFiles, Certificates, ClientCertificates, Listener, ServerTls};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::pki_types::UnixTime;
+use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+
+use crate::file::{self, Watched};
+use crate::pair::Pair;
+use crate::problem::{Fault, Problem};
+use crate::provider;
+use crate::store::{Shelf, Store};
+
+/// Sessions kept for clients that speak TLS 1.2 without tickets, 150 bytes each or a client's certificates more.
+const SESSIONS: usize = 4096;
+
+/// Tickets for each connection. Each connection that is resumed brings a new one, so that a client never runs out, and
+/// a second ticket is for a second connection made at the same time: with HTTP/2 there is none.
+const TICKETS: usize = 1;
+
+/// TLS of one listener, for all workers.
+#[derive(Debug)]
+pub struct ServerSide {
+    config: ArcSwap<ServerConfig>,
+    store: Arc<Store>,
+    tls: ServerTls,
+    protocols: Vec<Vec<u8>>,
+    state: Mutex<State>,
+}
+
+/// What only a tick needs.
+#[derive(Debug)]
+struct State {
+    entries: Vec<Entry>,
+    ca: Option<Watched>,
+}
+
+/// A certificate in use.
+#[derive(Debug)]
+struct Entry {
+    /// Where it came from; `None` was made at start.
+    source: Option<(CertificateFiles, Watched)>,
+    pair: Pair,
+}
+
+/// What came of looking at the files again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reload {
+    /// Files whose new content is in use now.
+    pub taken: Vec<PathBuf>,
+    /// What is wrong: where it can't be used, the old content stays in use.
+    pub problems: Vec<Problem>,
+}
+
+impl ServerSide {
+    /// Reads the certificates of a listener; `None` if it has no TLS.
+    ///
+    /// # Errors
+    /// Everything that keeps it from being used, in all of its files.
+    pub fn load(listener: &Listener) -> Result<Option<Self>, Vec<Problem>> {
+        let Some(tls) = &listener.tls else { return Ok(None) };
+        let now = now();
+        let mut problems = Vec::new();
+        let mut entries = Vec::new();
+        match &tls.certificates {
+            Certificates::SelfSigned => match Pair::self_signed(listener.address.ip()) {
+                Ok(pair) => entries.push(Entry { source: None, pair }),
+                Err(problem) => problems.push(problem),
+            },
+            Certificates::Files(files) => {
+                for files in files {
+                    let watched = Watched::new(paths(files));
+                    match Pair::load(files, now) {
+                        Ok(pair) => entries.push(Entry { source: Some((files.clone(), watched)), pair }),
+                        Err(found) => problems.extend(found),
+                    }
+                }
+            }
+        }
+        for entry in entries.iter_mut().skip(1).filter(|entry| entry.pair.certificate.names.is_empty()) {
+            let Some((files, _)) = &entry.source else { continue };
+            entry.pair.remarks.push(Problem::new(&files.pair.cert, Fault::NoName));
+        }
+        let ca = tls.client_certificates.ca().map(|path| Watched::new(vec![path.clone()]));
+        let shelf = Shelf::new(entries.iter().map(|entry| &entry.pair));
+        let store = Arc::new(Store::new(shelf, tls.unknown_names));
+        let protocols = protocols(listener.http2);
+        let config = server_config(&tls.client_certificates, &store, &protocols);
+        match config {
+            Ok(config) if problems.is_empty() => Ok(Some(Self {
+                config: ArcSwap::from_pointee(config),
+                store,
+                tls: tls.clone(),
+                protocols,
+                state: Mutex::new(State { entries, ca }),
+            })),
+            config => Err(problems.into_iter().chain(config.err()).collect()),
+        }
+    }
+
+    /// What a handshake starts from. To be asked for each connection: it is another one after the CA of client
+    /// certificates has changed, which ends the sessions of those whom the old one had let in.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.load_full()
+    }
+
+    /// What is wrong with the certificates in use without keeping them from it: one that has expired, above all.
+    pub fn remarks(&self) -> Vec<Problem> {
+        self.state().entries.iter().flat_map(|entry| entry.pair.remarks.clone()).collect()
+    }
+
+    /// Looks at the files, and reads again those that have changed and not since the last tick.
+    pub fn tick(&self) -> Reload {
+        self.reload_where(Watched::has_settled_change)
+    }
+
+    /// Reads all files again.
+    pub fn reload(&self) -> Reload {
+        self.reload_where(|_| true)
+    }
+
+    fn reload_where(&self, is_due: impl Fn(&mut Watched) -> bool) -> Reload {
+        let now = now();
+        let mut reload = Reload::default();
+        let mut state = self.state();
+        let mut is_changed = false;
+        let State { entries, ca } = &mut *state;
+        for Entry { source, pair } in entries.iter_mut() {
+            let Some((files, watched)) = source else { continue };
+            let is_due = is_due(watched);
+            let is_stale = pair.staple_until.is_some_and(|until| until < now);
+            if !is_due && !is_stale {
+                continue;
+            }
+            watched.mark_read();
+            match Pair::load(files, now) {
+                Ok(new) => {
+                    reload.problems.extend(new.remarks.iter().cloned());
+                    if is_due {
+                        reload.taken.push(files.pair.cert.clone());
+                    }
+                    *pair = new;
+                    is_changed = true;
+                }
+                Err(problems) => reload.problems.extend(problems),
+            }
+        }
+        if is_changed {
+            self.store.replace(Shelf::new(entries.iter().map(|entry| &entry.pair)));
+        }
+        if let Some(watched) = ca
+            && is_due(watched)
+        {
+            watched.mark_read();
+            match server_config(&self.tls.client_certificates, &self.store, &self.protocols) {
+                Ok(config) => {
+                    self.config.store(Arc::new(config));
+                    reload.taken.extend(self.tls.client_certificates.ca().cloned());
+                }
+                Err(problem) => reload.problems.push(problem),
+            }
+        }
+        reload
+    }
+
+    /// A panic while it was held leaves it as it was: each step of a reload is whole.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn paths(files: &CertificateFiles) -> Vec<PathBuf> {
+    let CertificateFiles { pair, ocsp } = files;
+    [&pair.cert, &pair.key].into_iter().chain(ocsp).cloned().collect()
+}
+
+/// RFC 7301 §3.2: in the order that the server prefers.
+fn protocols(http2: bool) -> Vec<Vec<u8>> {
+    let http2 = http2.then(|| b"h2".to_vec());
+    http2.into_iter().chain([b"http/1.1".to_vec()]).collect()
+}
+
+fn server_config(
+    client_certificates: &ClientCertificates,
+    store: &Arc<Store>,
+    protocols: &[Vec<u8>],
+) -> Result<ServerConfig, Problem> {
+    let refused = |error: rustls::Error| Problem { file: None, fault: Fault::Refused(error.to_string()) };
+    let builder = ServerConfig::builder_with_provider(provider::for_clients());
+    let builder = builder.with_safe_default_protocol_versions().map_err(refused)?;
+    let builder = match client_certificates.ca() {
+        None => builder.with_no_client_auth(),
+        Some(ca) => {
+            let roots = Arc::new(file::roots(ca)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider::for_clients());
+            let is_optional = matches!(client_certificates, ClientCertificates::Optional { .. });
+            let verifier = if is_optional { verifier.allow_unauthenticated() } else { verifier };
+            let refused = |error| Problem::new(ca, Fault::Refused(format!("{error}")));
+            builder.with_client_cert_verifier(verifier.build().map_err(refused)?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::clone(store) as _);
+    config.alpn_protocols = protocols.to_vec();
+    // Tickets for whoever takes them, with keys that change every six hours and are accepted for twelve.
+    config.ticketer = Ticketer::new().map_err(refused)?;
+    config.send_tls13_tickets = TICKETS;
+    config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+    // RFC 8446 §8: early data could be replayed.
+    config.max_early_data_size = 0;
+    config.enable_secret_extraction = true;
+    Ok(config)
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
+    i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX)
+}

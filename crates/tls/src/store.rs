@@ -1,0 +1,97 @@
+//! Which certificate a client gets: by the name that it asks for, then by the signatures that it understands.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use config::UnknownNames;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{SignatureAlgorithm, SignatureScheme};
+
+use crate::names::Names;
+use crate::pair::Pair;
+
+/// The certificates of a listener, exchanged as a whole: no handshake waits for it, and none sees a half.
+#[derive(Debug)]
+pub(crate) struct Store {
+    shelf: ArcSwap<Shelf>,
+    unknown_names: UnknownNames,
+}
+
+impl Store {
+    pub(crate) fn new(shelf: Shelf, unknown_names: UnknownNames) -> Self {
+        Self { shelf: ArcSwap::from_pointee(shelf), unknown_names }
+    }
+
+    pub(crate) fn replace(&self, shelf: Shelf) {
+        self.shelf.store(Arc::new(shelf));
+    }
+
+    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let shelf = self.shelf.load();
+        let known = name.and_then(|name| shelf.suitable(shelf.names.having(name), schemes));
+        let chosen = match self.unknown_names {
+            UnknownNames::Default => {
+                known.or_else(|| shelf.suitable(shelf.defaults.iter().copied(), schemes))
+            }
+            UnknownNames::Refuse => known,
+        };
+        chosen.cloned()
+    }
+}
+
+impl ResolvesServerCert for Store {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.choose(hello.server_name(), hello.signature_schemes())
+    }
+}
+
+/// Certificates, those first that cost the least to sign with.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    keys: Vec<Arc<CertifiedKey>>,
+    names: Names,
+    /// The first of the configuration, and those that have the same names with another kind of key.
+    defaults: Vec<usize>,
+}
+
+impl Shelf {
+    /// From certificates in the order of the configuration, at least one.
+    pub(crate) fn new<'p>(pairs: impl IntoIterator<Item = &'p Pair>) -> Self {
+        let mut pairs: Vec<&Pair> = pairs.into_iter().collect();
+        let default_names = pairs.first().map(|pair| sorted(pair));
+        pairs.sort_by_key(|pair| cost(pair.key.key.algorithm()));
+        let defaults = (0..pairs.len()).filter(|&index| Some(sorted(pairs[index])) == default_names);
+        Self {
+            defaults: defaults.collect(),
+            names: Names::new(pairs.iter().map(|pair| pair.certificate.names.as_slice())),
+            keys: pairs.iter().map(|pair| Arc::clone(&pair.key)).collect(),
+        }
+    }
+
+    /// The first that the client can verify; else the first, so that the refusal says what is wrong.
+    fn suitable(
+        &self,
+        candidates: impl Iterator<Item = usize> + Clone,
+        schemes: &[SignatureScheme],
+    ) -> Option<&Arc<CertifiedKey>> {
+        let mut keys = candidates.clone().map(|index| &self.keys[index]);
+        let suitable = keys.find(|key| key.key.choose_scheme(schemes).is_some());
+        suitable.or_else(|| candidates.map(|index| &self.keys[index]).next())
+    }
+}
+
+fn sorted(pair: &Pair) -> Vec<&String> {
+    let mut names: Vec<&String> = pair.certificate.names.iter().collect();
+    names.sort();
+    names
+}
+
+/// Signing with RSA costs twenty times as much as with ECDSA; Ed25519 is not understood by browsers.
+fn cost(algorithm: SignatureAlgorithm) -> u8 {
+    match algorithm {
+        SignatureAlgorithm::ECDSA => 0,
+        SignatureAlgorithm::ED25519 => 1,
+        _ => 2,
+    }
+}
