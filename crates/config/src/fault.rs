@@ -117,8 +117,8 @@ pub enum Fault {
         /// What was probably meant.
         nearest: Option<String>,
     },
-    /// A route's host with a port: a route is for the host whatever the port.
-    #[error("a route's host takes no port, but {0} was given")]
+    /// A route's host with a port: a route is for the host whatever the port, and so is a certificate.
+    #[error("this host takes no port, but {0} was given")]
     HostPort(u16),
     /// Neither a word that has a meaning here nor a path.
     #[error("{written:?} is neither a known word nor a path")]
@@ -207,6 +207,9 @@ pub enum HostProblem {
     /// Looks like an IPv4 address, and isn't one: resolvers disagree about `127.1`.
     #[error("it ends in a number and is not an IPv4 address")]
     NotAnAddress,
+    /// An address where a name is asked for: names go into the server name of TLS, addresses don't.
+    #[error("it is an address")]
+    Address,
     /// Brackets around something else.
     #[error("what is in the brackets is not an IPv6 address")]
     NotAnIpv6Address,

@@ -93,6 +93,20 @@ pub(crate) fn host_header(text: &str) -> Result<String, ValueError> {
 /// What a Host header may be.
 pub(crate) const HOST_HEADER: &str = "a host such as www.example.com or www.example.com:8080";
 
+/// Reads the name that a server's certificate has to have: a host name, lower case.
+pub(crate) fn tls_name(text: &str) -> Result<String, ValueError> {
+    let refuse = |fault| ValueError { fault, expected: TLS_NAME };
+    match host_and_port(text).map_err(refuse)? {
+        (ServerHost::Name(name), None) if !name.ends_with('.') => Ok(name),
+        (ServerHost::Name(_), None) => Err(refuse(host_fault(text, HostProblem::EmptyLabel))),
+        (ServerHost::Address(_), None) => Err(refuse(host_fault(text, HostProblem::Address))),
+        (_, Some(port)) => Err(refuse(Fault::HostPort(port))),
+    }
+}
+
+/// What the name of a server's certificate may be.
+pub(crate) const TLS_NAME: &str = "a host name such as www.example.com, without port";
+
 /// Reads `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address in brackets.
 pub(crate) fn host_and_port(text: &str) -> Result<(ServerHost, Option<u16>), Fault> {
     if let Some(rest) = text.strip_prefix('[') {

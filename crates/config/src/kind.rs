@@ -118,6 +118,27 @@ impl Kind<String> for Name {
     }
 }
 
+/// `true` or `false`.
+pub(crate) struct Switch;
+
+impl Kind<bool> for Switch {
+    fn expected(&self) -> String {
+        "true or false".to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<bool> {
+        let is_on = written.value.get_ref().as_bool();
+        if is_on.is_none() {
+            refuse_type(written, self.expected(), reader);
+        }
+        is_on
+    }
+
+    fn print(&self, is_on: &bool) -> Option<String> {
+        Some(is_on.to_string())
+    }
+}
+
 /// One of a few words.
 pub(crate) struct Word<V: 'static> {
     pub(crate) words: &'static [(&'static str, V)],
@@ -215,6 +236,11 @@ impl<V, K: Kind<V>> Kind<Option<V>> for Maybe<K> {
 pub(crate) struct Located<V> {
     pub(crate) value: V,
     pub(crate) at: Span,
+}
+
+/// As it would have been read, from nowhere.
+pub(crate) fn located<V>(value: V) -> Located<V> {
+    Located { value, at: 0..0 }
 }
 
 /// What `kind` takes, with its place.

@@ -26,8 +26,12 @@ mod kind;
 mod range;
 /// Every option, declared once.
 mod options;
+/// Those of TLS.
+mod tls_options;
 /// Relations between values; from the file as written to its meaning, and back.
 mod resolve;
+/// The same for TLS.
+mod tls_resolve;
 /// From text to meaning, or to every mistake.
 mod read;
 /// What was read means: listeners, routes, upstreams, time-outs and limits.
@@ -46,7 +50,7 @@ pub use meaning::{
 };
 pub use mistake::Mistake;
 pub use quantity::{duration, rate, size};
-pub use read::{Reading, examine, examine_file, load, parse};
+pub use read::{NamedFile, Owner, Reading, examine, examine_file, load, parse};
 pub use reference::reference;
 pub use tls::{
     CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UnknownNames, UpstreamTls,

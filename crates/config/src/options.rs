@@ -12,14 +12,18 @@ use crate::fault::{Fault, ValueError};
 use crate::host::{
     HOST_HEADER, LISTEN_ADDRESS, NETWORK, ROUTE_HOST, host_header, listen_address, network, route_host,
 };
-use crate::kind::{At, Kind, List, Located, Maybe, Name, Text, Unless, Word, quoted, refuse_type};
-use crate::meaning::{Balance, HostHeader, Limits, LogFormat, LogTarget, Pool, Server, Timeouts};
+use crate::kind::{
+    At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted, refuse_type,
+};
+use crate::meaning::{Balance, HostHeader, Limits, LogFormat, LogTarget, Pool, Protocol, Server, Timeouts};
 use crate::nearest::nearest;
 use crate::prefix::{PREFIX, prefix};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
 use crate::server::SERVER;
 use crate::table::{Element, Named, Page, Section, Sections, Table, Written, key, required};
+use crate::tls::Hsts;
+use crate::tls_options::{HstsKind, SERVER_TLS, ServerTlsWritten, UPSTREAM_TLS, UpstreamTlsWritten};
 
 /// A file as written, each value understood, their relations not yet.
 #[derive(Debug, Clone, Default)]
@@ -94,18 +98,54 @@ pub(crate) static FILE: Table<File> = Table {
 const NETWORK_KIND: Text<IpNet> = Text { expected: NETWORK, read: network, print: IpNet::to_string };
 
 /// `[[listen]]`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Listen {
     pub(crate) address: Option<Located<std::net::SocketAddr>>,
+    pub(crate) tls: Option<Element<ServerTlsWritten>>,
+    pub(crate) redirect_to_https: Located<bool>,
+    pub(crate) hsts: Option<Located<Hsts>>,
+    pub(crate) http2: bool,
+}
+
+impl Default for Listen {
+    fn default() -> Self {
+        Self { address: None, tls: None, redirect_to_https: located(false), hsts: None, http2: true }
+    }
 }
 
 static LISTEN: Table<Listen> = Table {
-    options: &[&required(
-        "address",
-        Maybe(At(Text { expected: LISTEN_ADDRESS, read: listen_address, print: ToString::to_string })),
-        |listen: &mut Listen| &mut listen.address,
-        "Where to listen. `0.0.0.0` and `[::]` are all addresses of the machine; port 0 lets the kernel choose.",
-    )],
+    options: &[
+        &required(
+            "address",
+            Maybe(At(Text { expected: LISTEN_ADDRESS, read: listen_address, print: ToString::to_string })),
+            |listen: &mut Listen| &mut listen.address,
+            "Where to listen. `0.0.0.0` and `[::]` are all addresses of the machine; port 0 lets the kernel choose.",
+        ),
+        &key(
+            "tls",
+            Maybe(SERVER_TLS),
+            |listen: &mut Listen| &mut listen.tls,
+            "HTTPS, with TLS 1.3 and 1.2. Files are read again when they change. Left out, plain HTTP.",
+        ),
+        &key(
+            "redirect_to_https",
+            At(Switch),
+            |listen: &mut Listen| &mut listen.redirect_to_https,
+            "Answers every request 308 to its `https` URL, for a listener without `tls`.",
+        ),
+        &key(
+            "hsts",
+            Maybe(At(HstsKind)),
+            |listen: &mut Listen| &mut listen.hsts,
+            "Tells browsers to keep to HTTPS for this long (Strict-Transport-Security), for a listener with `tls`.",
+        ),
+        &key(
+            "http2",
+            Switch,
+            |listen: &mut Listen| &mut listen.http2,
+            "HTTP/2 beside HTTP/1.1: agreed on in the TLS handshake; without `tls` for clients that begin with it.",
+        ),
+    ],
 };
 
 /// `[[route]]`.
@@ -151,6 +191,8 @@ pub(crate) struct UpstreamWritten {
     pub(crate) servers: Vec<Located<Server>>,
     pub(crate) balance: Balance,
     pub(crate) host: HostHeader,
+    pub(crate) protocol: Protocol,
+    pub(crate) tls: Option<Element<UpstreamTlsWritten>>,
     pub(crate) pool: Pool,
 }
 
@@ -160,8 +202,8 @@ static UPSTREAM: Table<UpstreamWritten> = Table {
             "servers",
             List { kind: At(ServerKind), may_be_empty: false },
             |upstream: &mut UpstreamWritten| &mut upstream.servers,
-            "The servers: `\"http://HOST:PORT\"`, or `{ url = \"http://HOST:PORT\", weight = 2 }`. The port is 80 \
-             unless written.",
+            "The servers: `\"http://HOST:PORT\"` or `\"https://HOST:PORT\"`, or `{ url = \"http://HOST:PORT\", weight = 2 }`. \
+             The port is 80 unless written, with `https` 443.",
         ),
         &key(
             "balance",
@@ -174,6 +216,18 @@ static UPSTREAM: Table<UpstreamWritten> = Table {
             HostKind,
             |upstream: &mut UpstreamWritten| &mut upstream.host,
             "The Host header that servers see: `\"pass\"` the client's, `\"server\"` the server's own, or a fixed one.",
+        ),
+        &key(
+            "protocol",
+            Word { words: &[("http/1.1", Protocol::Http1), ("h2", Protocol::Http2)] },
+            |upstream: &mut UpstreamWritten| &mut upstream.protocol,
+            "What is spoken with the servers. `\"h2\"` is HTTP/2, without `https` from the first byte on.",
+        ),
+        &key(
+            "tls",
+            Maybe(UPSTREAM_TLS),
+            |upstream: &mut UpstreamWritten| &mut upstream.tls,
+            "How `https` servers are verified, and what is shown to them. Files are read again when they change.",
         ),
         &Section {
             name: "pool",

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use crate::fault::{Fault, ValueError};
 
-/// A year: beyond it a duration is a slip, and sums with it could overflow a clock.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Two years, which Strict-Transport-Security may last: beyond it a duration is a slip, and sums with it could overflow a
+/// clock.
+const LONGEST: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 
-/// Reads a duration: `50ms`, `1.5s`, `2m`, `1h`. The unit is required; a year is the most.
+/// Reads a duration: `50ms`, `1.5s`, `2m`, `1h`. The unit is required; two years are the most.
 pub fn duration(text: &str) -> Result<Duration, ValueError> {
     let nanoseconds = DURATION.parse(text)?;
     let too_large = || DURATION.refuse(Fault::TooLarge(text.trim().to_owned()));
@@ -217,7 +218,7 @@ mod tests {
             ("1.000s", 1_000_000_000),
             (" 10 s ", 10_000_000_000),
             ("0.25h", 900_000_000_000),
-            ("365d", 365 * 86_400_000_000_000),
+            ("730d", 730 * 86_400_000_000_000),
         ] {
             assert_eq!(duration(text), Ok(Duration::from_nanos(nanoseconds)), "{text}");
         }
@@ -288,7 +289,7 @@ mod tests {
                 of_duration("0.5ns"),
                 format!("0.5ns is not a whole number of nanoseconds; expected {a_duration}"),
             ),
-            (of_duration("366d"), format!("366d is too large; expected {a_duration}")),
+            (of_duration("731d"), format!("731d is too large; expected {a_duration}")),
             (of_size("256m"), format!("unknown unit \"m\"; expected {a_size}; did you mean \"M\"?")),
             (of_size("0.5"), format!("0.5 is not a whole number of bytes; expected {a_size}")),
             (

@@ -1,13 +1,14 @@
 //! From the text of a file to a `Config`, or to every mistake in it.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::meaning::Config;
 use crate::mistake::{Mistake, Places};
 use crate::options::FILE;
 use crate::reader::Reader;
 use crate::resolve::resolve;
+use crate::tls_resolve::named_files;
 
 /// The largest file that is read: far more than anybody writes, and an end to `/dev/zero`.
 const LARGEST_FILE_BYTES: u64 = 16 << 20;
@@ -21,6 +22,27 @@ pub struct Reading {
     pub mistakes: Vec<Mistake>,
     /// What works but is hardly meant, in the order of the file.
     pub warnings: Vec<Mistake>,
+    /// The files that the configuration names for TLS. Nothing here has opened them.
+    pub files: Vec<NamedFile>,
+}
+
+/// A file that is named in the configuration, and where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedFile {
+    pub(crate) owner: Owner,
+    /// `None` is for the owner as a whole.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) option: &'static str,
+    pub(crate) place: Mistake,
+}
+
+/// Whose file it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// Index into `Config::listeners`.
+    Listener(usize),
+    /// Index into `Config::upstreams`.
+    Upstream(usize),
 }
 
 impl Reading {
@@ -29,8 +51,27 @@ impl Reading {
         self.config.ok_or(self.mistakes)
     }
 
+    /// What whoever opened a file found wrong with it, at the place where the configuration names it.
+    pub fn mistake_about(
+        &self,
+        owner: Owner,
+        file: Option<&Path>,
+        message: &str,
+        expected: Option<&str>,
+    ) -> Option<Mistake> {
+        let of_owner = || self.files.iter().filter(|named| named.owner == owner);
+        let exact = of_owner().find(|named| file.is_some() && named.path.as_deref() == file);
+        let named = exact.or_else(|| of_owner().find(|named| named.path.is_none()))?;
+        let file = file.map(|file| format!("{}: ", file.display())).unwrap_or_default();
+        Some(Mistake {
+            message: format!("{}: {file}{message}", named.option),
+            expected: expected.map(str::to_owned),
+            ..named.place.clone()
+        })
+    }
+
     fn failed(mistake: Mistake) -> Self {
-        Self { config: None, mistakes: vec![mistake], warnings: Vec::new() }
+        Self { config: None, mistakes: vec![mistake], warnings: Vec::new(), files: Vec::new() }
     }
 }
 
@@ -77,7 +118,8 @@ fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
 pub fn examine(text: &str, file_name: &str) -> Reading {
     let (mut reader, root) = Reader::new(text, file_name);
     let file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);
+    let files = named_files(&file, &reader);
     let config = resolve(file, &mut reader);
     let (mistakes, warnings) = reader.finish();
-    Reading { config, mistakes, warnings }
+    Reading { config, mistakes, warnings, files }
 }

@@ -5,19 +5,20 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
-use crate::kind::Located;
-use crate::meaning::{AccessLog, Config, Listener, Protocol, Route, Upstream};
+use crate::kind::{Located, located};
+use crate::meaning::{AccessLog, Config, Route, Upstream};
 use crate::nearest::nearest;
 use crate::options::{FILE, File, Listen, Log, RouteWritten, UpstreamWritten};
 use crate::reader::Reader;
-use crate::table::{Element, one_of};
-use crate::tls::UpstreamTls;
+use crate::table::{Element, element, one_of};
+use crate::tls_resolve::{check_tls, listener, upstream_tls, written_tls};
 
 /// The file's meaning; `None` if it has a mistake, found here or before.
 pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
     check_listeners(&file, reader);
     check_routes(&file, reader);
     check_upstreams(&file, reader);
+    check_tls(&file, reader);
     if reader.has_mistakes() { None } else { meaning(file) }
 }
 
@@ -89,14 +90,13 @@ fn check_upstreams(file: &File, reader: &mut Reader<'_>) {
 fn meaning(file: File) -> Option<Config> {
     let index_of: HashMap<String, usize> =
         file.upstreams.iter().enumerate().map(|(index, (_, name, _))| (name.clone(), index)).collect();
-    let listener = |listen: Element<Listen>| Some(Listener::plain(listen.value.address?.value));
     let route = |Element { value: route, .. }: Element<RouteWritten>| {
         let upstream = *index_of.get(&route.upstream?.value)?;
         Some(Route { host: route.host, path: route.path, upstream })
     };
     Some(Config {
         workers: file.workers.and_then(NonZeroUsize::new),
-        listeners: file.listen.into_iter().map(listener).collect::<Option<_>>()?,
+        listeners: file.listen.into_iter().map(|listen| listener(listen.value)).collect::<Option<_>>()?,
         routes: file.routes.into_iter().map(route).collect::<Option<_>>()?,
         upstreams: file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written)).collect(),
         trusted_proxies: file.trusted_proxies,
@@ -107,14 +107,14 @@ fn meaning(file: File) -> Option<Config> {
 }
 
 fn upstream(name: String, written: UpstreamWritten) -> Upstream {
-    let UpstreamWritten { servers, balance, host, pool, .. } = written;
+    let UpstreamWritten { servers, balance, host, protocol, tls, pool } = written;
     Upstream {
         name,
         servers: servers.into_iter().map(|server| server.value).collect(),
         balance,
         host,
-        protocol: Protocol::default(),
-        tls: UpstreamTls::default(),
+        protocol,
+        tls: upstream_tls(tls),
         pool,
     }
 }
@@ -138,14 +138,15 @@ impl From<&Config> for File {
             servers: upstream.servers.iter().cloned().map(located).collect(),
             balance: upstream.balance,
             host: upstream.host.clone(),
+            protocol: upstream.protocol,
+            tls: written_tls(upstream),
             pool: upstream.pool,
         };
-        let listen = |listener: &Listener| Listen { address: Some(located(listener.address)) };
         let log = config.access_log.as_ref();
         Self {
             workers: config.workers.map(NonZeroUsize::get),
             trusted_proxies: config.trusted_proxies.clone(),
-            listen: config.listeners.iter().map(|listener| element(listen(listener))).collect(),
+            listen: config.listeners.iter().map(|listener| element(Listen::from(listener))).collect(),
             routes: config.routes.iter().map(|written| element(route(written))).collect(),
             upstreams: config
                 .upstreams
@@ -160,12 +161,4 @@ impl From<&Config> for File {
             },
         }
     }
-}
-
-fn located<V>(value: V) -> Located<V> {
-    Located { value, at: 0..0 }
-}
-
-fn element<V>(value: V) -> Element<V> {
-    Element { value, at: 0..0, is_intact: true }
 }

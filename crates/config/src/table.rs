@@ -5,7 +5,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::kind::{Kind, article};
+use crate::kind::{Kind, article, refuse_type};
 use crate::nearest::nearest;
 use crate::reader::{Reader, Span};
 
@@ -255,13 +255,18 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Section<T, V> {
     }
 }
 
-/// A table of `[[name]]`.
+/// A table of `[[name]]`, or an inline one.
 #[derive(Debug, Clone)]
 pub(crate) struct Element<V> {
     pub(crate) value: V,
     pub(crate) at: Span,
     /// Nothing in it was refused: what is at its default was left out.
     pub(crate) is_intact: bool,
+}
+
+/// As it would have been read, from nowhere.
+pub(crate) fn element<V>(value: V) -> Element<V> {
+    Element { value, at: 0..0, is_intact: true }
 }
 
 /// `[[name]]`: any number of tables without names.
@@ -400,6 +405,44 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Named<T, V> {
     fn document(&self, _: &str, page: &mut Page) {
         let path = join(self.name, "NAME");
         page.section(&format!("[{path}]"), &path, self.doc, self.table);
+    }
+}
+
+/// `{ … }` as the value of an option, or of an element of its array; nothing inside it has a header of its own.
+pub(crate) struct Inline<V: 'static> {
+    /// What it is called in mistakes.
+    pub(crate) title: &'static str,
+    pub(crate) example: &'static str,
+    pub(crate) table: &'static Table<V>,
+}
+
+impl<V: Default + Clone> Kind<Element<V>> for Inline<V> {
+    fn expected(&self) -> String {
+        format!("a table such as {}", self.example)
+    }
+
+    fn brief(&self) -> String {
+        "table".to_owned()
+    }
+
+    fn document(&self, page: &mut Page) {
+        self.table.document("", page);
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Element<V>> {
+        let DeValue::Table(entries) = written.value.get_ref() else {
+            refuse_type(written, self.expected(), reader);
+            return None;
+        };
+        let at = written.value.span();
+        let refused_before = reader.refused();
+        let value = self.table.read((self.title, written.path), entries, &at, reader);
+        Some(Element { value, at, is_intact: reader.refused() == refused_before })
+    }
+
+    fn print(&self, element: &Element<V>) -> Option<String> {
+        let lines = self.table.print(&element.value, "");
+        Some(format!("{{ {} }}", lines.lines().collect::<Vec<_>>().join(", ")))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Files with mistakes, and everything that is said about them.
 
-use config::{Mistake, examine, examine_file, parse};
+use std::path::Path;
+
+use config::{Mistake, Owner, examine, examine_file, parse};
 
 /// What every file needs, in one line each, so that a case shows only what it is about.
 const LISTEN: &str = "listen = [{ address = \"127.0.0.1:8080\" }]";
@@ -108,7 +110,8 @@ fn listeners() {
     for (listen, expected) in [
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
-            "4:1: unknown key \"adress\" in [[listen]]; expected address; did you mean \"address\"?",
+            "4:1: unknown key \"adress\" in [[listen]]; expected address, tls, redirect_to_https, hsts or http2; \
+             did you mean \"address\"?",
         ),
         (
             "[[listen]]",
@@ -163,7 +166,7 @@ fn routes() {
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"www.example.com:80\"",
-            "5:8: host: a route's host takes no port, but 80 was given; expected a host name such as www.example.com, \
+            "5:8: host: this host takes no port, but 80 was given; expected a host name such as www.example.com, \
              without port",
         ),
         (
@@ -247,6 +250,179 @@ fn upstreams() {
 }
 
 #[test]
+fn tls_of_listeners() {
+    let file = |lines: &str| format!("{ROUTE}\n{UPSTREAM}\n[[listen]]\naddress = \"127.0.0.1:443\"\n{lines}");
+    const WAYS: &str = "cert and key, certificates, or self_signed = true";
+    for (lines, expected) in [
+        ("tls = {}", format!("5:7: tls has no certificate; expected {WAYS}")),
+        (
+            "tls = true",
+            "5:7: tls: this is true or false; expected a table such as { cert = \"site.pem\", key = \"site.key\" }".to_owned(),
+        ),
+        ("tls = { cert = \"a\" }", "5:16: cert is there without key; expected the key as well".to_owned()),
+        ("tls = { key = \"a\" }", "5:15: key is there without cert; expected the certificate as well".to_owned()),
+        (
+            "tls = { ocsp = \"a\" }",
+            "5:16: ocsp is there without cert; expected the certificate that the response is about".to_owned(),
+        ),
+        (
+            "tls = { cert = \"a\", key = \"b\", self_signed = true }",
+            format!("5:7: tls has certificates in more than one way; expected one of {WAYS}"),
+        ),
+        (
+            "tls = { cert = \"\", key = \"b\" }",
+            "5:16: cert: it is empty; expected the path of a file such as /etc/vanward/site.pem".to_owned(),
+        ),
+        (
+            "tls = { certificates = [{ cert = \"a\" }] }",
+            "5:25: this certificate has no key; expected the path of a file such as /etc/vanward/site.pem".to_owned(),
+        ),
+        (
+            "tls = { self_signed = 1 }",
+            "5:23: self_signed: this is an integer; expected true or false".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, unknown_names = \"refused\" }",
+            "5:45: unknown_names: unknown word \"refused\"; expected \"default\" or \"refuse\"; did you mean \"refuse\"?"
+                .to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, client_certificates = { mode = \"must\", ca = \"c\" } }",
+            "5:60: mode: unknown word \"must\"; expected \"optional\" or \"required\"".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true, client_certificates = { mode = \"optional\" } }",
+            "5:51: client_certificates has no ca; expected the path of a file such as /etc/vanward/site.pem".to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\nredirect_to_https = true",
+            "6:21: redirect_to_https is there together with tls: that would go round in circles; expected it on a listener \
+             without tls"
+                .to_owned(),
+        ),
+        ("hsts = \"365d\"", "5:8: hsts is there without tls; expected it on a listener with tls".to_owned()),
+        (
+            "tls = { self_signed = true }\nhsts = 365",
+            "6:8: hsts: this is an integer; expected a duration such as 365d, or { max_age = \"365d\", \
+             include_subdomains = true }"
+                .to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\nhsts = { max_age = \"365d\", preload = true }",
+            "6:8: hsts: preload alone is not accepted; expected max_age of at least 365d and include_subdomains = true \
+             beside it"
+                .to_owned(),
+        ),
+        (
+            "tls = { self_signed = true }\nhsts = { preload = true }",
+            "6:8: hsts has no max_age; expected a duration such as 50ms, 1.5s, 2m or 1h, 0s to 730d".to_owned(),
+        ),
+    ] {
+        assert_eq!(said(&file(lines)), [expected], "{lines}");
+    }
+}
+
+#[test]
+fn tls_of_upstreams() {
+    let file = |lines: &str| format!("{LISTEN}\n{ROUTE}\n[upstream.app]\nservers = [\"https://a\"]\n{lines}");
+    for (lines, expected) in [
+        ("tls = { cert = \"a\" }", "5:16: cert is there without key; expected the key as well"),
+        (
+            "tls = { name = \"10.0.0.1\" }",
+            "5:16: name: \"10.0.0.1\" is not a host: it is an address; expected a host name such as www.example.com, \
+             without port",
+        ),
+        (
+            "tls = { name = \"a.example:443\" }",
+            "5:16: name: this host takes no port, but 443 was given; expected a host name such as www.example.com, \
+             without port",
+        ),
+        ("tls = { verify = \"no\" }", "5:18: verify: this is a string; expected true or false"),
+        (
+            "tls = { verifi = false }",
+            "5:9: unknown key \"verifi\" in tls; expected ca, name, verify, cert or key; did you mean \"verify\"?",
+        ),
+        (
+            "protocol = \"h2c\"",
+            "5:12: protocol: unknown word \"h2c\"; expected \"http/1.1\" or \"h2\"; did you mean \"h2\"?",
+        ),
+    ] {
+        assert_eq!(said(&file(lines)), [expected], "{lines}");
+    }
+}
+
+#[test]
+fn tls_that_is_hardly_meant_is_a_warning() {
+    let warnings = |text: &str| {
+        let reading = examine(text, "f");
+        assert!(reading.config.is_some(), "{:?}", reading.mistakes);
+        reading.warnings.iter().map(Mistake::to_string).collect::<Vec<_>>()
+    };
+    let upstream = |scheme: &str, tls: &str| {
+        warnings(&format!("{LISTEN}\n{ROUTE}\n[upstream.app]\nservers = [\"{scheme}://a\"]\ntls = {tls}"))
+    };
+    let nobody = "f:5:18: verify = false: whoever is in between can read and change everything";
+    for (scheme, tls, expected) in [
+        ("https", "{ ca = \"a\" }", None),
+        ("http", "{ ca = \"a\" }", Some("f:5:7: tls: no server of this upstream is https")),
+        ("https", "{ verify = false }", Some(nobody)),
+        (
+            "https",
+            "{ verify = false, ca = \"a\" }",
+            Some("f:5:30: ca is not used: verify = false believes any certificate"),
+        ),
+        (
+            "https",
+            "{ verify = false, name = \"a\" }",
+            Some("f:5:18: verify = false: name is asked for, but nobody has to prove it"),
+        ),
+    ] {
+        assert_eq!(upstream(scheme, tls), expected.into_iter().collect::<Vec<_>>(), "{scheme} {tls}");
+    }
+    let redirect = "[[listen]]\naddress = \"127.0.0.1:80\"\nredirect_to_https = true\n";
+    let https = "[[listen]]\naddress = \"127.0.0.1:443\"\ntls = { self_signed = true }\n";
+    let alone = "f:5:21: redirect_to_https: no listener has tls; expected a [[listen]] with tls, for those who follow";
+    assert_eq!(warnings(&format!("{ROUTE}\n{UPSTREAM}\n{redirect}")), [alone]);
+    assert_eq!(warnings(&format!("{ROUTE}\n{UPSTREAM}\n{redirect}{https}")), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_where_it_is_named() {
+    let text = "\
+[[listen]]
+address = \"127.0.0.1:443\"
+tls = { certificates = [{ cert = \"a\", key = \"b\" }, { cert = \"c\", key = \"b\", ocsp = \"o\" }] }
+[[listen]]
+address = \"127.0.0.1:8443\"
+tls = { cert = \"a\", key = \"b\", client_certificates = { mode = \"required\", ca = \"ca\" } }
+[[route]]
+upstream = \"app\"
+[upstream.app]
+servers = [\"https://a\"]
+tls = { ca = \"ca\", cert = \"a\", key = \"b\" }
+[upstream.other]
+servers = [\"https://a\"]
+";
+    let reading = examine(text, "f");
+    let (listener, upstream) = (Owner::Listener, Owner::Upstream);
+    for (owner, file, said) in [
+        (listener(0), Some("a"), Some("f:3:34: cert: a: m; expected e")),
+        (listener(0), Some("b"), Some("f:3:45: key: b: m; expected e")),
+        (listener(0), Some("o"), Some("f:3:84: ocsp: o: m; expected e")),
+        (listener(0), None, Some("f:3:7: tls: m; expected e")),
+        (listener(1), Some("a"), Some("f:6:16: cert: a: m; expected e")),
+        (listener(1), Some("ca"), Some("f:6:80: ca: ca: m; expected e")),
+        (upstream(0), Some("ca"), Some("f:11:14: ca: ca: m; expected e")),
+        (upstream(0), Some("b"), Some("f:11:38: key: b: m; expected e")),
+        (upstream(1), None, Some("f:12:11: tls: m; expected e")),
+        (upstream(2), None, None),
+    ] {
+        let mistake = reading.mistake_about(owner, file.map(Path::new), "m", Some("e"));
+        assert_eq!(mistake.map(|mistake| mistake.to_string()).as_deref(), said, "{owner:?} {file:?}");
+    }
+}
+
+#[test]
 fn ten_mistakes_are_reported_at_once_in_the_order_of_the_file() {
     let text = "\
 worker = 3
@@ -266,7 +442,7 @@ header_count = \"3\"
 ";
     let mistakes = parse(text, "vanward.toml").unwrap_err();
     let places: Vec<(usize, usize)> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
-    let expected = [(1, 1), (3, 1), (5, 8), (6, 12), (8, 12), (8, 54), (9, 11), (11, 9), (12, 17), (14, 16)];
+    let expected = [(1, 1), (3, 1), (5, 8), (6, 12), (8, 12), (8, 52), (9, 11), (11, 9), (12, 17), (14, 16)];
     assert_eq!(places, expected, "{mistakes:#?}");
     assert!(mistakes.iter().all(|mistake| mistake.file == "vanward.toml"));
 }

@@ -5,8 +5,9 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use config::{
-    AccessLog, Balance, Config, HostHeader, Limits, LogFormat, LogTarget, Pool, Route, Server, Timeouts,
-    examine, load, parse,
+    AccessLog, Balance, CertificateFiles, Certificates, ClientCertificates, Config, HostHeader, Hsts,
+    KeyPair, Limits, Listener, LogFormat, LogTarget, Pool, Protocol, Route, Server, ServerTls, Timeouts,
+    UnknownNames, UpstreamTls, examine, load, parse,
 };
 use proptest::prelude::*;
 
@@ -28,8 +29,25 @@ trusted_proxies = ["10.0.0.0/8", "::1"]
 
 [[listen]]
 address = "[::]:80"
+redirect_to_https = true
 [[listen]]
 address = "127.0.0.1:8080"
+hsts = "365d"
+http2 = false
+[listen.tls]
+unknown_names = "refuse"
+client_certificates = { mode = "optional", ca = "/etc/vanward/clients.pem" }
+certificates = [
+  { cert = "a.pem", key = "a.key", ocsp = "a.ocsp" },
+  { cert = "b.pem", key = "b.key" },
+]
+[[listen]]
+address = "127.0.0.1:8443"
+tls = { cert = "a.pem", key = "a.key", client_certificates = { mode = "required", ca = "ca.pem" } }
+hsts = { max_age = "730d", include_subdomains = true, preload = true }
+[[listen]]
+address = "127.0.0.1:8444"
+tls = { self_signed = true }
 
 [[route]]
 host = "API.example.com"
@@ -39,7 +57,9 @@ upstream = "z"
 upstream = "a"
 
 [upstream.z]
-servers = ["http://z.internal"]
+servers = ["https://z.internal", "http://z.internal"]
+protocol = "h2"
+tls = { ca = "ca.pem", name = "Z.example.com", verify = false, cert = "z.pem", key = "z.key" }
 host = { set = "z.example.com:8080" }
 [upstream.z.pool]
 idle = 0
@@ -83,9 +103,7 @@ fn every_option_is_taken() {
     let config = parse(FULL, "f").unwrap();
     assert_eq!(config.workers, NonZeroUsize::new(4));
     assert_eq!(config.trusted_proxies, ["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]);
-    let addresses: Vec<String> =
-        config.listeners.iter().map(|listener| listener.address.to_string()).collect();
-    assert_eq!(addresses, ["[::]:80", "127.0.0.1:8080"]);
+    check_listeners(&config.listeners);
     // Upstreams are in the order of the file.
     assert_eq!(
         config.routes,
@@ -96,6 +114,15 @@ fn every_option_is_taken() {
     );
     let [z, a] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
     assert_eq!((z.name.as_str(), z.balance), ("z", Balance::RoundRobin));
+    assert_eq!(z.servers.iter().map(|server| server.port).collect::<Vec<_>>(), [443, 80]);
+    let tls = UpstreamTls {
+        ca: Some("ca.pem".into()),
+        name: Some("z.example.com".to_owned()),
+        verify: false,
+        certificate: Some(pair("z")),
+    };
+    assert_eq!((z.protocol, &z.tls), (Protocol::Http2, &tls));
+    assert_eq!((a.protocol, &a.tls), (Protocol::Http1, &UpstreamTls::default()));
     assert_eq!(z.host, HostHeader::Set("z.example.com:8080".to_owned()));
     assert_eq!(z.pool, Pool { idle: 0, connections: 10, idle_timeout: Duration::from_millis(1500) });
     assert_eq!((a.name.as_str(), &a.host, a.pool), ("a", &HostHeader::Server, Pool::default()));
@@ -115,6 +142,40 @@ fn every_option_is_taken() {
     assert_eq!(config.limits, limits);
     let target = LogTarget::File("/var/log/vanward.log".into());
     assert_eq!(config.access_log, Some(AccessLog { target, format: LogFormat::Json }));
+}
+
+fn pair(name: &str) -> KeyPair {
+    KeyPair { cert: format!("{name}.pem").into(), key: format!("{name}.key").into() }
+}
+
+fn check_listeners(listeners: &[Listener]) {
+    let [all, named, required, own] = listeners else { panic!("{listeners:?}") };
+    let redirect = Listener { redirect_to_https: true, ..Listener::plain("[::]:80".parse().unwrap()) };
+    assert_eq!(*all, redirect);
+    let files =
+        |name: &str, ocsp: Option<&str>| CertificateFiles { pair: pair(name), ocsp: ocsp.map(Into::into) };
+    let tls = ServerTls {
+        certificates: Certificates::Files(vec![files("a", Some("a.ocsp")), files("b", None)]),
+        unknown_names: UnknownNames::Refuse,
+        client_certificates: ClientCertificates::Optional { ca: "/etc/vanward/clients.pem".into() },
+    };
+    let year = Duration::from_secs(365 * 24 * 3600);
+    let expected = Listener {
+        address: "127.0.0.1:8080".parse().unwrap(),
+        tls: Some(tls),
+        redirect_to_https: false,
+        hsts: Some(Hsts { max_age: year, include_subdomains: false, preload: false }),
+        http2: false,
+    };
+    assert_eq!(*named, expected);
+    let tls = required.tls.as_ref().unwrap();
+    assert_eq!(tls.certificates, Certificates::Files(vec![files("a", None)]));
+    assert_eq!(tls.unknown_names, UnknownNames::Default);
+    assert_eq!(tls.client_certificates, ClientCertificates::Required { ca: "ca.pem".into() });
+    let hsts = required.hsts.map(|hsts| hsts.header_value());
+    assert_eq!(hsts.as_deref(), Some("max-age=63072000; includeSubDomains; preload"));
+    assert_eq!(own.tls.as_ref().unwrap().certificates, Certificates::SelfSigned);
+    assert!(own.http2 && own.hsts.is_none());
 }
 
 #[test]
@@ -228,7 +289,7 @@ proptest! {
     }
 
     #[test]
-    fn any_value_for_any_option(option in 0_usize..24, value in "(\"[ -~]{0,20}\"|[0-9.a-z:-]{0,20}|\\[\\]|\\{ [a-z]{3} = 1 \\}|true)") {
+    fn any_value_for_any_option(option in 0_usize..48, value in "(\"[ -~]{0,20}\"|[0-9.a-z:-]{0,20}|\\[\\]|\\{ [a-z]{3} = 1 \\}|true)") {
         let mut options = FULL.lines().filter(|line| line.contains('=')).cycle().skip(option);
         let line = options.next().unwrap_or_default();
         let name = line.split('=').next().unwrap_or_default();

@@ -1,0 +1,263 @@
+//! Relations between the options of TLS; from what was written to its meaning, and back.
+
+use crate::kind::{Located, located};
+use crate::meaning::{Listener, Scheme, Upstream};
+use crate::options::{File, Listen, UpstreamWritten};
+use crate::read::{NamedFile, Owner};
+use crate::reader::{Reader, Span};
+use crate::table::{Element, element};
+use crate::tls::{CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UpstreamTls};
+use crate::tls_options::{
+    CertificateWritten, ClientCertificatesWritten, Mode, Path, ServerTlsWritten, UpstreamTlsWritten,
+};
+
+/// Adds what is wrong between the options of TLS. Of a table with a mistake in it nothing is said: what seems to be
+/// missing may be what was refused.
+pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
+    for Element { value: listen, is_intact, .. } in &file.listen {
+        if let Some(tls) = listen.tls.as_ref().filter(|tls| tls.is_intact) {
+            check_certificates(tls, reader);
+        }
+        if *is_intact {
+            check_listener(listen, reader);
+        }
+    }
+    let has_https = file.listen.iter().any(|listen| listen.value.tls.is_some());
+    let redirects = file.listen.iter().find(|listen| listen.value.redirect_to_https.value);
+    if let Some(listen) = redirects.filter(|_| !has_https && !reader.has_mistakes()) {
+        let at = &listen.value.redirect_to_https.at;
+        let warning = reader.mistake(at, "redirect_to_https: no listener has tls");
+        reader.warn(warning.expecting("a [[listen]] with tls, for those who follow"));
+    }
+    for (_, _, upstream) in &file.upstreams {
+        if let Some(tls) = upstream.tls.as_ref().filter(|tls| tls.is_intact) {
+            check_upstream(upstream, tls, reader);
+        }
+    }
+}
+
+fn check_certificates(tls: &Element<ServerTlsWritten>, reader: &mut Reader<'_>) {
+    let Element { value: written, at, .. } = tls;
+    check_pair(&written.cert, &written.key, reader);
+    if let (Some(ocsp), None) = (&written.ocsp, &written.cert) {
+        refuse(&ocsp.at, "ocsp is there without cert", "the certificate that the response is about", reader);
+    }
+    let has_pair = written.cert.is_some() || written.key.is_some() || written.ocsp.is_some();
+    let ways = [has_pair, !written.certificates.is_empty(), written.self_signed];
+    const WAYS: &str = "cert and key, certificates, or self_signed = true";
+    match ways.iter().filter(|way| **way).count() {
+        0 => refuse(at, "tls has no certificate", WAYS, reader),
+        1 => {}
+        _ => refuse(at, "tls has certificates in more than one way", &format!("one of {WAYS}"), reader),
+    }
+}
+
+fn check_pair(cert: &Path, key: &Path, reader: &mut Reader<'_>) {
+    match (cert, key) {
+        (Some(cert), None) => refuse(&cert.at, "cert is there without key", "the key as well", reader),
+        (None, Some(key)) => refuse(&key.at, "key is there without cert", "the certificate as well", reader),
+        _ => {}
+    }
+}
+
+/// What a list of preloaded hosts asks for: the submission form of hstspreload.org.
+const PRELOAD_SECONDS: u64 = 365 * 24 * 3600;
+
+fn check_listener(listen: &Listen, reader: &mut Reader<'_>) {
+    let Listen { tls, redirect_to_https, hsts, .. } = listen;
+    if tls.is_some() && redirect_to_https.value {
+        let message = "redirect_to_https is there together with tls: that would go round in circles";
+        refuse(&redirect_to_https.at, message, "it on a listener without tls", reader);
+    }
+    let Some(Located { value, at }) = hsts else { return };
+    if tls.is_none() {
+        // RFC 6797 §7.2: not over plain HTTP, where nobody would believe it.
+        refuse(at, "hsts is there without tls", "it on a listener with tls", reader);
+    }
+    let Hsts { max_age, include_subdomains, preload } = value;
+    if *preload && (!include_subdomains || max_age.as_secs() < PRELOAD_SECONDS) {
+        let expected = "max_age of at least 365d and include_subdomains = true beside it";
+        refuse(at, "hsts: preload alone is not accepted", expected, reader);
+    }
+}
+
+fn check_upstream(upstream: &UpstreamWritten, tls: &Element<UpstreamTlsWritten>, reader: &mut Reader<'_>) {
+    let UpstreamTlsWritten { ca, name, verify, cert, key } = &tls.value;
+    check_pair(cert, key, reader);
+    if reader.has_mistakes() {
+        return;
+    }
+    let mut warn = |at: &Span, message: &str| {
+        let warning = reader.mistake(at, message);
+        reader.warn(warning);
+    };
+    if upstream.servers.iter().all(|server| server.value.scheme == Scheme::Http) {
+        return warn(&tls.at, "tls: no server of this upstream is https");
+    }
+    if verify.value {
+        return;
+    }
+    if let Some(ca) = ca {
+        warn(&ca.at, "ca is not used: verify = false believes any certificate");
+    } else if name.is_some() {
+        warn(&verify.at, "verify = false: name is asked for, but nobody has to prove it");
+    } else {
+        warn(&verify.at, "verify = false: whoever is in between can read and change everything");
+    }
+}
+
+fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
+    let mistake = reader.mistake(at, message);
+    reader.add(mistake.expecting(expected));
+}
+
+/// What a listener without mistakes means.
+pub(crate) fn listener(written: Listen) -> Option<Listener> {
+    let Listen { address, tls, redirect_to_https, hsts, http2 } = written;
+    let tls = match tls {
+        Some(tls) => Some(server_tls(tls.value)?),
+        None => None,
+    };
+    Some(Listener {
+        address: address?.value,
+        tls,
+        redirect_to_https: redirect_to_https.value,
+        hsts: hsts.map(|hsts| hsts.value),
+        http2,
+    })
+}
+
+fn server_tls(written: ServerTlsWritten) -> Option<ServerTls> {
+    let ServerTlsWritten { cert, key, ocsp, certificates, self_signed, unknown_names, client_certificates } =
+        written;
+    let certificates = if self_signed {
+        Certificates::SelfSigned
+    } else if certificates.is_empty() {
+        Certificates::Files(vec![certificate_files(CertificateWritten { cert, key, ocsp })?])
+    } else {
+        let files = certificates.into_iter().map(|written| certificate_files(written.value));
+        Certificates::Files(files.collect::<Option<_>>()?)
+    };
+    let client_certificates = match client_certificates {
+        None => ClientCertificates::None,
+        Some(Element { value: ClientCertificatesWritten { mode, ca }, .. }) => match (mode?, ca?.value) {
+            (Mode::Optional, ca) => ClientCertificates::Optional { ca },
+            (Mode::Required, ca) => ClientCertificates::Required { ca },
+        },
+    };
+    Some(ServerTls { certificates, unknown_names, client_certificates })
+}
+
+fn certificate_files(written: CertificateWritten) -> Option<CertificateFiles> {
+    let CertificateWritten { cert, key, ocsp } = written;
+    let pair = KeyPair { cert: cert?.value, key: key?.value };
+    Some(CertificateFiles { pair, ocsp: ocsp.map(|ocsp| ocsp.value) })
+}
+
+/// What an upstream's `tls` without mistakes means.
+pub(crate) fn upstream_tls(written: Option<Element<UpstreamTlsWritten>>) -> UpstreamTls {
+    let Some(Element { value: UpstreamTlsWritten { ca, name, verify, cert, key }, .. }) = written else {
+        return UpstreamTls::default();
+    };
+    let pair = cert.zip(key).map(|(cert, key)| KeyPair { cert: cert.value, key: key.value });
+    UpstreamTls { ca: ca.map(|ca| ca.value), name, verify: verify.value, certificate: pair }
+}
+
+/// Every file that TLS needs, with its place; and the place of each table that names some.
+pub(crate) fn named_files(file: &File, reader: &Reader<'_>) -> Vec<NamedFile> {
+    let mut files = Vec::new();
+    for (index, listen) in file.listen.iter().enumerate() {
+        let Some(Element { value: tls, at, .. }) = &listen.value.tls else { continue };
+        let certificates = tls.certificates.iter().map(|Element { value, .. }| value);
+        let certificates = certificates.flat_map(|CertificateWritten { cert, key, ocsp }| {
+            [("cert", cert), ("key", key), ("ocsp", ocsp)]
+        });
+        let own = [("cert", &tls.cert), ("key", &tls.key), ("ocsp", &tls.ocsp)];
+        let ca = tls.client_certificates.iter().map(|clients| ("ca", &clients.value.ca));
+        let options = own.into_iter().chain(certificates).chain(ca);
+        add_files(&mut files, Owner::Listener(index), at, options, reader);
+    }
+    for (index, (name_at, _, upstream)) in file.upstreams.iter().enumerate() {
+        let (at, tls) = match &upstream.tls {
+            Some(Element { value, at, .. }) => (at, Some(value)),
+            None => (name_at, None),
+        };
+        let options = tls.into_iter();
+        let options = options.flat_map(|tls| [("ca", &tls.ca), ("cert", &tls.cert), ("key", &tls.key)]);
+        add_files(&mut files, Owner::Upstream(index), at, options, reader);
+    }
+    files
+}
+
+fn add_files<'w>(
+    files: &mut Vec<NamedFile>,
+    owner: Owner,
+    at: &Span,
+    options: impl Iterator<Item = (&'static str, &'w Path)>,
+    reader: &Reader<'_>,
+) {
+    for (option, path) in options {
+        let Some(Located { value, at }) = path else { continue };
+        files.push(NamedFile { owner, path: Some(value.clone()), option, place: reader.mistake(at, "") });
+    }
+    files.push(NamedFile { owner, path: None, option: "tls", place: reader.mistake(at, "") });
+}
+
+/// As it would have been read, from nowhere.
+impl From<&Listener> for Listen {
+    fn from(listener: &Listener) -> Self {
+        Self {
+            address: Some(located(listener.address)),
+            tls: listener.tls.as_ref().map(|tls| element(ServerTlsWritten::from(tls))),
+            redirect_to_https: located(listener.redirect_to_https),
+            hsts: listener.hsts.map(located),
+            http2: listener.http2,
+        }
+    }
+}
+
+impl From<&ServerTls> for ServerTlsWritten {
+    fn from(tls: &ServerTls) -> Self {
+        let client_certificates = match &tls.client_certificates {
+            ClientCertificates::None => None,
+            ClientCertificates::Optional { ca } => Some((Mode::Optional, ca)),
+            ClientCertificates::Required { ca } => Some((Mode::Required, ca)),
+        };
+        let client_certificates = client_certificates.map(|(mode, ca)| {
+            element(ClientCertificatesWritten { mode: Some(mode), ca: Some(located(ca.clone())) })
+        });
+        let written = Self { unknown_names: tls.unknown_names, client_certificates, ..Self::default() };
+        match &tls.certificates {
+            Certificates::SelfSigned => Self { self_signed: true, ..written },
+            Certificates::Files(files) => {
+                let certificates = files.iter().map(|files| element(CertificateWritten::from(files)));
+                Self { certificates: certificates.collect(), ..written }
+            }
+        }
+    }
+}
+
+impl From<&CertificateFiles> for CertificateWritten {
+    fn from(files: &CertificateFiles) -> Self {
+        let CertificateFiles { pair: KeyPair { cert, key }, ocsp } = files;
+        let path = |path: &std::path::PathBuf| Some(located(path.clone()));
+        Self { cert: path(cert), key: path(key), ocsp: ocsp.as_ref().and_then(path) }
+    }
+}
+
+/// The `tls` of an upstream; `None` where it says nothing.
+pub(crate) fn written_tls(upstream: &Upstream) -> Option<Element<UpstreamTlsWritten>> {
+    let is_used = upstream.servers.iter().any(|server| server.scheme == Scheme::Https);
+    if !is_used && upstream.tls == UpstreamTls::default() {
+        return None;
+    }
+    let UpstreamTls { ca, name, verify, certificate } = &upstream.tls;
+    let pair = certificate.as_ref();
+    Some(element(UpstreamTlsWritten {
+        ca: ca.clone().map(located),
+        name: name.clone(),
+        verify: located(*verify),
+        cert: pair.map(|pair| located(pair.cert.clone())),
+        key: pair.map(|pair| located(pair.key.clone())),
+    }))
+}
