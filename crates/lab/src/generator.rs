@@ -124,7 +124,7 @@ fn doubt(told: &load::Outcome) -> Option<String> {
 }
 
 fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
-    let load::Errors { connect, read, write, timeout, status, malformed } = *told;
+    let load::Errors { connect, read, write, timeout, status, malformed, tls, reset } = *told;
     let all = [
         ("connect", connect),
         ("read", read),
@@ -132,6 +132,8 @@ fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
         ("timeout", timeout),
         ("status", status),
         ("malformed", malformed),
+        ("tls", tls),
+        ("reset", reset),
     ];
     all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }

@@ -48,6 +48,8 @@ pub(crate) enum Cut {
     Head,
     #[error("the server closed the connection before the end of the body")]
     Body,
+    #[error("the connection ended without TLS's close_notify, so that some of the body may be missing")]
+    Torn,
 }
 
 /// A whole response.

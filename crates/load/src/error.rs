@@ -13,7 +13,7 @@ pub enum Error {
         /// Its range.
         expected: String,
     },
-    /// A URL that is not `http://HOST[:PORT][/PATH]`.
+    /// A URL that is not `http://HOST[:PORT][/PATH]` or the same with `https`.
     #[error("URL {url:?}: {reason}")]
     Url {
         /// As written.
@@ -31,6 +31,14 @@ pub enum Error {
         /// What is wrong, and what is expected.
         reason: &'static str,
     },
+    /// A TLS setting that cannot be used.
+    #[error("{what}: {reason}")]
+    Tls {
+        /// The setting and its flag.
+        what: &'static str,
+        /// What is wrong, and what is expected.
+        reason: String,
+    },
     /// A host name without an address.
     #[error("cannot resolve {host}: {source}; check the name, or write an address")]
     Resolve {
@@ -40,9 +48,9 @@ pub enum Error {
         source: io::Error,
     },
     /// No connection could be opened before the load began, so that there is nothing to measure.
-    #[error("{reason}; is the server running, and the URL right?")]
+    #[error("{reason}")]
     Unreachable {
-        /// What the first attempt met.
+        /// What the first attempt met, and what to look at.
         reason: String,
     },
     /// A thread, runtime or timer that the system refused.

@@ -1,7 +1,7 @@
 //! The load generator: arrival schedule, send, check, record.
 //!
-//! It talks to any HTTP/1.1 server over sockets and shares no code with the proxy it measures: the reader of its
-//! responses is its own. What single requests did is in the `Outcome`; only a run that cannot start is an `Error`.
+//! It talks to any server of HTTP/1.1 or HTTP/2, plain or over TLS, and shares no code with the proxy it measures: the
+//! reader of its responses is its own. What single requests did is in the `Outcome`; only a run that cannot start is an `Error`.
 
 /// What a run is asked to do.
 mod plan;
@@ -17,8 +17,20 @@ mod run;
 mod worker;
 /// Turns for the connections, as they are free or as requests fall due.
 mod arrivals;
-/// One connection: send, receive, record.
+/// Opens connections: TCP, and the TLS handshake on it.
+mod connect;
+/// What requests travel over: TCP, or TLS on it.
+mod transport;
+/// TLS settings to a configuration.
+mod tls;
+/// A TLS connection's records.
+mod secure;
+/// One connection of HTTP/1.1: send, receive, record.
 mod send;
+/// Many requests at once on connections of HTTP/2.
+mod multiplex;
+/// Why a request failed, and the pause after that.
+mod failure;
 /// The time-out of a connection.
 mod give_up;
 /// Reads and checks responses. Pure.
@@ -37,7 +49,9 @@ mod text;
 mod error;
 
 pub use error::Error;
-pub use outcome::{Cpu, Distribution, ErrorClass, Errors, Outcome, Problem, SCHEMA, ScheduleKept, Settings};
-pub use plan::{Arrival, CONNECTIONS_MAX, Plan, THREADS_MAX, URLS_MAX};
+pub use outcome::{
+    Cpu, Distribution, ErrorClass, Errors, Outcome, Problem, SCHEMA, ScheduleKept, Settings, TlsMade,
+};
+pub use plan::{Arrival, CONNECTIONS_MAX, Plan, STREAMS_MAX, THREADS_MAX, Tls, TlsVersion, URLS_MAX};
 pub use run::{Control, Progress, Running, run, start};
 pub use text::{percentiles, report};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Arrival;
+use crate::plan::{Arrival, Tls};
 
 /// The version of this schema. It changes when a field changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub requests: u64,
     /// `requests` by `measured_seconds`.
     pub requests_per_second: f64,
-    /// Bytes received, heads included.
+    /// Bytes received, heads and HTTP/2 frames included; of TLS what was in its records.
     pub bytes_received: u64,
     /// Bytes of response bodies, without chunk framing.
     pub body_bytes: u64,
@@ -55,8 +55,11 @@ pub struct Outcome {
     pub service: Distribution,
     /// From sent to the first byte of the response.
     pub first_byte: Distribution,
-    /// From connect to connected.
+    /// From connect to connected; a TLS handshake is not in it.
     pub connect: Distribution,
+    /// With `https` URLs: the TLS handshakes of the window.
+    #[serde(default)]
+    pub tls: Option<TlsMade>,
     /// With a rate: how the schedule was kept.
     pub schedule: Option<ScheduleKept>,
     /// What the generator itself used.
@@ -89,6 +92,15 @@ pub struct Settings {
     pub request_body_bytes: usize,
     /// Whether connections were kept open between requests.
     pub keepalive: bool,
+    /// How HTTPS was spoken.
+    #[serde(default)]
+    pub tls: Tls,
+    /// Whether HTTP/2 was spoken.
+    #[serde(default)]
+    pub http2: bool,
+    /// Requests under way at once on each connection.
+    #[serde(default = "one")]
+    pub streams: usize,
     /// Connections over all threads.
     pub connections: usize,
     /// OS threads.
@@ -105,6 +117,26 @@ pub struct Settings {
     pub timeout_seconds: f64,
 }
 
+/// What earlier versions could do.
+fn one() -> usize {
+    1
+}
+
+/// The TLS handshakes of a run, within the measured window. Connections that are kept make theirs before it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TlsMade {
+    /// Handshakes with certificates and signatures.
+    pub full: u64,
+    /// Those that resumed the session of an earlier connection.
+    pub resumed: u64,
+    /// Both, by `measured_seconds`.
+    pub handshakes_per_second: f64,
+    /// From connected to the end of the handshake.
+    pub handshake: Distribution,
+    /// What was agreed on, before the window too: `TLSv1.3 TLS_AES_128_GCM_SHA256`, for each that there was.
+    pub agreed: Vec<String>,
+}
+
 /// Failed requests by class; none is counted as a success.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
@@ -118,14 +150,21 @@ pub struct Errors {
     pub timeout: u64,
     /// Whole responses with a status other than 2xx and 3xx.
     pub status: u64,
-    /// Responses that break HTTP/1.1.
+    /// Responses that break HTTP/1.1 or HTTP/2.
     pub malformed: u64,
+    /// TLS handshakes that failed, and records that were not right.
+    #[serde(default)]
+    pub tls: u64,
+    /// HTTP/2: requests that the server reset, or refused with GOAWAY.
+    #[serde(default)]
+    pub reset: u64,
 }
 
 impl Errors {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.connect + self.read + self.write + self.timeout + self.status + self.malformed
+        let Self { connect, read, write, timeout, status, malformed, tls, reset } = *self;
+        connect + read + write + timeout + status + malformed + tls + reset
     }
 
     /// Adds those of another thread or run.
@@ -136,6 +175,8 @@ impl Errors {
         self.timeout += other.timeout;
         self.status += other.status;
         self.malformed += other.malformed;
+        self.tls += other.tls;
+        self.reset += other.reset;
     }
 }
 
@@ -153,8 +194,12 @@ pub enum ErrorClass {
     Timeout,
     /// The response is whole, its status is not 2xx or 3xx.
     Status,
-    /// The response breaks HTTP/1.1.
+    /// The response breaks HTTP/1.1 or HTTP/2.
     Malformed,
+    /// The TLS handshake failed, or a record was not right.
+    Tls,
+    /// HTTP/2: the server reset the request, or refused it with GOAWAY.
+    Reset,
 }
 
 /// How times are spread, in microseconds.

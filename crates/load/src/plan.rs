@@ -2,6 +2,8 @@
 //!
 //! Plain values that serialise; nothing here opens a socket or resolves a name. `Plan::check` says what is wrong.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -10,6 +12,8 @@ use crate::error::Error;
 pub const THREADS_MAX: usize = 256;
 /// Connections over all threads.
 pub const CONNECTIONS_MAX: usize = 100_000;
+/// Requests under way at once on one HTTP/2 connection.
+pub const STREAMS_MAX: usize = 1_000;
 /// URLs of one list.
 pub const URLS_MAX: usize = 1_000_000;
 /// Seconds that any wait or run may be asked to last: a year.
@@ -21,7 +25,7 @@ const RATE_MAX: f64 = 10_000_000.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Absolute `http://HOST[:PORT][/PATH]` URLs, requested in turn. At least one.
+    /// Absolute `http://HOST[:PORT][/PATH]` URLs, or the same with `https`, requested in turn. At least one.
     pub urls: Vec<String>,
     /// Shuffles the URLs once, the same way for the same seed; `None` keeps their order.
     pub shuffle_seed: Option<u64>,
@@ -33,6 +37,12 @@ pub struct Plan {
     pub body: Vec<u8>,
     /// Keeps connections open between requests; otherwise each request opens its own.
     pub keepalive: bool,
+    /// How HTTPS is spoken, where a URL is `https`.
+    pub tls: Tls,
+    /// Speaks HTTP/2: over TLS by ALPN, over TCP by prior knowledge.
+    pub http2: bool,
+    /// Requests under way at once on each connection; more than one only with HTTP/2.
+    pub streams: usize,
     /// Connections over all threads.
     pub connections: usize,
     /// OS threads, each with its share of the connections.
@@ -47,6 +57,39 @@ pub struct Plan {
     pub warm_up_seconds: f64,
     /// A request whose response is not whole after this long is given up as timed out.
     pub timeout_seconds: f64,
+}
+
+/// How HTTPS is spoken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// Whether the server's certificate is verified. Without, any is taken.
+    pub verify: bool,
+    /// A PEM file of the authorities to trust instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// Whether a connection resumes the session of an earlier one, where the server lets it.
+    pub resume: bool,
+    /// The latest version to offer; `None` is the latest there is.
+    pub version_max: Option<TlsVersion>,
+    /// The only cipher suite to offer, by its IANA name; `None` offers all that are safe.
+    pub cipher: Option<String>,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Self { verify: true, ca: None, resume: true, version_max: None, cipher: None }
+    }
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    #[serde(rename = "1.2")]
+    Tls12,
+    /// RFC 8446.
+    #[serde(rename = "1.3")]
+    Tls13,
 }
 
 /// When requests are sent.
@@ -90,6 +133,9 @@ impl Default for Plan {
             headers: Vec::new(),
             body: Vec::new(),
             keepalive: true,
+            tls: Tls::default(),
+            http2: false,
+            streams: 1,
             connections: 10,
             threads: 1,
             arrival: Arrival::Closed,
@@ -123,6 +169,21 @@ impl Plan {
                 format!("{least} to {CONNECTIONS_MAX}: at least one for each thread"),
             );
         }
+        if self.streams == 0
+            || self.streams > STREAMS_MAX
+            || self.connections * self.streams > CONNECTIONS_MAX
+        {
+            return wrong(
+                "the number of streams on each connection (-m)",
+                format!("1 to {STREAMS_MAX}, and {CONNECTIONS_MAX} at most over all connections"),
+            );
+        }
+        if self.streams > 1 && !(self.http2 && self.keepalive) {
+            return wrong(
+                "the number of streams on each connection (-m)",
+                "1 without HTTP/2 (--h2) and connections that are kept".to_owned(),
+            );
+        }
         if self.duration_seconds.is_none() && self.requests.is_none() {
             return wrong("the end of the run", "a duration (-d) or a number of requests (-n)".to_owned());
         }
@@ -154,11 +215,14 @@ mod tests {
     #[test]
     fn a_plan_that_cannot_run_is_refused_by_the_name_of_its_flag() {
         let base = || Plan::new("http://127.0.0.1/");
-        let cases: [(Plan, &str); 10] = [
+        let cases: [(Plan, &str); 13] = [
             (Plan::default(), "URLs"),
             (Plan { threads: 0, ..base() }, "-t"),
             (Plan { threads: 4, connections: 3, ..base() }, "-c"),
             (Plan { connections: CONNECTIONS_MAX + 1, ..base() }, "-c"),
+            (Plan { streams: 2, ..base() }, "-m"),
+            (Plan { streams: 2, http2: true, keepalive: false, ..base() }, "-m"),
+            (Plan { streams: 1_000, http2: true, connections: 101, ..base() }, "-m"),
             (Plan { duration_seconds: None, ..base() }, "-d"),
             (Plan { duration_seconds: Some(f64::NAN), ..base() }, "-d"),
             (Plan { requests: Some(0), ..base() }, "-n"),
@@ -178,7 +242,9 @@ mod tests {
         let plan = Plan {
             arrival: Arrival::Poisson { requests_per_second: 12.5, seed: 7 },
             body: b"x=1".to_vec(),
-            ..Plan::new("http://127.0.0.1/")
+            tls: Tls { ca: Some("ca.pem".into()), version_max: Some(TlsVersion::Tls12), ..Tls::default() },
+            http2: true,
+            ..Plan::new("https://127.0.0.1/")
         };
         let text = serde_json::to_string(&plan).expect("serialises");
         assert_eq!(serde_json::from_str::<Plan>(&text).expect("parses"), plan);

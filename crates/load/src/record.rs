@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use rustls::{CipherSuite, ProtocolVersion};
 
 use crate::check::Response;
 use crate::outcome::{ErrorClass, Errors};
+use crate::secure::Agreed;
 
 /// The longest time a histogram holds: an hour. Longer ones are recorded as that, and counted.
 const LONGEST_US: u64 = 3_600_000_000;
@@ -71,6 +73,11 @@ pub(crate) struct Record {
     pub(crate) service: Times,
     pub(crate) first_byte: Times,
     pub(crate) connect: Times,
+    /// TLS handshakes, of either kind.
+    pub(crate) handshake: Times,
+    pub(crate) resumed: u64,
+    /// What handshakes agreed on, those before the window too; few differ.
+    pub(crate) agreed: Vec<(ProtocolVersion, CipherSuite)>,
     pub(crate) lateness: Times,
     pub(crate) own_lateness: Times,
     /// Whole responses by status.
@@ -98,6 +105,9 @@ impl Record {
             service: Times::new(),
             first_byte: Times::new(),
             connect: Times::new(),
+            handshake: Times::new(),
+            resumed: 0,
+            agreed: Vec::new(),
             lateness: Times::new(),
             own_lateness: Times::new(),
             statuses: vec![0; STATUSES],
@@ -126,9 +136,24 @@ impl Record {
         self.last_sent = Some((due, sent));
     }
 
+    /// A TLS handshake is over; `time` is how long it took, if it belongs to the window.
+    pub(crate) fn handshake(&mut self, agreed: Agreed, time: Option<Duration>) {
+        self.agree((agreed.version, agreed.suite));
+        if let Some(time) = time {
+            self.handshake.record(time);
+            self.resumed += u64::from(agreed.is_resumed);
+        }
+    }
+
+    fn agree(&mut self, agreed: (ProtocolVersion, CipherSuite)) {
+        if !self.agreed.contains(&agreed) {
+            self.agreed.push(agreed);
+        }
+    }
+
     /// What a request moved, whatever came of it.
-    pub(crate) fn transferred(&mut self, sent_bytes: usize, received_bytes: u64) {
-        self.bytes_sent += sent_bytes as u64;
+    pub(crate) fn transferred(&mut self, sent_bytes: u64, received_bytes: u64) {
+        self.bytes_sent += sent_bytes;
         self.bytes_received += received_bytes;
     }
 
@@ -160,6 +185,8 @@ impl Record {
             ErrorClass::Write => &mut self.errors.write,
             ErrorClass::Timeout => &mut self.errors.timeout,
             ErrorClass::Status => &mut self.errors.status,
+            ErrorClass::Tls => &mut self.errors.tls,
+            ErrorClass::Reset => &mut self.errors.reset,
             ErrorClass::Malformed => &mut self.errors.malformed,
         };
         *count += 1;
@@ -181,6 +208,9 @@ impl Record {
         self.service.merge(&other.service);
         self.first_byte.merge(&other.first_byte);
         self.connect.merge(&other.connect);
+        self.handshake.merge(&other.handshake);
+        self.resumed += other.resumed;
+        other.agreed.into_iter().for_each(|agreed| self.agree(agreed));
         self.lateness.merge(&other.lateness);
         self.own_lateness.merge(&other.own_lateness);
         for (count, more) in self.statuses.iter_mut().zip(other.statuses) {

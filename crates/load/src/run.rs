@@ -17,10 +17,10 @@ use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::schedule::Window;
-use crate::send;
 use crate::summary::{self, Measured};
-use crate::target::Targets;
+use crate::target::{Requests, Targets};
 use crate::worker::{Live, Orders, Reach, Shared, Worker};
+use crate::{multiplex, send};
 
 /// Descriptors that are not connections: standard streams, and a poller, its waker and a timer for each thread.
 const OTHER_DESCRIPTORS: u64 = 32;
@@ -38,7 +38,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
 pub fn start(plan: &Plan) -> Result<Running, Error> {
     plan.check()?;
     let targets = Targets::new(plan)?;
-    allow_descriptors(plan)?;
+    allow_descriptors(plan, targets.servers.len())?;
     let shared = Arc::new(Shared { plan: plan.clone(), targets, reach: Reach::default() });
     let (orders, _) = watch::channel(Orders::default());
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
@@ -187,7 +187,10 @@ fn measure(worker: Worker) -> Result<Measured, Error> {
     runtime.block_on(async {
         let mut connections = JoinSet::new();
         for index in 0..worker.connections() {
-            connections.spawn_local(send::drive(Rc::clone(&worker), index));
+            match &worker.shared.targets.requests {
+                Requests::Http1(_) => drop(connections.spawn_local(send::drive(Rc::clone(&worker), index))),
+                Requests::Http2(_) => multiplex::drive_all(&worker, index, &mut connections),
+            }
         }
         let Some(window) = worker.wait_for_window().await else { return Ok(Measured::nothing()) };
         worker.begin(window).map_err(|source| Error::System { action: "create a timer", source })?;
@@ -257,8 +260,9 @@ fn cpu_time() -> Duration {
 }
 
 /// Raises the soft limit of open files, as far as the hard one allows.
-fn allow_descriptors(plan: &Plan) -> Result<(), Error> {
-    let needed = plan.connections as u64 + OTHER_DESCRIPTORS + 4 * plan.threads as u64;
+fn allow_descriptors(plan: &Plan, servers: usize) -> Result<(), Error> {
+    let servers = if plan.http2 { servers as u64 } else { 1 };
+    let needed = plan.connections as u64 * servers + OTHER_DESCRIPTORS + 4 * plan.threads as u64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());

@@ -1,31 +1,27 @@
-//! One connection: take a turn, send the request, read the response, record it, and again.
+//! One connection of HTTP/1.1: take a turn, send the request, read the response, record it, and again.
 //!
 //! In the steady state a request costs one send, one receive and one clock reading, and allocates nothing.
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-
 use crate::arrivals::{Next, Turn};
 use crate::check::{Cut, LastHead, Malformed, Reader, Response};
+use crate::connect;
+use crate::failure::{Failure, Setbacks};
 use crate::give_up::GiveUp;
-use crate::outcome::ErrorClass;
 use crate::record::Moments;
-use crate::target::Request;
+use crate::target::{Request, Requests};
+use crate::transport::{Arrival, Fault, Transport};
 use crate::worker::Worker;
 
-/// The first pause after a failure that follows a failure; it doubles.
-const PAUSE_FIRST: Duration = Duration::from_millis(5);
-/// The longest pause.
-const PAUSE_LONGEST: Duration = Duration::from_millis(500);
 /// What one receive takes at most.
 const RECEIVE_BYTES: usize = 64 * 1024;
+/// The same over TLS: more records at a time, and room for a handshake message of any length that is allowed.
+const RECEIVE_TLS_BYTES: usize = 128 * 1024;
 
 /// Sends requests on one connection, opened again whenever it ends, until the run is over.
 pub(crate) async fn drive(worker: Rc<Worker>, index: usize) {
@@ -33,7 +29,7 @@ pub(crate) async fn drive(worker: Rc<Worker>, index: usize) {
     match connection.open_ahead().await {
         Ok(()) => connection.worker.shared.reach.succeeded(),
         // A server that is down for some of them is counted when the load begins.
-        Err(failure) => connection.worker.shared.reach.failed(|| failure.to_string()),
+        Err(failure) => connection.worker.shared.reach.failed(|| failure.unreached()),
     }
     let Some(mut free) = connection.worker.wait_for_start().await else { return };
     while let Some(turn) = connection.next_turn(&mut free).await {
@@ -44,44 +40,14 @@ pub(crate) async fn drive(worker: Rc<Worker>, index: usize) {
 /// What the connections of a thread share to receive into, as only one receives at a time.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    buffer: Box<[u8]>,
+    pub(crate) buffer: Box<[u8]>,
     last_head: LastHead,
 }
 
 impl Scratch {
-    pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(), last_head: LastHead::default() }
-    }
-}
-
-/// Why a request failed.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("cannot connect to {address}: {source}")]
-    Connect { address: std::net::SocketAddr, source: io::Error },
-    #[error("no connection within {after:?}")]
-    ConnectTimeout { after: Duration },
-    #[error("cannot send the request: {0}")]
-    Write(io::Error),
-    #[error("cannot read the response: {0}")]
-    Read(io::Error),
-    #[error("{0}")]
-    Cut(Cut),
-    #[error("no whole response within {after:?}")]
-    Timeout { after: Duration },
-    #[error("{0}")]
-    Malformed(Malformed),
-}
-
-impl Failure {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Connect { .. } | Self::ConnectTimeout { .. } => ErrorClass::Connect,
-            Self::Write(_) => ErrorClass::Write,
-            Self::Read(_) | Self::Cut(_) => ErrorClass::Read,
-            Self::Timeout { .. } => ErrorClass::Timeout,
-            Self::Malformed(_) => ErrorClass::Malformed,
-        }
+    pub(crate) fn new(has_tls: bool) -> Self {
+        let bytes = if has_tls { RECEIVE_TLS_BYTES } else { RECEIVE_BYTES };
+        Self { buffer: vec![0; bytes].into_boxed_slice(), last_head: LastHead::default() }
     }
 }
 
@@ -92,7 +58,7 @@ struct Progress {
     received_bytes: u64,
     first_byte: Option<Instant>,
     /// The request could not be sent whole; the response may say why.
-    write_error: Option<io::Error>,
+    write_error: Option<Fault>,
     /// Whether the task was woken since the exchange began.
     was_woken: bool,
 }
@@ -108,13 +74,12 @@ struct Received {
 struct Connection {
     worker: Rc<Worker>,
     index: usize,
-    stream: Option<TcpStream>,
+    stream: Option<Transport>,
     /// Which server the stream leads to.
     server: usize,
     reader: Reader,
     give_up: GiveUp,
-    /// Failures since the last success.
-    failures: u32,
+    setbacks: Setbacks,
 }
 
 impl Connection {
@@ -122,7 +87,7 @@ impl Connection {
         let plan = &worker.shared.plan;
         let reader = Reader::new(plan.method == "HEAD");
         let give_up = GiveUp::new(Duration::from_secs_f64(plan.timeout_seconds));
-        Self { worker, index, stream: None, server: 0, reader, give_up, failures: 0 }
+        Self { worker, index, stream: None, server: 0, reader, give_up, setbacks: Setbacks::default() }
     }
 
     /// Opens the connection before a request needs it, where it is known which server the request will go to.
@@ -136,18 +101,8 @@ impl Connection {
 
     async fn open(&mut self, server: usize) -> Result<(), Failure> {
         let worker = Rc::clone(&self.worker);
-        let began = Instant::now();
-        self.give_up.start(began);
-        let after = self.give_up.after();
-        let connecting = self.give_up.bound(connect(&worker, server)).await;
-        let stream = connecting.unwrap_or(Err(Failure::ConnectTimeout { after }))?;
-        if worker.is_measured(began) {
-            let mut record = worker.record.borrow_mut();
-            record.connections_opened += 1;
-            record.connect.record(began.elapsed());
-        }
+        self.stream = Some(connect::open(&worker, server, &mut self.give_up).await?);
         self.reader.restart();
-        self.stream = Some(stream);
         self.server = server;
         Ok(())
     }
@@ -162,7 +117,7 @@ impl Connection {
                     return None;
                 }
                 let counted = self.worker.is_measured(*free);
-                Box::pin(self.fail(&failure, *free, counted)).await;
+                Box::pin(self.setbacks.fail(&self.worker, &failure, *free, counted)).await;
                 *free = Instant::now();
                 continue;
             }
@@ -173,7 +128,7 @@ impl Connection {
                 None => {
                     self.worker.arrivals().leave(self.index);
                     self.stream = None;
-                    Box::pin(self.pause()).await;
+                    Box::pin(self.setbacks.pause()).await;
                     *free = Instant::now();
                 }
             }
@@ -186,16 +141,19 @@ impl Connection {
             return Poll::Ready(Some(next));
         }
         let Some(stream) = &mut self.stream else { return Poll::Pending };
-        let mut byte = [0];
-        // Bytes that nobody asked for end the connection as its end does.
-        ready!(Pin::new(stream).poll_read(context, &mut ReadBuf::new(&mut byte))).ok();
+        let mut scratch = self.worker.scratch.borrow_mut();
+        // Bytes that nobody asked for end the connection as its end does. TLS may have something to say of its own.
+        ready!(stream.poll_receive(context, &mut scratch.buffer, |_| {})).ok();
         Poll::Ready(None)
     }
 
     /// Sends the request of this turn and records what comes of it. Returns when the connection is free again.
     async fn perform(&mut self, turn: Turn, free: Instant) -> Instant {
         let worker = Rc::clone(&self.worker);
-        let request = worker.next_request();
+        let Requests::Http1(requests) = &worker.shared.targets.requests else {
+            unreachable!("the requests of a run are of one protocol")
+        };
+        let request = &requests[worker.next_request(requests.len())];
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
         if turn.counted {
             worker.departure(&turn, free, sent);
@@ -204,7 +162,7 @@ impl Connection {
         let exchanged = self.exchange(request, sent, &mut progress).await;
         if turn.counted {
             let mut record = worker.record.borrow_mut();
-            record.transferred(progress.sent_bytes, progress.received_bytes);
+            record.transferred(progress.sent_bytes as u64, progress.received_bytes);
             if let Ok(Received { response, first_byte, done }) = exchanged {
                 let moments = Moments { due: turn.due, sent, first_byte, done };
                 record.response(response, &moments);
@@ -214,16 +172,18 @@ impl Connection {
         }
         match exchanged {
             Ok(Received { response, done, .. }) => {
-                self.failures = 0;
+                self.setbacks.end();
                 let was_sent_whole = progress.sent_bytes == request.bytes.len();
-                if !(response.keepalive && worker.shared.plan.keepalive && was_sent_whole) {
+                let is_ended = self.stream.as_ref().is_none_or(Transport::is_ended);
+                if !(response.keepalive && worker.shared.plan.keepalive && was_sent_whole) || is_ended {
                     self.stream = None;
                 }
                 done
             }
             Err(failure) => {
                 self.stream = None;
-                Box::pin(self.fail(&failure, Instant::now(), turn.counted)).await;
+                let failing = self.setbacks.fail(&worker, &failure, Instant::now(), turn.counted);
+                Box::pin(failing).await;
                 Instant::now()
             }
         }
@@ -269,15 +229,15 @@ impl Connection {
         request: &[u8],
         progress: &mut Progress,
         context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<Result<(), Fault>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
         while progress.sent_bytes < request.len() {
-            let Some(stream) = &mut self.stream else { break };
-            match ready!(Pin::new(stream).poll_write(context, &request[progress.sent_bytes..]))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            match ready!(stream.poll_write(context, &request[progress.sent_bytes..]))? {
+                0 => return Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
                 written => progress.sent_bytes += written,
             }
         }
-        Poll::Ready(Ok(()))
+        stream.poll_flush(context)
     }
 
     fn poll_receive(
@@ -289,19 +249,27 @@ impl Connection {
         let mut scratch = self.worker.scratch.borrow_mut();
         let Scratch { buffer, last_head } = &mut *scratch;
         loop {
-            let mut space = ReadBuf::new(buffer);
-            let received = ready!(Pin::new(&mut *stream).poll_read(context, &mut space));
-            let bytes = space.filled();
-            progress.received_bytes += bytes.len() as u64;
+            let mut read = Ok(None);
+            let received = ready!(stream.poll_receive(context, buffer, |bytes| {
+                progress.received_bytes += bytes.len() as u64;
+                read = match read {
+                    Ok(None) => self.reader.read(bytes, last_head),
+                    // One request is under way at a time: nothing may follow its response.
+                    Ok(Some(_)) => Err(Malformed::Excess),
+                    Err(malformed) => Err(malformed),
+                };
+            }));
             let response = match received {
                 // A failed send is the cause of what follows, unless the server answered all the same.
-                Err(error) => Err(progress.write_error.take().map_or(Failure::Read(error), Failure::Write)),
-                Ok(()) if bytes.is_empty() => match (self.reader.end(), progress.write_error.take()) {
+                Err(fault) => Err(progress.write_error.take().map_or_else(|| unread(fault), unsent)),
+                Ok(Arrival::Content) => read.map_err(Failure::Malformed),
+                Ok(ending) => match (self.reader.end(), progress.write_error.take()) {
+                    // RFC 9112 §9.8: only a closure that was announced ends a body that nothing else ends.
+                    (Ok(_), _) if ending == Arrival::Torn => Err(Failure::Cut(Cut::Torn)),
                     (Ok(response), _) => Ok(Some(response)),
-                    (Err(_), Some(error)) => Err(Failure::Write(error)),
+                    (Err(_), Some(fault)) => Err(unsent(fault)),
                     (Err(cut), None) => Err(Failure::Cut(cut)),
                 },
-                Ok(()) => self.reader.read(bytes, last_head).map_err(Failure::Malformed),
             };
             match response {
                 Err(failure) => return Poll::Ready(Err(failure)),
@@ -316,43 +284,18 @@ impl Connection {
             }
         }
     }
+}
 
-    /// Records a failure, and pauses if it is not the first in a row: a server that is down must not be spun on.
-    async fn fail(&mut self, failure: &Failure, now: Instant, counted: bool) {
-        if counted {
-            let words = || failure.to_string();
-            self.worker.record.borrow_mut().failure(failure.class(), now, words);
-            self.worker.publish();
-        }
-        self.pause().await;
-    }
-
-    async fn pause(&mut self) {
-        let doublings = self.failures;
-        self.failures = self.failures.saturating_add(1);
-        if doublings > 0 {
-            let pause = PAUSE_FIRST.saturating_mul(1 << (doublings - 1).min(16)).min(PAUSE_LONGEST);
-            tokio::time::sleep(pause).await;
-        }
+fn unread(fault: Fault) -> Failure {
+    match fault {
+        Fault::Io(error) => Failure::Read(error),
+        Fault::Tls(error) => Failure::Tls { error },
     }
 }
 
-/// Connects to the first address of the server that accepts, starting with the one that did last time.
-async fn connect(worker: &Worker, server: usize) -> Result<TcpStream, Failure> {
-    let addresses = &worker.shared.targets.servers[server].addresses;
-    let preferred = worker.preferred_address[server].get();
-    let mut result = Err(Failure::Cut(Cut::Nothing));
-    for offset in 0..addresses.len() {
-        let chosen = (preferred + offset) % addresses.len();
-        let address = addresses[chosen];
-        // A TLS handshake belongs here, once HTTPS is spoken.
-        match TcpStream::connect(address).await.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
-            Ok(stream) => {
-                worker.preferred_address[server].set(chosen);
-                return Ok(stream);
-            }
-            Err(source) => result = Err(Failure::Connect { address, source }),
-        }
+fn unsent(fault: Fault) -> Failure {
+    match fault {
+        Fault::Io(error) => Failure::Write(error),
+        Fault::Tls(error) => Failure::Tls { error },
     }
-    result
 }

@@ -7,10 +7,11 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
 use crate::error::Error;
-use crate::outcome::{Cpu, Distribution, Outcome, Problem, SCHEMA, ScheduleKept, Settings};
+use crate::outcome::{Cpu, Distribution, Outcome, Problem, SCHEMA, ScheduleKept, Settings, TlsMade};
 use crate::plan::Plan;
 use crate::record::{Record, Times};
 use crate::schedule::Window;
+use crate::tls;
 use crate::worker::Shared;
 
 /// The generator may always be this late.
@@ -106,6 +107,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, interrupted: bool) 
         service: distribution(&record.service),
         first_byte: distribution(&record.first_byte),
         connect: distribution(&record.connect),
+        tls: shared.targets.tls.as_ref().map(|_| tls_made(record, measured_seconds)),
         schedule,
         cpu: cpu(&all, plan.threads, measured_seconds),
         problems,
@@ -121,6 +123,9 @@ fn settings(plan: &Plan) -> Settings {
         headers: plan.headers.clone(),
         request_body_bytes: plan.body.len(),
         keepalive: plan.keepalive,
+        tls: plan.tls.clone(),
+        http2: plan.http2,
+        streams: plan.streams,
         connections: plan.connections,
         threads: plan.threads,
         arrival: plan.arrival,
@@ -128,6 +133,21 @@ fn settings(plan: &Plan) -> Settings {
         requests: plan.requests,
         warm_up_seconds: plan.warm_up_seconds,
         timeout_seconds: plan.timeout_seconds,
+    }
+}
+
+fn tls_made(record: &Record, measured_seconds: f64) -> TlsMade {
+    let handshake = distribution(&record.handshake);
+    let agreed = record.agreed.iter().map(|(version, suite)| {
+        // `TLSv1_3` in the library.
+        format!("{} {}", format!("{version:?}").replacen('_', ".", 1), tls::name(*suite))
+    });
+    TlsMade {
+        full: handshake.count - record.resumed,
+        resumed: record.resumed,
+        handshakes_per_second: ratio(handshake.count as f64, measured_seconds),
+        handshake,
+        agreed: agreed.collect(),
     }
 }
 

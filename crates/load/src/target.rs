@@ -1,10 +1,17 @@
 //! Where requests go and what is sent: URLs become addresses and rendered request bytes, once, before the run.
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 
+use ::http::header::CONTENT_LENGTH;
+use ::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+
 use crate::error::Error;
-use crate::plan::Plan;
+use crate::plan::{CONNECTIONS_MAX, Plan};
 use crate::random::Random;
+use crate::tls;
 
 /// All rendered requests together.
 const RENDERED_BYTES_MAX: usize = 1 << 30;
@@ -12,9 +19,26 @@ const RENDERED_BYTES_MAX: usize = 1 << 30;
 /// The requests of a run in their order, and the servers they go to. Shared by all threads, never changed.
 #[derive(Debug)]
 pub(crate) struct Targets {
-    /// At least one.
-    pub(crate) requests: Vec<Request>,
+    pub(crate) requests: Requests,
     pub(crate) servers: Vec<Server>,
+    /// How to speak TLS, if any server wants it.
+    pub(crate) tls: Option<ClientConfig>,
+}
+
+/// At least one, all in the form of the run's protocol.
+#[derive(Debug)]
+pub(crate) enum Requests {
+    Http1(Vec<Request>),
+    Http2(Vec<Message>),
+}
+
+impl Requests {
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Http1(requests) => requests.len(),
+            Self::Http2(messages) => messages.len(),
+        }
+    }
 }
 
 /// A request as it is sent.
@@ -25,48 +49,98 @@ pub(crate) struct Request {
     pub(crate) bytes: Box<[u8]>,
 }
 
+/// A request of HTTP/2; its body is the plan's.
+#[derive(Debug, Clone)]
+pub(crate) struct Message {
+    /// Index into `Targets::servers`.
+    pub(crate) server: usize,
+    pub(crate) head: ::http::Request<()>,
+}
+
 /// One host and port.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// At least one, tried in their order.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Whose certificate it has to have; `None` for plain HTTP.
+    pub(crate) tls_name: Option<ServerName<'static>>,
 }
 
 impl Targets {
     /// Parses and resolves all URLs of the plan, and renders their requests.
     pub(crate) fn new(plan: &Plan) -> Result<Self, Error> {
         let form = Form::new(plan)?;
-        let mut targets = Self { requests: Vec::with_capacity(plan.urls.len()), servers: Vec::new() };
-        let mut known = std::collections::HashMap::new();
-        let mut rendered_bytes = 0;
+        let mut servers = Servers::default();
+        let (mut requests, mut messages, mut rendered_bytes) = (Vec::new(), Vec::new(), 0);
         for text in &plan.urls {
-            let url = Url::parse(text).map_err(|reason| Error::Url { url: shortened(text), reason })?;
-            let server = match known.get(&(url.host, url.port)) {
-                Some(server) => *server,
-                None => {
-                    targets.servers.push(Server { addresses: resolve(&url)? });
-                    known.insert((url.host, url.port), targets.servers.len() - 1);
-                    targets.servers.len() - 1
-                }
-            };
-            let bytes = form.render(&url);
-            rendered_bytes += bytes.len();
+            let refused = |reason| Error::Url { url: shortened(text), reason };
+            let url = Url::parse(text).map_err(refused)?;
+            let server = servers.find(&url)?;
+            if plan.http2 {
+                rendered_bytes += size_of::<Message>() + text.len();
+                messages.push(Message { server, head: form.message(&url).map_err(refused)? });
+            } else {
+                let bytes = form.render(&url);
+                rendered_bytes += bytes.len();
+                requests.push(Request { server, bytes });
+            }
             if rendered_bytes > RENDERED_BYTES_MAX {
                 let expected = "small enough for all requests to fit in 1 GiB".to_owned();
                 return Err(Error::Plan { what: "the URL list, with the body for each", expected });
             }
-            targets.requests.push(Request { server, bytes });
         }
         if let Some(seed) = plan.shuffle_seed {
-            Random::new(seed).shuffle(&mut targets.requests);
+            Random::new(seed).shuffle(&mut requests);
+            Random::new(seed).shuffle(&mut messages);
         }
-        Ok(targets)
+        let servers = servers.all;
+        if plan.http2 && servers.len() * plan.connections > CONNECTIONS_MAX {
+            let expected = format!("at most {CONNECTIONS_MAX} with HTTP/2, one to each server");
+            return Err(Error::Plan { what: "the number of connections (-c) by servers", expected });
+        }
+        let wants_tls = servers.iter().any(|server| server.tls_name.is_some());
+        let tls = wants_tls.then(|| tls::config(plan)).transpose()?;
+        let requests = if plan.http2 { Requests::Http2(messages) } else { Requests::Http1(requests) };
+        Ok(Self { requests, servers, tls })
     }
 }
 
-/// An `http` URL in its parts.
+/// The servers that a list leads to, each resolved once.
+#[derive(Debug, Default)]
+struct Servers<'u> {
+    all: Vec<Server>,
+    known: HashMap<(&'u str, u16, Scheme), usize>,
+}
+
+impl<'u> Servers<'u> {
+    fn find(&mut self, url: &Url<'u>) -> Result<usize, Error> {
+        let key = (url.host, url.port, url.scheme);
+        if let Some(server) = self.known.get(&key) {
+            return Ok(*server);
+        }
+        let tls_name = match url.scheme {
+            Scheme::Http => None,
+            Scheme::Https => Some(ServerName::try_from(url.host.to_owned()).map_err(|_| Error::Url {
+                url: shortened(url.host),
+                reason: "no certificate can be for this host; write a name or an address",
+            })?),
+        };
+        self.all.push(Server { addresses: resolve(url)?, tls_name });
+        self.known.insert(key, self.all.len() - 1);
+        Ok(self.all.len() - 1)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// An `http` or `https` URL in its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Url<'a> {
+    scheme: Scheme,
     /// As in the Host field, with the port if it was written.
     authority: &'a str,
     /// Without the brackets of an IPv6 address.
@@ -78,11 +152,14 @@ struct Url<'a> {
 
 impl<'a> Url<'a> {
     fn parse(text: &'a str) -> Result<Self, &'static str> {
-        let scheme_bytes = "http://".len();
-        let rest = match text.get(..scheme_bytes) {
-            Some(scheme) if scheme.eq_ignore_ascii_case("http://") => &text[scheme_bytes..],
-            // HTTPS belongs here, with the TLS settings beside the addresses of a server.
-            _ => return Err("only http:// is spoken; write http://HOST[:PORT]/PATH"),
+        let split = |prefix: &str| {
+            let (scheme, rest) = text.split_at_checked(prefix.len())?;
+            scheme.eq_ignore_ascii_case(prefix).then_some(rest)
+        };
+        let (scheme, rest) = match (split("http://"), split("https://")) {
+            (Some(rest), _) => (Scheme::Http, rest),
+            (None, Some(rest)) => (Scheme::Https, rest),
+            (None, None) => return Err("write http://HOST[:PORT]/PATH, or the same with https"),
         };
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("it has a space or a character that is not ASCII; percent-encode it");
@@ -99,9 +176,10 @@ impl<'a> Url<'a> {
             None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
         };
         if host.is_empty() {
-            return Err("the host is missing; write http://HOST[:PORT]/PATH");
+            return Err("the host is missing; write it as http://HOST[:PORT]/PATH");
         }
         let port = match port {
+            "" if scheme == Scheme::Https => 443,
             "" => 80,
             _ => port
                 .strip_prefix(':')
@@ -110,7 +188,7 @@ impl<'a> Url<'a> {
                 .filter(|port| *port != 0)
                 .ok_or("the port is not a number from 1 to 65535")?,
         };
-        Ok(Self { authority, host, port, target })
+        Ok(Self { scheme, authority, host, port, target })
     }
 }
 
@@ -131,8 +209,10 @@ struct Form<'a> {
     method: &'a str,
     /// The value of a Host field that was given.
     host: Option<&'a str>,
-    /// Fields after Host, the empty line and the body.
+    /// HTTP/1.1: fields after Host, the empty line and the body.
     tail: Vec<u8>,
+    /// HTTP/2: the same fields.
+    fields: HeaderMap,
 }
 
 impl<'a> Form<'a> {
@@ -146,7 +226,7 @@ impl<'a> Form<'a> {
         if method == "CONNECT" {
             return refused("method", method, "it asks for a tunnel, which has no response to measure");
         }
-        let (mut host, mut tail) = (None, Vec::new());
+        let (mut host, mut tail, mut fields) = (None, Vec::new(), HeaderMap::new());
         for field in &plan.headers {
             let Some((name, value)) = field.split_once(':') else {
                 return refused("header", field, "write it as 'Name: value'");
@@ -163,19 +243,34 @@ impl<'a> Form<'a> {
                 "content-length" | "transfer-encoding" => {
                     return refused("header", field, "it follows from --body; leave it out");
                 }
-                _ => tail.extend_from_slice(format!("{name}: {value}\r\n").as_bytes()),
+                // RFC 9113 §8.2.2: fields that are about one connection.
+                "connection" | "keep-alive" | "proxy-connection" | "upgrade" if plan.http2 => {
+                    return refused("header", field, "HTTP/2 has no such field; leave it out");
+                }
+                "te" if plan.http2 && value != "trailers" => {
+                    return refused("header", field, "the only TE of HTTP/2 is 'TE: trailers'");
+                }
+                _ => {
+                    tail.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+                    let known = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value));
+                    let (Ok(name), Ok(value)) = known else {
+                        return refused("header", field, "it cannot be sent; write 'Name: value'");
+                    };
+                    fields.append(name, value);
+                }
             }
         }
         // RFC 9110 §8.6: a method that expects content has a length even if that is 0.
         if !plan.body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
             tail.extend_from_slice(format!("Content-Length: {}\r\n", plan.body.len()).as_bytes());
+            fields.insert(CONTENT_LENGTH, plan.body.len().into());
         }
         if !plan.keepalive {
             tail.extend_from_slice(b"Connection: close\r\n");
         }
         tail.extend_from_slice(b"\r\n");
         tail.extend_from_slice(&plan.body);
-        Ok(Self { method, host, tail })
+        Ok(Self { method, host, tail, fields })
     }
 
     fn render(&self, url: &Url<'_>) -> Box<[u8]> {
@@ -183,6 +278,24 @@ impl<'a> Form<'a> {
         let host = self.host.unwrap_or(url.authority);
         let head = format!("{} {slash}{} HTTP/1.1\r\nHost: {host}\r\n", self.method, url.target);
         [head.as_bytes(), &self.tail].concat().into_boxed_slice()
+    }
+
+    /// The head for HTTP/2: what the request line and Host say is in the pseudo-header fields.
+    fn message(&self, url: &Url<'_>) -> Result<::http::Request<()>, &'static str> {
+        let slash = if url.target.starts_with('/') { "" } else { "/" };
+        let uri = Uri::builder()
+            .scheme(if url.scheme == Scheme::Https { "https" } else { "http" })
+            .authority(self.host.unwrap_or(url.authority))
+            .path_and_query(format!("{slash}{}", url.target))
+            .build()
+            .map_err(|_| "it has a character that no URL may have; percent-encode it")?;
+        let mut head = ::http::Request::new(());
+        *head.method_mut() =
+            Method::from_bytes(self.method.as_bytes()).map_err(|_| "the method is not one")?;
+        *head.uri_mut() = uri;
+        *head.version_mut() = Version::HTTP_2;
+        *head.headers_mut() = self.fields.clone();
+        Ok(head)
     }
 }
 
@@ -205,29 +318,40 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn requests(plan: &Plan) -> Vec<Request> {
+        match Targets::new(plan).expect("a good plan").requests {
+            Requests::Http1(requests) => requests,
+            Requests::Http2(_) => panic!("this plan is of HTTP/1.1"),
+        }
+    }
+
     fn rendered(plan: &Plan) -> Vec<String> {
-        let targets = Targets::new(plan).expect("a good plan");
-        targets.requests.iter().map(|request| String::from_utf8_lossy(&request.bytes).into_owned()).collect()
+        let requests = requests(plan);
+        requests.iter().map(|request| String::from_utf8_lossy(&request.bytes).into_owned()).collect()
     }
 
     #[test]
     fn urls_in_their_parts() {
+        use Scheme::{Http, Https};
         let cases = [
-            ("http://a/b?c", ("a", "a", 80, "/b?c")),
-            ("HTTP://a.b:8080", ("a.b:8080", "a.b", 8080, "")),
-            ("http://[::1]:81/#top", ("[::1]:81", "::1", 81, "/")),
-            ("http://[::1]", ("[::1]", "::1", 80, "")),
-            ("http://a?q=/x", ("a", "a", 80, "?q=/x")),
+            ("http://a/b?c", (Http, "a", "a", 80, "/b?c")),
+            ("HTTP://a.b:8080", (Http, "a.b:8080", "a.b", 8080, "")),
+            ("http://[::1]:81/#top", (Http, "[::1]:81", "::1", 81, "/")),
+            ("http://[::1]", (Http, "[::1]", "::1", 80, "")),
+            ("http://a?q=/x", (Http, "a", "a", 80, "?q=/x")),
+            ("https://a/", (Https, "a", "a", 443, "/")),
+            ("HTTPS://[::1]:8443", (Https, "[::1]:8443", "::1", 8443, "")),
         ];
-        for (text, (authority, host, port, target)) in cases {
-            assert_eq!(Url::parse(text), Ok(Url { authority, host, port, target }), "{text}");
+        for (text, (scheme, authority, host, port, target)) in cases {
+            assert_eq!(Url::parse(text), Ok(Url { scheme, authority, host, port, target }), "{text}");
         }
         let refused = [
             "",
             "a",
             "/",
             "ftp://a/",
-            "https://a/",
+            "httpss://a/",
+            "https:/a/",
             "http://",
             "http:///x",
             "http://:80/",
@@ -267,6 +391,39 @@ mod tests {
     }
 
     #[test]
+    fn rfc_9113_8_3_a_message_has_what_a_request_line_and_host_say() {
+        let plan = Plan {
+            method: "POST".into(),
+            headers: vec!["Host: other".into(), "X-A: b".into(), "X-A: c".into()],
+            body: b"hi".to_vec(),
+            http2: true,
+            ..Plan::new("https://127.0.0.1:9?x")
+        };
+        let Requests::Http2(messages) = Targets::new(&plan).expect("a good plan").requests else {
+            panic!("this plan is of HTTP/2")
+        };
+        let head = &messages[0].head;
+        assert_eq!((head.method().as_str(), head.uri().to_string().as_str()), ("POST", "https://other/?x"));
+        let fields: Vec<_> =
+            head.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        assert_eq!(fields, [("x-a", &b"b"[..]), ("x-a", b"c"), ("content-length", b"2")]);
+        for header in ["Connection: close", "Upgrade: x", "TE: gzip"] {
+            let plan = Plan { headers: vec![header.into()], ..plan.clone() };
+            assert!(matches!(Targets::new(&plan), Err(Error::Request { what: "header", .. })), "{header}");
+        }
+    }
+
+    #[test]
+    fn a_host_and_port_is_another_server_with_tls() {
+        let urls = ["http://127.0.0.1:9/", "https://127.0.0.1:9/", "https://127.0.0.1:9/again"];
+        let tls = crate::plan::Tls { verify: false, ..crate::plan::Tls::default() };
+        let plan = Plan { urls: urls.map(str::to_owned).into(), tls, ..Plan::default() };
+        let targets = Targets::new(&plan).expect("a good plan");
+        let names: Vec<bool> = targets.servers.iter().map(|server| server.tls_name.is_some()).collect();
+        assert_eq!((names, targets.tls.is_some()), (vec![false, true], true));
+    }
+
+    #[test]
     fn what_would_break_a_request_is_refused() {
         let base = || Plan::new("http://127.0.0.1/");
         let bad_headers =
@@ -288,8 +445,9 @@ mod tests {
         let plan = |shuffle_seed| Plan { urls: urls.clone(), shuffle_seed, ..Plan::default() };
         let targets = Targets::new(&plan(None)).expect("a good plan");
         assert_eq!(targets.servers.len(), 2);
-        assert!(targets.requests[3].bytes.starts_with(b"GET /3 "));
-        assert_eq!(targets.requests[3].server, 1);
+        let requests = requests(&plan(None));
+        assert!(requests[3].bytes.starts_with(b"GET /3 "));
+        assert_eq!(requests[3].server, 1);
         assert_eq!(rendered(&plan(Some(1))), rendered(&plan(Some(1))));
         assert_ne!(rendered(&plan(Some(1))), rendered(&plan(None)));
     }

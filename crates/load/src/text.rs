@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::error::Error;
-use crate::outcome::{Distribution, Outcome, Problem};
+use crate::outcome::{Distribution, Outcome, Problem, TlsMade};
 use crate::plan::Arrival;
 
 /// Lines of the percentile format for each halving of the distance to 100%.
@@ -36,6 +36,10 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         0.0
     };
     writeln!(text, "  Transfer/s {:>12}", bytes(transfer))?;
+    if let Some(tls) = outcome.tls.as_ref().filter(|tls| tls.handshake.count > 0) {
+        let TlsMade { full, resumed, handshakes_per_second, .. } = tls;
+        writeln!(text, "  Handshakes {full} full, {resumed} resumed, {handshakes_per_second:.2} a second")?;
+    }
     let cpu = outcome.cpu;
     let (threads, used) = (count(outcome.settings.threads, "thread"), cpu.utilisation * 100.0);
     writeln!(
@@ -69,8 +73,18 @@ fn write_settings(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     };
     let (connections, threads) =
         (count(settings.connections, "connection"), count(settings.threads, "thread"));
+    let streams = match (settings.http2, settings.streams) {
+        (false, _) => String::new(),
+        (true, streams) => format!(" of HTTP/2, {} each", count(streams, "stream")),
+    };
     let fresh = if settings.keepalive { "" } else { ", a new connection for each request" };
-    writeln!(text, "  {connections}, {threads}, {arrival}{fresh}\n")
+    writeln!(text, "  {connections}{streams}, {threads}, {arrival}{fresh}")?;
+    if let Some(tls) = &outcome.tls {
+        let unverified = if settings.tls.verify { "" } else { ", certificates not verified" };
+        let agreed = if tls.agreed.is_empty() { "no TLS session".to_owned() } else { tls.agreed.join(", ") };
+        writeln!(text, "  {agreed}{unverified}")?;
+    }
+    writeln!(text)
 }
 
 fn write_times(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
@@ -93,6 +107,9 @@ fn write_times(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     if !outcome.settings.keepalive || outcome.settings.urls > 1 {
         row(text, "first byte", &outcome.first_byte)?;
         row(text, "connect", &outcome.connect)?;
+    }
+    if let Some(tls) = outcome.tls.as_ref().filter(|tls| tls.handshake.count > 0) {
+        row(text, "TLS handshake", &tls.handshake)?;
     }
     if outcome.latency.clamped > 0 {
         writeln!(
@@ -138,6 +155,8 @@ fn write_errors(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
         ("time-out", errors.timeout),
         ("status", errors.status),
         ("malformed", errors.malformed),
+        ("TLS", errors.tls),
+        ("reset", errors.reset),
     ];
     let told: Vec<String> = classes
         .iter()

@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::sync::watch;
 
 use crate::arrivals::{Arrivals, Turn};
@@ -15,7 +17,8 @@ use crate::plan::{Arrival, Plan};
 use crate::record::Record;
 use crate::schedule::{Schedule, Window};
 use crate::send::Scratch;
-use crate::target::{Request, Targets};
+use crate::target::Targets;
+use crate::tls;
 
 /// What all threads read.
 #[derive(Debug)]
@@ -83,6 +86,8 @@ pub(crate) struct Worker {
     pub(crate) scratch: RefCell<Scratch>,
     /// For each server, the address that accepted last.
     pub(crate) preferred_address: Vec<Cell<usize>>,
+    /// For each server that was reached by TLS, its configuration with this thread's sessions.
+    tls: Vec<OnceCell<Arc<ClientConfig>>>,
     /// Counted requests under way.
     pub(crate) unfinished: Cell<u64>,
     /// The next entry of the URL list.
@@ -110,12 +115,13 @@ impl Worker {
         Self {
             is_open_model,
             record: RefCell::new(Record::new(is_open_model)),
-            scratch: RefCell::new(Scratch::new()),
+            scratch: RefCell::new(Scratch::new(shared.targets.tls.is_some())),
             preferred_address: shared.targets.servers.iter().map(|_| Cell::new(0)).collect(),
+            tls: shared.targets.servers.iter().map(|_| OnceCell::new()).collect(),
             unfinished: Cell::new(0),
             // The threads take every so-many-th entry, so that together they go through the list in its order.
-            cursor: Cell::new(thread % shared.targets.requests.len()),
-            unready: Cell::new(share(shared.plan.connections, thread, shared.plan.threads)),
+            cursor: Cell::new(thread % shared.targets.requests.count()),
+            unready: Cell::new(senders(&shared.plan, thread)),
             ready: OnReady(Cell::new(Some(ready))),
             orders,
             begun: OnceCell::new(),
@@ -130,6 +136,14 @@ impl Worker {
         share(self.shared.plan.connections, self.thread, self.shared.plan.threads)
     }
 
+    /// How to speak TLS with a server, and whose certificate it has to have; `None` for plain HTTP.
+    pub(crate) fn tls(&self, server: usize) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
+        let name = self.shared.targets.servers[server].tls_name.as_ref()?;
+        let config = self.shared.targets.tls.as_ref()?;
+        let own = self.tls[server].get_or_init(|| tls::with_own_sessions(config, &self.shared.plan));
+        Some((Arc::clone(own), name.clone()))
+    }
+
     /// Sets up the arrivals for the window; before the connections are told to start.
     pub(crate) fn begin(&self, window: Window) -> io::Result<()> {
         let plan = &self.shared.plan;
@@ -138,7 +152,7 @@ impl Worker {
             let (threads, thread) = (plan.threads as u64, self.thread as u64);
             requests / threads + u64::from(thread < requests % threads)
         });
-        let arrivals = Arrivals::new(schedule, window, requests, self.connections())?;
+        let arrivals = Arrivals::new(schedule, window, requests, senders(plan, self.thread))?;
         let begun = self.begun.set((window, arrivals));
         debug_assert!(begun.is_ok(), "a load begins once");
         Ok(())
@@ -189,12 +203,11 @@ impl Worker {
         self.shared.plan.keepalive && self.shared.targets.servers.len() == 1
     }
 
-    /// The next request of the list.
-    pub(crate) fn next_request(&self) -> &Request {
-        let requests = &self.shared.targets.requests;
+    /// The place of the next request in its list of so many.
+    pub(crate) fn next_request(&self, count: usize) -> usize {
         let chosen = self.cursor.get();
-        self.cursor.set((chosen + self.shared.plan.threads) % requests.len());
-        &requests[chosen]
+        self.cursor.set((chosen + self.shared.plan.threads) % count);
+        chosen
     }
 
     /// In a closed loop a failed connect uses up one of the requests asked for, so that a run against a dead
@@ -227,6 +240,11 @@ impl Worker {
         self.live[self.thread].requests.store(record.requests, Ordering::Relaxed);
         self.live[self.thread].errors.store(record.errors.total(), Ordering::Relaxed);
     }
+}
+
+/// How many of a thread's tasks send requests: one for each stream of each connection.
+fn senders(plan: &Plan, thread: usize) -> usize {
+    share(plan.connections, thread, plan.threads) * plan.streams
 }
 
 /// How many of `count` things go to one of `parts`.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use load::{Arrival, Control, Outcome, Plan, Running};
+use load::{Arrival, Control, Outcome, Plan, Running, Tls, TlsVersion};
 
 /// An invalid run.
 const INVALID: u8 = 98;
@@ -14,14 +14,14 @@ const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// What a run without -d and -n lasts.
 const DURATION_DEFAULT_SECONDS: f64 = 10.0;
 
-/// Generates HTTP/1.1 load and measures latency.
+/// Generates load over HTTP/1.1 or HTTP/2, plain or TLS, and measures latency.
 ///
 /// Without -R the loop is closed: each connection sends its next request as soon as a response is whole. With -R
 /// requests fall due on a schedule, whatever the server does, and latency counts from when they were due.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// `http://HOST[:PORT]/PATH`. With --urls it may be left out; lines that start with / are then paths of its host.
+    /// `http://HOST[:PORT]/PATH`, or the same with https. With --urls it may be left out; lines that start with / are then paths of its host.
     #[arg(required_unless_present = "urls")]
     url: Option<String>,
     /// Connections over all threads
@@ -63,6 +63,27 @@ pub(crate) struct Args {
     /// Opens a new connection for each request; its time then counts as part of the request's
     #[arg(long)]
     no_keepalive: bool,
+    /// Speaks HTTP/2: to https by ALPN, to http by prior knowledge
+    #[arg(long)]
+    h2: bool,
+    /// Requests under way at once on each HTTP/2 connection
+    #[arg(short = 'm', long, value_name = "N", value_parser = whole_number, requires = "h2", default_value = "1")]
+    streams: u64,
+    /// Takes any certificate, instead of verifying it against the system's authorities
+    #[arg(long)]
+    insecure: bool,
+    /// Trusts the authorities of this PEM file instead of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// Makes full TLS handshakes only, instead of resuming sessions
+    #[arg(long)]
+    no_resume: bool,
+    /// The latest TLS version to offer [default: 1.3]
+    #[arg(long, value_name = "VERSION")]
+    tls_max: Option<TlsMax>,
+    /// The only cipher suite to offer, by its IANA name: TLS_AES_128_GCM_SHA256
+    #[arg(long, value_name = "NAME")]
+    cipher: Option<String>,
     /// Gives a request up that is not answered whole after this long
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "10s")]
     timeout: f64,
@@ -77,17 +98,33 @@ pub(crate) struct Args {
     hgrm: Option<PathBuf>,
 }
 
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum TlsMax {
+    #[value(name = "1.2")]
+    Tls12,
+    #[value(name = "1.3")]
+    Tls13,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   vanward load -c 64 -t 2 -d 30s http://127.0.0.1:8080/     as fast as the server answers, as wrk does
   vanward load -n 10000 -c 10 http://127.0.0.1:8080/        10,000 requests, as ab does
   vanward load -c 200 -R 5000 -d 1m http://127.0.0.1:8080/  5,000 requests/s, as wrk2 does
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
+  vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with an authority of one's own
+  vanward load --insecure --no-keepalive https://[::1]/     handshakes a second; --no-resume for full ones only
+  vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 requests at once on each of 16 connections
   vanward load --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/orders
 
 Times with -R, from when a request is due: due to done (the headline: a stall of the server counts for all the
 requests that were due in it), sent to done, due to sent, and 'own lateness': how late the generator sent although
 a connection was free.
+
+Over https the TLS handshake has times and counts of its own, full and resumed; connections that are kept make theirs
+before the measured window. A handshake that fails, or a certificate that is not trusted, is an error of class TLS; a
+request that an HTTP/2 server resets or refuses is one of class reset.
 
 A run with -R is invalid (exit code 98) if own lateness at p99 is above 1 ms and above a tenth of the headline's
 p99; if the last request was sent later than a hundredth of the run (at least 10 ms); or if more than one request
@@ -100,9 +137,12 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     };
     let outcome = match load::start(&plan).and_then(watched) {
         Ok(outcome) => outcome,
-        Err(error @ (load::Error::Plan { .. } | load::Error::Url { .. } | load::Error::Request { .. })) => {
-            return super::fail(2, error);
-        }
+        Err(
+            error @ (load::Error::Plan { .. }
+            | load::Error::Url { .. }
+            | load::Error::Request { .. }
+            | load::Error::Tls { .. }),
+        ) => return super::fail(2, error),
         Err(error) => return super::fail(super::FAILED, error),
     };
     match present(arguments, &outcome) {
@@ -141,6 +181,18 @@ fn plan(arguments: &Args) -> Result<Plan, String> {
         headers: arguments.headers.clone(),
         body,
         keepalive: !arguments.no_keepalive,
+        tls: Tls {
+            verify: !arguments.insecure,
+            ca: arguments.ca.clone(),
+            resume: !arguments.no_resume,
+            version_max: arguments.tls_max.map(|version| match version {
+                TlsMax::Tls12 => TlsVersion::Tls12,
+                TlsMax::Tls13 => TlsVersion::Tls13,
+            }),
+            cipher: arguments.cipher.clone(),
+        },
+        http2: arguments.h2,
+        streams: usize::try_from(arguments.streams).unwrap_or(usize::MAX),
         connections: usize::try_from(arguments.connections).unwrap_or(usize::MAX),
         threads: usize::try_from(arguments.threads).unwrap_or(usize::MAX),
         arrival,

@@ -1,0 +1,70 @@
+//! Opens connections: TCP to the first address that accepts, and over https the TLS handshake, each with its own time.
+
+use std::future::poll_fn;
+use std::time::Instant;
+
+use tokio::net::TcpStream;
+
+use crate::check::Cut;
+use crate::failure::Failure;
+use crate::give_up::GiveUp;
+use crate::secure::Secure;
+use crate::transport::{Fault, Transport};
+use crate::worker::Worker;
+
+/// Opens a connection to a server, and records how long that took.
+pub(crate) async fn open(worker: &Worker, server: usize, give_up: &mut GiveUp) -> Result<Transport, Failure> {
+    let began = Instant::now();
+    give_up.start(began);
+    let after = give_up.after();
+    let late = || Failure::ConnectTimeout { after };
+    let stream = give_up.bound(tcp(worker, server)).await.ok_or_else(late)??;
+    let connected = Instant::now();
+    let is_measured = worker.is_measured(began);
+    if is_measured {
+        let mut record = worker.record.borrow_mut();
+        record.connections_opened += 1;
+        record.connect.record(connected - began);
+    }
+    let Some((config, name)) = worker.tls(server) else { return Ok(Transport::Plain(stream)) };
+    let secure = Secure::new(stream, config, name)?;
+    let secure = give_up.bound(shake_hands(worker, secure)).await.ok_or_else(late)??;
+    if let Some(agreed) = secure.agreed() {
+        worker.record.borrow_mut().handshake(agreed, is_measured.then(|| connected.elapsed()));
+    }
+    if worker.shared.plan.http2 && secure.protocol() != Some(b"h2") {
+        return Err(Failure::NoHttp2);
+    }
+    Ok(Transport::Tls(Box::new(secure)))
+}
+
+/// Connects to the first address of the server that accepts, starting with the one that did last time.
+async fn tcp(worker: &Worker, server: usize) -> Result<TcpStream, Failure> {
+    let addresses = &worker.shared.targets.servers[server].addresses;
+    let preferred = worker.preferred_address[server].get();
+    let mut result = Err(Failure::Cut(Cut::Nothing));
+    for offset in 0..addresses.len() {
+        let chosen = (preferred + offset) % addresses.len();
+        let address = addresses[chosen];
+        match TcpStream::connect(address).await.and_then(|stream| stream.set_nodelay(true).map(|()| stream)) {
+            Ok(stream) => {
+                worker.preferred_address[server].set(chosen);
+                return Ok(stream);
+            }
+            Err(source) => result = Err(Failure::Connect { address, source }),
+        }
+    }
+    result
+}
+
+async fn shake_hands(worker: &Worker, mut secure: Secure) -> Result<Secure, Failure> {
+    let made = poll_fn(|context| {
+        let mut scratch = worker.scratch.borrow_mut();
+        secure.poll_handshake(context, &mut scratch.buffer)
+    });
+    match made.await {
+        Ok(()) => Ok(secure),
+        Err(Fault::Io(error)) => Err(Failure::Handshake(error)),
+        Err(Fault::Tls(error)) => Err(Failure::Tls { error }),
+    }
+}

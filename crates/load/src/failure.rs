@@ -1,0 +1,151 @@
+//! Why a request failed, its class, and what follows: a place in the record, and a pause before the next attempt.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use ::h2::Reason;
+
+use crate::check::{Cut, Malformed};
+use crate::outcome::ErrorClass;
+use crate::worker::Worker;
+
+/// The first pause after a failure that follows a failure; it doubles.
+const PAUSE_FIRST: Duration = Duration::from_millis(5);
+/// The longest pause.
+const PAUSE_LONGEST: Duration = Duration::from_millis(500);
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("cannot connect to {address}: {source}")]
+    Connect { address: SocketAddr, source: io::Error },
+    #[error("no connection within {after:?}")]
+    ConnectTimeout { after: Duration },
+    #[error("the connection ended within the TLS handshake: {0}")]
+    Handshake(io::Error),
+    #[error("TLS: {error}{}", remedy(error))]
+    Tls { error: rustls::Error },
+    #[error(
+        "the server did not agree to HTTP/2 (ALPN h2); leave --h2 out, or switch HTTP/2 on at the server"
+    )]
+    NoHttp2,
+    #[error("cannot send the request: {0}")]
+    Write(io::Error),
+    #[error("cannot read the response: {0}")]
+    Read(io::Error),
+    #[error("{0}")]
+    Cut(Cut),
+    #[error("no whole response within {after:?}")]
+    Timeout { after: Duration },
+    #[error("{0}")]
+    Malformed(Malformed),
+    #[error("the server reset the stream: {}", word(.0))]
+    Reset(Reason),
+    #[error("the server refused the request with GOAWAY: {}", word(.0))]
+    GoAway(Reason),
+    #[error("the response breaks HTTP/2: {0}")]
+    Http2(::h2::Error),
+}
+
+impl Failure {
+    pub(crate) fn class(&self) -> ErrorClass {
+        match self {
+            Self::Connect { .. } | Self::ConnectTimeout { .. } => ErrorClass::Connect,
+            Self::Handshake(_) | Self::Tls { .. } | Self::NoHttp2 => ErrorClass::Tls,
+            Self::Write(_) => ErrorClass::Write,
+            Self::Read(_) | Self::Cut(_) => ErrorClass::Read,
+            Self::Timeout { .. } => ErrorClass::Timeout,
+            Self::Malformed(_) | Self::Http2(_) => ErrorClass::Malformed,
+            Self::Reset(_) | Self::GoAway(_) => ErrorClass::Reset,
+        }
+    }
+
+    /// Where nothing was reached at all, with what a person might look at.
+    pub(crate) fn unreached(&self) -> String {
+        match self {
+            Self::Connect { .. } | Self::ConnectTimeout { .. } | Self::Handshake(_) => {
+                format!("{self}; is the server running, and the URL right?")
+            }
+            _ => self.to_string(),
+        }
+    }
+
+    /// Whether the server said in time that it did not look at the request: it closes an HTTP/2 connection as it may,
+    /// and whoever sends the request again on another does it for the first time (RFC 9113 §8.7).
+    pub(crate) fn is_unprocessed(&self) -> bool {
+        matches!(self, Self::GoAway(Reason::NO_ERROR))
+    }
+}
+
+impl From<rustls::Error> for Failure {
+    fn from(error: rustls::Error) -> Self {
+        Self::Tls { error }
+    }
+}
+
+impl From<::h2::Error> for Failure {
+    fn from(error: ::h2::Error) -> Self {
+        match error.reason() {
+            Some(reason) if error.is_remote() && error.is_go_away() => Self::GoAway(reason),
+            Some(reason) if error.is_remote() => Self::Reset(reason),
+            _ if error.is_io() => {
+                let error = error.into_io().unwrap_or_else(|| io::ErrorKind::Other.into());
+                match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+                    Some(error) => Self::Tls { error: error.clone() },
+                    None => Self::Read(error),
+                }
+            }
+            _ => Self::Http2(error),
+        }
+    }
+}
+
+/// What a person can do about it, as the end of a sentence.
+fn remedy(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(_) => {
+            "; name the authority that signed it with --ca FILE, or skip the check with --insecure"
+        }
+        rustls::Error::InvalidMessage(_) => "; does the server speak TLS on this port?",
+        _ => "",
+    }
+}
+
+/// The code's name in RFC 9113 §7, or its number.
+fn word(reason: &Reason) -> String {
+    // Its Debug form is the name for those that are defined.
+    format!("{reason:?}")
+}
+
+/// Failures in a row of one sender: a server that is down must not be spun on.
+#[derive(Debug, Default)]
+pub(crate) struct Setbacks {
+    /// Since the last success.
+    in_a_row: u32,
+}
+
+impl Setbacks {
+    pub(crate) fn end(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// Records a failure, and pauses if it is not the first in a row.
+    pub(crate) async fn fail(&mut self, worker: &Worker, failure: &Failure, now: Instant, counted: bool) {
+        if counted {
+            let words = || failure.to_string();
+            worker.record.borrow_mut().failure(failure.class(), now, words);
+            worker.publish();
+        }
+        self.pause().await;
+    }
+
+    pub(crate) async fn pause(&mut self) {
+        let doublings = self.in_a_row;
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        if doublings > 0 {
+            let pause = PAUSE_FIRST.saturating_mul(1 << (doublings - 1).min(16)).min(PAUSE_LONGEST);
+            tokio::time::sleep(pause).await;
+        }
+    }
+}

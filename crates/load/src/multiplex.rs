@@ -1,0 +1,398 @@
+//! HTTP/2: the requests of several senders on one connection, which whoever needs it first opens.
+//!
+//! Frames and header compression are those of the crate `h2`; what counts as a whole response is decided here.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use ::h2::client::{Builder, SendRequest};
+use ::h2::{RecvStream, SendStream};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use crate::arrivals::{Next, Turn};
+use crate::check::Response;
+use crate::connect;
+use crate::failure::{Failure, Setbacks};
+use crate::give_up::GiveUp;
+use crate::record::Moments;
+use crate::target::Requests;
+use crate::transport::Transport;
+use crate::worker::Worker;
+
+/// What a server may send of one response before it was taken: a link of 50 ms carries 160 MB/s with it.
+const STREAM_WINDOW_BYTES: u32 = 8 << 20;
+/// The same of all the responses on a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+/// Header fields of a response, as HTTP/2 counts them.
+const FIELDS_BYTES_MAX: u32 = 64 * 1024;
+/// Connections on which a request may be tried, if each ends before the server looks at it.
+const ATTEMPTS_MAX: u32 = 3;
+
+/// Starts a sender for each stream of a connection.
+pub(crate) fn drive_all(worker: &Rc<Worker>, connection: usize, senders: &mut JoinSet<()>) {
+    let link = Rc::new(Link::new(Rc::clone(worker)));
+    let streams = worker.shared.plan.streams;
+    for stream in 0..streams {
+        senders.spawn_local(drive(Rc::clone(&link), connection * streams + stream));
+    }
+}
+
+/// Sends one request at a time until the run is over.
+async fn drive(link: Rc<Link>, index: usize) {
+    let timeout = Duration::from_secs_f64(link.worker.shared.plan.timeout_seconds);
+    let mut sender = Sender { link, index, give_up: GiveUp::new(timeout), setbacks: Setbacks::default() };
+    match sender.open_ahead().await {
+        Ok(()) => sender.link.worker.shared.reach.succeeded(),
+        // A server that is down for some of them is counted when the load begins.
+        Err(failure) => sender.link.worker.shared.reach.failed(|| failure.unreached()),
+    }
+    let Some(mut free) = sender.link.worker.wait_for_start().await else { return };
+    while let Some(turn) = sender.next_turn(&mut free).await {
+        free = sender.perform(turn, free).await;
+    }
+}
+
+/// A connection to each server that a request of its senders went to.
+struct Link {
+    worker: Rc<Worker>,
+    /// For each server.
+    open: RefCell<Vec<Option<Session>>>,
+    /// Held while one of the senders opens a connection: the others will want the same one.
+    opening: Mutex<()>,
+    traffic: Rc<Traffic>,
+    body: Bytes,
+}
+
+/// An open connection.
+#[derive(Clone)]
+struct Session {
+    requests: SendRequest<Bytes>,
+    /// Tells it from those before and after it.
+    number: u64,
+}
+
+/// Bytes moved and not yet recorded.
+#[derive(Debug, Default)]
+struct Traffic {
+    received_bytes: Cell<u64>,
+    sent_bytes: Cell<u64>,
+    /// Connections opened so far.
+    connections: Cell<u64>,
+}
+
+impl Link {
+    fn new(worker: Rc<Worker>) -> Self {
+        let servers = worker.shared.targets.servers.len();
+        let body = Bytes::from(worker.shared.plan.body.clone());
+        Self {
+            worker,
+            open: RefCell::new(vec![None; servers]),
+            opening: Mutex::default(),
+            traffic: Rc::default(),
+            body,
+        }
+    }
+
+    /// The open connection to a server, or a new one.
+    async fn session(&self, server: usize, give_up: &mut GiveUp) -> Result<Session, Failure> {
+        if let Some(session) = self.usable(server).await {
+            return Ok(session);
+        }
+        give_up.start(Instant::now());
+        let after = give_up.after();
+        let turn = give_up.bound(self.opening.lock()).await;
+        let _turn = turn.ok_or(Failure::ConnectTimeout { after })?;
+        if let Some(session) = self.usable(server).await {
+            return Ok(session);
+        }
+        // Boxed: each request would otherwise move the room that opening takes.
+        let session = Box::pin(self.open(server, give_up)).await?;
+        if self.worker.shared.plan.keepalive {
+            self.open.borrow_mut()[server] = Some(session.clone());
+        }
+        Ok(session)
+    }
+
+    async fn usable(&self, server: usize) -> Option<Session> {
+        let mut session = self.open.borrow()[server].clone()?;
+        match poll_fn(|context| session.requests.poll_ready(context)).await {
+            Ok(()) => Some(session),
+            Err(_) => {
+                self.forget(server, &session);
+                None
+            }
+        }
+    }
+
+    async fn open(&self, server: usize, give_up: &mut GiveUp) -> Result<Session, Failure> {
+        let transport = connect::open(&self.worker, server, give_up).await?;
+        let channel = Channel {
+            transport,
+            worker: Rc::clone(&self.worker),
+            traffic: Rc::clone(&self.traffic),
+            overflow: Vec::new(),
+            taken_bytes: 0,
+        };
+        let mut builder = Builder::new();
+        builder
+            .enable_push(false)
+            .initial_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_header_list_size(FIELDS_BYTES_MAX);
+        let (requests, connection) = builder.handshake(channel).await?;
+        // What ends it, its requests are told.
+        tokio::task::spawn_local(async move { drop(connection.await) });
+        let number = self.traffic.connections.get() + 1;
+        self.traffic.connections.set(number);
+        Ok(Session { requests, number })
+    }
+
+    /// The connection takes no more requests.
+    fn forget(&self, server: usize, session: &Session) {
+        self.open.borrow_mut()[server].take_if(|open| open.number == session.number);
+    }
+}
+
+/// One of those that send on a link.
+struct Sender {
+    link: Rc<Link>,
+    index: usize,
+    give_up: GiveUp,
+    setbacks: Setbacks,
+}
+
+/// A whole response, and when it came.
+#[derive(Debug)]
+struct Received {
+    response: Response,
+    first_byte: Instant,
+    done: Instant,
+}
+
+impl Sender {
+    /// Opens the connection before a request needs it, where it is known which server the request will go to.
+    async fn open_ahead(&mut self) -> Result<(), Failure> {
+        if !self.link.worker.opens_ahead() {
+            return Ok(());
+        }
+        self.link.session(0, &mut self.give_up).await.map(drop)
+    }
+
+    /// Waits for the next request to send; `None` is the end of the run. `free` becomes the time at which the sender
+    /// was ready for it.
+    async fn next_turn(&mut self, free: &mut Instant) -> Option<Turn> {
+        let worker = Rc::clone(&self.link.worker);
+        while let Err(failure) = self.open_ahead().await {
+            *free = Instant::now();
+            if worker.spend_on_failure(*free) {
+                return None;
+            }
+            let counted = worker.is_measured(*free);
+            Box::pin(self.setbacks.fail(&worker, &failure, *free, counted)).await;
+            *free = Instant::now();
+        }
+        match poll_fn(|context| worker.arrivals().poll_next(self.index, *free, context)).await {
+            Next::Send(turn) => Some(turn),
+            Next::Over => None,
+        }
+    }
+
+    /// Sends the request of this turn and records what comes of it. Returns when the sender is free again.
+    async fn perform(&mut self, turn: Turn, free: Instant) -> Instant {
+        let worker = Rc::clone(&self.link.worker);
+        let Requests::Http2(messages) = &worker.shared.targets.requests else {
+            unreachable!("the requests of a run are of one protocol")
+        };
+        let message = &messages[worker.next_request(messages.len())];
+        let sent = if worker.is_open_model { Instant::now() } else { turn.due };
+        if turn.counted {
+            worker.departure(&turn, free, sent);
+        }
+        let mut attempt = 1;
+        let exchanged = loop {
+            let exchanged = self.exchange(message.server, &message.head, sent).await;
+            match exchanged {
+                Err(failure) if failure.is_unprocessed() && attempt < ATTEMPTS_MAX => attempt += 1,
+                exchanged => break exchanged,
+            }
+        };
+        if turn.counted {
+            let traffic = &self.link.traffic;
+            let mut record = worker.record.borrow_mut();
+            record.transferred(traffic.sent_bytes.take(), traffic.received_bytes.take());
+            if let Ok(Received { response, first_byte, done }) = exchanged {
+                record.response(response, &Moments { due: turn.due, sent, first_byte, done });
+            }
+            drop(record);
+            worker.settled();
+        }
+        match exchanged {
+            Ok(Received { done, .. }) => {
+                self.setbacks.end();
+                done
+            }
+            Err(failure) => {
+                Box::pin(self.setbacks.fail(&worker, &failure, Instant::now(), turn.counted)).await;
+                Instant::now()
+            }
+        }
+    }
+
+    async fn exchange(
+        &mut self,
+        server: usize,
+        head: &::http::Request<()>,
+        sent: Instant,
+    ) -> Result<Received, Failure> {
+        let mut session = self.link.session(server, &mut self.give_up).await?;
+        // The time-out covers the whole request, its connect included.
+        self.give_up.start(sent);
+        let after = self.give_up.after();
+        let exchange = request(&mut session.requests, head.clone(), &self.link.body);
+        let exchanged = self.give_up.bound(exchange).await.unwrap_or(Err(Failure::Timeout { after }));
+        match &exchanged {
+            // The connection is as good as before.
+            Ok(_) | Err(Failure::Reset(_)) => {}
+            Err(_) => self.link.forget(server, &session),
+        }
+        exchanged
+    }
+}
+
+/// Sends a request, and receives its response to the end.
+async fn request(
+    requests: &mut SendRequest<Bytes>,
+    head: ::http::Request<()>,
+    body: &Bytes,
+) -> Result<Received, Failure> {
+    let (response, upload) = requests.send_request(head, body.is_empty())?;
+    let receive = async {
+        let response = response.await?;
+        let first_byte = Instant::now();
+        let status = response.status().as_u16();
+        let body_bytes = receive_body(response.into_body()).await?;
+        let done = Instant::now();
+        Ok(Received { response: Response { status, body_bytes, keepalive: true }, first_byte, done })
+    };
+    if body.is_empty() {
+        return receive.await;
+    }
+    let send = send_body(upload, body.clone());
+    tokio::pin!(receive, send);
+    tokio::select! {
+        biased;
+        // RFC 9113 §8.1: a server may answer before the end of the request, and need not read the rest.
+        received = &mut receive => received,
+        sent = &mut send => match sent {
+            Ok(()) => receive.await,
+            // The response, or what came in its place, says why.
+            Err(error) => receive.await.map_err(|failure| match failure {
+                Failure::Http2(_) => error.into(),
+                failure => failure,
+            }),
+        },
+    }
+}
+
+async fn receive_body(mut body: RecvStream) -> Result<u64, ::h2::Error> {
+    let mut body_bytes = 0;
+    while let Some(piece) = poll_fn(|context| body.poll_data(context)).await {
+        let length = piece?.len();
+        body_bytes += length as u64;
+        body.flow_control().release_capacity(length)?;
+    }
+    poll_fn(|context| body.poll_trailers(context)).await?;
+    Ok(body_bytes)
+}
+
+async fn send_body(mut stream: SendStream<Bytes>, mut rest: Bytes) -> Result<(), ::h2::Error> {
+    stream.reserve_capacity(rest.len());
+    while !rest.is_empty() {
+        match poll_fn(|context| stream.poll_capacity(context)).await {
+            Some(capacity) => {
+                let piece = rest.split_to(capacity?.min(rest.len()));
+                stream.send_data(piece, rest.is_empty())?;
+            }
+            // The stream is over.
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// A transport as `h2` wants it.
+struct Channel {
+    transport: Transport,
+    worker: Rc<Worker>,
+    traffic: Rc<Traffic>,
+    /// Received in one piece, and more than was asked for: at most what one receive decrypts.
+    overflow: Vec<u8>,
+    /// How much of it was taken since.
+    taken_bytes: usize,
+}
+
+impl AsyncRead for Channel {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.taken_bytes == this.overflow.len() {
+            this.overflow.clear();
+            this.taken_bytes = 0;
+            if let Transport::Plain(stream) = &mut this.transport {
+                let known_bytes = out.filled().len();
+                ready!(Pin::new(stream).poll_read(context, out))?;
+                this.traffic.received((out.filled().len() - known_bytes) as u64);
+                return Poll::Ready(Ok(()));
+            }
+            let mut scratch = this.worker.scratch.borrow_mut();
+            let overflow = &mut this.overflow;
+            let received = this.transport.poll_receive(context, &mut scratch.buffer, |bytes| {
+                this.traffic.received(bytes.len() as u64);
+                let (now, later) = bytes.split_at(bytes.len().min(out.remaining()));
+                out.put_slice(now);
+                overflow.extend_from_slice(later);
+            });
+            ready!(received)?;
+            return Poll::Ready(Ok(()));
+        }
+        let rest = &this.overflow[this.taken_bytes..];
+        let now = &rest[..rest.len().min(out.remaining())];
+        out.put_slice(now);
+        this.taken_bytes += now.len();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Channel {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = ready!(this.transport.poll_write(context, bytes))?;
+        this.traffic.sent_bytes.set(this.traffic.sent_bytes.get() + written as u64);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().transport.poll_flush(context).map_err(io::Error::from)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
+impl Traffic {
+    fn received(&self, bytes: u64) {
+        self.received_bytes.set(self.received_bytes.get() + bytes);
+    }
+}

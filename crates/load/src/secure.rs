@@ -1,0 +1,305 @@
+//! A TLS connection: records in, plaintext out, and back, without a runtime's layers between.
+//!
+//! It receives into its thread's buffer and keeps only what is left of a record, so that an idle connection is small.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::{fmt, io};
+
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::pki_types::ServerName;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus};
+use rustls::{CipherSuite, ClientConfig, HandshakeKind, ProtocolVersion};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::transport::{Arrival, Fault};
+
+/// What is encrypted at once: a few records.
+const ENCRYPTED_BYTES: usize = 64 * 1024;
+/// A record's content, and what is around it at most.
+const RECORD_BYTES: usize = 16 * 1024;
+const RECORD_OVERHEAD_BYTES: usize = 64;
+
+/// What came of a handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) version: ProtocolVersion,
+    pub(crate) suite: CipherSuite,
+    /// Without certificates and signatures, by the session of an earlier connection.
+    pub(crate) is_resumed: bool,
+}
+
+/// A TLS connection over TCP.
+pub(crate) struct Secure {
+    stream: TcpStream,
+    connection: UnbufferedClientConnection,
+    /// Received, and not yet a whole record or handshake message.
+    pending: Vec<u8>,
+    /// Encrypted, and from `sent_bytes` on not yet sent.
+    outgoing: Vec<u8>,
+    sent_bytes: usize,
+    /// The server said that it sends no more.
+    is_ended: bool,
+}
+
+impl fmt::Debug for Secure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Secure").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+impl Secure {
+    pub(crate) fn new(
+        stream: TcpStream,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, rustls::Error> {
+        let connection = UnbufferedClientConnection::new(config, name)?;
+        Ok(Self {
+            stream,
+            connection,
+            pending: Vec::new(),
+            outgoing: Vec::new(),
+            sent_bytes: 0,
+            is_ended: false,
+        })
+    }
+
+    /// Whether the server said that it sends no more.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// What came of the handshake, once it is over.
+    pub(crate) fn agreed(&self) -> Option<Agreed> {
+        Some(Agreed {
+            version: self.connection.protocol_version()?,
+            suite: self.connection.negotiated_cipher_suite()?.suite(),
+            is_resumed: self.connection.handshake_kind()? == HandshakeKind::Resumed,
+        })
+    }
+
+    /// The protocol agreed on by ALPN.
+    pub(crate) fn protocol(&self) -> Option<&[u8]> {
+        self.connection.alpn_protocol()
+    }
+
+    /// Ready when both sides may send data, and what the server has to know for that was sent.
+    pub(crate) fn poll_handshake(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<Result<(), Fault>> {
+        // The first flight is due before anything was received.
+        if let Err(error) = self.process(&mut [], &mut |_| {}) {
+            return Poll::Ready(Err(self.rejected(context, error)));
+        }
+        loop {
+            ready!(self.poll_flush(context))?;
+            if !self.connection.is_handshaking() {
+                return Poll::Ready(Ok(()));
+            }
+            if ready!(self.poll_process(context, buffer, &mut |_| {}))? == 0 {
+                return Poll::Ready(Err(Fault::Io(io::ErrorKind::UnexpectedEof.into())));
+            }
+        }
+    }
+
+    /// Receives until some content came, and shows it to `take`, a record at a time.
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+        mut take: impl FnMut(&[u8]),
+    ) -> Poll<Result<Arrival, Fault>> {
+        let mut has_content = false;
+        while !has_content && !self.is_ended {
+            let received = self.poll_process(context, buffer, &mut |content| {
+                has_content |= !content.is_empty();
+                take(content);
+            });
+            if ready!(received)? == 0 {
+                // RFC 8446 §6.1: without a close_notify, whether anything is missing is not known.
+                return Poll::Ready(Ok(if self.is_ended { Arrival::End } else { Arrival::Torn }));
+            }
+        }
+        Poll::Ready(Ok(if has_content { Arrival::Content } else { Arrival::End }))
+    }
+
+    /// Receives once, processes what is whole, and keeps the rest. Ready with the number of bytes received.
+    fn poll_process(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Poll<Result<usize, Fault>> {
+        let known_bytes = self.pending.len();
+        if known_bytes >= buffer.len() {
+            return Poll::Ready(Err(Fault::Tls(rustls::Error::General("a message is too long".to_owned()))));
+        }
+        let mut space = ReadBuf::new(&mut buffer[known_bytes..]);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut space)).map_err(Fault::Io)?;
+        let received_bytes = space.filled().len();
+        buffer[..known_bytes].copy_from_slice(&self.pending);
+        let filled = &mut buffer[..known_bytes + received_bytes];
+        let used_bytes = match self.process(filled, take) {
+            Ok(used_bytes) => used_bytes,
+            Err(error) => return Poll::Ready(Err(self.rejected(context, error))),
+        };
+        self.pending.clear();
+        self.pending.extend_from_slice(&filled[used_bytes..]);
+        // Such as the answer to a key update. What cannot leave now goes before the next request.
+        if let Poll::Ready(Err(fault)) = self.poll_flush(context) {
+            return Poll::Ready(Err(fault));
+        }
+        Poll::Ready(Ok(received_bytes))
+    }
+
+    /// Processes all that is whole: shows content to `take`, and puts what has to be answered behind `outgoing`.
+    /// Returns how many bytes are used up.
+    fn process(&mut self, incoming: &mut [u8], take: &mut dyn FnMut(&[u8])) -> Result<usize, rustls::Error> {
+        let mut used_bytes = 0;
+        loop {
+            let status = self.connection.process_tls_records(&mut incoming[used_bytes..]);
+            let UnbufferedStatus { mut discard, state } = status;
+            let mut is_done = false;
+            match state? {
+                ConnectionState::ReadTraffic(mut traffic) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record?;
+                        discard += record.discard;
+                        take(record.payload);
+                    }
+                }
+                ConnectionState::EncodeTlsData(data) => encode(data, &mut self.outgoing)?,
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                ConnectionState::PeerClosed => self.is_ended = true,
+                _ => is_done = true,
+            }
+            used_bytes += discard;
+            if is_done {
+                return Ok(used_bytes);
+            }
+        }
+    }
+
+    /// Tells the server why, as far as the socket takes it at once.
+    fn rejected(&mut self, context: &mut Context<'_>, error: rustls::Error) -> Fault {
+        // Whatever comes of it, the first error is the one that counts.
+        let _ = self.process(&mut [], &mut |_| {});
+        let _ = self.poll_flush(context);
+        Fault::Tls(error)
+    }
+
+    /// Takes some of the bytes to send. Sent they are only once `poll_flush` is ready.
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Fault>> {
+        ready!(self.poll_flush(context))?;
+        let part = &bytes[..bytes.len().min(ENCRYPTED_BYTES)];
+        self.encrypt(part).map_err(Fault::Tls)?;
+        if let Poll::Ready(Err(fault)) = self.poll_flush(context) {
+            return Poll::Ready(Err(fault));
+        }
+        Poll::Ready(Ok(part.len()))
+    }
+
+    /// Ready when everything written is sent.
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        while self.sent_bytes < self.outgoing.len() {
+            let unsent = &self.outgoing[self.sent_bytes..];
+            match ready!(Pin::new(&mut self.stream).poll_write(context, unsent)).map_err(Fault::Io)? {
+                0 => return Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
+                written_bytes => self.sent_bytes += written_bytes,
+            }
+        }
+        self.outgoing.clear();
+        self.sent_bytes = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    fn encrypt(&mut self, content: &[u8]) -> Result<(), rustls::Error> {
+        loop {
+            // With what is pending: the library counts on its bytes being there. Nothing in it is whole.
+            let status = self.connection.process_tls_records(&mut self.pending);
+            let UnbufferedStatus { discard, state } = status;
+            let mut is_done = false;
+            match state? {
+                ConnectionState::WriteTraffic(mut traffic) => {
+                    let records = content.len() / RECORD_BYTES + 1;
+                    let room_bytes = content.len() + records * RECORD_OVERHEAD_BYTES;
+                    append(&mut self.outgoing, room_bytes, |room| match traffic.encrypt(content, room) {
+                        Ok(written_bytes) => Ok(Ok(written_bytes)),
+                        Err(EncryptError::InsufficientSize(error)) => Err(error.required_size),
+                        Err(EncryptError::EncryptExhausted) => Ok(Err(rustls::Error::EncryptError)),
+                    })?;
+                    is_done = true;
+                }
+                ConnectionState::EncodeTlsData(data) => encode(data, &mut self.outgoing)?,
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                ConnectionState::PeerClosed => self.is_ended = true,
+                _ => return Err(rustls::Error::HandshakeNotComplete),
+            }
+            self.pending.drain(..discard);
+            if is_done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// RFC 8446 §6.1: whoever ends the connection says so, unless the other side has said it already.
+    fn close(&mut self) {
+        if self.is_ended || self.connection.is_handshaking() || !self.outgoing.is_empty() {
+            return;
+        }
+        let status = self.connection.process_tls_records(&mut self.pending);
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = status.state {
+            let mut room = [0; 2 * RECORD_OVERHEAD_BYTES];
+            if let Ok(written_bytes) = traffic.queue_close_notify(&mut room) {
+                // A socket that takes no alert has worse to tell.
+                let _ = self.stream.try_write(&room[..written_bytes]);
+            }
+        }
+    }
+}
+
+impl Drop for Secure {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Puts a handshake message or an alert behind what is to be sent.
+fn encode(
+    mut data: EncodeTlsData<'_, ClientConnectionData>,
+    outgoing: &mut Vec<u8>,
+) -> Result<(), rustls::Error> {
+    append(outgoing, RECORD_OVERHEAD_BYTES, |room| match data.encode(room) {
+        Ok(written_bytes) => Ok(Ok(written_bytes)),
+        Err(EncodeError::InsufficientSize(error)) => Err(error.required_size),
+        Err(error) => Ok(Err(rustls::Error::General(error.to_string()))),
+    })
+}
+
+/// Grows the vector by what `write` puts into the room behind it: at first this much, then as much as it asks for.
+fn append(
+    out: &mut Vec<u8>,
+    mut room_bytes: usize,
+    mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, rustls::Error>, usize>,
+) -> Result<(), rustls::Error> {
+    let start = out.len();
+    loop {
+        out.resize(start + room_bytes, 0);
+        match write(&mut out[start..]) {
+            Ok(written) => {
+                out.truncate(start + written.as_ref().map_or(0, |written_bytes| *written_bytes));
+                return written.map(|_| ());
+            }
+            Err(required_bytes) => room_bytes = required_bytes,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What the run's TLS settings come to: versions, cipher suites, and who is trusted. One configuration for a run; each
+//! thread and server has a copy with sessions of its own, as a ticket is worth nothing to another server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    SupportedCipherSuite, SupportedProtocolVersion,
+};
+
+use crate::error::Error;
+use crate::plan::{Plan, Tls, TlsVersion};
+
+/// Sessions kept for one server: as many as the store takes for one.
+const SESSIONS: usize = 8;
+
+/// The configuration of a run.
+pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
+    let tls = &plan.tls;
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites = suites(tls, provider.cipher_suites)?;
+    let versions = versions(&provider.cipher_suites);
+    let algorithms = provider.signature_verification_algorithms;
+    let provider = Arc::new(provider);
+    let verifier: Arc<dyn ServerCertVerifier> = match (tls.verify, &tls.ca) {
+        (false, _) => Arc::new(Anybody { algorithms }),
+        (true, None) => web_pki(roots_of_the_system()?, &provider)?,
+        (true, Some(file)) => Arc::new(Named::read(file, &provider)?),
+    };
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&versions);
+    let builder = builder.map_err(|error| refused("the TLS settings", error.to_string()))?;
+    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    config.alpn_protocols = vec![if plan.http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+/// A copy whose sessions are its own.
+pub(crate) fn with_own_sessions(config: &ClientConfig, plan: &Plan) -> Arc<ClientConfig> {
+    let mut config = config.clone();
+    if plan.tls.resume {
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+    }
+    Arc::new(config)
+}
+
+/// As IANA calls it.
+pub(crate) fn name(suite: CipherSuite) -> String {
+    // Ours is the only library that tells 1.3 from 1.2 in the name.
+    suite.as_str().map_or_else(|| format!("{suite:?}"), |name| name.replacen("TLS13_", "TLS_", 1))
+}
+
+fn refused(what: &'static str, reason: String) -> Error {
+    Error::Tls { what, reason }
+}
+
+fn suites(tls: &Tls, all: Vec<SupportedCipherSuite>) -> Result<Vec<SupportedCipherSuite>, Error> {
+    let in_version = |suite: &SupportedCipherSuite| match (tls.version_max, suite) {
+        (Some(TlsVersion::Tls12), SupportedCipherSuite::Tls13(_)) => false,
+        (Some(TlsVersion::Tls12 | TlsVersion::Tls13) | None, _) => true,
+    };
+    let names: Vec<String> =
+        all.iter().filter(|suite| in_version(suite)).map(|suite| name(suite.suite())).collect();
+    let chosen: Vec<SupportedCipherSuite> = all
+        .into_iter()
+        .filter(in_version)
+        .filter(|suite| {
+            tls.cipher.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(&name(suite.suite())))
+        })
+        .collect();
+    match &tls.cipher {
+        Some(cipher) if chosen.is_empty() => {
+            Err(refused("--cipher", format!("{cipher:?} is not one of {}", names.join(", "))))
+        }
+        _ => Ok(chosen),
+    }
+}
+
+/// Those that have a suite: offering another would be offering nothing.
+fn versions(suites: &[SupportedCipherSuite]) -> Vec<&'static SupportedProtocolVersion> {
+    let has = |version: &&&'static SupportedProtocolVersion| {
+        suites.iter().any(|suite| suite.version().version == version.version)
+    };
+    rustls::ALL_VERSIONS.iter().filter(has).copied().collect()
+}
+
+fn roots_of_the_system() -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if !roots.is_empty() {
+        return Ok(roots);
+    }
+    let cause = found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
+    let reason = format!("{cause}; install them (Debian: ca-certificates), or use --ca FILE or --insecure");
+    Err(refused("the system's certificate authorities", reason))
+}
+
+/// Follows chains up to one of the roots.
+fn web_pki(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, Error> {
+    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    builder.build().map_err(|error| refused("the certificate authorities", error.to_string()))
+}
+
+/// `--ca FILE`: the authorities in it, and the very certificates in it. Those that people make for themselves are
+/// often both, and no chain may end where it begins.
+#[derive(Debug)]
+struct Named {
+    web_pki: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Named {
+    fn read(file: &Path, provider: &Arc<CryptoProvider>) -> Result<Self, Error> {
+        let failed = |reason: String| refused("--ca", format!("{}: {reason}", file.display()));
+        let certificates = CertificateDer::pem_file_iter(file).map_err(|error| failed(error.to_string()))?;
+        let certificates = certificates.collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.map_err(|error| failed(error.to_string()))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in &certificates {
+            roots.add(certificate.clone()).map_err(|error| failed(error.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(failed(
+                "it has no certificate; it must be PEM, with BEGIN CERTIFICATE lines".to_owned(),
+            ));
+        }
+        Ok(Self { web_pki: web_pki(roots, provider)?, certificates })
+    }
+}
+
+impl ServerCertVerifier for Named {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified =
+            self.web_pki.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match verified {
+            // An authority's own; its dates are right, as they are looked at first.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
+                if self.certificates.contains(end_entity) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.web_pki.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.web_pki.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.web_pki.supported_verify_schemes()
+    }
+}
+
+/// `--insecure`: whose certificate it is does not matter, but that the server has its key does. A handshake costs what
+/// it costs a client that trusts it.
+#[derive(Debug)]
+struct Anybody {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

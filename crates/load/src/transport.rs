@@ -1,0 +1,99 @@
+//! What requests travel over: plain TCP, or TLS on it. A branch, so that plain HTTP pays nothing for TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::secure::Secure;
+
+/// An open connection.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Plain(TcpStream),
+    Tls(Box<Secure>),
+}
+
+/// What a receive brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It was shown.
+    Content,
+    /// The server sends no more.
+    End,
+    /// TLS: the connection ended, and the server had not said that it would.
+    Torn,
+}
+
+/// Why nothing can be sent or received any more.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Io(io::Error),
+    Tls(rustls::Error),
+}
+
+impl From<Fault> for io::Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Io(error) => error,
+            Fault::Tls(error) => Self::new(io::ErrorKind::InvalidData, error),
+        }
+    }
+}
+
+impl Transport {
+    /// Receives into the buffer, and shows what came to `take`, in one piece or several.
+    #[inline]
+    pub(crate) fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+        mut take: impl FnMut(&[u8]),
+    ) -> Poll<Result<Arrival, Fault>> {
+        match self {
+            Self::Plain(stream) => {
+                let mut space = ReadBuf::new(buffer);
+                ready!(Pin::new(stream).poll_read(context, &mut space)).map_err(Fault::Io)?;
+                let bytes = space.filled();
+                if bytes.is_empty() {
+                    return Poll::Ready(Ok(Arrival::End));
+                }
+                take(bytes);
+                Poll::Ready(Ok(Arrival::Content))
+            }
+            Self::Tls(secure) => secure.poll_receive(context, buffer, take),
+        }
+    }
+
+    /// Takes some of the bytes to send.
+    #[inline]
+    pub(crate) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Fault>> {
+        match self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes).map_err(Fault::Io),
+            Self::Tls(secure) => secure.poll_write(context, bytes),
+        }
+    }
+
+    /// Ready when what was taken is sent.
+    #[inline]
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        match self {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(secure) => secure.poll_flush(context),
+        }
+    }
+
+    /// Whether the server said, with a response or after it, that it sends no more. Of plain TCP only a receive tells.
+    pub(crate) fn is_ended(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(secure) => secure.is_ended(),
+        }
+    }
+}
