@@ -75,6 +75,11 @@ impl ClientSide {
         self.names.get(server)?.as_ref()
     }
 
+    /// What is asked for by ALPN.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
     /// Whether servers have to prove their names; if not, the caller says so aloud.
     pub fn verifies(&self) -> bool {
         self.tls.verify

@@ -32,4 +32,6 @@ mod provider;
 pub use client::ClientSide;
 pub use peer::Peer;
 pub use problem::{Fault, Problem};
+pub use record::{Alert, OVERHEAD_MAX, PLAINTEXT_MAX, RECORD_MAX};
 pub use server::{Reload, ServerSide};
+pub use session::{Advance, Agreed, Handshake, Opened, Session};

@@ -40,3 +40,40 @@ impl Names {
         exact.into_iter().chain(wildcard).flatten().copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_names_come_before_wildcards_of_one_label() {
+        let certificates: [&[&str]; 5] = [
+            &["example.com", "www.example.com"],
+            &["*.example.com", "example.com"],
+            &["api.example.com", "*.api.example.com"],
+            &["f*.example.net", "*", "*.*.example.net", ""],
+            &["www.example.com", "www.example.com"],
+        ];
+        let owned = certificates.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let names = Names::new(owned.iter().map(Vec::as_slice));
+        for (name, expected) in [
+            ("example.com", &[0, 1][..]),
+            ("example.com.", &[0, 1]),
+            ("www.example.com", &[0, 4, 1]),
+            ("other.example.com", &[1]),
+            ("api.example.com", &[2, 1]),
+            ("v1.api.example.com", &[2]),
+            ("a.b.example.com", &[]),
+            ("a.v1.api.example.com", &[]),
+            ("com", &[]),
+            ("foo.example.net", &[]),
+            ("a.b.example.net", &[]),
+            ("*.example.com", &[1]),
+            ("", &[]),
+            (".", &[]),
+            (".example.com", &[1]),
+        ] {
+            assert_eq!(names.having(name).collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
+}

@@ -128,3 +128,29 @@ impl<'d> Der<'d> {
         Some(inside)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As in the tests of the crate, where whole responses are; here only what is broken.
+    fn certificate() -> Certificate {
+        Certificate { names: Vec::new(), serial: vec![1], from: 0, until: i64::MAX }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_judged(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+            proptest::prop_assert!(judge(&bytes, &certificate(), 0).is_err());
+        }
+
+        #[test]
+        fn lengths_never_reach_beyond_the_end(length in proptest::prelude::any::<u32>(), more in 0_usize..8) {
+            let mut bytes = vec![SEQUENCE, 0x84];
+            bytes.extend(length.to_be_bytes());
+            bytes.resize(bytes.len() + more, 0);
+            let inside = Der(&bytes).inside(SEQUENCE);
+            proptest::prop_assert_eq!(inside.map(<[u8]>::len), Some(length as usize).filter(|length| *length <= more));
+        }
+    }
+}

@@ -1,12 +1,15 @@
 //! A certificate with its key: read from files and checked, or made on the spot.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::Arc;
 
 use config::{CertificateFiles, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, DnType};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
+use x509_parser::time::ASN1Time;
 
 use crate::certificate::Certificate;
 use crate::file;
@@ -20,8 +23,8 @@ pub(crate) struct Pair {
     /// As rustls uses it.
     pub(crate) key: Arc<CertifiedKey>,
     pub(crate) certificate: Certificate,
-    /// When the stapled response runs out.
-    pub(crate) staple_until: Option<i64>,
+    /// When the stapled response runs out, in seconds since 1970.
+    staple_until: Option<i64>,
     /// What is wrong without keeping it from being used.
     pub(crate) remarks: Vec<Problem>,
 }
@@ -38,9 +41,8 @@ impl Pair {
         }
         let mut staple_until = None;
         if let Some(path) = &files.ocsp {
-            let response = file::read(path).map_err(|problem| vec![problem])?;
-            match ocsp::judge(&response, &certificate, now) {
-                Ok(Staple { until }) => {
+            match staple(path, &certificate, now) {
+                Ok((response, Staple { until })) => {
                     certified.ocsp = Some(response);
                     staple_until = until;
                 }
@@ -50,24 +52,64 @@ impl Pair {
         Ok(Self { key: Arc::new(certified), certificate, staple_until, remarks })
     }
 
+    /// Whether what is stapled has run out.
+    pub(crate) fn is_staple_stale(&self, now: i64) -> bool {
+        self.staple_until.is_some_and(|until| until < now)
+    }
+
+    /// The same without a stapled response.
+    pub(crate) fn remove_staple(&mut self) {
+        let certified = CertifiedKey { ocsp: None, ..CertifiedKey::clone(&self.key) };
+        self.key = Arc::new(certified);
+        self.staple_until = None;
+    }
+
     /// Makes a certificate for this machine's own names and `address`, with a key that nobody keeps.
-    pub(crate) fn self_signed(address: IpAddr) -> Result<Self, Problem> {
-        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
-        let mut names = vec!["localhost".to_owned()];
-        names.extend(loopback.map(|address| address.to_string()));
-        if !address.is_unspecified() && !loopback.contains(&address) {
-            names.push(address.to_string());
-        }
+    pub(crate) fn self_signed(address: IpAddr, now: i64) -> Result<Self, Problem> {
         let refused = |error: String| Problem { file: None, fault: Fault::Refused(error) };
-        let made = rcgen::generate_simple_self_signed(names).map_err(|error| refused(error.to_string()))?;
-        let chain = vec![made.cert.der().clone()];
+        let (der, key) = made(address, now).map_err(|error| refused(error.to_string()))?;
         let certificate =
-            Certificate::read(&chain[0]).ok_or_else(|| refused("the certificate just made".to_owned()))?;
-        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-        let certified = CertifiedKey::from_der(chain, key, &provider::for_clients());
+            Certificate::read(&der).ok_or_else(|| refused("the certificate just made".to_owned()))?;
+        let certified = CertifiedKey::from_der(vec![der], key, &provider::for_clients());
         let key = Arc::new(certified.map_err(|error| refused(error.to_string()))?);
         Ok(Self { key, certificate, staple_until: None, remarks: Vec::new() })
     }
+}
+
+const DAY_SECONDS: i64 = 24 * 3600;
+/// The longest that all clients accept, with a day to spare (Apple, for certificates outside of public CAs).
+const SELF_SIGNED_DAYS: i64 = 824;
+
+type Made = (CertificateDer<'static>, PrivateKeyDer<'static>);
+
+fn made(address: IpAddr, now: i64) -> Result<Made, rcgen::Error> {
+    let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+    let mut names = vec!["localhost".to_owned()];
+    names.extend(loopback.map(|address| address.to_string()));
+    if !address.is_unspecified() && !loopback.contains(&address) {
+        names.push(address.to_string());
+    }
+    let mut parameters = CertificateParams::new(names)?;
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, "vanward, signed by itself");
+    // A client's clock may be behind.
+    let time = |seconds| ASN1Time::from_timestamp(seconds).map(|time| time.to_datetime());
+    let validity =
+        time(now - DAY_SECONDS).and_then(|from| Ok((from, time(now + SELF_SIGNED_DAYS * DAY_SECONDS)?)));
+    (parameters.not_before, parameters.not_after) = validity.map_err(|_| rcgen::Error::Time)?;
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+    let certificate = parameters.self_signed(&key)?;
+    Ok((certificate.der().clone(), PrivateKeyDer::Pkcs8(key.serialize_der().into())))
+}
+
+/// The response in a file, if it may be stapled: a client would refuse a connection with another.
+fn staple(path: &Path, certificate: &Certificate, now: i64) -> Result<(Vec<u8>, Staple), Fault> {
+    let response = file::read(path).map_err(|problem| match problem.fault {
+        Fault::Unreadable(error) => Fault::UnreadableOcsp(error),
+        _ => Fault::NotAnOcspResponse,
+    })?;
+    let staple = ocsp::judge(&response, certificate, now)?;
+    Ok((response, staple))
 }
 
 /// Reads a certificate and its key, to be shown to servers.

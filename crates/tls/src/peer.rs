@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
+use x509_parser::asn1_rs::ToDer;
 use x509_parser::parse_x509_certificate;
 use x509_parser::x509::{AttributeTypeAndValue, RelativeDistinguishedName};
 
@@ -72,8 +73,7 @@ fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
         // RFC 4514 §2.4: what has no name, or is no string, is written as its encoding.
         _ => {
             text.push('#');
-            let header = attribute.attr_value();
-            write_hex(text, header.data);
+            write_hex(text, &attribute.attr_value().to_der_vec().unwrap_or_default());
         }
     }
 }
@@ -98,5 +98,64 @@ fn write_value(text: &mut String, value: &str) {
 fn write_hex(text: &mut String, bytes: &[u8]) {
     for byte in bytes {
         let _ = write!(text, "{byte:02x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair};
+
+    fn peer(parts: Vec<(DnType, DnValue)>) -> Peer {
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters.distinguished_name = DistinguishedName::new();
+        for (kind, value) in parts {
+            parameters.distinguished_name.push(kind, value);
+        }
+        let key = KeyPair::generate().unwrap();
+        Peer::of(parameters.self_signed(&key).unwrap().der())
+    }
+
+    #[test]
+    fn subjects_are_as_in_rfc_4514_and_fit_into_a_header() {
+        let text = |kind: DnType, value: &str| (kind, DnValue::Utf8String(value.to_owned()));
+        let name = DnType::CommonName;
+        for (parts, subject) in [
+            (vec![], ""),
+            (
+                vec![
+                    text(DnType::CountryName, "NL"),
+                    text(DnType::OrganizationName, "Example, Inc."),
+                    text(name.clone(), "alice"),
+                ],
+                "CN=alice,O=Example\\, Inc.,C=NL",
+            ),
+            (vec![text(name.clone(), "a+b\"c\\d<e>f;g=h")], "CN=a\\+b\\\"c\\\\d\\<e\\>f\\;g=h"),
+            (vec![text(name.clone(), " #a ")], "CN=\\ #a\\ "),
+            (vec![text(name.clone(), "#a")], "CN=\\#a"),
+            (vec![text(name.clone(), "\r\nX-Admin: 1\0\u{7f}")], "CN=\\0d\\0aX-Admin: 1\\00\\7f"),
+            (vec![text(name.clone(), "Lu\u{10d}i\u{107}")], "CN=Lu\\c4\\8di\\c4\\87"),
+            // 1.3.6.1.4.1.311.20.2.3 has no name that everybody knows.
+            (vec![text(DnType::from_oid(&[1, 3, 6, 1]), "ab")], "1.3.6.1=#0c026162"),
+            (vec![text(name.clone(), &"x".repeat(LONGEST_SUBJECT))], ""),
+        ] {
+            assert_eq!(peer(parts).subject, subject);
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_the_whole_certificate() {
+        // SHA-256 of nothing; what can't be understood has no subject.
+        let nothing = Peer::of(&CertificateDer::from(Vec::new()));
+        let expected = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(nothing, Peer { subject: String::new(), fingerprint: expected.to_owned() });
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_subject_fits_into_a_header(value in proptest::prelude::any::<String>()) {
+            let subject = peer(vec![(DnType::CommonName, DnValue::Utf8String(value))]).subject;
+            proptest::prop_assert!(subject.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{:?}", subject);
+        }
     }
 }

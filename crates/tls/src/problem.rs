@@ -25,6 +25,7 @@ impl Problem {
             Fault::Expired { .. }
                 | Fault::NotYetValid { .. }
                 | Fault::NoName
+                | Fault::UnreadableOcsp(_)
                 | Fault::NotAnOcspResponse
                 | Fault::OcspOfAnother
                 | Fault::OcspStale { .. }
@@ -93,6 +94,9 @@ pub enum Fault {
     /// A certificate that no client can ask for, and that isn't the default.
     #[error("its certificate has no host name, and is not the first: it would never be used")]
     NoName,
+    /// The system's answer about an OCSP response.
+    #[error("the OCSP response can't be read: {0}")]
+    UnreadableOcsp(String),
     /// Not DER, or an error instead of a response.
     #[error("it is not an OCSP response")]
     NotAnOcspResponse,
@@ -143,7 +147,9 @@ impl Fault {
                 "the system's package of CA certificates, or a file of your own as tls.ca"
             }
             Self::NotAName(_) => "a name to verify, as tls.name",
-            Self::Unreadable(_) | Self::OcspNotGood(_) | Self::Refused(_) => return None,
+            Self::Unreadable(_) | Self::UnreadableOcsp(_) | Self::OcspNotGood(_) | Self::Refused(_) => {
+                return None;
+            }
         })
     }
 }

@@ -68,7 +68,7 @@ impl ServerSide {
         let mut problems = Vec::new();
         let mut entries = Vec::new();
         match &tls.certificates {
-            Certificates::SelfSigned => match Pair::self_signed(listener.address.ip()) {
+            Certificates::SelfSigned => match Pair::self_signed(listener.address.ip(), now) {
                 Ok(pair) => entries.push(Entry { source: None, pair }),
                 Err(problem) => problems.push(problem),
             },
@@ -116,16 +116,20 @@ impl ServerSide {
 
     /// Looks at the files, and reads again those that have changed and not since the last tick.
     pub fn tick(&self) -> Reload {
-        self.reload_where(Watched::has_settled_change)
+        self.tick_at(UnixTime::now())
+    }
+
+    /// The same as if it were another time: what is stapled may have run out by then.
+    pub fn tick_at(&self, time: UnixTime) -> Reload {
+        self.reload_where(seconds(time), Watched::has_settled_change)
     }
 
     /// Reads all files again.
     pub fn reload(&self) -> Reload {
-        self.reload_where(|_| true)
+        self.reload_where(now(), |_| true)
     }
 
-    fn reload_where(&self, is_due: impl Fn(&mut Watched) -> bool) -> Reload {
-        let now = now();
+    fn reload_where(&self, now: i64, is_due: impl Fn(&mut Watched) -> bool) -> Reload {
         let mut reload = Reload::default();
         let mut state = self.state();
         let mut is_changed = false;
@@ -133,7 +137,7 @@ impl ServerSide {
         for Entry { source, pair } in entries.iter_mut() {
             let Some((files, watched)) = source else { continue };
             let is_due = is_due(watched);
-            let is_stale = pair.staple_until.is_some_and(|until| until < now);
+            let is_stale = pair.is_staple_stale(now);
             if !is_due && !is_stale {
                 continue;
             }
@@ -147,7 +151,13 @@ impl ServerSide {
                     *pair = new;
                     is_changed = true;
                 }
-                Err(problems) => reload.problems.extend(problems),
+                Err(problems) => {
+                    reload.problems.extend(problems);
+                    if is_stale {
+                        pair.remove_staple();
+                        is_changed = true;
+                    }
+                }
             }
         }
         if is_changed {
@@ -218,5 +228,9 @@ fn server_config(
 
 /// Seconds since 1970.
 pub(crate) fn now() -> i64 {
-    i64::try_from(UnixTime::now().as_secs()).unwrap_or(i64::MAX)
+    seconds(UnixTime::now())
+}
+
+fn seconds(time: UnixTime) -> i64 {
+    i64::try_from(time.as_secs()).unwrap_or(i64::MAX)
 }

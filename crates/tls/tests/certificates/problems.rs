@@ -1,0 +1,234 @@
+//! Every problem that a file can have, and what is said of it.
+
+use std::path::{Path, PathBuf};
+
+use config::{CertificateFiles, ClientCertificates, Upstream};
+use tls::{ClientSide, Fault, Problem, ServerSide};
+
+use crate::scene::{
+    Authority, FAR_AWAY, GOOD, Issued, REVOKED, Scene, USUAL, Wanted, inside, listener, ocsp_response, pem,
+};
+
+/// What is wrong with a listener that has these certificates; usable or not.
+fn problems(files: Vec<CertificateFiles>) -> Vec<Problem> {
+    match ServerSide::load(&listener(files)) {
+        Ok(side) => {
+            let remarks = side.unwrap().remarks();
+            assert!(remarks.iter().all(Problem::is_usable), "{remarks:?}");
+            remarks
+        }
+        Err(problems) => {
+            assert!(problems.iter().any(|problem| !problem.is_usable()), "{problems:?}");
+            problems
+        }
+    }
+}
+
+/// The only problem, and the name of its file.
+fn only(files: CertificateFiles) -> (String, Fault) {
+    let found = problems(vec![files]);
+    let [Problem { file: Some(file), fault }] = &found[..] else { panic!("{found:?}") };
+    (file.file_name().unwrap().to_str().unwrap().to_owned(), fault.clone())
+}
+
+#[test]
+fn keys_of_every_kind_and_form_are_taken() {
+    let scene = Scene::new();
+    let issue = |algorithm| scene.authority.issue(&["a.example"], Wanted { algorithm, ..USUAL });
+    for (name, issued, old_form) in [
+        ("rsa", issue(&rcgen::PKCS_RSA_SHA256), Some("RSA PRIVATE KEY")),
+        ("p256", issue(&rcgen::PKCS_ECDSA_P256_SHA256), Some("EC PRIVATE KEY")),
+        ("p384", issue(&rcgen::PKCS_ECDSA_P384_SHA384), Some("EC PRIVATE KEY")),
+        ("p521", issue(&rcgen::PKCS_ECDSA_P521_SHA512), Some("EC PRIVATE KEY")),
+        ("ed25519", issue(&rcgen::PKCS_ED25519), None),
+    ] {
+        let files = scene.put(name, &issued);
+        assert_eq!(problems(vec![files.clone()]), [], "{name} in PKCS#8");
+        // Both in one file, as some keep them; and text around the sections.
+        let both = format!("Key of a:\n{}\n{}", issued.key.serialize_pem(), chain(&scene, &issued));
+        let mut one = files.clone();
+        one.pair.cert = scene.write(&format!("{name}.both"), &both);
+        one.pair.key = one.pair.cert.clone();
+        assert_eq!(problems(vec![one]), [], "{name} with its certificate");
+        if let Some(label) = old_form {
+            // PKCS#8 is a wrapping around the older forms: PKCS#1 and SEC1.
+            let old = pem(label, &inside(&issued.key.serialize_der(), 0x04));
+            scene.write(&format!("{name}.key"), old);
+            assert_eq!(problems(vec![files]), [], "{name} as {label}");
+        }
+    }
+}
+
+fn chain(scene: &Scene, issued: &Issued) -> String {
+    pem("CERTIFICATE", &issued.certificate) + &pem("CERTIFICATE", &scene.authority.certificate)
+}
+
+#[test]
+fn files_that_are_no_certificate_or_no_key() {
+    let scene = Scene::new();
+    let good = scene.files("good", &["a.example"]);
+    let certificate = std::fs::read_to_string(&good.pair.cert).unwrap();
+    let key = std::fs::read_to_string(&good.pair.key).unwrap();
+    let missing = std::fs::read(scene.path("missing")).unwrap_err().to_string();
+    let folder = std::fs::read(scene.folder.path()).unwrap_err().to_string();
+    let unreadable = |error: &str| Fault::Unreadable(error.to_owned());
+    let encrypted = pem("ENCRYPTED PRIVATE KEY", &[1; 40]);
+    let headers = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n\
+                   -----END RSA PRIVATE KEY-----\n";
+    let second_is_none = format!("{certificate}{}", pem("CERTIFICATE", b"no certificate"));
+    for (name, content, cert_fault, key_fault) in [
+        ("empty", Some(""), Fault::NoCertificate, Fault::NoKey),
+        ("text", Some("hello"), Fault::NoCertificate, Fault::NoKey),
+        ("missing", None, unreadable(&missing), unreadable(&missing)),
+        (".", None, unreadable(&folder), unreadable(&folder)),
+        ("large", Some(&*"#".repeat(1 << 20 | 1)), Fault::TooLarge(1024), Fault::TooLarge(1024)),
+        ("swapped", None, Fault::NoCertificate, Fault::NoKey),
+        (
+            "cut",
+            Some("-----BEGIN CERTIFICATE-----\nAAAA\n"),
+            broken("a section has no END line"),
+            broken("a section has no END line"),
+        ),
+        (
+            "base64",
+            Some("-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n"),
+            broken("a section is not base64"),
+            broken("a section is not base64"),
+        ),
+        ("encrypted", Some(&*encrypted), Fault::NoCertificate, Fault::EncryptedKey),
+        ("headers", Some(headers), broken("a section is not base64"), Fault::EncryptedKey),
+        ("garbage.key", Some(&*pem("PRIVATE KEY", &[0x30, 0])), Fault::NoCertificate, Fault::UnusableKey),
+        ("garbage.pem", Some(&*pem("CERTIFICATE", &[0x30, 0])), Fault::NotACertificate(1), Fault::NoKey),
+        ("second", Some(&*second_is_none), Fault::NotACertificate(2), Fault::NoKey),
+    ] {
+        let path = match (name, content) {
+            ("swapped", _) => None,
+            (_, Some(content)) => Some(scene.write(name, content)),
+            (_, None) => Some(scene.path(name)),
+        };
+        let mut files = good.clone();
+        files.pair.cert = path.clone().unwrap_or_else(|| scene.write("swapped.pem", &key));
+        let file_name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(only(files.clone()), (file_name(&files.pair.cert), cert_fault), "{name} as cert");
+        let mut files = good.clone();
+        files.pair.key = path.unwrap_or_else(|| scene.write("swapped.key", &certificate));
+        assert_eq!(only(files.clone()), (file_name(&files.pair.key), key_fault), "{name} as key");
+    }
+    // What is wrong with both is said at once.
+    let mut both = good;
+    both.pair.cert = scene.path("missing");
+    both.pair.key = scene.path("missing.key");
+    assert_eq!(problems(vec![both]).len(), 2);
+}
+
+fn broken(what: &str) -> Fault {
+    Fault::BrokenPem(what.to_owned())
+}
+
+#[test]
+fn a_key_of_another_certificate() {
+    let scene = Scene::new();
+    let mut files = scene.files("a", &["a.example"]);
+    files.pair.key = scene.files("b", &["a.example"]).pair.key;
+    assert_eq!(only(files.clone()), ("b.key".to_owned(), Fault::OtherKey(files.pair.cert)));
+}
+
+#[test]
+fn what_can_be_used_all_the_same_is_said() {
+    let scene = Scene::new();
+    let put = |name: &str, names: &[&str], years| {
+        scene.put(name, &scene.authority.issue(names, Wanted { years, ..USUAL }))
+    };
+    let expired = Fault::Expired { until: "2001-01-01 00:00:00 UTC".to_owned() };
+    assert_eq!(only(put("old", &["a.example"], (2000, 2001))), ("old.pem".to_owned(), expired));
+    let early = Fault::NotYetValid { from: "3999-01-01 00:00:00 UTC".to_owned() };
+    assert_eq!(only(put("new", &["a.example"], (3999, 4000))), ("new.pem".to_owned(), early));
+    // Only the first can be of use without a name.
+    let (first, second) = (put("first", &[], USUAL.years), put("second", &["127.0.0.1"], USUAL.years));
+    let found = problems(vec![first, second.clone()]);
+    assert_eq!(found, [Problem { file: Some(second.pair.cert), fault: Fault::NoName }]);
+}
+
+#[test]
+fn ocsp_responses() {
+    let scene = Scene::new();
+    let good = ocsp_response(USUAL.serial, GOOD, FAR_AWAY);
+    let stale = Fault::OcspStale { until: "2020-01-08 00:00:00 UTC".to_owned() };
+    let not_successful = [0x30, 0x03, 0x0a, 0x01, 0x06];
+    for (response, fault) in [
+        (good.clone(), None),
+        (ocsp_response(USUAL.serial, GOOD, None), None),
+        (ocsp_response(USUAL.serial + 1, GOOD, FAR_AWAY), Some(Fault::OcspOfAnother)),
+        (ocsp_response(USUAL.serial, GOOD, Some("20200108000000Z")), Some(stale)),
+        (ocsp_response(USUAL.serial, REVOKED, FAR_AWAY), Some(Fault::OcspNotGood("revoked"))),
+        (ocsp_response(USUAL.serial, 0x82, FAR_AWAY), Some(Fault::OcspNotGood("unknown to the responder"))),
+        (good[..good.len() - 1].to_vec(), Some(Fault::NotAnOcspResponse)),
+        (not_successful.to_vec(), Some(Fault::NotAnOcspResponse)),
+        (b"hello".to_vec(), Some(Fault::NotAnOcspResponse)),
+        (Vec::new(), Some(Fault::NotAnOcspResponse)),
+    ] {
+        let mut files = scene.files("a", &["a.example"]);
+        files.ocsp = Some(scene.write("a.ocsp", response));
+        let found: Vec<Fault> = problems(vec![files]).into_iter().map(|problem| problem.fault).collect();
+        assert_eq!(found, fault.into_iter().collect::<Vec<_>>());
+    }
+    let mut files = scene.files("a", &["a.example"]);
+    files.ocsp = Some(scene.path("missing"));
+    assert!(matches!(only(files), (name, Fault::UnreadableOcsp(_)) if name == "missing"));
+}
+
+#[test]
+fn authorities() {
+    let scene = Scene::new();
+    let broken = format!("{}{}", std::fs::read_to_string(scene.ca()).unwrap(), pem("CERTIFICATE", b"none"));
+    let (empty, broken) = (scene.write("empty", ""), scene.write("broken", broken));
+    for (ca, fault) in [(empty, Fault::NoCertificate), (broken, Fault::NotACertificate(2))] {
+        let expected = [Problem { file: Some(ca.clone()), fault }];
+        let mut listener = listener(vec![scene.files("a", &["a.example"])]);
+        if let Some(tls) = &mut listener.tls {
+            tls.client_certificates = ClientCertificates::Optional { ca: ca.clone() };
+        }
+        assert_eq!(ServerSide::load(&listener).unwrap_err(), expected);
+        assert_eq!(ClientSide::load(&upstream(Some(ca))).unwrap_err(), expected);
+    }
+    // With `verify = false` a CA is not looked at.
+    let mut unverified = upstream(Some(scene.path("missing")));
+    unverified.tls.verify = false;
+    assert!(ClientSide::load(&unverified).is_ok());
+}
+
+fn upstream(ca: Option<PathBuf>) -> Upstream {
+    let server = "https://a.example".parse().unwrap();
+    let mut upstream =
+        config::Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]).upstreams.remove(0);
+    upstream.tls.ca = ca;
+    upstream
+}
+
+#[test]
+fn certificates_for_servers() {
+    let scene = Scene::new();
+    let mut upstream = upstream(Some(scene.ca()));
+    let old = Authority::new("old").issue(&["own"], Wanted { years: (2000, 2001), ..USUAL });
+    upstream.tls.certificate = Some(scene.put("own", &old).pair);
+    let side = ClientSide::load(&upstream).unwrap().unwrap();
+    assert!(matches!(side.remarks(), [Problem { fault: Fault::Expired { .. }, .. }]), "{:?}", side.remarks());
+    scene.write("own.key", "");
+    let path = scene.path("own.key");
+    assert_eq!(ClientSide::load(&upstream).unwrap_err(), [Problem { file: Some(path), fault: Fault::NoKey }]);
+}
+
+#[test]
+fn problems_are_said_with_their_remedy() {
+    let problem = |fault| Problem { file: Some("/etc/a.pem".into()), fault }.to_string();
+    assert_eq!(
+        problem(Fault::NoCertificate),
+        "/etc/a.pem: it has no certificate; expected certificates in PEM: -----BEGIN CERTIFICATE-----"
+    );
+    assert_eq!(
+        problem(Fault::OtherKey("/etc/b.pem".into())),
+        "/etc/a.pem: it is not the key of the certificate in /etc/b.pem; expected the key that the certificate was \
+         made for"
+    );
+    assert_eq!(problem(Fault::Unreadable("gone".to_owned())), "/etc/a.pem: it can't be read: gone");
+}

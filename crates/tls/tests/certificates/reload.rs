@@ -1,0 +1,236 @@
+//! Files that change while they are in use.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{CertificateFiles, ClientCertificates, KeyPair};
+use rustls::HandshakeKind;
+use rustls::client::Resumption;
+use rustls::pki_types::UnixTime;
+use tls::{ClientSide, Fault, Problem, Reload, ServerSide};
+
+use crate::handshake::noting_ocsp;
+use crate::scene::{Authority, FAR_AWAY, GOOD, Refusal, Scene, USUAL, connect, listener, ocsp_response, pem};
+
+fn load(files: Vec<CertificateFiles>) -> ServerSide {
+    ServerSide::load(&listener(files)).unwrap().unwrap()
+}
+
+/// A change is taken at the second look at it: at the first its other half may still be missing.
+fn tick(side: &ServerSide) -> Reload {
+    assert_eq!(side.tick(), Reload::default());
+    side.tick()
+}
+
+fn taken(paths: &[&std::path::Path]) -> Reload {
+    Reload { taken: paths.iter().map(|path| path.to_path_buf()).collect(), problems: Vec::new() }
+}
+
+#[test]
+fn a_new_pair_is_taken_and_connections_stay() {
+    let scene = Scene::new();
+    let files = scene.files("a", &["a.example"]);
+    let other = scene.files("b", &["b.example"]);
+    let side = load(vec![files.clone(), other]);
+    assert_eq!(tick(&side), Reload::default());
+    let config = side.config();
+    let mut before = connect(&config, &Arc::new(scene.client()), "a.example").unwrap();
+
+    let issued = scene.authority.issue(&["a.example", "new.example"], USUAL);
+    scene.put("a", &issued);
+    assert_eq!(tick(&side), taken(&[&files.pair.cert]));
+    assert_eq!(side.tick(), Reload::default());
+    // The configuration is the same: whoever holds it gets the new certificate, also under its new name.
+    assert!(Arc::ptr_eq(&config, &side.config()));
+    for name in ["a.example", "new.example"] {
+        let after = connect(&config, &Arc::new(scene.client()), name).unwrap();
+        assert_eq!(after.shown(), issued.certificate);
+    }
+    connect(&config, &Arc::new(scene.client()), "b.example").unwrap();
+    // The old connection still carries bytes.
+    let mut bytes = Vec::new();
+    std::io::Write::write_all(&mut before.client.writer(), b"hello").unwrap();
+    before.client.write_tls(&mut bytes).unwrap();
+    before.server.read_tls(&mut &bytes[..]).unwrap();
+    assert_eq!(before.server.process_new_packets().unwrap().plaintext_bytes_to_read(), 5);
+}
+
+#[test]
+fn a_session_is_resumed_after_a_new_pair() {
+    let scene = Scene::new();
+    scene.files("a", &["a.example"]);
+    let side = load(vec![scene.files("a", &["a.example"])]);
+    let mut client = scene.client();
+    client.resumption = Resumption::in_memory_sessions(4);
+    let client = Arc::new(client);
+    connect(&side.config(), &client, "a.example").unwrap();
+    scene.files("a", &["a.example"]);
+    side.reload();
+    let resumed = connect(&side.config(), &client, "a.example").unwrap();
+    assert_eq!(resumed.server.handshake_kind(), Some(HandshakeKind::Resumed));
+}
+
+#[test]
+fn a_bad_pair_is_kept_out_until_it_is_good() {
+    let scene = Scene::new();
+    let files = scene.files("a", &["a.example"]);
+    let other = scene.files("b", &["b.example"]);
+    let side = load(vec![files.clone(), other.clone()]);
+    let shown = |name| connect(&side.config(), &Arc::new(scene.client()), name).unwrap().shown();
+    let before = shown("a.example");
+
+    let issued = scene.authority.issue(&["a.example"], USUAL);
+    scene.write("a.pem", pem("CERTIFICATE", &issued.certificate));
+    // Beside a bad pair a good one is taken.
+    let second = scene.authority.issue(&["b.example"], USUAL);
+    scene.put("b", &second);
+    let fault = Fault::OtherKey(files.pair.cert.clone());
+    let problem = Problem { file: Some(files.pair.key.clone()), fault };
+    let expected = Reload { taken: vec![other.pair.cert], problems: vec![problem] };
+    assert_eq!(tick(&side), expected);
+    assert_eq!(shown("a.example"), before);
+    assert_eq!(shown("b.example"), second.certificate);
+    // Said once, not at every tick.
+    assert_eq!(tick(&side), Reload::default());
+
+    fs::remove_file(&files.pair.key).unwrap();
+    let Reload { taken: none, problems } = tick(&side);
+    assert!(matches!(&problems[..], [Problem { fault: Fault::Unreadable(_), .. }]), "{problems:?}");
+    assert_eq!((none, shown("a.example")), (Vec::new(), before));
+
+    scene.write("a.key", issued.key.serialize_pem());
+    assert_eq!(tick(&side), taken(&[&files.pair.cert]));
+    assert_eq!(shown("a.example"), issued.certificate);
+}
+
+#[test]
+fn a_pair_that_is_being_written_is_left_alone() {
+    let scene = Scene::new();
+    let files = scene.files("a", &["a.example"]);
+    let side = load(vec![files.clone()]);
+    let issued = scene.authority.issue(&["a.example"], USUAL);
+    scene.write("a.pem", pem("CERTIFICATE", &issued.certificate));
+    assert_eq!(side.tick(), Reload::default());
+    scene.write("a.key", issued.key.serialize_pem());
+    assert_eq!(tick(&side), taken(&[&files.pair.cert]));
+}
+
+#[test]
+fn a_link_that_is_turned_is_a_change() {
+    let scene = Scene::new();
+    for name in ["old", "new"] {
+        fs::create_dir(scene.path(name)).unwrap();
+    }
+    let old = scene.authority.issue(&["a.example"], USUAL);
+    let new = scene.authority.issue(&["a.example"], USUAL);
+    for (folder, issued) in [("old", &old), ("new", &new)] {
+        scene.put(&format!("{folder}/site"), issued);
+    }
+    // As Kubernetes and certbot do it: the files stay, a link above them turns.
+    symlink("old", scene.path("now")).unwrap();
+    let pair = KeyPair { cert: scene.path("now/site.pem"), key: scene.path("now/site.key") };
+    let side = load(vec![CertificateFiles { pair: pair.clone(), ocsp: None }]);
+    let shown = || connect(&side.config(), &Arc::new(scene.client()), "a.example").unwrap().shown();
+    assert_eq!(shown(), old.certificate);
+    symlink("new", scene.path("next")).unwrap();
+    fs::rename(scene.path("next"), scene.path("now")).unwrap();
+    assert_eq!(tick(&side), taken(&[&pair.cert]));
+    assert_eq!(shown(), new.certificate);
+}
+
+#[test]
+fn an_ocsp_response_is_renewed_with_its_certificate() {
+    let scene = Scene::new();
+    let mut files = scene.files("a", &["a.example"]);
+    files.ocsp = Some(scene.path("a.ocsp"));
+    let side = load(vec![files.clone()]);
+    assert!(matches!(&side.remarks()[..], [Problem { fault: Fault::UnreadableOcsp(_), .. }]));
+    scene.write("a.ocsp", ocsp_response(USUAL.serial, GOOD, FAR_AWAY));
+    assert_eq!(tick(&side), taken(&[&files.pair.cert]));
+    assert_eq!(side.remarks(), []);
+}
+
+#[test]
+fn an_ocsp_response_that_has_run_out_is_no_longer_stapled() {
+    let scene = Scene::new();
+    let mut files = scene.files("a", &["a.example"]);
+    let ocsp = scene.write("a.ocsp", ocsp_response(USUAL.serial, GOOD, FAR_AWAY));
+    files.ocsp = Some(ocsp.clone());
+    let stapled = |side: &ServerSide| {
+        let (seen, client) = noting_ocsp(&scene);
+        connect(&side.config(), &client, "a.example").unwrap();
+        seen.lock().unwrap().concat()
+    };
+    let (after, before) = (UnixTime::since_unix_epoch(Duration::from_secs(64_029_139_200)), UnixTime::now());
+    let side = load(vec![files.clone()]);
+    assert_eq!(side.tick_at(before), Reload::default());
+    assert!(!stapled(&side).is_empty());
+    let said = side.tick_at(after);
+    let fault = Fault::OcspStale { until: "3999-01-01 00:00:00 UTC".to_owned() };
+    assert_eq!(said, Reload { taken: Vec::new(), problems: vec![Problem { file: Some(ocsp), fault }] });
+    assert!(stapled(&side).is_empty());
+    assert_eq!(side.tick_at(after), Reload::default());
+
+    // Beside a pair that can't be used just now, too.
+    let side = load(vec![files.clone()]);
+    fs::remove_file(&files.pair.key).unwrap();
+    let said = side.tick_at(after);
+    assert!(matches!(&said.problems[..], [Problem { fault: Fault::Unreadable(_), .. }]), "{said:?}");
+    assert!(stapled(&side).is_empty());
+}
+
+#[test]
+fn a_new_ca_ends_the_sessions_of_the_old() {
+    let scene = Scene::new();
+    let ca = scene.ca();
+    let mut listener = listener(vec![scene.files("a", &["a.example"])]);
+    if let Some(tls) = &mut listener.tls {
+        tls.client_certificates = ClientCertificates::Required { ca: ca.clone() };
+    }
+    let side = ServerSide::load(&listener).unwrap().unwrap();
+    let client = Arc::new(scene.client_showing(&scene.authority.issue(&["client"], USUAL)));
+    for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        let connected = connect(&side.config(), &client, "a.example").unwrap();
+        assert_eq!(connected.server.handshake_kind(), Some(kind));
+    }
+    let next = Authority::new("the next CA");
+    scene.write("ca.pem", pem("CERTIFICATE", &next.certificate));
+    assert_eq!(tick(&side), taken(&[&ca]));
+    let refusal = connect(&side.config(), &client, "a.example").unwrap_err();
+    assert!(matches!(refusal, Refusal::Server(_)), "{refusal:?}");
+    let client = Arc::new(scene.client_showing(&next.issue(&["client"], USUAL)));
+    connect(&side.config(), &client, "a.example").unwrap();
+
+    scene.write("ca.pem", "");
+    let Reload { taken, problems } = tick(&side);
+    assert_eq!(
+        (taken, problems),
+        (Vec::new(), vec![Problem { file: Some(ca), fault: Fault::NoCertificate }])
+    );
+    connect(&side.config(), &client, "a.example").unwrap();
+}
+
+#[test]
+fn what_is_shown_to_servers_is_renewed() {
+    let scene = Scene::new();
+    let server = "https://a.example".parse().unwrap();
+    let mut upstream =
+        config::Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]).upstreams.remove(0);
+    upstream.tls.ca = Some(scene.ca());
+    let pair = scene.files("own", &["own"]).pair;
+    upstream.tls.certificate = Some(pair.clone());
+    let side = ClientSide::load(&upstream).unwrap().unwrap();
+    let before = side.config();
+    assert_eq!(side.tick(), Reload::default());
+    scene.files("own", &["own"]);
+    assert_eq!(side.tick(), Reload::default());
+    assert_eq!(side.tick(), taken(&[&scene.path("ca.pem"), &pair.cert, &pair.key]));
+    assert!(!Arc::ptr_eq(&before, &side.config()));
+    let current = side.config();
+    scene.write("own.key", "");
+    side.tick();
+    assert_eq!(side.tick().problems, [Problem { file: Some(pair.key), fault: Fault::NoKey }]);
+    assert!(Arc::ptr_eq(&current, &side.config()));
+}
