@@ -1,5 +1,5 @@
 //! The arrows between crates, as `cargo metadata` has them: `vanward -> proxy, lab`; `proxy -> config, tls, telemetry
-//! -> pure`. The lab reaches proxies over sockets only.
+//! -> pure`, and `tls -> config`. The lab reaches proxies over sockets only.
 
 use std::path::Path;
 
@@ -15,6 +15,10 @@ enum Layer {
     Pure,
     /// Touches the kernel, for the proxy.
     World,
+    /// The configuration, which is read from a file.
+    Config,
+    /// Brings about what was configured, apart from the path of a request.
+    Configured,
     /// The product.
     Proxy,
     /// Servers and clients that proxies are measured with, and the arithmetic of the results.
@@ -34,8 +38,8 @@ const CRATES: &[(&str, Layer)] = &[
     ("balance", Layer::Pure),
     ("cache", Layer::Pure),
     ("shape", Layer::Pure),
-    ("config", Layer::World),
-    ("tls", Layer::World),
+    ("config", Layer::Config),
+    ("tls", Layer::Configured),
     ("telemetry", Layer::World),
     ("proxy", Layer::Proxy),
     ("origin", Layer::LabPart),
@@ -56,13 +60,14 @@ impl Layer {
     }
 
     fn may_depend_on(self, other: Self) -> bool {
-        use Layer::{Lab, LabPart, Proxy, Pure, Tool, Top, World};
+        use Layer::{Config, Configured, Lab, LabPart, Proxy, Pure, Tool, Top, World};
         match self {
-            Pure | World => other == Pure,
-            Proxy => matches!(other, Pure | World),
+            Pure | World | Config => other == Pure,
+            Configured => matches!(other, Pure | Config),
+            Proxy => matches!(other, Pure | World | Config | Configured),
             LabPart | Tool => false,
             Lab => other == LabPart,
-            Top => matches!(other, Pure | World | Proxy | LabPart | Lab),
+            Top => other != Tool && other != Top,
         }
     }
 
@@ -150,6 +155,9 @@ mod tests {
             ("wire", "tokio", Some("dev"), true),
             ("proxy", "tokio", None, true),
             ("proxy", "origin", None, false),
+            ("tls", "config", None, true),
+            ("tls", "telemetry", None, false),
+            ("config", "tls", None, false),
             ("telemetry", "config", None, false),
             ("wire", "config", None, false),
             ("wire", "tokio", None, false),
