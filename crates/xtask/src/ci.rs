@@ -1,13 +1,13 @@
 //! Everything that CI checks, in its order, stopping at the first failure. `.ci/run` only installs what this needs.
 
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::path::Path;
+use std::process::Command;
 
+use crate::scratch::Scratch;
 use crate::step::{self, Steps};
 use crate::workspace::Workspace;
-use crate::{say, tidy};
+use crate::{say, strangers, tidy};
 
 /// Which steps.
 #[derive(clap::Args)]
@@ -32,6 +32,8 @@ enum Step {
     Docs,
     /// A build for production: without the lab, the load generator and the origin.
     Production,
+    /// The proxy among programs that others wrote: h2spec, gRPC, testssl.
+    Strangers,
     /// The main job, as a newcomer runs it, for a few seconds.
     Demo,
 }
@@ -45,7 +47,7 @@ pub(crate) fn run(arguments: &Args) -> Result<(), String> {
     let mut steps = Steps::default();
     for &step in <Step as clap::ValueEnum>::value_variants() {
         if arguments.only.is_empty() || arguments.only.contains(&step) {
-            step.run(&workspace.root, &mut steps).map_err(|problem| format!("{problem}\n{}", again(step)))?;
+            step.run(&workspace, &mut steps).map_err(|problem| format!("{problem}\n{}", again(step)))?;
         }
     }
     say(format_args!("\nAll checks passed.\n{}", steps.summary()));
@@ -61,11 +63,13 @@ impl Step {
             Self::Tidy => "tidy",
             Self::Docs => "docs",
             Self::Production => "production",
+            Self::Strangers => "strangers",
             Self::Demo => "demo",
         }
     }
 
-    fn run(self, root: &Path, steps: &mut Steps) -> Result<(), String> {
+    fn run(self, workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+        let root = workspace.root.as_path();
         let command = match self {
             Self::Test => cargo(root, &["test", "--workspace"]),
             Self::Format => cargo(root, &["fmt", "--all", "--", "--check"]),
@@ -77,6 +81,7 @@ impl Step {
                 command
             }
             Self::Production => return production(root, steps),
+            Self::Strangers => return strangers::run_all(workspace, steps),
             Self::Demo => return demo(root, steps),
         };
         steps.run(self.name(), &step::shown(&command), || step::run(&mut { command }))
@@ -96,13 +101,13 @@ fn production(root: &Path, steps: &mut Steps) -> Result<(), String> {
 
 /// The demo writes its report to a directory that is removed again, and has to have written one.
 fn demo(root: &Path, steps: &mut Steps) -> Result<(), String> {
-    let directory = Scratch::new()?;
+    let directory = Scratch::new("demo")?;
     let mut command = cargo(root, &["run", "--release", "--", "demo", "--seconds", DEMO_SECONDS, "--out"]);
-    command.arg(&directory.0);
+    command.arg(directory.path());
     steps.run(Step::Demo.name(), &step::shown(&command), || {
         // A busy machine misses figures: that is said in the report, and is no failure of the code.
         step::run_allowing(&mut command, &[INVALID_RUN])?;
-        let report = directory.0.join("report.html");
+        let report = directory.path().join("report.html");
         match fs::metadata(&report) {
             Ok(file) if file.len() > 0 => Ok(()),
             Ok(_) => Err("the demo wrote an empty report.html".to_owned()),
@@ -119,21 +124,4 @@ fn cargo(root: &Path, words: &[&str]) -> Command {
 
 fn again(step: Step) -> String {
     format!("Repeat it alone with: cargo xtask ci --only {}", step.name())
-}
-
-/// A directory of our own, removed with its content at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self, String> {
-        let path = env::temp_dir().join(format!("vanward-ci-{}", process::id()));
-        fs::create_dir(&path).map_err(|error| format!("{} cannot be created: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
 }

@@ -5,6 +5,8 @@
 mod workspace;
 /// The rules of the project that no compiler checks.
 mod tidy;
+/// A directory of our own among the temporary ones.
+mod scratch;
 /// One command of a longer run: named, timed, explained when it fails.
 mod step;
 /// Everything that CI checks, in its order.
@@ -13,6 +15,8 @@ mod ci;
 mod bench;
 /// The fuzz targets, each for a number of runs.
 mod fuzz;
+/// The proxy among programs that others wrote.
+mod strangers;
 
 use std::process::ExitCode;
 
@@ -32,7 +36,10 @@ Examples:
   cargo xtask ci                          all that has to pass before a commit
   cargo xtask ci --only clippy            one step of it
   cargo xtask bench                       microbenchmarks, then the demo
-  cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each";
+  cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each
+  cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
+  cargo xtask grpc                        the Go stack's gRPC client and server, the proxy between
+  cargo xtask testssl --against nginx     what a scanner finds, here in another proxy";
 
 #[derive(Subcommand)]
 enum Command {
@@ -44,6 +51,12 @@ enum Command {
     Bench,
     /// Run the fuzz targets.
     Fuzz(fuzz::Args),
+    /// Check HTTP/2 with the conformance suite h2spec.
+    H2spec(strangers::Args),
+    /// Check gRPC with the interoperability client and server of the Go stack.
+    Grpc(strangers::GrpcArgs),
+    /// Check TLS with the scanner testssl.sh.
+    Testssl(strangers::Args),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +65,9 @@ fn main() -> ExitCode {
         Command::Ci(arguments) => ci::run(&arguments),
         Command::Bench => bench::run(),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
+        Command::Grpc(arguments) => strangers::run_grpc(&arguments),
+        Command::Testssl(arguments) => strangers::run_testssl(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

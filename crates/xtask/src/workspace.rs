@@ -50,21 +50,28 @@ impl Workspace {
             .collect())
     }
 
+    /// Where cargo builds.
+    pub(crate) fn target_directory(&self) -> Result<PathBuf, String> {
+        Ok(PathBuf::from(text(&self.metadata("Cargo.toml")?, "target_directory")))
+    }
+
     /// The packages of a manifest's workspace, as `cargo metadata` describes them.
     pub(crate) fn packages(&self, manifest: &str) -> Result<Vec<Value>, String> {
-        let text = output_of(
-            Command::new("cargo")
-                .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path", manifest])
-                .current_dir(&self.root),
-        )?;
-        let mut metadata: Value =
-            serde_json::from_str(&text).map_err(|error| format!("cargo metadata wrote no JSON: {error}"))?;
-        match metadata["packages"].take() {
+        match self.metadata(manifest)?["packages"].take() {
             Value::Array(packages) => Ok(packages),
             _ => {
                 Err("cargo metadata lists no packages; a newer cargo may have changed its format".to_owned())
             }
         }
+    }
+
+    fn metadata(&self, manifest: &str) -> Result<Value, String> {
+        let text = output_of(
+            Command::new("cargo")
+                .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path", manifest])
+                .current_dir(&self.root),
+        )?;
+        serde_json::from_str(&text).map_err(|error| format!("cargo metadata wrote no JSON: {error}"))
     }
 }
 

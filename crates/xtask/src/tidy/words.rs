@@ -38,7 +38,9 @@ const FORBIDDEN: &[Forbidden] = &[
     host(concat!("pypi", ".org")),
     host(concat!("pythonhosted", ".org")),
     host(concat!("npmjs", ".org")),
-    host(concat!("golang", ".org")),
+    // Not the domain alone: Go's packages have it in their names.
+    host(concat!("proxy.golang", ".org")),
+    host(concat!("sum.golang", ".org")),
     host(concat!("maven", ".org")),
     host(concat!("deb.debian", ".org")),
 ];

@@ -1,0 +1,153 @@
+//! gRPC end to end: the interoperability client and server of the Go stack, which shares no code with ours, with the
+//! proxy between them; TLS or in the clear towards the client, in the clear towards the server.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::process::{Process, free_address};
+use super::programs;
+use super::subject::{Against, Pair, Subject};
+use crate::say;
+use crate::scratch::Scratch;
+use crate::workspace::Workspace;
+
+/// What is between client and server.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The proxy between client and server.
+    #[arg(long, value_enum, value_name = "PROXY", default_value = "vanward")]
+    against: Against,
+    /// No proxy: shows that client and server agree.
+    #[arg(long, conflicts_with = "against")]
+    direct: bool,
+}
+
+impl Args {
+    pub(super) fn through(&self) -> Through {
+        if self.direct { Through::Nothing } else { Through::Proxy(self.against) }
+    }
+}
+
+/// What is between client and server.
+#[derive(Clone, Copy)]
+pub(super) enum Through {
+    Proxy(Against),
+    Nothing,
+}
+
+impl fmt::Display for Through {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proxy(against) => write!(formatter, "through {against}"),
+            Self::Nothing => formatter.write_str("with nothing between client and server"),
+        }
+    }
+}
+
+const CLIENT: &str = "google.golang.org/grpc/interop/client";
+const SERVER: &str = "google.golang.org/grpc/interop/server";
+
+/// The cases that need no credentials of a cloud, as the client names them: every kind of call, its end, its metadata.
+const CASES: &[&str] = &[
+    "empty_unary",
+    "large_unary",
+    "client_streaming",
+    "server_streaming",
+    "ping_pong",
+    "empty_stream",
+    "timeout_on_sleeping_server",
+    "cancel_after_begin",
+    "cancel_after_first_response",
+    "status_code_and_message",
+    "special_status_message",
+    "custom_metadata",
+    "unimplemented_method",
+    "unimplemented_service",
+    // Many calls on one connection, and each on a new one.
+    "rpc_soak",
+    "channel_soak",
+];
+/// Long enough for the slowest on a busy machine; some have no limit of their own.
+const CASE_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) fn check(workspace: &Workspace, scratch: &Scratch, through: Through) -> Result<(), String> {
+    let [client, server] = programs::build(workspace, [CLIENT, SERVER])?;
+    let folder = scratch.path();
+    let pair = Pair::make(folder)?;
+    let (_servers, doors) = match through {
+        Through::Proxy(against) => {
+            let vanward = programs::build_vanward(workspace)?;
+            let (process, address) = start_server(&server, "server", &[], folder)?;
+            let subject = Subject::before_http2(against, &vanward, address, &pair, folder)?;
+            let doors = Doors { tls: subject.tls, plain: subject.plain };
+            (Running { _servers: vec![process], _subject: Some(subject) }, doors)
+        }
+        Through::Nothing => {
+            let files = [("-tls_cert_file", &pair.cert), ("-tls_key_file", &pair.key)];
+            let files = files.map(|(flag, file)| format!("{flag}={}", file.display()));
+            let flags = ["-use_tls", &files[0], &files[1]];
+            let (secured, tls) = start_server(&server, "server-tls", &flags, folder)?;
+            let (process, plain) = start_server(&server, "server", &[], folder)?;
+            (Running { _servers: vec![secured, process], _subject: None }, Doors { tls, plain })
+        }
+    };
+    let ca = format!("-ca_file={}", pair.cert.display());
+    let secured = ["-use_tls", "-use_test_ca", &ca, "-server_host_override=localhost"];
+    let failed: Vec<String> = [("TLS", doors.tls, &secured[..]), ("in the clear", doors.plain, &[])]
+        .iter()
+        .flat_map(|&(way, address, flags)| CASES.iter().map(move |case| (*case, way, address, flags)))
+        .filter_map(|(case, way, address, flags)| run(&client, case, way, address, flags, folder).err())
+        .collect();
+    let count = 2 * CASES.len();
+    say(format_args!("{} of {count} cases passed, {} over TLS", count - failed.len(), CASES.len()));
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}
+
+/// What has to stay up during the cases.
+struct Running {
+    _subject: Option<Subject>,
+    _servers: Vec<Process>,
+}
+
+/// Where the client goes.
+struct Doors {
+    tls: SocketAddr,
+    plain: SocketAddr,
+}
+
+fn start_server(
+    program: &Path,
+    name: &str,
+    flags: &[&str],
+    folder: &Path,
+) -> Result<(Process, SocketAddr), String> {
+    let address = free_address()?;
+    let mut command = Command::new(program);
+    command.arg(format!("-port={}", address.port())).args(flags);
+    let process = Process::start(name, &mut command, folder)?.listening_on(address)?;
+    Ok((process, address))
+}
+
+fn run(
+    client: &Path,
+    case: &str,
+    way: &str,
+    address: SocketAddr,
+    flags: &[&str],
+    folder: &Path,
+) -> Result<(), String> {
+    let mut command = Command::new(client);
+    command.arg(format!("-server_host={}", address.ip())).arg(format!("-server_port={}", address.port()));
+    command.arg(format!("-test_case={case}")).args(flags);
+    let name = format!("{case}, {way}");
+    let (status, said) = Process::start(&name, &mut command, folder)?.finish(CASE_LIMIT)?;
+    if status.success() {
+        return Ok(());
+    }
+    let problem = format!("{name}: {status}; the client said:\n{}", said.trim_end());
+    say(&problem);
+    Err(format!("{name} failed"))
+}

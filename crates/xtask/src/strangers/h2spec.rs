@@ -1,0 +1,101 @@
+//! h2spec: the conformance suite for HTTP/2 and HPACK, all its cases with the strict ones, over TLS and in the clear.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use super::process::Process;
+use super::programs;
+use super::subject::{self, Against, Subject};
+use crate::say;
+use crate::scratch::Scratch;
+use crate::workspace::Workspace;
+
+const PACKAGE: &str = "github.com/summerwind/h2spec/cmd/h2spec";
+/// The cases of the version in go.mod. Fewer would mean that some were not run.
+const CASES: u32 = 146;
+/// How long it waits for each thing that has to come.
+const CASE_LIMIT_SECONDS: &str = "2";
+/// Every case in turn failing by time would take as long.
+const RUN_LIMIT: Duration = Duration::from_secs(400);
+
+pub(super) fn check(workspace: &Workspace, scratch: &Scratch, against: Against) -> Result<(), String> {
+    let [h2spec] = programs::build(workspace, [PACKAGE])?;
+    let vanward = programs::build_vanward(workspace)?;
+    let folder = scratch.path();
+    let (_origin, server) = subject::origin(&vanward, folder)?;
+    let subject = Subject::before_http1(against, &vanward, server, folder)?;
+    // Most of its time is waiting, so both at once take no longer than one.
+    let (over_tls, in_the_clear) = thread::scope(|scope| {
+        let over_tls =
+            scope.spawn(|| run(&h2spec, "over TLS", &["--tls", "--insecure"], subject.tls, folder));
+        let in_the_clear = run(&h2spec, "in the clear", &[], subject.plain, folder);
+        let over_tls = over_tls.join().unwrap_or_else(|_| Err("the run over TLS panicked".to_owned()));
+        (over_tls, in_the_clear)
+    });
+    match (over_tls, in_the_clear) {
+        (Ok(()), Ok(())) => Ok(()),
+        (Err(problem), Ok(())) | (Ok(()), Err(problem)) => Err(problem),
+        (Err(first), Err(second)) => Err(format!("{first}\n{second}")),
+    }
+}
+
+fn run(h2spec: &Path, way: &str, more: &[&str], address: SocketAddr, folder: &Path) -> Result<(), String> {
+    let mut command = Command::new(h2spec);
+    command.args(["--strict", "--timeout", CASE_LIMIT_SECONDS, "--host", &address.ip().to_string()]);
+    command.args(["--port", &address.port().to_string()]).args(more);
+    let name = format!("h2spec {way}");
+    let (status, said) = Process::start(&name, &mut command, folder)?.finish(RUN_LIMIT)?;
+    let Some(counts) = Counts::of(&said) else {
+        return Err(format!("{name} ended with {status} and no count of its cases:\n{said}"));
+    };
+    say(format_args!("{name}: {} of {CASES} cases passed", counts.passed));
+    if status.success() && counts == (Counts { tests: CASES, passed: CASES }) {
+        return Ok(());
+    }
+    Err(format!("{name}: {status}\n{}", failures(&said)))
+}
+
+/// From `146 tests, 145 passed, 0 skipped, 1 failed`.
+#[derive(Debug, PartialEq, Eq)]
+struct Counts {
+    tests: u32,
+    passed: u32,
+}
+
+impl Counts {
+    fn of(said: &str) -> Option<Self> {
+        said.lines().rev().find_map(|line| {
+            let (tests, rest) = line.split_once(" tests, ")?;
+            let (passed, _) = rest.split_once(" passed, ")?;
+            Some(Self { tests: tests.parse().ok()?, passed: passed.parse().ok()? })
+        })
+    }
+}
+
+/// What it says at the end of each case that failed.
+fn failures(said: &str) -> &str {
+    said.find("\nFailures:").map_or(said, |at| said[at..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: &str = "Generic tests\n  x 1: one\n\nFailures: \n\nHTTP/2\n  4. Frames\n      x 2: two\n\n\
+                        Finished in 1.5 seconds\n146 tests, 145 passed, 0 skipped, 1 failed\n";
+
+    #[test]
+    fn cases_are_counted() {
+        assert_eq!(Counts::of(SAID), Some(Counts { tests: 146, passed: 145 }));
+        assert_eq!(Counts::of("Error: connection refused\n"), None);
+    }
+
+    #[test]
+    fn what_failed_is_told_without_what_passed() {
+        assert!(failures(SAID).starts_with("Failures: \n\nHTTP/2"));
+        assert_eq!(failures("other words"), "other words");
+    }
+}

@@ -1,0 +1,90 @@
+//! The proxy among programs that others wrote: a conformance suite, another stack's clients and servers, a scanner.
+//!
+//! Not here: curl and nginx, which the tests of the crate `proxy` use.
+
+/// A program under way: where it listens, what it says, its end.
+mod process;
+/// The Go programs, built in the versions that `strangers/go.mod` of this package names.
+mod programs;
+/// What is checked: Vanward, or for comparison nginx, in front of a server.
+mod subject;
+/// Conformance of HTTP/2, case by case.
+mod h2spec;
+/// gRPC of the Go stack through the proxy, case by case.
+mod grpc;
+/// The TLS configuration, as a scanner sees it.
+mod testssl;
+
+pub(crate) use grpc::Args as GrpcArgs;
+pub(crate) use subject::Against;
+
+use crate::say;
+use crate::scratch::Scratch;
+use crate::step::Steps;
+use crate::workspace::Workspace;
+
+/// What `h2spec` and `testssl` take.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What is checked; others show what a finding is worth, and that the check itself works.
+    #[arg(long, value_enum, value_name = "PROXY", default_value = "vanward")]
+    against: Against,
+}
+
+pub(crate) fn run_h2spec(arguments: &Args) -> Result<(), String> {
+    alone(|workspace, steps| h2spec_step(workspace, arguments.against, steps))
+}
+
+pub(crate) fn run_testssl(arguments: &Args) -> Result<(), String> {
+    alone(|workspace, steps| testssl_step(workspace, arguments.against, steps))
+}
+
+pub(crate) fn run_grpc(arguments: &GrpcArgs) -> Result<(), String> {
+    alone(|workspace, steps| grpc_step(workspace, arguments.through(), steps))
+}
+
+/// All of them on Vanward, for CI. Elsewhere, what needs a program that is not installed is left out.
+pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let on_ci = std::env::var_os("CI").is_some();
+    let may_run = |name: &str, needed: &[programs::Needed]| {
+        let missing = needed.iter().find_map(|needed| needed.find().err());
+        match missing {
+            Some(missing) if !on_ci => {
+                say(format_args!("\n=== {name}: left out: {missing}"));
+                false
+            }
+            // On CI the check itself says what is missing, and fails.
+            _ => true,
+        }
+    };
+    if may_run("h2spec", &[programs::GO]) {
+        h2spec_step(workspace, Against::Vanward, steps)?;
+    }
+    if may_run("grpc", &[programs::GO, programs::OPENSSL]) {
+        grpc_step(workspace, grpc::Through::Proxy(Against::Vanward), steps)?;
+    }
+    if may_run("testssl", &[programs::TESTSSL]) {
+        testssl_step(workspace, Against::Vanward, steps)?;
+    }
+    Ok(())
+}
+
+fn alone(check: impl FnOnce(&Workspace, &mut Steps) -> Result<(), String>) -> Result<(), String> {
+    let mut steps = Steps::default();
+    check(&Workspace::find()?, &mut steps)
+}
+
+fn h2spec_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
+    let heading = format!("HTTP/2 conformance of {against}, over TLS and in the clear");
+    steps.run("h2spec", &heading, || h2spec::check(workspace, &Scratch::new("h2spec")?, against))
+}
+
+fn grpc_step(workspace: &Workspace, through: grpc::Through, steps: &mut Steps) -> Result<(), String> {
+    let heading = format!("the Go stack's interoperability cases, {through}");
+    steps.run("grpc", &heading, || grpc::check(workspace, &Scratch::new("grpc")?, through))
+}
+
+fn testssl_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
+    let heading = format!("TLS of {against}, as a scanner sees it; about a minute");
+    steps.run("testssl", &heading, || testssl::check(workspace, &Scratch::new("testssl")?, against))
+}

@@ -1,0 +1,125 @@
+//! A program under way: where it listens, what it says, its end. What it writes goes to a file, so that nothing waits
+//! for a reader; and every wait has an end.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::step;
+
+/// How long a server may take until it listens, on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(30);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// A program that was started; killed when dropped.
+pub(super) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program. `name` is unique in the folder, which gets what it writes as `NAME.log`.
+    pub(super) fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self, String> {
+        let log = folder.join(format!("{name}.log"));
+        let failed = |error| format!("{} cannot be written: {error}", log.display());
+        let output = File::create(&log).map_err(failed)?;
+        let errors = output.try_clone().map_err(failed)?;
+        let spawned = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+        let child = spawned.map_err(|error| format!("`{}` cannot be run: {error}", step::shown(command)))?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// What it has written so far.
+    pub(super) fn said(&self) -> String {
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// The addresses in the line that says where it listens, once it has said so. As `vanward` does.
+    pub(super) fn addresses(&mut self) -> Result<Vec<SocketAddr>, String> {
+        self.until(|process| {
+            let addresses = process.said().lines().map(listened_on).find(|found| !found.is_empty());
+            addresses.ok_or("it does not say where it listens")
+        })
+    }
+
+    /// Waits until connections are taken there, for a program that was told its port.
+    pub(super) fn listening_on(mut self, address: SocketAddr) -> Result<Self, String> {
+        self.until(|_| TcpStream::connect(address).map(drop).map_err(|_| "it does not listen"))?;
+        Ok(self)
+    }
+
+    /// Waits until it has ended, for at most that long, and returns how, with all that it wrote.
+    pub(super) fn finish(mut self, limit: Duration) -> Result<(ExitStatus, String), String> {
+        let began = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Ok((status, self.said())),
+                Ok(None) if began.elapsed() < limit => thread::sleep(BETWEEN_LOOKS),
+                Ok(None) => {
+                    let problem = format!("has not ended after {} s", limit.as_secs());
+                    return Err(self.problem(&problem));
+                }
+                Err(error) => return Err(self.problem(&error.to_string())),
+            }
+        }
+    }
+
+    fn until<T>(&mut self, look: impl Fn(&Self) -> Result<T, &'static str>) -> Result<T, String> {
+        let began = Instant::now();
+        loop {
+            let problem = match look(self) {
+                Ok(found) => return Ok(found),
+                Err(problem) => problem,
+            };
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.problem(&format!("ended with {status}")));
+            }
+            if began.elapsed() > START_LIMIT {
+                return Err(self.problem(problem));
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    fn problem(&self, what: &str) -> String {
+        format!("{}: {what}; it said:\n{}", self.name, self.said().trim_end())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// `listening http://ADDRESS` and `vanward: listening on ADDRESS, ADDRESS`.
+fn listened_on(line: &str) -> Vec<SocketAddr> {
+    let Some((_, said)) = line.split_once("listening ") else { return Vec::new() };
+    let words = said.split([' ', ',']).map(|word| word.rsplit('/').next().unwrap_or(word));
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// A port of the loopback interface that was free a moment ago, for programs that do not let the kernel choose.
+pub(super) fn free_address() -> Result<SocketAddr, String> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    bound.map_err(|error| format!("no port on 127.0.0.1 is free: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_from_the_line_that_has_them() {
+        let addresses = |line| listened_on(line).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(addresses("listening http://127.0.0.1:9000"), ["127.0.0.1:9000"]);
+        assert_eq!(addresses("vanward: listening on 127.0.0.1:1, [::1]:2"), ["127.0.0.1:1", "[::1]:2"]);
+        assert_eq!(addresses("vanward: listening on https://127.0.0.1:1"), ["127.0.0.1:1"]);
+        assert_eq!(addresses("vanward: the certificate is for 127.0.0.1:1"), [""; 0]);
+    }
+}

@@ -1,0 +1,161 @@
+//! What is checked: Vanward, or for comparison nginx, with a door for TLS and one in the clear, both for HTTP/2.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::process::{Process, free_address};
+use super::programs::{NGINX, OPENSSL};
+use crate::step;
+
+/// Which proxy.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Against {
+    /// The one of this workspace.
+    Vanward,
+    /// The one that is installed.
+    Nginx,
+}
+
+impl fmt::Display for Against {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Vanward => "vanward",
+            Self::Nginx => "nginx",
+        })
+    }
+}
+
+/// A proxy that listens. Dropped, it ends.
+pub(super) struct Subject {
+    /// TLS, with h2 and http/1.1 by ALPN.
+    pub(super) tls: SocketAddr,
+    /// HTTP/2 by prior knowledge.
+    pub(super) plain: SocketAddr,
+    _processes: Vec<Process>,
+}
+
+impl Subject {
+    /// In front of a server that speaks HTTP/1.1. Vanward is started from flags and makes its own certificate.
+    pub(super) fn before_http1(
+        against: Against,
+        vanward: &Path,
+        server: SocketAddr,
+        folder: &Path,
+    ) -> Result<Self, String> {
+        if against == Against::Nginx {
+            let pair = Pair::make(folder)?;
+            return nginx(&pair, &format!("proxy_pass http://{server};"), folder);
+        }
+        let start = |name: &str, more: &[&str]| {
+            let mut command = Command::new(vanward);
+            command.args(["proxy", "--from", "127.0.0.1:0", "--to", &format!("http://{server}")]).args(more);
+            let mut process = Process::start(name, &mut command, folder)?;
+            let address = first(process.addresses()?)?;
+            Ok::<_, String>((process, address))
+        };
+        let (tls_process, tls) = start("vanward-tls", &["--self-signed"])?;
+        let (plain_process, plain) = start("vanward-plain", &[])?;
+        Ok(Self { tls, plain, _processes: vec![tls_process, plain_process] })
+    }
+
+    /// In front of a server that speaks HTTP/2 in the clear. The certificate is a pair of files.
+    pub(super) fn before_http2(
+        against: Against,
+        vanward: &Path,
+        server: SocketAddr,
+        pair: &Pair,
+        folder: &Path,
+    ) -> Result<Self, String> {
+        if against == Against::Nginx {
+            return nginx(pair, &format!("grpc_pass grpc://{server};"), folder);
+        }
+        let file = folder.join("vanward.toml");
+        let Pair { cert, key } = pair;
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = {{ cert = {cert:?}, key = {key:?} }}\n\n\
+             [[listen]]\naddress = \"127.0.0.1:0\"\n\n\
+             [[route]]\nupstream = \"app\"\n\n\
+             [upstream.app]\nservers = [\"http://{server}\"]\nprotocol = \"h2\"\n"
+        );
+        write(&file, &text)?;
+        let mut command = Command::new(vanward);
+        command.arg("run").arg("--config").arg(&file);
+        let mut process = Process::start("vanward", &mut command, folder)?;
+        match process.addresses()?[..] {
+            [tls, plain] => Ok(Self { tls, plain, _processes: vec![process] }),
+            _ => Err(format!("vanward listens elsewhere than told; it said:\n{}", process.said())),
+        }
+    }
+}
+
+/// The origin, with every page that a check may ask for.
+pub(super) fn origin(vanward: &Path, folder: &Path) -> Result<(Process, SocketAddr), String> {
+    let mut command = Command::new(vanward);
+    command.args(["origin", "--listen", "127.0.0.1:0"]);
+    let mut process = Process::start("origin", &mut command, folder)?;
+    let address = first(process.addresses()?)?;
+    Ok((process, address))
+}
+
+fn first(addresses: Vec<SocketAddr>) -> Result<SocketAddr, String> {
+    addresses.into_iter().next().ok_or_else(|| "vanward listens nowhere".to_owned())
+}
+
+/// A certificate for localhost and its key, in files.
+pub(super) struct Pair {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+impl Pair {
+    pub(super) fn make(folder: &Path) -> Result<Self, String> {
+        let pair = Self { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
+        let mut command = Command::new(OPENSSL.find()?);
+        command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+        command.args(["-days", "90", "-subj", "/CN=localhost", "-addext"]);
+        command.args(["subjectAltName=DNS:localhost,IP:127.0.0.1", "-out"]).arg(&pair.cert);
+        command.arg("-keyout").arg(&pair.key);
+        let output = command
+            .output()
+            .map_err(|error| format!("`{}` cannot be run: {error}", step::shown(&command)))?;
+        if output.status.success() {
+            Ok(pair)
+        } else {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("`{}` ended with {}:\n{said}", step::shown(&command), output.status))
+        }
+    }
+}
+
+fn nginx(pair: &Pair, pass: &str, folder: &Path) -> Result<Subject, String> {
+    let (tls, plain) = (free_address()?, free_address()?);
+    let Pair { cert, key } = pair;
+    let own = folder.display();
+    let file = folder.join("nginx.conf");
+    // One process, so that it ends when it is killed.
+    let text = format!(
+        "daemon off; master_process off; pid {own}/nginx.pid; error_log stderr;
+         events {{ worker_connections 256; }}
+         http {{
+           access_log off; client_max_body_size 0; proxy_request_buffering off;
+           client_body_temp_path {own}/body; proxy_temp_path {own}/proxy; fastcgi_temp_path {own}/fastcgi;
+           uwsgi_temp_path {own}/uwsgi; scgi_temp_path {own}/scgi;
+           server {{
+             listen {tls} ssl http2; listen {plain} http2; server_name localhost;
+             ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate {cert:?}; ssl_certificate_key {key:?};
+             location / {{ {pass} }}
+           }}
+         }}\n"
+    );
+    write(&file, &text)?;
+    let mut command = Command::new(NGINX.find()?);
+    command.arg("-p").arg(folder).arg("-e").arg("stderr").arg("-c").arg(&file);
+    let process = Process::start("nginx", &mut command, folder)?.listening_on(tls)?;
+    Ok(Subject { tls, plain, _processes: vec![process] })
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(file, text).map_err(|error| format!("{} cannot be written: {error}", file.display()))
+}
