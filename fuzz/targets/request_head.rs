@@ -36,7 +36,9 @@ fn check(head: &RequestHead, bytes: &[u8]) {
     let (Ok(target), Ok(framing), Ok(connection)) = verdicts else { return };
     for is_trusted in [false, true] {
         let client = Client { address: [192, 0, 2, 7].into(), is_trusted, scheme: "http" };
-        let rewrite = RequestRewrite { target: &target, connection, framing, client, host: None };
+        let wants_upgrade = wire::wants_upgrade(head, bytes, connection);
+        let rewrite =
+            RequestRewrite { target: &target, connection, framing, wants_upgrade, client, host: None };
         check_written(head, bytes, &rewrite);
     }
 }

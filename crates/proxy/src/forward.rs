@@ -287,6 +287,7 @@ impl Attempt<'_> {
             target: &self.admitted.target,
             connection: self.admitted.connection,
             framing: self.admitted.framing,
+            wants_upgrade: self.admitted.wants_upgrade,
             client,
             host,
         };

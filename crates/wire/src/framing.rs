@@ -72,10 +72,18 @@ fn declared<Start>(
         .with(Name::TransferEncoding)
         .with(Name::DisguisedContentLength)
         .with(Name::DisguisedTransferEncoding);
-    let mut framing = None;
-    if !head.names.has_any_of(DECIDING) {
+    let deciding = head.names.intersection(DECIDING);
+    if deciding == NameSet::NONE {
         return Ok(None);
     }
+    // One length, and nothing to compare it with.
+    if deciding == NameSet::NONE.with(Name::ContentLength)
+        && !head.repeated.has(Name::ContentLength)
+        && let Some(value) = head.value(bytes, Name::ContentLength)
+    {
+        return length(value).map(|length| Some(Framing::Length(length)));
+    }
+    let mut framing = None;
     for field in &head.fields {
         let value = field.value.of(bytes);
         let this = match field.known {

@@ -60,6 +60,8 @@ pub struct RequestLine {
     pub method_span: Span,
     /// The request target, in any of its four forms.
     pub target: Span,
+    /// Where the query of the target begins with its `?`, or the target's end.
+    pub(crate) path_end: u32,
     /// The version that the client speaks.
     pub version: Version,
 }
@@ -84,8 +86,12 @@ pub struct Head<Start> {
     pub fields: Vec<Field>,
     /// Length of the head in bytes, up to the end of its empty line, once complete.
     pub len: usize,
-    /// Which names are among the fields, so that most look-ups need no search.
+    /// Which names are among the fields, `Other` apart, so that most look-ups need no search.
     pub(crate) names: NameSet,
+    /// Which of them are there more than once.
+    pub(crate) repeated: NameSet,
+    /// Where the first field of each name is, for those in `names`.
+    firsts: [u32; Name::COUNT],
     /// How far it has been read.
     pub(crate) progress: crate::parse::Progress,
 }
@@ -102,6 +108,7 @@ impl<Start: Default> Head<Start> {
         self.fields.clear();
         self.len = 0;
         self.names = NameSet::NONE;
+        self.repeated = NameSet::NONE;
         self.progress = crate::parse::Progress::default();
     }
 }
@@ -118,12 +125,41 @@ impl<Start> Head<Start> {
         if !self.names.has(name) {
             return None;
         }
-        self.fields.iter().find(|field| field.known == name)
+        self.fields.get(self.firsts[name as usize] as usize)
     }
 
     /// The values of every field of this name, in order.
+    #[inline]
     pub fn values<'a>(&'a self, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
-        let fields = if self.names.has(name) { self.fields.as_slice() } else { &[] };
-        fields.iter().filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
+        let fields = self.fields_with(NameSet::NONE.with(name)).iter();
+        fields.filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
+    }
+
+    /// A part of the fields in which all of these names are: none where there are none, one where there is one.
+    #[inline]
+    pub(crate) fn fields_with(&self, names: NameSet) -> &[Field] {
+        let present = self.names.intersection(names);
+        match present.only() {
+            _ if present == NameSet::NONE => &[],
+            Some(name) if self.repeated.intersection(present) == NameSet::NONE => {
+                let first = self.firsts[name] as usize;
+                self.fields.get(first..=first).unwrap_or(&[])
+            }
+            _ => &self.fields,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, field: Field) {
+        let name = field.known;
+        if name != Name::Other {
+            if self.names.has(name) {
+                self.repeated = self.repeated.with(name);
+            } else {
+                self.names = self.names.with(name);
+                self.firsts[name as usize] = self.fields.len() as u32;
+            }
+        }
+        self.fields.push(field);
     }
 }

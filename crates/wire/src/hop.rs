@@ -1,7 +1,7 @@
 //! The Connection field (RFC 9110 §7.6.1): what a sender says of this hop alone.
 
 use crate::head::{Head, RequestHead, Version};
-use crate::name::{Name, NameSet};
+use crate::name::{Name, NameSet, is};
 
 /// The options that Connection names, of all its lines together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,27 +44,36 @@ impl ConnectionOptions {
             if len > OPTIONS_BYTES_MAX {
                 return Err(ConnectionError);
             }
+            // Nearly always there is one option, and no list.
+            if options.add_option(value) {
+                continue;
+            }
             for token in tokens(value) {
-                options.add(token)?;
+                if !options.add_option(token) {
+                    options.add_name(token)?;
+                }
             }
         }
         Ok(options)
     }
 
-    fn add(&mut self, token: &[u8]) -> Result<(), ConnectionError> {
-        if token.eq_ignore_ascii_case(b"close") {
-            self.close = true;
-        } else if token.eq_ignore_ascii_case(b"keep-alive") {
-            self.keep_alive = true;
-        } else if token.eq_ignore_ascii_case(b"upgrade") {
-            self.upgrade = true;
-        } else {
-            let name = Name::of(token);
-            if NEVER_NAMED.has(name) {
-                return Err(ConnectionError);
-            }
-            self.names_fields |= !NameSet::HOP_BY_HOP.has(name);
+    /// Whether this is an option that is no name of a field.
+    #[inline]
+    fn add_option(&mut self, token: &[u8]) -> bool {
+        let (close, keep_alive, upgrade) =
+            (is(token, b"close"), is(token, b"keep-alive"), is(token, b"upgrade"));
+        self.close |= close;
+        self.keep_alive |= keep_alive;
+        self.upgrade |= upgrade;
+        close | keep_alive | upgrade
+    }
+
+    fn add_name(&mut self, token: &[u8]) -> Result<(), ConnectionError> {
+        let name = Name::of(token);
+        if NEVER_NAMED.has(name) {
+            return Err(ConnectionError);
         }
+        self.names_fields |= !NameSet::HOP_BY_HOP.has(name);
         Ok(())
     }
 

@@ -11,6 +11,10 @@ mod head;
 mod name;
 /// Request methods and what they promise.
 mod method;
+/// The first byte of a kind, found in wide steps.
+mod scan;
+/// Lines as nearly every sender writes them, read quickly.
+mod plain;
 /// Start lines and field lines, read strictly and line by line.
 mod parse;
 /// The four forms of a request target, and Host.
@@ -21,10 +25,13 @@ mod framing;
 mod chunked;
 /// The Connection field and what it takes away.
 mod hop;
+/// Via and the Forwarded fields.
+mod forwarded;
 /// Heads as they are sent on: hop-by-hop fields removed, the proxy's own added.
 mod write;
 
 pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, Decoded, chunk_prefix};
+pub use forwarded::Client;
 pub use framing::{Framing, FramingError, request_framing, response_framing};
 pub use head::{Field, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
 pub use hop::{ConnectionError, ConnectionOptions, wants_upgrade};
@@ -33,5 +40,5 @@ pub use name::Name;
 pub use parse::{HeadError, HeadLimits, Parsed};
 pub use target::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
 pub use write::{
-    Client, ClientConnection, RequestRewrite, ResponseRewrite, max_forwards, write_request, write_response,
+    ClientConnection, RequestRewrite, ResponseRewrite, max_forwards, write_request, write_response,
 };

@@ -22,7 +22,11 @@ macro_rules! names {
                 match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::Other => "" }
             }
 
+            #[cfg(test)]
             const ALL: &'static [Name] = &[$(Name::$variant),*];
+
+            /// How many variants there are.
+            pub(crate) const COUNT: usize = Name::Other as usize + 1;
         }
     };
 }
@@ -56,46 +60,70 @@ names! {
 
 impl Name {
     /// Recognises a name, whatever its case.
-    #[inline]
+    #[inline(always)]
     pub fn of(name: &[u8]) -> Name {
         // The length and the first letter leave one or two candidates.
         let first = name.first().map_or(0, |byte| byte | 0x20);
-        let candidate = match (name.len(), first) {
-            (2, b't') => Name::Te,
-            (3, b'v') => Name::Via,
-            (4, b'h') => Name::Host,
-            (4, b'd') => Name::Date,
-            (6, b'e') => Name::Expect,
-            (7, b't') => Name::Trailer,
-            (7, b'u') => Name::Upgrade,
-            (7, b'r') => Name::Referer,
-            (9, b'f') => Name::Forwarded,
-            (10, b'c') => Name::Connection,
-            (10, b'k') => Name::KeepAlive,
-            (10, b'u') => Name::UserAgent,
-            (12, b'm') => Name::MaxForwards,
-            (14, b'c') if name[7] == b'_' => Name::DisguisedContentLength,
-            (14, b'c') => Name::ContentLength,
-            (14, b'h') => Name::Http2Settings,
-            (15, b'x') => Name::XForwardedFor,
-            (16, b'x') => Name::XForwardedHost,
-            (16, b'p') => Name::ProxyConnection,
-            (17, b't') if name[8] == b'_' => Name::DisguisedTransferEncoding,
-            (17, b't') => Name::TransferEncoding,
-            (17, b'x') => Name::XForwardedProto,
-            (18, b'p') => Name::ProxyAuthenticate,
-            (19, b'p') => Name::ProxyAuthorization,
-            (13.., b'x') => Name::XForwardedOther,
-            _ => return Name::Other,
-        };
-        if name.eq_ignore_ascii_case(candidate.text().as_bytes()) {
-            candidate
-        } else if first == b'x' && is_forwarded_like(name) {
-            Name::XForwardedOther
-        } else {
-            Name::Other
+        match (name.len(), first) {
+            (2, b't') if is(name, b"te") => Name::Te,
+            (3, b'v') if is(name, b"via") => Name::Via,
+            (4, b'h') if is(name, b"host") => Name::Host,
+            (4, b'd') if is(name, b"date") => Name::Date,
+            (6, b'e') if is(name, b"expect") => Name::Expect,
+            (7, b't') if is(name, b"trailer") => Name::Trailer,
+            (7, b'u') if is(name, b"upgrade") => Name::Upgrade,
+            (7, b'r') if is(name, b"referer") => Name::Referer,
+            (9, b'f') if is(name, b"forwarded") => Name::Forwarded,
+            (10, b'c') if is(name, b"connection") => Name::Connection,
+            (10, b'k') if is(name, b"keep-alive") => Name::KeepAlive,
+            (10, b'u') if is(name, b"user-agent") => Name::UserAgent,
+            (12, b'm') if is(name, b"max-forwards") => Name::MaxForwards,
+            (14, b'c') if is(name, b"content-length") => Name::ContentLength,
+            (14, b'c') if is(name, b"content_length") => Name::DisguisedContentLength,
+            (14, b'h') if is(name, b"http2-settings") => Name::Http2Settings,
+            (15, b'x') if is(name, b"x-forwarded-for") => Name::XForwardedFor,
+            (16, b'x') if is(name, b"x-forwarded-host") => Name::XForwardedHost,
+            (16, b'p') if is(name, b"proxy-connection") => Name::ProxyConnection,
+            (17, b't') if is(name, b"transfer-encoding") => Name::TransferEncoding,
+            (17, b't') if is(name, b"transfer_encoding") => Name::DisguisedTransferEncoding,
+            (17, b'x') if is(name, b"x-forwarded-proto") => Name::XForwardedProto,
+            (18, b'p') if is(name, b"proxy-authenticate") => Name::ProxyAuthenticate,
+            (19, b'p') if is(name, b"proxy-authorization") => Name::ProxyAuthorization,
+            (13.., b'x') if is_forwarded_like(name) => Name::XForwardedOther,
+            _ => Name::Other,
         }
     }
+}
+
+/// Whether a text is this one of lower-case letters, digits, `-` and `_`, whatever the case of its letters.
+///
+/// The length is known to the compiler, so it is compared in whole words, which overlap where they have to.
+#[inline(always)]
+pub(crate) fn is<const LEN: usize>(text: &[u8], lower: &[u8; LEN]) -> bool {
+    const { assert!(LEN <= 24) };
+    let Ok(text) = <&[u8; LEN]>::try_from(text) else { return false };
+    let eight = |at| differs(u64::from_le_bytes(word(text, at)), u64::from_le_bytes(word(lower, at)));
+    let four =
+        |at| differs(u32::from_le_bytes(word(text, at)).into(), u32::from_le_bytes(word(lower, at)).into());
+    let difference = match LEN {
+        17.. => eight(0) | eight(8) | eight(LEN - 8),
+        8.. => eight(0) | eight(LEN - 8),
+        4.. => four(0) | four(LEN - 4),
+        _ => (0..LEN).fold(0, |sum, at| sum | differs(text[at].into(), lower[at].into())),
+    };
+    difference == 0
+}
+
+#[inline(always)]
+fn word<const LEN: usize>(text: &[u8], at: usize) -> [u8; LEN] {
+    text[at..].first_chunk().copied().unwrap_or([0; LEN])
+}
+
+/// Not zero where a word is another one than `lower`. Only a letter has both 0x40 and 0x20 set in it; 0x20 is then set in
+/// the text as well, which lowers that letter there and makes no other byte the same.
+#[inline(always)]
+fn differs(text: u64, lower: u64) -> u64 {
+    (text | (lower >> 1 & lower & 0x2020_2020_2020_2020)) ^ lower
 }
 
 #[cold]
@@ -111,7 +139,7 @@ fn is_forwarded_like(name: &[u8]) -> bool {
 pub(crate) struct NameSet(u32);
 
 // One bit each.
-const _: () = assert!(Name::ALL.len() + 2 <= 32);
+const _: () = assert!(Name::COUNT <= 32);
 
 impl NameSet {
     pub(crate) const NONE: NameSet = NameSet(0);
@@ -140,8 +168,19 @@ impl NameSet {
     }
 
     #[inline]
-    pub(crate) const fn has_any_of(self, names: NameSet) -> bool {
-        self.0 & names.0 != 0
+    pub(crate) const fn union(self, names: NameSet) -> NameSet {
+        NameSet(self.0 | names.0)
+    }
+
+    /// The value of the one name in the set.
+    #[inline]
+    pub(crate) const fn only(self) -> Option<usize> {
+        if self.0.is_power_of_two() { Some(self.0.trailing_zeros() as usize) } else { None }
+    }
+
+    #[inline]
+    pub(crate) const fn intersection(self, names: NameSet) -> NameSet {
+        NameSet(self.0 & names.0)
     }
 }
 
@@ -162,6 +201,17 @@ mod tests {
             let mut near = text.as_bytes().to_vec();
             *near.last_mut().unwrap() ^= 0x02;
             assert_eq!(Name::of(&near), neighbour, "{text} with its last letter changed");
+        }
+        // A bit away in any place it is another name, but where the bit is a letter's case.
+        for &name in Name::ALL {
+            for at in 0..name.text().len() {
+                for bit in 0..8 {
+                    let mut near = name.text().as_bytes().to_vec();
+                    near[at] ^= 1 << bit;
+                    let is_case = bit == 5 && name.text().as_bytes()[at].is_ascii_alphabetic();
+                    assert_eq!(Name::of(&near) == name, is_case, "{}", near.escape_ascii());
+                }
+            }
         }
         for (text, name) in [
             ("X_Forwarded_For", Name::XForwardedOther),

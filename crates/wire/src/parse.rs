@@ -1,6 +1,6 @@
 //! Heads, read strictly and line by line (RFC 9112 §2 to §5).
 //!
-//! Each byte is looked at once however the bytes arrive, and a verdict depends on the bytes alone, not on how they
+//! A line is read twice at most however its bytes arrive, and a verdict depends on the bytes alone, not on how they
 //! were split. Every line ends in CRLF; a lone CR or LF, a folded line and a space before a colon are refused.
 
 use memchr::memchr;
@@ -8,6 +8,7 @@ use memchr::memchr;
 use crate::head::{Field, Head, RequestLine, Span, StatusLine, Version};
 use crate::method::Method;
 use crate::name::Name;
+use crate::plain;
 
 /// How large a head may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub(crate) trait StartLine: Sized {
     const MAY_FOLLOW_EMPTY_LINE: bool;
     /// `line` lies at `at` in the head and is without its CRLF.
     fn parse(line: &[u8], at: usize, limits: &HeadLimits) -> Result<Self, HeadError>;
+    /// The quick way for a line at `at` that may not be whole, and where the next one begins; see `plain`.
+    fn plain(bytes: &[u8], at: usize, limits: &HeadLimits) -> Option<(Self, usize)>;
 }
 
 #[allow(private_bounds, reason = "the two kinds of start line are closed")]
@@ -93,6 +96,9 @@ impl<Start: StartLine> Head<Start> {
     /// After an error the head means nothing and the connection is of no more use.
     pub fn parse(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<Parsed, HeadError> {
         let bytes = &bytes[..bytes.len().min(limits.bytes)];
+        if self.plain_lines(bytes, limits) == Parsed::Complete {
+            return Ok(Parsed::Complete);
+        }
         if let (Stage::First, Some(&first)) = (self.progress.stage, bytes.first())
             && !is_token_byte(first)
             && !(first == b'\r' && Start::MAY_FOLLOW_EMPTY_LINE)
@@ -112,6 +118,9 @@ impl<Start: StartLine> Head<Start> {
                 self.len = end + 1;
                 return Ok(Parsed::Complete);
             }
+            if self.plain_lines(bytes, limits) == Parsed::Complete {
+                return Ok(Parsed::Complete);
+            }
         }
         self.progress.searched = bytes.len();
         if bytes.len() == limits.bytes {
@@ -126,15 +135,44 @@ impl<Start: StartLine> Head<Start> {
         Ok(Parsed::Partial)
     }
 
+    /// Reads plain lines, up to the first that is not: that one is for `line`.
+    #[inline]
+    fn plain_lines(&mut self, bytes: &[u8], limits: &HeadLimits) -> Parsed {
+        let mut at = self.progress.line_start;
+        // A line that came in pieces is searched on from where it was, not again from its start.
+        if self.progress.searched != at || self.progress.stage == Stage::AfterEmptyLine {
+            return Parsed::Partial;
+        }
+        if self.progress.stage == Stage::First {
+            let Some((start, end)) = Start::plain(bytes, at, limits) else { return Parsed::Partial };
+            self.start = start;
+            self.progress.stage = Stage::Fields;
+            at = end;
+        }
+        let parsed = loop {
+            if bytes.get(at) == Some(&b'\r') && bytes.get(at + 1) == Some(&b'\n') {
+                self.len = at + 2;
+                break Parsed::Complete;
+            }
+            if self.fields.len() >= limits.fields {
+                break Parsed::Partial;
+            }
+            let Some(field) = plain::field(bytes, at) else { break Parsed::Partial };
+            at = field.line_end as usize;
+            self.push(field);
+        };
+        self.progress.line_start = at;
+        self.progress.searched = at;
+        parsed
+    }
+
     #[inline]
     fn line(&mut self, line: &[u8], at: usize, limits: &HeadLimits) -> Result<Parsed, HeadError> {
         match self.progress.stage {
             Stage::Fields if line.is_empty() => return Ok(Parsed::Complete),
             Stage::Fields if self.fields.len() == limits.fields => return Err(HeadError::TooManyFields),
             Stage::Fields => {
-                let field = field(line, at)?;
-                self.names = self.names.with(field.known);
-                self.fields.push(field);
+                self.push(field(line, at)?);
             }
             Stage::First if line.is_empty() && Start::MAY_FOLLOW_EMPTY_LINE => {
                 self.progress.stage = Stage::AfterEmptyLine;
@@ -177,6 +215,9 @@ pub(crate) fn field(line: &[u8], at: usize) -> Result<Field, HeadError> {
     })
 }
 
+/// Far more than any method that is registered.
+pub(crate) const METHOD_BYTES_MAX: usize = 64;
+
 impl StartLine for RequestLine {
     const MAY_FOLLOW_EMPTY_LINE: bool = true;
 
@@ -184,7 +225,7 @@ impl StartLine for RequestLine {
     fn parse(line: &[u8], at: usize, limits: &HeadLimits) -> Result<Self, HeadError> {
         // RFC 9112 §3: exactly one SP between the three parts, and none within them.
         let method_end = line.iter().position(|&byte| !is_token_byte(byte)).ok_or(HeadError::RequestLine)?;
-        if method_end == 0 || method_end > 64 {
+        if method_end == 0 || method_end > METHOD_BYTES_MAX {
             return Err(HeadError::Method);
         }
         if line[method_end] != b' ' {
@@ -206,8 +247,14 @@ impl StartLine for RequestLine {
             method: Method::of(&line[..method_end]),
             method_span: Span::new(at, at + method_end),
             target: Span::new(target, target + target_end),
+            path_end: (target + memchr(b'?', &rest[..target_end]).unwrap_or(target_end)) as u32,
             version: request_version(&rest[target_end + 1..])?,
         })
+    }
+
+    #[inline]
+    fn plain(bytes: &[u8], at: usize, limits: &HeadLimits) -> Option<(Self, usize)> {
+        plain::request_line(bytes, at, limits)
     }
 }
 
@@ -239,6 +286,11 @@ impl StartLine for StatusLine {
         };
         check_text(&line[reason_start..])?;
         Ok(StatusLine { status, reason: Span::new(at + reason_start, at + line.len()), version })
+    }
+
+    #[inline]
+    fn plain(bytes: &[u8], at: usize, _: &HeadLimits) -> Option<(Self, usize)> {
+        plain::status_line(bytes, at)
     }
 }
 

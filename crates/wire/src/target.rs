@@ -71,24 +71,20 @@ impl Target {
                 (TargetForm::Absolute, authority, rest)
             }
         };
-        let path_len = path_and_query.of(bytes).iter().position(|&byte| byte == b'?');
-        let path_end =
-            path_len.map_or(path_and_query.end as usize, |len| path_and_query.start as usize + len);
-        let path = Span::new(path_and_query.start as usize, path_end);
+        let path = Span { end: head.start.path_end, ..path_and_query };
         Ok(Target { form, authority, path_and_query, path })
     }
 }
 
 /// RFC 9112 §3.2: one Host, and a valid one; HTTP/1.0 may leave it out.
 fn host(head: &RequestHead, bytes: &[u8]) -> Result<Span, TargetError> {
-    let mut hosts = head.fields.iter().filter(|field| field.known == Name::Host);
-    let Some(host) = hosts.next() else {
+    let Some(host) = head.field(Name::Host) else {
         return match head.start.version {
             Version::Http10 => Ok(Span::default()),
             Version::Http11 => Err(TargetError::HostMissing),
         };
     };
-    if hosts.next().is_some() {
+    if head.repeated.has(Name::Host) {
         return Err(TargetError::HostRepeated);
     }
     if !is_valid_authority(host.value.of(bytes)) {
@@ -143,11 +139,14 @@ pub fn host_without_port(authority: &[u8]) -> &[u8] {
 }
 
 /// RFC 3986 §3.2.3: digits, or none.
+#[inline]
 fn is_valid_port(digits: &[u8]) -> bool {
-    let number = digits.iter().try_fold(0u32, |sum, byte| {
-        byte.is_ascii_digit().then(|| (sum * 10 + u32::from(byte - b'0')).min(65_536))
-    });
-    number.is_some_and(|number| number <= 65_535)
+    // Four digits are always in range.
+    digits.iter().all(u8::is_ascii_digit) && (digits.len() <= 4 || is_in_range(digits))
+}
+
+fn is_in_range(digits: &[u8]) -> bool {
+    digits.iter().fold(0u32, |sum, byte| (sum * 10 + u32::from(byte - b'0')).min(65_536)) <= 65_535
 }
 
 /// RFC 3986 §3.2.2, without zones and addresses of the future.

@@ -2,26 +2,14 @@
 //!
 //! What stays as it came is copied in one piece, the start line with it. Output is appended to a buffer that the caller keeps.
 
-use std::net::{IpAddr, Ipv4Addr};
-
+use crate::forwarded::{self, Client, push_own_fields};
 use crate::framing::Framing;
 use crate::head::{Head, RequestHead, ResponseHead, Version};
-use crate::hop::{ConnectionOptions, has_member, is_named, upgrades, wants_upgrade};
+use crate::hop::{ConnectionOptions, has_member, is_named, upgrades};
 use crate::method::Method;
 use crate::name::{Name, NameSet};
 use crate::parse::{REASON_START, STATUS_START};
 use crate::target::{Target, TargetForm};
-
-/// Who sent a request, for the Forwarded fields.
-#[derive(Debug, Clone, Copy)]
-pub struct Client {
-    /// Its address.
-    pub address: IpAddr,
-    /// Whether it may say whom it forwards for.
-    pub is_trusted: bool,
-    /// `http` or `https`, as the client spoke to this proxy.
-    pub scheme: &'static str,
-}
 
 /// How a request changes on its way to a server.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +20,8 @@ pub struct RequestRewrite<'a> {
     pub connection: ConnectionOptions,
     /// How its body is framed.
     pub framing: Framing,
+    /// Whether its Upgrade is passed on: what `wants_upgrade` says of it.
+    pub wants_upgrade: bool,
     /// Who sent it.
     pub client: Client,
     /// Host as the server shall see it; `None` as the client meant it.
@@ -63,12 +53,12 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
         }
         first_field(head)
     };
-    let mut dropped = NameSet::HOP_BY_HOP.with(Name::Forwarded).with(Name::XForwardedFor);
+    let mut dropped = NameSet::HOP_BY_HOP.union(forwarded::REWRITTEN);
     if new_host.is_some() {
         dropped = dropped.with(Name::Host);
     }
     if !rewrite.client.is_trusted {
-        dropped = dropped.with(Name::XForwardedProto).with(Name::XForwardedHost).with(Name::XForwardedOther);
+        dropped = dropped.union(forwarded::TRUSTED_ONLY);
     }
     if decrements {
         dropped = dropped.with(Name::MaxForwards);
@@ -84,9 +74,7 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
         out.extend_from_slice(b"\r\n");
     }
     push_hop_fields(out, head, bytes, rewrite);
-    out.extend_from_slice(via(line.version));
-    push_forwarded(out, head, bytes, rewrite.client, authority);
-    out.extend_from_slice(b"\r\n");
+    push_own_fields(out, head, bytes, &rewrite.client, authority);
 }
 
 fn push_request_line(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], target: &Target) {
@@ -123,11 +111,10 @@ fn push_hop_fields(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite:
     if takes_trailers {
         out.extend_from_slice(b"TE: trailers\r\n");
     }
-    let upgrades = wants_upgrade(head, bytes, rewrite.connection);
-    if upgrades {
+    if rewrite.wants_upgrade {
         push_upgrades(out, head, bytes);
     }
-    match (takes_trailers, upgrades) {
+    match (takes_trailers, rewrite.wants_upgrade) {
         (true, true) => out.extend_from_slice(b"Connection: TE, upgrade\r\n"),
         (true, false) => out.extend_from_slice(b"Connection: TE\r\n"),
         (false, true) => out.extend_from_slice(b"Connection: upgrade\r\n"),
@@ -138,54 +125,6 @@ fn push_hop_fields(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite:
 fn push_upgrades<Start>(out: &mut Vec<u8>, head: &Head<Start>, bytes: &[u8]) {
     for protocol in upgrades(head, bytes) {
         push_line(out, b"Upgrade: ", protocol);
-    }
-}
-
-/// RFC 7239 and the three fields before it. From a client that is not trusted they have been dropped; what a trusted
-/// one says is kept in front.
-fn push_forwarded(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], client: Client, authority: &[u8]) {
-    let told = |name| client.is_trusted && head.names.has(name);
-    // A client of IPv4 on a socket of both families is one of IPv4.
-    let address = client.address.to_canonical();
-    let (text, len) = address_text(address);
-    let text = &text[..len];
-    out.extend_from_slice(b"X-Forwarded-For: ");
-    if told(Name::XForwardedFor) {
-        push_list(out, head, bytes, Name::XForwardedFor);
-    }
-    out.extend_from_slice(text);
-    if !told(Name::XForwardedProto) {
-        out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
-        out.extend_from_slice(client.scheme.as_bytes());
-    }
-    if !told(Name::XForwardedHost) && !authority.is_empty() {
-        out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
-        out.extend_from_slice(authority);
-    }
-    out.extend_from_slice(b"\r\nForwarded: ");
-    if told(Name::Forwarded) {
-        push_list(out, head, bytes, Name::Forwarded);
-    }
-    // RFC 7239 §6: an IPv6 address is bracketed and quoted.
-    let (before, behind): (&[u8], &[u8]) =
-        if address.is_ipv6() { (b"for=\"[", b"]\";proto=") } else { (b"for=", b";proto=") };
-    out.extend_from_slice(before);
-    out.extend_from_slice(text);
-    out.extend_from_slice(behind);
-    out.extend_from_slice(client.scheme.as_bytes());
-    if !authority.is_empty() {
-        // A valid authority holds no quote and no backslash.
-        out.extend_from_slice(b";host=\"");
-        out.extend_from_slice(authority);
-        out.push(b'"');
-    }
-    out.extend_from_slice(b"\r\n");
-}
-
-fn push_list(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], name: Name) {
-    for value in head.values(bytes, name).filter(|value| !value.is_empty()) {
-        out.extend_from_slice(value);
-        out.extend_from_slice(b", ");
     }
 }
 
@@ -234,11 +173,22 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
     if rewrite.framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
-    match rewrite.client_connection {
-        ClientConnection::Persist => {}
-        ClientConnection::KeepAlive => out.extend_from_slice(b"Connection: keep-alive\r\n"),
-        ClientConnection::Close => out.extend_from_slice(b"Connection: close\r\n"),
-        ClientConnection::Upgrade => {
+    // RFC 9110 §15.5.22: a 426 says which protocols the server asks for, be they refused here or not.
+    let asks_for_upgrade = status == 426 && head.names.has(Name::Upgrade);
+    if asks_for_upgrade {
+        for protocols in head.values(bytes, Name::Upgrade) {
+            push_line(out, b"Upgrade: ", protocols);
+        }
+    }
+    // RFC 9110 §7.8: who sends Upgrade names it in Connection.
+    match (rewrite.client_connection, asks_for_upgrade) {
+        (ClientConnection::Persist, false) => {}
+        (ClientConnection::Persist, true) => out.extend_from_slice(b"Connection: upgrade\r\n"),
+        (ClientConnection::KeepAlive, false) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        (ClientConnection::KeepAlive, true) => out.extend_from_slice(b"Connection: keep-alive, upgrade\r\n"),
+        (ClientConnection::Close, false) => out.extend_from_slice(b"Connection: close\r\n"),
+        (ClientConnection::Close, true) => out.extend_from_slice(b"Connection: close, upgrade\r\n"),
+        (ClientConnection::Upgrade, _) => {
             out.extend_from_slice(b"Connection: upgrade\r\n");
             push_upgrades(out, head, bytes);
         }
@@ -246,8 +196,11 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
     if status >= 200 && !head.names.has(Name::Date) {
         push_line(out, b"Date: ", rewrite.date);
     }
-    out.extend_from_slice(via(head.start.version));
-    out.extend_from_slice(b"\r\n");
+    // RFC 9110 §7.6.3: the version in which the message was received.
+    out.extend_from_slice(match head.start.version {
+        Version::Http11 => b"Via: 1.1 vanward\r\n\r\n",
+        Version::Http10 => b"Via: 1.0 vanward\r\n\r\n",
+    });
 }
 
 /// Where the fields begin; behind the start line.
@@ -268,25 +221,16 @@ fn copy_fields<Start>(
     dropped: NameSet,
 ) {
     let mut run = run_start as usize;
-    if head.names.has_any_of(dropped) || connection.names_fields {
-        for field in &head.fields {
-            let is_named = connection.names_fields && is_named(head, bytes, field.name.of(bytes));
-            if dropped.has(field.known) || is_named {
-                out.extend_from_slice(&bytes[run..field.name.start as usize]);
-                run = field.line_end as usize;
-            }
+    let fields = if connection.names_fields { &head.fields } else { head.fields_with(dropped) };
+    for field in fields {
+        let is_named = connection.names_fields && is_named(head, bytes, field.name.of(bytes));
+        if dropped.has(field.known) || is_named {
+            out.extend_from_slice(&bytes[run..field.name.start as usize]);
+            run = field.line_end as usize;
         }
     }
     // The head ends with the CRLF of its empty line.
     out.extend_from_slice(&bytes[run..head.len - 2]);
-}
-
-/// RFC 9110 §7.6.3: the version in which the message was received.
-fn via(version: Version) -> &'static [u8] {
-    match version {
-        Version::Http11 => b"Via: 1.1 vanward\r\n",
-        Version::Http10 => b"Via: 1.0 vanward\r\n",
-    }
 }
 
 fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
@@ -300,38 +244,4 @@ fn push_number(out: &mut Vec<u8>, number: u64) {
         push_number(out, number / 10);
     }
     out.push(b'0' + (number % 10) as u8);
-}
-
-/// An address and the length of its text.
-fn address_text(address: IpAddr) -> ([u8; 45], usize) {
-    let mut text = [0; 45];
-    let len = match address {
-        IpAddr::V4(address) => ipv4_text(address, &mut text),
-        IpAddr::V6(address) => {
-            let mut rest = text.as_mut_slice();
-            // No IPv6 address is longer than 45 bytes.
-            let _ = std::io::Write::write_fmt(&mut rest, format_args!("{address}"));
-            let left = rest.len();
-            text.len() - left
-        }
-    };
-    (text, len)
-}
-
-/// Four short numbers are written faster by hand than by the formatting machinery.
-fn ipv4_text(address: Ipv4Addr, text: &mut [u8; 45]) -> usize {
-    let mut at = 0;
-    for (index, octet) in address.octets().into_iter().enumerate() {
-        if index > 0 {
-            text[at] = b'.';
-            at += 1;
-        }
-        let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
-        let skipped = usize::from(octet < 100) + usize::from(octet < 10);
-        for digit in &digits[skipped..] {
-            text[at] = *digit;
-            at += 1;
-        }
-    }
-    at
 }

@@ -16,6 +16,10 @@ mod write_request;
 mod write_response;
 /// What holds for every input.
 mod properties;
+/// A slow reader.
+mod oracle;
+/// Where the quick reader and the slow one would differ.
+mod differences;
 
 use wire::{HeadError, HeadLimits, Parsed, RequestHead, ResponseHead};
 

@@ -10,10 +10,12 @@ use crate::parse_request;
 pub(crate) fn written(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str>) -> String {
     let head = parse_request(bytes).unwrap();
     let target = Target::of(&head, bytes).unwrap();
+    let connection = ConnectionOptions::of(&head, bytes).unwrap();
     let rewrite = RequestRewrite {
         target: &target,
-        connection: ConnectionOptions::of(&head, bytes).unwrap(),
+        connection,
         framing: request_framing(&head, bytes).unwrap(),
+        wants_upgrade: wire::wants_upgrade(&head, bytes, connection),
         client: Client { address: address.parse::<IpAddr>().unwrap(), is_trusted, scheme: "http" },
         host: host.map(str::as_bytes),
     };

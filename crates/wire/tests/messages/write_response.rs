@@ -132,3 +132,31 @@ fn a_framing_of_the_proxys_own() {
         &["HTTP/1.1 200 OK", "Date: x", "Connection: close", VIA],
     );
 }
+
+/// RFC 9110 §15.5.22 and §7.8: what a 426 asks for reaches the client, named in Connection.
+#[test]
+fn upgrade_required() {
+    let line = "HTTP/1.1 426 Upgrade Required";
+    for (client_connection, connection) in [
+        (ClientConnection::Persist, "Connection: upgrade"),
+        (ClientConnection::KeepAlive, "Connection: keep-alive, upgrade"),
+        (ClientConnection::Close, "Connection: close, upgrade"),
+    ] {
+        check(
+            &[line, "Upgrade: HTTP/3.0, h2c", "Date: x", "connection: Upgrade", "upgrade: IRC/6.9"],
+            Framing::Length(5),
+            client_connection,
+            &[line, "Date: x", "Upgrade: HTTP/3.0, h2c", "Upgrade: IRC/6.9", connection, VIA],
+        );
+    }
+    // Without one, and in any other response, nothing is said of it.
+    let close = ClientConnection::Close;
+    check(&[line, "Date: x"], Framing::None, close, &[line, "Date: x", "Connection: close", VIA]);
+    let line = "HTTP/1.1 400 Bad Request";
+    check(
+        &[line, "Date: x", "Upgrade: x"],
+        Framing::None,
+        close,
+        &[line, "Date: x", "Connection: close", VIA],
+    );
+}
