@@ -1,17 +1,20 @@
 //! `vanward check`: what a configuration file means, or all that is wrong with it.
 //!
-//! Starts nothing, opens no port and resolves no name: a file that is valid here can still meet a port in use.
+//! Reads the certificates that it names. Starts nothing, opens no port and resolves no name: a file that is valid here can
+//! still meet a port in use.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{Config, Mistake, Reading};
+use config::{Config, Mistake, Owner, Reading};
+use tls::{ClientSide, Problem, ServerSide};
 
 /// Checks a configuration file and reports every mistake at once.
 ///
-/// Each mistake is a line on standard error: the file, line and column, what is wrong, and what was expected. The exit
-/// code is 78 with mistakes and 0 without; warnings do not change it.
+/// Each mistake is a line on standard error: the file, line and column, what is wrong, and what was expected. The
+/// certificates and keys that it names are read too: one that has expired is a mistake here, though `vanward run` would
+/// start with it. The exit code is 78 with mistakes and 0 without; warnings do not change it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -35,7 +38,7 @@ Examples:
   vanward check --json vanward.toml | jq -r '.[].message'";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
-    let reading = config::examine_file(&arguments.file);
+    let reading = with_files(config::examine_file(&arguments.file), |_| true);
     let form = match (arguments.json, arguments.print) {
         (true, _) => Form::Json,
         (false, true) => Form::File,
@@ -71,7 +74,7 @@ struct Answer {
 }
 
 fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
-    let Reading { config, mistakes, warnings } = reading;
+    let Reading { config, mistakes, warnings, .. } = reading;
     let code = if config.is_some() { 0 } else { super::BAD_CONFIGURATION };
     if let Form::Json = form {
         let mistakes = mistakes.iter().map(|mistake| json(mistake, "mistake"));
@@ -86,6 +89,42 @@ fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
         (Some(config), _) => format!("{file}: valid: {}\n", summary(config)),
     };
     Answer { output, remarks, code }
+}
+
+/// Adds what is wrong with the files that are named in it, of what `counts`.
+pub(super) fn with_files(mut reading: Reading, counts: fn(&Problem) -> bool) -> Reading {
+    let Some(config) = &reading.config else { return reading };
+    let found = problems(config).into_iter().filter(|(_, problem)| counts(problem));
+    let found = found.filter_map(|(owner, Problem { file, fault })| {
+        reading.mistake_about(owner, file.as_deref(), &fault.to_string(), fault.expected())
+    });
+    let mut found: Vec<Mistake> = found.collect();
+    found.sort_by_key(|mistake| (mistake.line, mistake.column));
+    if !found.is_empty() {
+        reading.config = None;
+        reading.mistakes = found;
+    }
+    reading
+}
+
+/// What is wrong with the certificates, keys and CAs that a configuration names.
+pub(super) fn problems(config: &Config) -> Vec<(Owner, Problem)> {
+    let of_listeners = config.listeners.iter().enumerate().map(|(index, listener)| {
+        let problems = match ServerSide::load(listener) {
+            Ok(tls) => tls.map(|tls| tls.remarks()).unwrap_or_default(),
+            Err(problems) => problems,
+        };
+        (Owner::Listener(index), problems)
+    });
+    let of_upstreams = config.upstreams.iter().enumerate().map(|(index, upstream)| {
+        let problems = match ClientSide::load(upstream) {
+            Ok(tls) => tls.map(|tls| tls.remarks().to_vec()).unwrap_or_default(),
+            Err(problems) => problems,
+        };
+        (Owner::Upstream(index), problems)
+    });
+    let all = of_listeners.chain(of_upstreams);
+    all.flat_map(|(owner, problems)| problems.into_iter().map(move |problem| (owner, problem))).collect()
 }
 
 /// What is to be said of a file: a line for each mistake and each warning, which begins with its place.
@@ -178,6 +217,36 @@ f.toml:5:1: unknown key \"hots\" in [[route]]; expected host, path or upstream; 
     }
 
     #[test]
+    fn files_that_are_named_are_looked_into() {
+        let listeners = "\
+[[listen]]
+address = \"127.0.0.1:8443\"
+tls = { cert = \"/nowhere/a.pem\", key = \"/dev/null\" }
+[[listen]]
+address = \"127.0.0.1:8444\"
+tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"/dev/null\" } }
+";
+        let text =
+            format!("{VALID}tls = {{ ca = \"/dev/null\" }}\n{listeners}").replace("\"http://", "\"https://");
+        let reading = with_files(config::examine(&text, "f.toml"), |_| true);
+        let missing = std::fs::read("/nowhere/a.pem").unwrap_err();
+        let pem = "expected certificates in PEM: -----BEGIN CERTIFICATE-----";
+        let remarks = format!(
+            "f.toml:7:14: ca: /dev/null: it has no certificate; {pem}\n\
+             f.toml:10:16: cert: /nowhere/a.pem: it can't be read: {missing}\n\
+             f.toml:10:40: key: /dev/null: it has no private key; expected a private key in PEM: \
+             -----BEGIN PRIVATE KEY-----\n\
+             f.toml:13:77: ca: /dev/null: it has no certificate; {pem}\n"
+        );
+        let expected = Answer { output: String::new(), remarks, code: 78 };
+        assert_eq!(answer(&reading, "f.toml", Form::Summary), expected);
+        let unusable = with_files(config::examine(&text, "f.toml"), |problem| !problem.is_usable());
+        assert_eq!(unusable.mistakes, reading.mistakes);
+        let none = with_files(config::examine(&text, "f.toml"), |_| false);
+        assert!(none.config.is_some() && none.mistakes.is_empty());
+    }
+
+    #[test]
     fn json_is_an_array_whatever_is_found() {
         assert_eq!(
             of(VALID, Form::Json),
@@ -191,7 +260,7 @@ f.toml:5:1: unknown key \"hots\" in [[route]]; expected host, path or upstream; 
             "line": 2,
             "column": 1,
             "message": "unknown key \"adress\" in [[listen]]",
-            "expected": "address",
+            "expected": "address, tls, redirect_to_https, hsts or http2",
             "nearest": "address",
         }]);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&output).unwrap(), expected);

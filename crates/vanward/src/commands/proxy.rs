@@ -1,11 +1,15 @@
 //! `vanward proxy`.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{AccessLog, Config, LogFormat, LogTarget, Server};
+use config::{
+    AccessLog, CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, LogFormat, LogTarget,
+    Server, ServerTls, UnknownNames,
+};
 
 /// Runs a reverse proxy from flags.
 ///
@@ -18,9 +22,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR", required = true, value_parser = config::listen_address)]
     from: Vec<SocketAddr>,
 
-    /// Server to forward to, `http://HOST[:PORT]`; repeated, requests go to each in turn.
+    /// Server to forward to, `http://HOST[:PORT]` or `https://HOST[:PORT]`; repeated, requests go to each in turn.
     #[arg(long, value_name = "URL", required = true)]
     to: Vec<Server>,
+
+    /// Serve HTTPS with this certificate, in PEM, those between it and its root after it.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+
+    /// The certificate's private key, in PEM, without a passphrase.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+
+    /// Serve HTTPS with a certificate made on the spot, to try it out: clients have to be told to accept it.
+    #[arg(long, conflicts_with_all = ["cert", "key"])]
+    self_signed: bool,
 
     /// Worker threads [default: one for each core that this process may use]
     #[arg(long, value_name = "N")]
@@ -47,11 +63,29 @@ const EXAMPLES: &str = "\
 Examples:
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000
   vanward proxy --from 0.0.0.0:80 --to http://10.0.0.1:8000 --to http://10.0.0.2:8000 --log -
+  vanward proxy --from 0.0.0.0:443 --cert site.pem --key site.key --to http://127.0.0.1:9000
+  vanward proxy --from 127.0.0.1:8443 --self-signed --to https://www.example.com
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let mut config = Config::for_servers(arguments.from.clone(), arguments.to.clone());
     config.workers = arguments.workers;
+    for listener in &mut config.listeners {
+        listener.tls = certificates(arguments).map(|certificates| ServerTls {
+            certificates,
+            unknown_names: UnknownNames::default(),
+            client_certificates: ClientCertificates::default(),
+        });
+    }
+    let problems: BTreeSet<String> = super::check::problems(&config)
+        .into_iter()
+        .filter(|(_, problem)| !problem.is_usable())
+        .map(|(_, problem)| problem.to_string())
+        .collect();
+    if !problems.is_empty() {
+        let problems: Vec<String> = problems.into_iter().collect();
+        return super::fail(super::BAD_CONFIGURATION, problems.join("\nvanward: "));
+    }
     config.access_log = arguments.log.as_ref().map(|path| AccessLog {
         target: match path.as_os_str().as_encoded_bytes() {
             b"-" => LogTarget::Stdout,
@@ -63,4 +97,13 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         },
     });
     super::serve(config)
+}
+
+/// What is shown to clients; `None` is HTTP.
+fn certificates(arguments: &Args) -> Option<Certificates> {
+    if arguments.self_signed {
+        return Some(Certificates::SelfSigned);
+    }
+    let (cert, key) = arguments.cert.clone().zip(arguments.key.clone())?;
+    Some(Certificates::Files(vec![CertificateFiles { pair: KeyPair { cert, key }, ocsp: None }]))
 }

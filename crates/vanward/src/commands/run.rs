@@ -33,7 +33,9 @@ The smallest file:
   servers = [\"http://127.0.0.1:9000\"]";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
+    // What can be used all the same is said by the proxy as it starts.
     let reading = config::examine_file(&arguments.config);
+    let reading = super::check::with_files(reading, |problem| !problem.is_usable());
     // The exit code tells as well, where nobody reads standard error.
     let _ = std::io::stderr().lock().write_all(super::check::remarks(&reading).as_bytes());
     match reading.config {
