@@ -14,6 +14,9 @@ use crate::tls_options::{
 /// Adds what is wrong between the options of TLS. Of a table with a mistake in it nothing is said: what seems to be
 /// missing may be what was refused.
 pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
+    if !reader.is_whole() {
+        return;
+    }
     for Element { value: listen, is_intact, .. } in &file.listen {
         if let Some(tls) = listen.tls.as_ref().filter(|tls| tls.is_intact) {
             check_certificates(tls, reader);

@@ -455,6 +455,9 @@ fn beside_syntax_errors_nothing_is_called_missing() {
     let places: Vec<usize> = parse(&text, "f").unwrap_err().iter().map(|mistake| mistake.line).collect();
     assert_eq!(places.first(), Some(&3));
     assert!(!said(&text).iter().any(|line| line.contains("has no")), "{:?}", said(&text));
+    // Nor is anything said of what a lost part may have belonged to.
+    let text = format!("{ROUTE}\n{UPSTREAM}\n[[listen]]\naddress = \"127.0.0.1:80\"\nhsts = \"1d\"\ntls\n");
+    assert_eq!(said(&text).len(), 1, "{:?}", said(&text));
     // A value that is broken is not missing, and other mistakes are still found.
     let text = "[[listen]]\naddress = 127.0.0.1:80\n[[route]]\nupstream = \"app\"\n[upstream.app]\nservers = [\"a\"]\n";
     let lines: Vec<usize> = parse(text, "f").unwrap_err().iter().map(|mistake| mistake.line).collect();
