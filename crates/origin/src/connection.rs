@@ -5,7 +5,7 @@
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,9 @@ use crate::buffer::Buffer;
 use crate::content;
 use crate::exchange::{self, Ending};
 use crate::head::{Head, Length, reason};
+use crate::http2;
 use crate::request::{self, FIELDS_MAX, Framing, Refusal, Request};
+use crate::socket::Socket;
 use crate::worker::{FastPage, Worker};
 
 /// Without a byte in either direction for that long, a connection is closed.
@@ -57,13 +59,15 @@ impl From<Refusal> for Stop {
 
 /// A client's connection.
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Socket,
     pub(crate) peer: SocketAddr,
     pub(crate) worker: Rc<Worker>,
     input: Option<Buffer>,
     /// Set once and looked at only when it fires: a timer for each wait would cost more than the wait.
     idle: Pin<Box<Sleep>>,
     active_second: u64,
+    /// Nothing was asked yet.
+    is_fresh: bool,
 }
 
 /// What of a page is sent.
@@ -77,10 +81,12 @@ enum Part {
 enum Next {
     Page(FastPage, Part),
     Exchange(Request),
+    /// The client speaks HTTP/2, and knew that this is understood.
+    Http2,
 }
 
 impl Connection {
-    pub(crate) fn new(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) -> Self {
+    pub(crate) fn new(worker: Rc<Worker>, stream: Socket, peer: SocketAddr) -> Self {
         let active_second = worker.second.get();
         Self {
             stream,
@@ -89,11 +95,15 @@ impl Connection {
             input: None,
             idle: Box::pin(tokio::time::sleep(IDLE_MAX)),
             active_second,
+            is_fresh: true,
         }
     }
 
     /// Answers requests until the connection ends.
     pub(crate) async fn serve(mut self) {
+        if self.stream.has_agreed_to_http2() {
+            return Box::pin(http2::serve(&mut self)).await;
+        }
         loop {
             let ending = match self.next().await {
                 Ok(Next::Page(page, part)) => match self.write_page(&page, part).await {
@@ -102,6 +112,7 @@ impl Connection {
                 },
                 // Boxed, so that an idle connection does not carry the room for every endpoint.
                 Ok(Next::Exchange(request)) => Box::pin(exchange::run(&mut self, request)).await,
+                Ok(Next::Http2) => return Box::pin(http2::serve(&mut self)).await,
                 Err(Stop::Refused(refusal)) => self.refuse(refusal).await,
                 Err(Stop::Gone) => Ending::Abort,
             };
@@ -131,7 +142,12 @@ impl Connection {
         let buffer = self.input.as_mut().expect("a head was found in it");
         let head = &buffer.filled()[..length];
         let mut slots = [const { MaybeUninit::uninit() }; FIELDS_MAX];
-        let parsed = request::parse(head, &mut slots)?;
+        let parsed = match request::parse(head, &mut slots) {
+            // RFC 9113 §3.3: the preface of a client with prior knowledge. It stays, for it is part of HTTP/2.
+            Err(_) if self.is_fresh && head == http2::PREFACE_HEAD => return Ok(Next::Http2),
+            parsed => parsed?,
+        };
+        self.is_fresh = false;
 
         let facts = parsed.facts;
         let plain = facts.framing == Framing::None && facts.keep_alive && facts.http11 && !facts.selective;
@@ -212,6 +228,14 @@ impl Connection {
             });
             bytes = &bytes[written.await?..];
         }
+        self.flush().await
+    }
+
+    /// Sends what TLS holds back, if anything.
+    async fn flush(&mut self) -> io::Result<()> {
+        if let Socket::Tls(stream) = &mut self.stream {
+            poll_fn(|context| Pin::new(&mut **stream).poll_flush(context)).await?;
+        }
         Ok(())
     }
 
@@ -227,7 +251,7 @@ impl Connection {
             let length = written.await?;
             IoSlice::advance_slices(&mut parts, length);
         }
-        Ok(())
+        self.flush().await
     }
 
     async fn write_page(&mut self, page: &FastPage, part: Part) -> io::Result<()> {
@@ -246,6 +270,17 @@ impl Connection {
         offset: u64,
         length: u64,
     ) -> io::Result<()> {
+        if let Socket::Tls(_) = self.stream {
+            // What is encrypted has to be looked at.
+            self.write_all(head).await?;
+            let mut sent = 0;
+            while sent < length {
+                let piece = content::pattern(offset + sent, length - sent);
+                self.write_all(piece).await?;
+                sent += piece.len() as u64;
+            }
+            return self.flush().await;
+        }
         while !head.is_empty() {
             let sent = self.write_by(|stream| Ok(send(stream, head, SendFlags::MORE | SendFlags::NOSIGNAL)?));
             head = &head[sent.await?..];
@@ -271,13 +306,12 @@ impl Connection {
     async fn write_by(&mut self, mut call: impl FnMut(&TcpStream) -> io::Result<usize>) -> io::Result<usize> {
         poll_fn(|context| {
             loop {
-                let polled = match self.stream.poll_write_ready(context) {
-                    Poll::Ready(Ok(())) => {
-                        match self.stream.try_io(Interest::WRITABLE, || call(&self.stream)) {
-                            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                            result => Poll::Ready(result),
-                        }
-                    }
+                let tcp = self.stream.tcp();
+                let polled = match tcp.poll_write_ready(context) {
+                    Poll::Ready(Ok(())) => match tcp.try_io(Interest::WRITABLE, || call(tcp)) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                        result => Poll::Ready(result),
+                    },
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     Poll::Pending => Poll::Pending,
                 };
@@ -321,7 +355,7 @@ impl Connection {
     /// Ends the sending side; the other runs out. Closed at once with bytes unread, the kernel would reset the
     /// connection, and the client might lose the response (RFC 9112 §9.6).
     async fn close(mut self) {
-        if self.finish_sending().is_err() {
+        if self.finish_sending().await.is_err() {
             return;
         }
         self.drop_input();
@@ -334,13 +368,13 @@ impl Connection {
     }
 
     /// Half-closes the connection: the client sees its end, and can still send.
-    pub(crate) fn finish_sending(&self) -> io::Result<()> {
-        SockRef::from(&self.stream).shutdown(Shutdown::Write)
+    async fn finish_sending(&mut self) -> io::Result<()> {
+        poll_fn(|context| Pin::new(&mut self.stream).poll_shutdown(context)).await
     }
 
     /// Whoever drops the connection from now on resets it.
     pub(crate) fn reset_on_close(&self) -> io::Result<()> {
-        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
+        SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO))
     }
 }
 

@@ -4,14 +4,21 @@
 
 use std::fmt::Write as _;
 use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use ::h2::Reason;
+use bytes::Bytes;
 
 use crate::body::{Body, Trailers};
 use crate::connection::{Connection, FROM_FILE_BYTES_MIN, Stop};
 use crate::content;
 use crate::endpoint::{Endpoint, NotServed};
 use crate::head::{Head, Length};
+use crate::http2::{Piece, Stream};
 use crate::request::{Refusal, Request};
 use crate::target::{Options, Target};
+use crate::worker::Worker;
 
 /// What becomes of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +30,20 @@ pub(crate) enum Ending {
     Abort,
 }
 
+/// What a request came on, and its answer goes out on.
+pub(crate) enum Carrier<'c> {
+    Http1(&'c mut Connection),
+    Http2(Box<Stream>),
+}
+
 /// A request being answered.
 pub(crate) struct Exchange<'c> {
-    pub(crate) connection: &'c mut Connection,
+    carrier: Carrier<'c>,
+    pub(crate) worker: Rc<Worker>,
+    /// The client's address, and the one that it connected to.
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) scheme: &'static str,
     pub(crate) request: Request,
     pub(crate) target: Target,
     options: Options,
@@ -49,38 +67,89 @@ enum Response {
     },
 }
 
-/// Answers one request.
+/// Answers one request of HTTP/1.
 pub(crate) async fn run(connection: &mut Connection, request: Request) -> Ending {
     let target = match Target::parse(&request.method, &request.target) {
         Ok(target) => target,
         Err(refusal) => return connection.refuse(refusal).await,
     };
-    let mut exchange = Exchange {
-        options: Options::default(),
-        body: Body::new(request.facts.framing),
-        continue_due: request.facts.expects_continue,
-        response: Response::NotBegun,
-        out: Vec::new(),
-        ending: if request.facts.keep_alive { Ending::KeepAlive } else { Ending::Close },
-        connection,
-        request,
-        target,
-    };
-    match exchange.answer().await {
-        Ok(()) => exchange.ending,
-        Err(Stop::Refused(refusal)) if exchange.response == Response::NotBegun => {
-            exchange.connection.refuse(refusal).await
+    let (worker, peer) = (Rc::clone(&connection.worker), connection.peer);
+    let Ok(local) = connection.stream.tcp().local_addr() else { return Ending::Abort };
+    let scheme = connection.stream.scheme();
+    let carrier = Carrier::Http1(connection);
+    let mut exchange = Exchange::new(carrier, worker, [peer, local], scheme, request, target);
+    let answered = exchange.answer().await;
+    let (response, ending) = (exchange.response, exchange.ending);
+    match (answered, exchange.carrier) {
+        (Ok(()), _) => ending,
+        (Err(Stop::Refused(refusal)), Carrier::Http1(connection)) if response == Response::NotBegun => {
+            connection.refuse(refusal).await
         }
-        Err(_) => Ending::Abort,
+        (Err(_), _) => Ending::Abort,
     }
 }
 
-impl Exchange<'_> {
+/// Answers one request of HTTP/2.
+pub(crate) async fn run_stream(
+    stream: Stream,
+    worker: Rc<Worker>,
+    addresses: [SocketAddr; 2],
+    scheme: &'static str,
+    request: Request,
+    target: Target,
+) {
+    let carrier = Carrier::Http2(Box::new(stream));
+    let mut exchange = Exchange::new(carrier, worker, addresses, scheme, request, target);
+    let answered = exchange.answer().await;
+    let (response, ending) = (exchange.response, exchange.ending);
+    let Carrier::Http2(mut stream) = exchange.carrier else { return };
+    match (answered, ending) {
+        // What was promised and not sent is missing in a stream that ends.
+        (Ok(()), Ending::KeepAlive | Ending::Close) => stream.end(),
+        (Err(Stop::Refused(refusal)), _) if response == Response::NotBegun => stream.refuse(refusal).await,
+        (Err(_), _) | (Ok(()), Ending::Abort) => stream.reset(Reason::INTERNAL_ERROR),
+    }
+}
+
+impl<'c> Exchange<'c> {
+    fn new(
+        carrier: Carrier<'c>,
+        worker: Rc<Worker>,
+        [peer, local]: [SocketAddr; 2],
+        scheme: &'static str,
+        request: Request,
+        target: Target,
+    ) -> Self {
+        Self {
+            carrier,
+            worker,
+            peer,
+            local,
+            scheme,
+            options: Options::default(),
+            body: Body::new(request.facts.framing),
+            continue_due: request.facts.expects_continue,
+            response: Response::NotBegun,
+            out: Vec::new(),
+            ending: if request.facts.keep_alive { Ending::KeepAlive } else { Ending::Close },
+            request,
+            target,
+        }
+    }
+
+    /// The stream of HTTP/2 that the request came on.
+    pub(crate) fn stream(&mut self) -> Option<&mut Stream> {
+        match &mut self.carrier {
+            Carrier::Http1(_) => None,
+            Carrier::Http2(stream) => Some(stream),
+        }
+    }
+
     async fn answer(&mut self) -> Result<(), Stop> {
         let endpoint = Endpoint::find(&self.request, &self.target)
             .and_then(|endpoint| Ok((endpoint, Options::of(&self.target.query)?)));
         if !matches!(endpoint, Ok((Endpoint::Stats, _))) {
-            self.connection.worker.counters().request(&self.target.path);
+            self.worker.counters().request(&self.target.path);
         }
         let endpoint = match endpoint {
             Ok((endpoint, options)) => {
@@ -119,29 +188,57 @@ impl Exchange<'_> {
     /// Receives the next piece of the request's body and shows it to `take`; `false` once the body has ended.
     pub(crate) async fn body_piece(&mut self, mut take: impl FnMut(&[u8])) -> Result<bool, Stop> {
         while !self.body.is_done() {
-            if let Some(buffer) = self.connection.input() {
-                self.continue_due = false;
-                let step = self.body.step(buffer.filled())?;
-                let data = &buffer.filled()[step.data];
-                let length = data.len();
-                if length > 0 {
-                    take(data);
-                }
-                buffer.consume(step.consumed);
-                self.connection.worker.counters().body(length);
-                if length > 0 {
+            let length = match &mut self.carrier {
+                Carrier::Http1(connection) => match connection.input() {
+                    Some(buffer) => {
+                        self.continue_due = false;
+                        let step = self.body.step(buffer.filled())?;
+                        let data = &buffer.filled()[step.data];
+                        let length = data.len();
+                        if length > 0 {
+                            take(data);
+                        }
+                        buffer.consume(step.consumed);
+                        Some(length)
+                    }
+                    None => None,
+                },
+                Carrier::Http2(_) if self.continue_due => None,
+                Carrier::Http2(stream) => match stream.receive().await? {
+                    Piece::Data(data) => {
+                        take(&data);
+                        Some(data.len())
+                    }
+                    Piece::End(trailers) => {
+                        self.body = Body::Done(trailers);
+                        Some(0)
+                    }
+                },
+            };
+            match length {
+                Some(0) => {}
+                Some(length) => {
+                    self.worker.counters().body(length);
                     return Ok(true);
                 }
-                continue;
-            }
-            if std::mem::take(&mut self.continue_due) {
-                self.interim(&Head::new(100, Length::None)).await?;
-            }
-            if self.connection.receive().await? == 0 {
-                return Err(Stop::Gone);
+                None if std::mem::take(&mut self.continue_due) => {
+                    self.interim(&Head::new(100, Length::None)).await?;
+                }
+                None => self.receive().await?,
             }
         }
         Ok(false)
+    }
+
+    /// More of the connection.
+    async fn receive(&mut self) -> Result<(), Stop> {
+        match &mut self.carrier {
+            Carrier::Http1(connection) => match connection.receive().await? {
+                0 => Err(Stop::Gone),
+                _ => Ok(()),
+            },
+            Carrier::Http2(_) => Ok(()),
+        }
     }
 
     /// The whole body, if it is at most `most` bytes.
@@ -168,9 +265,14 @@ impl Exchange<'_> {
 
     /// Sends a 1xx response.
     pub(crate) async fn interim(&mut self, head: &Head) -> Result<(), Stop> {
-        let mut out = Vec::new();
-        head.render(&[], None, &mut out);
-        Ok(self.connection.write_all(&out).await?)
+        match &mut self.carrier {
+            Carrier::Http1(connection) => {
+                let mut out = Vec::new();
+                head.render(&[], None, &mut out);
+                Ok(connection.write_all(&out).await?)
+            }
+            Carrier::Http2(stream) => stream.interim(head),
+        }
     }
 
     /// Begins the response. The head goes out with the first piece, or with `flush`.
@@ -197,7 +299,11 @@ impl Exchange<'_> {
             Ending::KeepAlive => None,
             Ending::Close | Ending::Abort => Some("close"),
         };
-        head.render(&self.connection.worker.date.get(), connection, &mut self.out);
+        let date = self.worker.date.get();
+        match &mut self.carrier {
+            Carrier::Http1(_) => head.render(&date, connection, &mut self.out),
+            Carrier::Http2(stream) => stream.begin(&head, &date),
+        }
         self.response = Response::Begun { length: head.length, body: !bodiless && !self.request.is_head() };
     }
 
@@ -212,6 +318,10 @@ impl Exchange<'_> {
         if bytes.is_empty() {
             return Ok(());
         }
+        let connection = match &mut self.carrier {
+            Carrier::Http1(connection) => connection,
+            Carrier::Http2(stream) => return stream.send(Bytes::copy_from_slice(bytes)).await,
+        };
         let line_end: &[u8] = match length {
             Length::Chunked => {
                 let mut size = String::new();
@@ -222,7 +332,7 @@ impl Exchange<'_> {
             _ => b"",
         };
         let mut parts = [IoSlice::new(&self.out), IoSlice::new(bytes), IoSlice::new(line_end)];
-        self.connection.write_parts(&mut parts).await?;
+        connection.write_parts(&mut parts).await?;
         self.out.clear();
         Ok(())
     }
@@ -231,15 +341,19 @@ impl Exchange<'_> {
     pub(crate) async fn pattern(&mut self, offset: u64, length: u64) -> Result<(), Stop> {
         if let Response::Begun { length: Length::Known(_) | Length::Close, body: true } = self.response
             && length >= FROM_FILE_BYTES_MIN
+            && let Carrier::Http1(connection) = &mut self.carrier
         {
-            self.connection.write_pattern(&self.out, offset, length).await?;
+            connection.write_pattern(&self.out, offset, length).await?;
             self.out.clear();
             return Ok(());
         }
         let mut sent = 0;
         while sent < length && self.sends_body() {
             let piece = content::pattern(offset + sent, length - sent);
-            self.piece(piece).await?;
+            match &mut self.carrier {
+                Carrier::Http1(_) => self.piece(piece).await?,
+                Carrier::Http2(stream) => stream.send(Bytes::from_static(piece)).await?,
+            }
             sent += piece.len() as u64;
         }
         Ok(())
@@ -247,13 +361,19 @@ impl Exchange<'_> {
 
     /// Sends what is rendered and not yet sent.
     pub(crate) async fn flush(&mut self) -> Result<(), Stop> {
-        self.connection.write_all(&self.out).await?;
+        match &mut self.carrier {
+            Carrier::Http1(connection) => connection.write_all(&self.out).await?,
+            Carrier::Http2(stream) => stream.send_head(false)?,
+        }
         self.out.clear();
         Ok(())
     }
 
     /// Ends the response, with trailers if it is chunked.
     pub(crate) async fn finish(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), Stop> {
+        if let Carrier::Http2(stream) = &mut self.carrier {
+            return stream.finish(trailers);
+        }
         if let Response::Begun { length: Length::Chunked, body: true } = self.response {
             self.out.extend_from_slice(b"0\r\n");
             for (name, value) in trailers {
@@ -281,7 +401,27 @@ impl Exchange<'_> {
 
     /// Sends bytes as they are, whatever they are.
     pub(crate) async fn raw(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-        Ok(self.connection.write_all(bytes).await?)
+        match &mut self.carrier {
+            Carrier::Http1(connection) => Ok(connection.write_all(bytes).await?),
+            Carrier::Http2(stream) => stream.send(Bytes::copy_from_slice(bytes)).await,
+        }
+    }
+
+    /// Lets the connection, or the stream of HTTP/2, become that protocol's.
+    pub(crate) async fn switch(&mut self, protocol: &str, accept: Option<String>) -> Result<(), Stop> {
+        let with_accept = |head: Head| match accept {
+            Some(accept) => head.field("Sec-WebSocket-Accept", accept),
+            None => head,
+        };
+        if let Carrier::Http1(_) = self.carrier {
+            let head = Head::new(101, Length::None).field("Connection", "Upgrade");
+            self.interim(&with_accept(head.field("Upgrade", protocol.to_owned()))).await?;
+            self.close_afterwards();
+            return Ok(());
+        }
+        // RFC 8441 §5: any 2xx, and nothing about keys.
+        self.begin(Head::new(200, Length::None));
+        self.flush().await
     }
 
     /// Whether the answer is a success as far as options go.
@@ -292,10 +432,13 @@ impl Exchange<'_> {
     /// After an upgrade: what came next, in place of what `piece` holds; `false` once the client has closed its side.
     pub(crate) async fn tunnel_piece(&mut self, piece: &mut Vec<u8>) -> Result<bool, Stop> {
         piece.clear();
-        if self.connection.input().is_none() && self.connection.receive().await? == 0 {
+        let Carrier::Http1(connection) = &mut self.carrier else {
+            return self.body_piece(|bytes| piece.extend_from_slice(bytes)).await;
+        };
+        if connection.input().is_none() && connection.receive().await? == 0 {
             return Ok(false);
         }
-        if let Some(buffer) = self.connection.input() {
+        if let Some(buffer) = connection.input() {
             piece.extend_from_slice(buffer.filled());
             buffer.consume(piece.len());
         }
@@ -307,18 +450,29 @@ impl Exchange<'_> {
         self.ending = Ending::Close;
     }
 
-    /// The connection is reset, whatever of the response has not arrived.
-    pub(crate) fn reset(&mut self) -> Result<(), Stop> {
+    /// The connection is reset, whatever of the response has not arrived; of HTTP/2 the stream alone.
+    pub(crate) async fn reset(&mut self) -> Result<(), Stop> {
         self.ending = Ending::Abort;
-        Ok(self.connection.reset_on_close()?)
+        match &mut self.carrier {
+            Carrier::Http1(connection) => Ok(connection.reset_on_close()?),
+            // A reset takes back what is not on its way: the connection's own task goes first.
+            Carrier::Http2(_) => {
+                tokio::task::yield_now().await;
+                Ok(())
+            }
+        }
     }
 
-    /// Waits until the client has closed the connection, whatever it sends before.
+    /// Waits until the client has closed the connection or reset the stream, whatever it sends before.
     pub(crate) async fn wait_for_close(&mut self) -> Result<(), Stop> {
         self.ending = Ending::Abort;
+        let connection = match &mut self.carrier {
+            Carrier::Http1(connection) => connection,
+            Carrier::Http2(stream) => return stream.wait_for_reset().await,
+        };
         loop {
-            self.connection.drop_input();
-            if self.connection.receive().await? == 0 {
+            connection.drop_input();
+            if connection.receive().await? == 0 {
                 return Ok(());
             }
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 /// What every response says of its maker.
-const SERVER: &str = "vanward-origin";
+pub(crate) const SERVER: &str = "vanward-origin";
 
 /// Where the body ends, for whoever reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,12 @@ impl Head {
         self.field(name, value)
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// The fields in order.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.fields.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
     }
 

@@ -204,6 +204,10 @@ pub(crate) struct Request {
     pub(crate) target: String,
     fields: Vec<(Range<usize>, Range<usize>)>,
     pub(crate) facts: Facts,
+    /// `HTTP/1.1`
+    pub(crate) version: &'static str,
+    /// RFC 8441: what a CONNECT of HTTP/2 wants the stream to become.
+    pub(crate) protocol: Option<String>,
 }
 
 impl Request {
@@ -221,7 +225,53 @@ impl Request {
                 .map(|field| (span(field.name.as_bytes()), span(field.value)))
                 .collect(),
             facts: parsed.facts,
+            version: if parsed.facts.http11 { "HTTP/1.1" } else { "HTTP/1.0" },
+            protocol: None,
         }
+    }
+
+    /// A request of HTTP/2 from its fields in order, the pseudo-header fields first. Its head is shown as lines.
+    pub(crate) fn of_stream(
+        method: &str,
+        target: &str,
+        protocol: Option<&str>,
+        named: &[(&str, &[u8])],
+        has_body: bool,
+    ) -> Result<Self, Refusal> {
+        let (mut bytes, mut fields) = (Vec::new(), Vec::new());
+        let mut put = |part: &[u8], end: &[u8]| {
+            let span = bytes.len()..bytes.len() + part.len();
+            bytes.extend_from_slice(part);
+            bytes.extend_from_slice(end);
+            span
+        };
+        for (name, value) in named {
+            fields.push((put(name.as_bytes(), b": "), put(value, b"\r\n")));
+        }
+        put(b"\r\n", b"");
+        let value = |wanted: &str| named.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+        let framing = match value("content-length") {
+            _ if !has_body => Framing::None,
+            Some(length) => Framing::Length(content_length(length)?),
+            None => Framing::Chunked,
+        };
+        let facts = Facts {
+            http11: true,
+            framing,
+            keep_alive: true,
+            expects_continue: has_body && value("expect").is_some_and(|value| value == b"100-continue"),
+            upgrade: protocol.is_some(),
+            selective: true,
+        };
+        Ok(Self {
+            bytes: bytes.into(),
+            method: method.to_owned(),
+            target: target.to_owned(),
+            fields,
+            facts,
+            version: "HTTP/2",
+            protocol: protocol.map(str::to_owned),
+        })
     }
 
     /// The head as it was received, blank line included.

@@ -1,7 +1,7 @@
 //! Starting and stopping: addresses are bound here, threads started, and all of it ended when `Running` goes.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -10,6 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
 
 use crate::stats::{self, Counters, Stats};
+use crate::tls::{self, Certificate};
 use crate::worker;
 
 /// Connections that wait to be accepted, for each listener.
@@ -22,11 +23,17 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// Threads, each with its own connections. `None`: one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
+    /// Speaks TLS on every address, with this certificate. `None`: plain TCP.
+    pub certificate: Option<Certificate>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { listen: vec![(Ipv4Addr::LOCALHOST, 0).into()], workers: Some(NonZeroUsize::MIN) }
+        Self {
+            listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
+            workers: Some(NonZeroUsize::MIN),
+            certificate: None,
+        }
     }
 }
 
@@ -55,7 +62,8 @@ pub struct Running {
 /// ```
 ///
 /// # Errors
-/// An address that cannot be listened on (the message names it), or a thread that the system does not give.
+/// An address that cannot be listened on or a certificate that cannot be used (the message names it), or a thread that
+/// the system does not give.
 pub fn start(options: Options) -> io::Result<Running> {
     if options.listen.is_empty() {
         return Err(io::Error::new(
@@ -63,6 +71,11 @@ pub fn start(options: Options) -> io::Result<Running> {
             "no address to listen on: name at least one",
         ));
     }
+    let tls = options.certificate.as_ref().map(|certificate| {
+        let addresses: Vec<IpAddr> = options.listen.iter().map(SocketAddr::ip).collect();
+        tls::config(certificate, &addresses)
+    });
+    let tls = tls.transpose()?;
     let workers = options.workers.map_or_else(thread::available_parallelism, Ok)?.get();
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
     listeners.resize_with(workers, Vec::new);
@@ -76,7 +89,8 @@ pub fn start(options: Options) -> io::Result<Running> {
     let (ready, answers) = mpsc::channel();
     for (index, listeners) in listeners.into_iter().enumerate() {
         let (counters, stopped, ready) = (Arc::clone(&counters), stopped.clone(), ready.clone());
-        let body = move || worker::run(listeners, counters, index, stopped, &ready);
+        let tls = tls.clone();
+        let body = move || worker::run(listeners, tls, counters, index, stopped, &ready);
         running.threads.push(thread::Builder::new().name(format!("origin-{index}")).spawn(body)?);
     }
     for _ in 0..workers {
@@ -166,20 +180,21 @@ mod tests {
         let running = start(Options::default()).expect("starts");
         let listen = vec![running.addresses()[0]];
         let error =
-            start(Options { listen: listen.clone(), workers: None }).err().expect("the port is taken");
+            start(Options { listen: listen.clone(), ..Options::default() }).err().expect("the port is taken");
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains(&listen[0].to_string()), "{error}");
         running.stop();
-        start(Options { listen, workers: None }).expect("the port is free again").stop();
+        start(Options { listen, ..Options::default() }).expect("the port is free again").stop();
     }
 
     #[test]
     fn several_addresses_and_workers() {
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let workers = NonZeroUsize::new(3);
-        let running = start(Options { listen: vec![local, local], workers }).expect("starts");
+        let running =
+            start(Options { listen: vec![local, local], workers, ..Options::default() }).expect("starts");
         let [first, second] = running.addresses() else { panic!("two addresses") };
         assert_ne!(first.port(), second.port());
-        assert!(start(Options { listen: vec![], workers: None }).is_err());
+        assert!(start(Options { listen: vec![], ..Options::default() }).is_err());
     }
 }

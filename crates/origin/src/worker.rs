@@ -8,14 +8,18 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use crate::buffer::Spare;
 use crate::connection::{Connection, FROM_FILE_BYTES_MIN};
 use crate::endpoint::page::Page;
+use crate::socket::Socket;
 use crate::stats::Counters;
 
 /// The pages that go out from memory: path, page.
@@ -30,6 +34,9 @@ pub(crate) const FAST_PAGES: [(&str, Page); 5] = [
 /// Connections of one worker; one more is closed at once.
 const CONNECTIONS_MAX: u64 = 100_000;
 
+/// A TLS handshake that takes longer ends its connection.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
 /// The pause after the process ran out of descriptors or memory for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,6 +45,7 @@ pub(crate) type Date = [u8; 29];
 
 /// What the connections of one thread share.
 pub(crate) struct Worker {
+    tls: Option<TlsAcceptor>,
     pub(crate) all_counters: Arc<[Counters]>,
     index: usize,
     pub(crate) spare: RefCell<Spare>,
@@ -66,6 +74,7 @@ struct RenderedPage {
 /// Serves from `listeners` until `stopped`. Says on `ready` once that it does, or why it cannot.
 pub(crate) fn run(
     listeners: Vec<TcpListener>,
+    tls: Option<Arc<ServerConfig>>,
     all_counters: Arc<[Counters]>,
     index: usize,
     mut stopped: watch::Receiver<()>,
@@ -78,7 +87,7 @@ pub(crate) fn run(
     // Whoever started this waits for the word, or has gone and wants nothing any more.
     let _ = ready.send(Ok(()));
     runtime.block_on(async move {
-        let worker = Rc::new(Worker::new(all_counters, index));
+        let worker = Rc::new(Worker::new(tls.map(TlsAcceptor::from), all_counters, index));
         spawn_local(keep_time(Rc::clone(&worker)));
         for listener in listeners {
             spawn_local(accept(Rc::clone(&worker), listener));
@@ -120,10 +129,11 @@ async fn keep_time(worker: Rc<Worker>) {
 }
 
 impl Worker {
-    fn new(all_counters: Arc<[Counters]>, index: usize) -> Self {
+    fn new(tls: Option<TlsAcceptor>, all_counters: Arc<[Counters]>, index: usize) -> Self {
         let date = *b"Thu, 01 Jan 1970 00:00:00 GMT";
         let pages = FAST_PAGES.iter().map(|(_, page)| RenderedPage::new(page, &date)).collect();
         Self {
+            tls,
             all_counters,
             index,
             spare: RefCell::default(),
@@ -140,7 +150,17 @@ impl Worker {
         }
         self.connections.set(self.connections.get() + 1);
         self.counters().opened();
-        spawn_local(Connection::new(Rc::clone(self), stream, peer).serve());
+        match self.tls.clone() {
+            None => spawn_local(Connection::new(Rc::clone(self), Socket::Plain(stream), peer).serve()),
+            Some(tls) => spawn_local(Rc::clone(self).shake_hands(tls, stream, peer)),
+        };
+    }
+
+    async fn shake_hands(self: Rc<Self>, tls: TlsAcceptor, stream: TcpStream, peer: SocketAddr) {
+        match timeout(HANDSHAKE_MAX, tls.accept(stream)).await {
+            Ok(Ok(stream)) => Connection::new(self, Socket::Tls(Box::new(stream)), peer).serve().await,
+            Ok(Err(_)) | Err(_) => self.dismiss(),
+        }
     }
 
     /// A connection is gone.

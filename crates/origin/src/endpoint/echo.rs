@@ -1,7 +1,5 @@
 //! The request, given back: as text, as JSON, its body alone, or as the environment of a CGI program.
 
-use std::net::SocketAddr;
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -35,11 +33,11 @@ fn describe(exchange: &Exchange<'_>, body: &[u8]) -> Value {
     let mut described = json!({
         "method": request.method,
         "target": request.target,
-        "version": if request.facts.http11 { "HTTP/1.1" } else { "HTTP/1.0" },
+        "version": request.version,
         "headers": fields,
         "trailers": trailers,
         "body_bytes": body.len(),
-        "client": exchange.connection.peer.to_string(),
+        "client": exchange.peer.to_string(),
     });
     match std::str::from_utf8(body) {
         Ok(text) => described["body"] = text.into(),
@@ -80,9 +78,8 @@ pub(crate) async fn body(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
 
 /// What `second.pl` of the Squid experiment prints: each variable as `KEY --> value<br>`.
 pub(crate) async fn cgi(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
-    let local = exchange.connection.stream.local_addr()?;
     let mut page = String::new();
-    for (name, value) in environment(exchange, local) {
+    for (name, value) in environment(exchange) {
         // The script prints values as they are. Here no field can put a tag into the page.
         let value = value.replace('<', "&lt;").replace('>', "&gt;");
         page.push_str(&format!("{name} --> {value}<br>"));
@@ -92,8 +89,8 @@ pub(crate) async fn cgi(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
 }
 
 /// RFC 3875 §4.1, with what Apache adds to it.
-fn environment(exchange: &Exchange<'_>, local: SocketAddr) -> Vec<(String, String)> {
-    let (request, target, peer) = (&exchange.request, &exchange.target, exchange.connection.peer);
+fn environment(exchange: &Exchange<'_>) -> Vec<(String, String)> {
+    let (request, target, peer, local) = (&exchange.request, &exchange.target, exchange.peer, exchange.local);
     let script = target.path.clone();
     let host = target.authority.clone().or_else(|| request.list("Host")).unwrap_or_default();
     // The colons of an IPv6 address are within brackets.
@@ -104,12 +101,12 @@ fn environment(exchange: &Exchange<'_>, local: SocketAddr) -> Vec<(String, Strin
     let mut variables = vec![
         ("GATEWAY_INTERFACE".to_owned(), "CGI/1.1".to_owned()),
         ("SERVER_SOFTWARE".to_owned(), "vanward-origin".to_owned()),
-        ("SERVER_PROTOCOL".to_owned(), if request.facts.http11 { "HTTP/1.1" } else { "HTTP/1.0" }.to_owned()),
+        ("SERVER_PROTOCOL".to_owned(), request.version.to_owned()),
         ("SERVER_NAME".to_owned(), name.to_owned()),
         ("SERVER_ADDR".to_owned(), local.ip().to_string()),
         ("SERVER_PORT".to_owned(), local.port().to_string()),
         ("REQUEST_METHOD".to_owned(), request.method.clone()),
-        ("REQUEST_SCHEME".to_owned(), "http".to_owned()),
+        ("REQUEST_SCHEME".to_owned(), exchange.scheme.to_owned()),
         ("REQUEST_URI".to_owned(), request.target.clone()),
         ("QUERY_STRING".to_owned(), target.raw_query.clone()),
         ("SCRIPT_NAME".to_owned(), script.clone()),

@@ -1,9 +1,12 @@
 //! What a broken server does: each fault as exactly as a socket allows.
 
+use ::h2::Reason;
+
 use crate::connection::Stop;
 use crate::content;
 use crate::exchange::Exchange;
 use crate::head::{Head, Length};
+use crate::http2::Farewell;
 
 /// A response that is sent as it is.
 const RAW_BYTES_MAX: usize = 1024 * 1024;
@@ -17,7 +20,7 @@ pub(crate) async fn reset(exchange: &mut Exchange<'_>, after: Option<u64>) -> Re
     if let Some(after) = after {
         unfinished(exchange, after + 1, after).await?;
     }
-    exchange.reset()
+    exchange.reset().await
 }
 
 /// Promises more than it sends, then closes the connection in an orderly way.
@@ -27,7 +30,7 @@ pub(crate) async fn truncate(
     sent: u64,
     chunked: bool,
 ) -> Result<(), Stop> {
-    if chunked && exchange.request.facts.http11 {
+    if chunked && exchange.request.facts.http11 && exchange.stream().is_none() {
         exchange.begin(Head::new(200, Length::Chunked).field("Content-Type", "text/plain"));
         // A chunk that is begun and not ended.
         let opening = format!("{length:x}\r\n");
@@ -59,6 +62,32 @@ async fn unfinished(exchange: &mut Exchange<'_>, length: u64, sent: u64) -> Resu
     exchange.begin(Head::new(200, Length::Known(length)).field("Content-Type", "text/plain"));
     exchange.pattern(0, sent).await?;
     exchange.flush().await
+}
+
+/// HTTP/2: a stream that the origin says it never looked at.
+pub(crate) async fn refuse(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+    let Some(stream) = exchange.stream() else { return other_version(exchange, "HTTP/2").await };
+    stream.reset(Reason::REFUSED_STREAM);
+    Ok(())
+}
+
+/// HTTP/2: tells the client to go away, after this answer and those under way, or at once.
+pub(crate) async fn go_away(exchange: &mut Exchange<'_>, abrupt: bool) -> Result<(), Stop> {
+    let Some(stream) = exchange.stream() else { return other_version(exchange, "HTTP/2").await };
+    if abrupt {
+        stream.say_farewell(Farewell::Abrupt);
+        return exchange.wait_for_close().await;
+    }
+    stream.say_farewell(Farewell::Graceful);
+    exchange.respond_text("the connection takes no more requests\n").await
+}
+
+/// What is asked for is a matter of another version of HTTP than the request's.
+pub(crate) async fn other_version(exchange: &mut Exchange<'_>, version: &str) -> Result<(), Stop> {
+    while exchange.body_piece(|_| {}).await? {}
+    let text = format!("there is such a thing only in {version}\n");
+    let head = Head::new(501, Length::Known(text.len() as u64)).field("Content-Type", "text/plain");
+    exchange.respond(head, text.as_bytes()).await
 }
 
 pub(crate) async fn garbage(exchange: &mut Exchange<'_>) -> Result<(), Stop> {

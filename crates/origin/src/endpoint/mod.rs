@@ -17,6 +17,7 @@ mod upgrade;
 /// WebSocket frames.
 mod websocket;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connection::Stop;
@@ -55,11 +56,13 @@ const CATALOGUE: &[(&str, &str)] = &[
     ("/chunked/N[?size=B&trailers]", "N bytes in chunks of B"),
     ("/close/N", "N bytes that end with the connection"),
     ("/drip?bytes=N&over=DURATION", "N bytes, evenly over that time"),
-    ("/reset[?after=N]", "resets the connection, after N bytes of a body"),
+    ("/reset[?after=N]", "resets the connection, or the stream of HTTP/2, after N bytes of a body"),
     ("/truncate[?length=N&sent=M&chunked]", "promises N bytes, sends M, closes"),
     ("/stall[?after=N]", "sends N bytes of a body, then nothing, until the client goes"),
     ("/garbage", "bytes that are not HTTP"),
     ("/raw[?text=T&keep]", "T, or the request's body, is sent as it is in place of a response"),
+    ("/refuse", "HTTP/2: resets the stream as one that was never looked at (REFUSED_STREAM)"),
+    ("/goaway[?abrupt]", "HTTP/2: answers, and the connection takes no more requests; or ends it at once"),
     ("/upgrade", "101, then everything sent comes back"),
     ("/websocket", "a WebSocket that echoes"),
     ("/stats", "what reached this origin, as JSON; DELETE starts again"),
@@ -87,6 +90,8 @@ pub(crate) enum Endpoint {
     Reset { after: Option<u64> },
     Truncate { length: u64, sent: u64, chunked: bool },
     Stall { after: Option<u64> },
+    Refuse,
+    GoAway { abrupt: bool },
     Garbage,
     Raw { text: Option<String>, keep: bool },
     Upgrade,
@@ -111,8 +116,12 @@ impl From<Wrong> for NotServed {
 impl Endpoint {
     /// The endpoint that a request is for.
     pub(crate) fn find(request: &Request, target: &Target) -> Result<Self, NotServed> {
-        if matches!(request.method.as_str(), "CONNECT" | "TRACE") {
-            return Err(NotServed::Method);
+        let is_tunnel = matches!(target.path.as_str(), "/upgrade" | "/websocket");
+        match (request.method.as_str(), &request.protocol) {
+            // RFC 8441 §4.
+            ("CONNECT", Some(_)) if is_tunnel => {}
+            ("CONNECT" | "TRACE", _) => return Err(NotServed::Method),
+            _ => {}
         }
         if let Some((_, page)) = FAST_PAGES.iter().find(|(path, _)| *path == target.path) {
             return Ok(Self::Page(*page));
@@ -150,6 +159,8 @@ impl Endpoint {
             ["reset"] => Self::Reset { after: query.size("after", BODY_BYTES_MAX)? },
             ["truncate"] => Self::truncate(query)?,
             ["stall"] => Self::Stall { after: query.size("after", BODY_BYTES_MAX)? },
+            ["refuse"] => Self::Refuse,
+            ["goaway"] => Self::GoAway { abrupt: query.flag("abrupt") },
             ["garbage"] => Self::Garbage,
             ["raw"] => Self::Raw { text: query.text("text").map(str::to_owned), keep: query.flag("keep") },
             ["upgrade"] => Self::Upgrade,
@@ -203,6 +214,11 @@ impl Endpoint {
                 fault::truncate(exchange, length, sent, chunked).await
             }
             Self::Stall { after } => fault::stall(exchange, after).await,
+            Self::Refuse => fault::refuse(exchange).await,
+            Self::GoAway { abrupt } => fault::go_away(exchange, abrupt).await,
+            Self::Garbage | Self::Raw { .. } if exchange.stream().is_some() => {
+                fault::other_version(exchange, "HTTP/1").await
+            }
             Self::Garbage => fault::garbage(exchange).await,
             Self::Raw { text, keep } => fault::raw(exchange, text, keep).await,
             Self::Upgrade => upgrade::echo(exchange).await,
@@ -226,12 +242,12 @@ fn index() -> String {
 }
 
 async fn count(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
-    let counters = &exchange.connection.worker.all_counters;
+    let counters = Arc::clone(&exchange.worker.all_counters);
     if exchange.request.method == "DELETE" {
-        stats::reset(counters);
+        stats::reset(&counters);
         return exchange.respond(Head::new(204, Length::None), b"").await;
     }
-    let mut json = serde_json::to_string_pretty(&stats::sum(counters)).map_err(std::io::Error::other)?;
+    let mut json = serde_json::to_string_pretty(&stats::sum(&counters)).map_err(std::io::Error::other)?;
     json.push('\n');
     let head = Head::new(200, Length::Known(json.len() as u64)).field("Content-Type", "application/json");
     exchange.respond(head.field("Cache-Control", "no-store"), json.as_bytes()).await

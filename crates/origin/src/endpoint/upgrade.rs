@@ -8,11 +8,8 @@ use crate::head::{Head, Length};
 /// it sent has gone back.
 pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     let Some(protocol) = requested(exchange) else { return required(exchange, "echo").await };
-    // RFC 9110 §7.8: a body comes before the upgrade.
-    while exchange.body_piece(|_| {}).await? {}
-    let head = Head::new(101, Length::None).field("Connection", "Upgrade").field("Upgrade", protocol);
-    exchange.interim(&head).await?;
-    exchange.close_afterwards();
+    discard_body(exchange).await?;
+    exchange.switch(&protocol, None).await?;
     let mut piece = Vec::new();
     while exchange.tunnel_piece(&mut piece).await? {
         exchange.raw(&piece).await?;
@@ -20,10 +17,19 @@ pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
+/// RFC 9110 §7.8: a body comes before the upgrade. A CONNECT of HTTP/2 has none: all it sends is the tunnel's.
+pub(super) async fn discard_body(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
+    while exchange.request.protocol.is_none() && exchange.body_piece(|_| {}).await? {}
+    Ok(())
+}
+
 /// The first protocol that the client would switch to. RFC 9110 §7.8: only with `Connection: upgrade`, and never from
 /// HTTP/1.0.
 pub(super) fn requested(exchange: &Exchange<'_>) -> Option<String> {
     let facts = &exchange.request.facts;
+    if let Some(protocol) = &exchange.request.protocol {
+        return Some(protocol.clone());
+    }
     let list = exchange.request.list("Upgrade").filter(|_| facts.upgrade && facts.http11)?;
     let first = list.split(',').next()?.trim();
     let sendable = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_graphic());

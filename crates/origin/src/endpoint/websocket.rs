@@ -8,7 +8,6 @@ use sha1::{Digest, Sha1};
 use super::upgrade;
 use crate::connection::Stop;
 use crate::exchange::Exchange;
-use crate::head::{Head, Length};
 
 /// RFC 6455 §1.3.
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -23,16 +22,17 @@ pub(crate) async fn echo(exchange: &mut Exchange<'_>) -> Result<(), Stop> {
         .request
         .list("Sec-WebSocket-Key")
         .filter(|key| BASE64_STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == 16));
-    let Some(key) = key.filter(|_| wanted && version13 && exchange.request.method == "GET") else {
+    // RFC 8441 §5: over HTTP/2 the stream itself shows that the request was read, and there is no key.
+    let accept = match (&key, &exchange.request.protocol) {
+        (Some(key), None) if exchange.request.method == "GET" => Some(Some(accept(key))),
+        (_, Some(_)) => Some(None),
+        _ => None,
+    };
+    let Some(accept) = accept.filter(|_| wanted && version13) else {
         return upgrade::required(exchange, "websocket").await;
     };
-    while exchange.body_piece(|_| {}).await? {}
-    let head = Head::new(101, Length::None)
-        .field("Connection", "Upgrade")
-        .field("Upgrade", "websocket")
-        .field("Sec-WebSocket-Accept", accept(&key));
-    exchange.interim(&head).await?;
-    exchange.close_afterwards();
+    upgrade::discard_body(exchange).await?;
+    exchange.switch("websocket", accept).await?;
 
     let mut session = Session::default();
     let (mut piece, mut out) = (Vec::new(), Vec::new());

@@ -3,8 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use origin::Certificate;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -13,13 +15,16 @@ Examples:
   vanward origin                                      on 127.0.0.1:9000; GET / lists the pages
   vanward origin --listen 127.0.0.1:9000 --listen 127.0.0.1:9001
   vanward origin --listen 127.0.0.1:0                 the kernel chooses a port
+  vanward origin --self-signed                        https, for curl --insecure
   curl http://127.0.0.1:9000/echo                     what reaches it
+  curl --http2-prior-knowledge http://127.0.0.1:9000/echo
   curl http://127.0.0.1:9000/stats                    how much reached it
 
-Each address is printed on standard output as a line `listening http://ADDRESS`, once connections are taken.
+Each address is printed on standard output as a line `listening http://ADDRESS`, or https, once connections are
+taken.
 SIGINT and SIGTERM end it.";
 
-/// Runs the test backend: pages of known size, every framing, faults, counts.
+/// Runs the test backend: pages of known size, every framing, faults, counts; HTTP/1.1 and HTTP/2, plain or TLS.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -29,6 +34,15 @@ pub(crate) struct Args {
     /// Threads [default: one for each core that the process may use].
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
+    /// Speaks TLS on every address, with the certificate of this PEM file, its chain behind it.
+    #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "self_signed")]
+    cert: Option<PathBuf>,
+    /// The private key of --cert, PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Speaks TLS on every address, with a certificate made at the start, which nobody trusts.
+    #[arg(long)]
+    self_signed: bool,
     /// Says nothing on standard output.
     #[arg(long)]
     quiet: bool,
@@ -48,10 +62,18 @@ fn serve(arguments: &Args) -> io::Result<()> {
         // Before anybody is told that it listens: a signal right after that must find them.
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let options = origin::Options { listen: arguments.listen.clone(), workers: arguments.workers };
+        let certificate = match (&arguments.cert, &arguments.key) {
+            (Some(certificate), Some(key)) => {
+                Some(Certificate::Files { certificate: certificate.clone(), key: key.clone() })
+            }
+            _ => arguments.self_signed.then_some(Certificate::SelfSigned),
+        };
+        let scheme = if certificate.is_some() { "https" } else { "http" };
+        let options =
+            origin::Options { listen: arguments.listen.clone(), workers: arguments.workers, certificate };
         let running = origin::start(options)?;
         if !arguments.quiet {
-            announce(running.addresses())?;
+            announce(scheme, running.addresses())?;
         }
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -62,10 +84,10 @@ fn serve(arguments: &Args) -> io::Result<()> {
     })
 }
 
-fn announce(addresses: &[SocketAddr]) -> io::Result<()> {
+fn announce(scheme: &str, addresses: &[SocketAddr]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for address in addresses {
-        writeln!(out, "listening http://{address}")?;
+        writeln!(out, "listening {scheme}://{address}")?;
     }
     out.flush()?;
     if out.is_terminal() {

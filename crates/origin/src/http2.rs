@@ -1,0 +1,395 @@
+//! A connection of HTTP/2, and the requests on it: each is a task, answered by the same endpoints as one of HTTP/1.
+//!
+//! Frames and header compression are the crate `h2`'s; what of a head becomes a `Request` is decided here.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ::h2::server::{self, SendResponse};
+use ::h2::{Reason, RecvStream, SendStream};
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use crate::body::Trailers;
+use crate::connection::{Connection, Stop};
+use crate::exchange;
+use crate::head::{Head, Length, SERVER};
+use crate::request::{FIELDS_MAX, Refusal, Request};
+use crate::target::Target;
+use crate::worker::Worker;
+
+/// The part of the client's preface that looks like a head of HTTP/1 (RFC 9113 §3.4).
+pub(crate) const PREFACE_HEAD: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+
+/// Without a new request for that long, and none under way, a connection is closed.
+const IDLE_MAX: Duration = Duration::from_secs(900);
+/// Requests under way at once on a connection.
+const STREAMS_MAX: u32 = 256;
+/// A request's fields, as HTTP/2 counts them. More than a proxy in front lets through, so that the proxy's limit shows.
+const FIELDS_BYTES_MAX: u32 = 128 * 1024;
+/// What a client may send of one body before it was read, and of all bodies of a connection.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+/// What of a response waits to be sent.
+const SEND_BUFFER_BYTES: usize = 256 * 1024;
+
+/// How a connection is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Farewell {
+    /// Once the requests under way are answered.
+    Graceful,
+    /// At once, whatever is under way.
+    Abrupt,
+}
+
+/// What the requests of a connection tell it.
+#[derive(Debug, Default)]
+struct Wishes {
+    farewell: Cell<Option<Farewell>>,
+    wished: Notify,
+    /// Requests under way.
+    running: Cell<usize>,
+}
+
+/// Answers requests until the connection ends. What was received of it begins with the preface.
+pub(crate) async fn serve(connection: &mut Connection) {
+    let (worker, peer) = (Rc::clone(&connection.worker), connection.peer);
+    let Ok(local) = connection.stream.tcp().local_addr() else { return };
+    let scheme = connection.stream.scheme();
+    let mut builder = server::Builder::new();
+    builder
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(FIELDS_BYTES_MAX)
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .enable_connect_protocol();
+    let Ok(Ok(mut requests)) = timeout(IDLE_MAX, builder.handshake(Channel(connection))).await else {
+        return;
+    };
+    let wishes = Rc::new(Wishes::default());
+    loop {
+        tokio::select! {
+            // Waiting for a request drives the whole connection.
+            accepted = timeout(IDLE_MAX, requests.accept()) => match accepted {
+                Ok(Some(Ok((head, response)))) => {
+                    let running = Running::new(&wishes);
+                    let addresses = [peer, local];
+                    let answering = answer(head, response, Rc::clone(&worker), addresses, scheme, running);
+                    spawn_local(answering);
+                }
+                Ok(Some(Err(_)) | None) => return,
+                Err(_) if wishes.running.get() == 0 => requests.graceful_shutdown(),
+                Err(_) => {}
+            },
+            () = wishes.wished.notified() => match wishes.farewell.take() {
+                Some(Farewell::Graceful) => requests.graceful_shutdown(),
+                Some(Farewell::Abrupt) => requests.abrupt_shutdown(Reason::INTERNAL_ERROR),
+                None => {}
+            },
+        }
+    }
+}
+
+/// Counts a request while it is under way.
+struct Running(Rc<Wishes>);
+
+impl Running {
+    fn new(wishes: &Rc<Wishes>) -> Self {
+        wishes.running.set(wishes.running.get() + 1);
+        Self(Rc::clone(wishes))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.set(self.0.running.get() - 1);
+    }
+}
+
+async fn answer(
+    head: http::Request<RecvStream>,
+    response: SendResponse<Bytes>,
+    worker: Rc<Worker>,
+    addresses: [SocketAddr; 2],
+    scheme: &'static str,
+    running: Running,
+) {
+    let parsed = parse(&head);
+    let body = head.into_body();
+    let mut stream =
+        Stream { body, response, head: None, left: None, out: None, worker: Rc::clone(&worker), running };
+    match parsed {
+        Ok((request, target)) => {
+            exchange::run_stream(stream, worker, addresses, scheme, request, target).await;
+        }
+        Err(refusal) => stream.refuse(refusal).await,
+    }
+}
+
+/// RFC 9113 §8.3.1. What the crate `h2` refuses by itself does not come here.
+fn parse(head: &http::Request<RecvStream>) -> Result<(Request, Target), Refusal> {
+    let protocol = head.extensions().get::<::h2::ext::Protocol>().map(::h2::ext::Protocol::as_str);
+    let (method, uri) = (head.method().as_str(), head.uri());
+    let authority = uri.authority().map(http::uri::Authority::as_str);
+    let path = uri.path_and_query().map(http::uri::PathAndQuery::as_str);
+    if head.headers().len() > FIELDS_MAX {
+        return Err(Refusal::TooManyFields);
+    }
+    let pseudo = [
+        (":method", Some(method)),
+        (":scheme", uri.scheme_str()),
+        (":authority", authority),
+        (":path", path),
+        (":protocol", protocol),
+    ];
+    let pseudo = pseudo.into_iter().filter_map(|(name, value)| Some((name, value?.as_bytes())));
+    let fields = head.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let named: Vec<(&str, &[u8])> = pseudo.chain(fields).collect();
+    let has_body = !head.body().is_end_stream();
+    let text = path.or(authority).unwrap_or_default();
+    let request = Request::of_stream(method, text, protocol, &named, has_body)?;
+    // The path of an extended CONNECT is that of any request.
+    let mut target = Target::parse(if protocol.is_some() { "GET" } else { method }, text)?;
+    target.authority = authority.map(str::to_owned).or(target.authority);
+    Ok((request, target))
+}
+
+/// One request of HTTP/2 and its answer.
+pub(crate) struct Stream {
+    body: RecvStream,
+    response: SendResponse<Bytes>,
+    /// Rendered and not yet sent.
+    head: Option<Response<()>>,
+    /// Of a body whose length the head told, what is still to send.
+    left: Option<u64>,
+    out: Option<SendStream<Bytes>>,
+    worker: Rc<Worker>,
+    running: Running,
+}
+
+/// What came of a request's body.
+pub(crate) enum Piece {
+    Data(Bytes),
+    End(Trailers),
+}
+
+impl Stream {
+    /// Waits for more of the request's body.
+    pub(crate) async fn receive(&mut self) -> Result<Piece, Stop> {
+        match poll_fn(|context| self.body.poll_data(context)).await {
+            Some(data) => {
+                let data = data.map_err(gone)?;
+                self.body.flow_control().release_capacity(data.len()).map_err(gone)?;
+                Ok(Piece::Data(data))
+            }
+            None => {
+                let trailers = poll_fn(|context| self.body.poll_trailers(context)).await.map_err(gone)?;
+                let trailers = trailers.iter().flatten();
+                Ok(Piece::End(
+                    trailers
+                        .map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec()))
+                        .collect(),
+                ))
+            }
+        }
+    }
+
+    /// Sends a 1xx response.
+    pub(crate) fn interim(&mut self, head: &Head) -> Result<(), Stop> {
+        self.response.send_informational(rendered(head, None)).map_err(gone)
+    }
+
+    /// Begins the response. The head goes out with the first piece, or alone.
+    pub(crate) fn begin(&mut self, head: &Head, date: &[u8]) {
+        self.left = match head.length {
+            Length::Known(length) => Some(length),
+            Length::Chunked | Length::Close | Length::None => None,
+        };
+        self.head = Some(rendered(head, Some(date)));
+    }
+
+    /// Sends the head, unless it is sent.
+    pub(crate) fn send_head(&mut self, is_all: bool) -> Result<(), Stop> {
+        if let Some(head) = self.head.take() {
+            let out = self.response.send_response(head, is_all).map_err(gone)?;
+            self.out = (!is_all).then_some(out);
+        }
+        Ok(())
+    }
+
+    /// Sends a piece of the body, as fast as the client takes it.
+    pub(crate) async fn send(&mut self, mut bytes: Bytes) -> Result<(), Stop> {
+        self.send_head(false)?;
+        while let Some(out) = self.out.as_mut().filter(|_| bytes.has_remaining()) {
+            out.reserve_capacity(bytes.len());
+            let capacity = poll_fn(|context| out.poll_capacity(context)).await.ok_or(Stop::Gone)?;
+            let piece = bytes.split_to(capacity.map_err(gone)?.min(bytes.len()));
+            self.left = self.left.map(|left| left.saturating_sub(piece.len() as u64));
+            let is_last = self.left == Some(0);
+            out.send_data(piece, is_last).map_err(gone)?;
+            if is_last {
+                self.out = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the response.
+    pub(crate) fn finish(&mut self, trailers: &[(&str, &[u8])]) -> Result<(), Stop> {
+        if trailers.is_empty() {
+            self.end();
+            return Ok(());
+        }
+        self.send_head(false)?;
+        let mut fields = HeaderMap::new();
+        for (name, value) in trailers {
+            append(&mut fields, name, value);
+        }
+        match self.out.take() {
+            Some(mut out) => out.send_trailers(fields).map_err(gone),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the response with what was sent of it, if it has not ended.
+    pub(crate) fn end(&mut self) {
+        // A client that has gone wants nothing any more.
+        let _ = self.send_head(true);
+        if let Some(mut out) = self.out.take() {
+            let _ = out.send_data(Bytes::new(), true);
+        }
+    }
+
+    /// Ends both ways of the stream.
+    pub(crate) fn reset(&mut self, reason: Reason) {
+        self.head = None;
+        match self.out.take() {
+            Some(mut out) => out.send_reset(reason),
+            None => self.response.send_reset(reason),
+        }
+    }
+
+    /// Tells the client what was wrong with its request.
+    pub(crate) async fn refuse(&mut self, refusal: Refusal) {
+        self.worker.counters().refused();
+        let body = format!("{}.\n", refusal.reason());
+        let head = Head::new(refusal.status(), Length::Known(body.len() as u64));
+        self.begin(&head.field("Content-Type", "text/plain"), &self.worker.date.get());
+        // A client that has gone wants nothing any more.
+        let _ = self.send(Bytes::from(body)).await;
+    }
+
+    /// Waits until the client resets the stream, or the connection ends.
+    pub(crate) async fn wait_for_reset(&mut self) -> Result<(), Stop> {
+        // Either is the end that was waited for.
+        let _ = match &mut self.out {
+            Some(out) => poll_fn(|context| out.poll_reset(context)).await,
+            None => poll_fn(|context| self.response.poll_reset(context)).await,
+        };
+        Ok(())
+    }
+
+    /// The whole connection is to end.
+    pub(crate) fn say_farewell(&self, farewell: Farewell) {
+        let wishes = &self.running.0;
+        wishes.farewell.set(Some(farewell));
+        wishes.wished.notify_one();
+    }
+}
+
+/// A response's head, or that of a 1xx, which has no date.
+fn rendered(head: &Head, date: Option<&[u8]>) -> Response<()> {
+    let mut response = Response::new(());
+    // The status is one of three digits: it was checked where it was read.
+    *response.status_mut() = http::StatusCode::from_u16(head.status).unwrap_or(http::StatusCode::OK);
+    let fields = response.headers_mut();
+    if let Some(date) = date {
+        if !head.has("server") {
+            append(fields, "server", SERVER.as_bytes());
+        }
+        if !head.has("date") {
+            append(fields, "date", date);
+        }
+    }
+    for (name, value) in head.fields() {
+        // RFC 9113 §8.2.2: what is about one connection is no field of HTTP/2.
+        if !["connection", "upgrade"].iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+            append(fields, name, value.as_bytes());
+        }
+    }
+    if let Length::Known(length) = head.length {
+        fields.insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    response
+}
+
+/// Adds a field. Names and values were checked where they came from.
+fn append(fields: &mut HeaderMap, name: &str, value: &[u8]) {
+    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+        fields.append(name, value);
+    }
+}
+
+/// Whatever broke, this request is over.
+fn gone(_: ::h2::Error) -> Stop {
+    Stop::Gone
+}
+
+/// A client's connection as `h2` wants it: first what was received already.
+struct Channel<'c>(&'c mut Connection);
+
+impl AsyncRead for Channel<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let connection = &mut *self.get_mut().0;
+        if let Some(buffer) = connection.input() {
+            let known = &buffer.filled()[..buffer.filled().len().min(room.remaining())];
+            room.put_slice(known);
+            let length = known.len();
+            buffer.consume(length);
+            return Poll::Ready(Ok(()));
+        }
+        connection.drop_input();
+        Pin::new(&mut connection.stream).poll_read(context, room)
+    }
+}
+
+impl AsyncWrite for Channel<'_> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().0.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().0.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,66 @@
+//! The certificate that an origin shows, and what TLS it speaks: 1.3 and 1.2, HTTP/2 and HTTP/1.1 by ALPN.
+
+use std::fmt::Display;
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Where an origin's certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Certificate {
+    /// PEM files.
+    Files {
+        /// The certificate, with its chain behind it.
+        certificate: PathBuf,
+        /// Its private key.
+        key: PathBuf,
+    },
+    /// Made anew at each start, for `localhost` and the addresses that are listened on. Nobody trusts it.
+    SelfSigned,
+}
+
+/// The configuration, with the names that a certificate made here is for.
+pub(crate) fn config(certificate: &Certificate, addresses: &[IpAddr]) -> io::Result<Arc<ServerConfig>> {
+    let (chain, key) = match certificate {
+        Certificate::Files { certificate, key } => {
+            let failed =
+                |file: &PathBuf, error: &dyn Display| invalid(format!("{}: {error}", file.display()));
+            let chain =
+                CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let chain = chain.map_err(|error| failed(certificate, &error))?;
+            if chain.is_empty() {
+                return Err(failed(
+                    certificate,
+                    &"it has no certificate; it must be PEM, with BEGIN CERTIFICATE lines",
+                ));
+            }
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, &error))?;
+            (chain, key)
+        }
+        Certificate::SelfSigned => self_signed(addresses)?,
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = builder.with_protocol_versions(rustls::ALL_VERSIONS).map_err(invalid)?;
+    let mut config = builder.with_no_client_auth().with_single_cert(chain, key).map_err(invalid)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // Sessions are in the tickets: any worker resumes them.
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(invalid)?;
+    Ok(Arc::new(config))
+}
+
+fn self_signed(addresses: &[IpAddr]) -> io::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let names = addresses.iter().map(ToString::to_string).chain(["localhost".to_owned()]);
+    let made = rcgen::generate_simple_self_signed(names.collect::<Vec<_>>()).map_err(invalid)?;
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(invalid)?;
+    Ok((vec![made.cert.der().clone()], key))
+}
+
+fn invalid(reason: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("the certificate cannot be used: {reason}"))
+}
