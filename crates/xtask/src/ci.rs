@@ -30,7 +30,7 @@ enum Step {
     Tidy,
     /// rustdoc has no warning.
     Docs,
-    /// A build for production: without the lab, the load generator and the origin.
+    /// A build for production, and its tests: without the lab, the load generator and the origin.
     Production,
     /// The proxy among programs that others wrote: h2spec, gRPC, testssl.
     Strangers,
@@ -91,11 +91,11 @@ impl Step {
 /// Clippy first: it says of code that only the lab used that nobody does.
 fn production(root: &Path, steps: &mut Steps) -> Result<(), String> {
     let mut lint = cargo(root, &["clippy", "-p", "vanward", "--no-default-features", "--", "-D", "warnings"]);
-    let mut build = cargo(root, &["build", "-p", "vanward", "--no-default-features"]);
-    let heading = format!("{} && {}", step::shown(&lint), step::shown(&build));
+    let mut test = cargo(root, &["test", "-p", "vanward", "--no-default-features"]);
+    let heading = format!("{} && {}", step::shown(&lint), step::shown(&test));
     steps.run(Step::Production.name(), &heading, || {
         step::run(&mut lint)?;
-        step::run(&mut build)
+        step::run(&mut test)
     })
 }
 

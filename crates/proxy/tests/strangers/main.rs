@@ -1,0 +1,13 @@
+//! Clients and servers that others have written: curl in front, nginx behind. Where one is not installed its tests
+//! are left out, but for CI, where it has to be.
+
+/// Which programs there are.
+mod installed;
+/// A client.
+mod curl;
+/// A server.
+mod nginx;
+/// HTTP/1.1 in the clear on both sides.
+mod clear;
+/// TLS and HTTP/2, towards clients and towards servers.
+mod secured;

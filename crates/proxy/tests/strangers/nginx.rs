@@ -1,0 +1,157 @@
+//! nginx, as a server of a small, a large and a dynamic page, and of what it takes by PUT.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::installed::{PATIENCE, installed};
+
+pub(crate) const LARGE_BYTES: usize = 10 << 20;
+
+/// nginx with doors of three kinds; killed when dropped.
+pub(crate) struct Nginx {
+    process: Child,
+    directory: TempDir,
+    /// HTTP/1.1.
+    pub(crate) address: SocketAddr,
+    /// Where there is a certificate.
+    pub(crate) secured: Option<Secured>,
+}
+
+/// The doors that need a certificate, or are of use only beside those that do.
+pub(crate) struct Secured {
+    /// TLS, with HTTP/2 and HTTP/1.1 by ALPN.
+    pub(crate) tls: SocketAddr,
+    /// HTTP/2 in the clear.
+    pub(crate) h2c: SocketAddr,
+    pub(crate) pair: Pair,
+}
+
+/// A certificate for localhost, signed by itself, and its key: files in a directory.
+#[derive(Clone)]
+pub(crate) struct Pair {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Nginx {
+    /// In the clear only.
+    pub(crate) fn start() -> Option<Self> {
+        Self::start_with(|_| Some(None))
+    }
+
+    /// With all doors; `None` where nginx or openssl is missing.
+    pub(crate) fn start_secured() -> Option<Self> {
+        Self::start_with(|root| {
+            let pair = Pair::make(root)?;
+            Some(Some(Secured { tls: free_address(), h2c: free_address(), pair }))
+        })
+    }
+
+    fn start_with(secured: impl FnOnce(&Path) -> Option<Option<Secured>>) -> Option<Self> {
+        let program = installed("nginx")?;
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let root = directory.path();
+        let secured = secured(root)?;
+        // nginx takes no port of the kernel's choice: one that was free a moment ago.
+        let address = free_address();
+        std::fs::create_dir(root.join("pages")).expect("is writable");
+        std::fs::write(root.join("pages/small.txt"), "hello\n").expect("is writable");
+        std::fs::write(root.join("pages/large.bin"), large_body()).expect("is writable");
+        let text = configuration(root, address, secured.as_ref());
+        std::fs::write(root.join("nginx.conf"), text).expect("is writable");
+        let process = Command::new(program)
+            .arg("-p")
+            .arg(root)
+            .arg("-e")
+            .arg(root.join("error.log"))
+            .arg("-c")
+            .arg(root.join("nginx.conf"))
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("nginx starts");
+        let nginx = Self { process, directory, address, secured };
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            let log = || std::fs::read_to_string(nginx.root().join("error.log")).unwrap_or_default();
+            assert!(began.elapsed() < PATIENCE, "nginx does not listen: {}", log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(nginx)
+    }
+
+    /// Where its files are.
+    pub(crate) fn root(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_address() -> SocketAddr {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    free.expect("a port on loopback is free")
+}
+
+fn configuration(root: &Path, address: SocketAddr, secured: Option<&Secured>) -> String {
+    let root = root.display();
+    let doors = secured.map_or(String::new(), |Secured { tls, h2c, pair: Pair { cert, key } }| {
+        format!(
+            "listen {tls} ssl http2; listen {h2c} http2; ssl_protocols TLSv1.2 TLSv1.3; \
+             ssl_certificate {cert:?}; ssl_certificate_key {key:?};"
+        )
+    });
+    // One process, so that it ends with the test.
+    format!(
+        "daemon off; master_process off; pid {root}/nginx.pid;\n\
+         events {{ worker_connections 64; }}\n\
+         http {{\n\
+           access_log off; client_max_body_size 64m;\n\
+           client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;\n\
+           uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;\n\
+           server {{\n\
+             listen {address}; {doors} root {root}/pages;\n\
+             location = /seen {{ return 200 \"$http_host $http_x_forwarded_for $http_via\\n\"; }}\n\
+             location = /spoken {{ return 200 \"$server_protocol $ssl_protocol $ssl_server_name\\n\"; }}\n\
+             location /put/ {{ root {root}; dav_methods PUT; create_full_put_path on; }}\n\
+             location = /zipped {{ gzip on; gzip_types *; gzip_min_length 1; alias {root}/pages/large.bin; }}\n\
+           }}\n\
+         }}\n"
+    )
+}
+
+pub(crate) fn large_body() -> Vec<u8> {
+    (0..LARGE_BYTES).map(|at| (at % 251) as u8).collect()
+}
+
+impl Pair {
+    fn make(directory: &Path) -> Option<Self> {
+        let program = installed("openssl")?;
+        let pair = Self { cert: directory.join("cert.pem"), key: directory.join("key.pem") };
+        // Nobody's authority: rustls takes the certificate of one for no server's.
+        let request = "[req]\nprompt = no\ndistinguished_name = name\nx509_extensions = more\n\
+                       [name]\nCN = localhost\n\
+                       [more]\nsubjectAltName = DNS:localhost\nbasicConstraints = critical, CA:FALSE\n";
+        std::fs::write(directory.join("request.conf"), request).expect("is writable");
+        let output = Command::new(program)
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
+            .args(["-days", "30", "-config"])
+            .arg(directory.join("request.conf"))
+            .arg("-out")
+            .arg(&pair.cert)
+            .arg("-keyout")
+            .arg(&pair.key)
+            .output()
+            .expect("openssl starts");
+        assert!(output.status.success(), "openssl: {}", String::from_utf8_lossy(&output.stderr));
+        Some(pair)
+    }
+}
