@@ -81,7 +81,7 @@ impl Door {
         curl(program, &arguments).stdout
     }
 
-    fn get_text(&self, program: &Path, path: &str, more: &[&str]) -> String {
+    fn text(&self, program: &Path, path: &str, more: &[&str]) -> String {
         String::from_utf8(self.get(program, path, more)).expect("is text")
     }
 }
@@ -94,16 +94,16 @@ fn curl_gets_pages_by_every_door() {
     for door in doors(&proxy, &pair.cert) {
         let Door { url, flags, version } = &door;
         let told = ["--write-out", "%{http_version} %{http_code}\n"];
-        let said = door.get_text(&program, "/small.txt", &told);
+        let said = door.text(&program, "/small.txt", &told);
         assert_eq!(said, format!("hello\n{version} 200\n"), "{flags:?}");
         assert!(door.get(&program, "/large.bin", &[]) == large_body(), "{flags:?}");
         let zipped = door.get(&program, "/zipped", &["--compressed"]);
         assert!(zipped == large_body(), "{flags:?}, compressed");
-        let head = door.get_text(&program, "/large.bin", &["--head"]).to_lowercase();
+        let head = door.text(&program, "/large.bin", &["--head"]).to_lowercase();
         assert!(head.contains(&format!("\r\ncontent-length: {LARGE_BYTES}\r\n")), "{flags:?}: {head}");
         let host = url.rsplit('/').next().expect("it has a host");
         let via = if *version == "2" { "2.0" } else { "1.1" };
-        let seen = door.get_text(&program, "/seen", &[]);
+        let seen = door.text(&program, "/seen", &[]);
         assert_eq!(seen, format!("{host} 127.0.0.1 {via} vanward\n"), "{flags:?}");
         if url.starts_with("http:") {
             // curl 7.88 fails at several at once by prior knowledge, whoever serves them.
@@ -127,7 +127,7 @@ fn curl_puts_files_by_every_door() {
     for (index, door) in doors(&proxy, &pair.cert).iter().enumerate() {
         let path = format!("/put/{index}");
         let status = ["--output", "/dev/null", "--write-out", "%{http_code}", "--upload-file", file];
-        assert_eq!(door.get_text(&program, &path, &status), "201", "{:?}", door.flags);
+        assert_eq!(door.text(&program, &path, &status), "201", "{:?}", door.flags);
         let stored = std::fs::read(nginx.root().join(&path[1..])).expect("it was stored");
         assert!(stored == large_body(), "{:?}: what was stored is not what was sent", door.flags);
     }
@@ -152,7 +152,7 @@ fn nginx_is_spoken_to_by_every_door_of_its_own() {
         });
         for door in doors(&proxy, &pair.cert) {
             let flags = &door.flags;
-            assert_eq!(door.get_text(&program, "/spoken", &[]), spoken, "{server}, {flags:?}");
+            assert_eq!(door.text(&program, "/spoken", &[]), spoken, "{server}, {flags:?}");
             assert!(door.get(&program, "/large.bin", &[]) == large_body(), "{server}, {flags:?}");
         }
     }
@@ -177,7 +177,7 @@ fn a_server_that_nobody_trusted_signed_is_not_spoken_to() {
             upstream.verify = is_verified;
         });
         let door = &doors(&proxy, &pair.cert)[0];
-        let told = door.get_text(&program, "/small.txt", &status);
+        let told = door.text(&program, "/small.txt", &status);
         assert_eq!(told, expected, "trusted {is_trusted}, named {is_named}, verified {is_verified}");
     }
 }
