@@ -1,4 +1,4 @@
-//! A client's connection over HTTP/1: idle, then one exchange after the other.
+//! A client's connection: TLS if the listener has it, then HTTP/1, idle and one exchange after the other, or HTTP/2.
 //!
 //! While idle it is a socket, a deadline and an address. What belongs to a request is in a lane.
 
@@ -8,14 +8,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Poll;
 
-use wire::{HeadLimits, Parsed};
+use tls::Handshake;
+use wire::{HeadError, HeadLimits, Parsed};
 
 use crate::deadline::{Deadline, Ticks};
 use crate::exchange;
 use crate::failure::Failure;
+use crate::http2;
 use crate::lane::{Memory, Request};
 use crate::respond;
+use crate::secure::Secure;
 use crate::socket::Socket;
+use crate::tcp::{Follows, Tcp};
 use crate::worker::{State, Worker};
 
 /// After a response to a request that was not read to its end: how much more is read and thrown away, so that the
@@ -24,24 +28,32 @@ const LINGER_BYTES: usize = 32 << 20;
 /// And for how long.
 const LINGER: Ticks = Ticks(50);
 
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
 /// A client's connection.
 pub(crate) struct Client {
     pub(crate) socket: Socket,
     pub(crate) address: IpAddr,
     /// Whether it may say whom it forwards for.
     pub(crate) is_trusted: bool,
+    /// Whom its certificate says it is.
+    pub(crate) identity: Option<Rc<tls::Peer>>,
+    /// Index of the listener that it came to.
+    pub(crate) listener: usize,
     pub(crate) deadline: Deadline,
     /// Requests so far.
     pub(crate) served: u64,
 }
 
 impl Client {
-    pub(crate) fn new(worker: &Worker, socket: Socket, peer: SocketAddr) -> Self {
+    pub(crate) fn new(worker: &Worker, tcp: Tcp, peer: SocketAddr, listener: usize) -> Self {
         let address = peer.ip().to_canonical();
         Self {
-            socket,
+            socket: Socket::Plain(tcp),
             address,
             is_trusted: worker.plan.trusts(address),
+            identity: None,
+            listener,
             deadline: worker.deadlines.deadline(),
             served: 0,
         }
@@ -65,6 +77,8 @@ impl Client {
 pub(crate) enum Served {
     /// It waits for its next request.
     Idle(Client),
+    /// It speaks HTTP/2, as these bytes of it say.
+    Http2(Client, Vec<u8>),
     /// It is closed.
     Closed,
 }
@@ -88,6 +102,16 @@ pub(crate) enum Next {
 pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<Output = ()> {
     async move {
         let _count = Count::new(&worker);
+        if let Some(tls) = &worker.plan.listeners[client.listener].tls {
+            // Boxed, as what follows a connection's first bytes only now and then has to be.
+            match Box::pin(secured(&worker, tls, client)).await {
+                Some((secured, false)) => client = secured,
+                Some((secured, true)) => {
+                    return Box::pin(http2::serve(Rc::clone(&worker), secured, Vec::new())).await;
+                }
+                None => return,
+            }
+        }
         loop {
             if !client.is_to_be_read(&worker).await {
                 return;
@@ -98,10 +122,30 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
             worker.lanes.give(lane);
             match served {
                 Served::Idle(idle) => client = idle,
+                Served::Http2(client, early) => {
+                    return Box::pin(http2::serve(Rc::clone(&worker), client, early)).await;
+                }
                 Served::Closed => return,
             }
         }
     }
+}
+
+/// Does the TLS handshake; also says whether HTTP/2 was agreed on.
+async fn secured(worker: &Rc<Worker>, tls: &tls::ServerSide, client: Client) -> Option<(Client, bool)> {
+    let counters = &worker.counters;
+    let Socket::Plain(tcp) = client.socket else { return None };
+    let handshake = Handshake::server(tls.config()).ok()?;
+    client.deadline.set(worker.ticks.client_header);
+    let establish = Secure::establish(tcp, handshake, &worker.records);
+    let Ok(Ok((secure, agreed))) = client.deadline.guard(establish).await else {
+        counters.handshake_failures.increment();
+        return None;
+    };
+    let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
+    counter.increment();
+    let identity = agreed.certificate.map(|certificate| Rc::new(tls::Peer::of(&certificate)));
+    Some((Client { socket: Socket::Secure(Box::new(secure)), identity, ..client }, agreed.is_http2))
 }
 
 /// Counts a connection for as long as it lives, however it ends.
@@ -128,6 +172,8 @@ enum Reading {
     Idle,
     /// The client has closed.
     Closed,
+    /// It has begun to speak HTTP/2 (RFC 9113 §3.3, prior knowledge).
+    Http2,
     Failed(Failure),
 }
 
@@ -140,6 +186,11 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memo
             Reading::Request => {
                 client.served += 1;
                 exchange::exchange(worker, &client, memory).await
+            }
+            Reading::Http2 => {
+                let early = memory.request.buffer.filled().to_vec();
+                memory.request.buffer.clear();
+                return Served::Http2(client, early);
             }
             Reading::Failed(failure) => exchange::refuse(worker, &client, memory, failure).await,
         };
@@ -167,6 +218,7 @@ async fn read(worker: &Worker, client: &Client, request: &mut Request) -> Readin
             match request.head.parse(request.buffer.filled(), limits) {
                 Ok(Parsed::Complete) => return Reading::Request,
                 Ok(Parsed::Partial) => {}
+                Err(HeadError::Version) if is_http2(worker, client, request) => return Reading::Http2,
                 Err(error) => return Reading::Failed(error.into()),
             }
             make_room(worker, request, limits);
@@ -187,12 +239,22 @@ async fn read(worker: &Worker, client: &Client, request: &mut Request) -> Readin
         });
         match client.deadline.guard(read).await {
             Ok(_) if is_idle.get() => return Reading::Idle,
-            Ok(Ok(0)) if request.buffer.is_empty() => return Reading::Closed,
+            // Between two requests it may go as it likes.
+            Ok(Ok(0) | Err(_)) if request.buffer.is_empty() => return Reading::Closed,
             Ok(Ok(0) | Err(_)) => return Reading::Failed(Failure::ClientGone),
             Ok(Ok(count)) => request.buffer.advance(count),
             Err(_) => return Reading::Failed(Failure::ClientHeaderTimeout),
         }
     }
+}
+
+/// RFC 9113 §3.4: how a connection of HTTP/2 begins, where the listener speaks it without TLS.
+fn is_http2(worker: &Worker, client: &Client, request: &Request) -> bool {
+    let filled = request.buffer.filled();
+    client.served == 0
+        && client.socket.spliceable().is_some()
+        && worker.plan.config.listeners[client.listener].http2
+        && (filled.starts_with(PREFACE) || PREFACE.starts_with(filled))
 }
 
 /// Sees to it that the next read has somewhere to go. A head never outgrows its limit, which the parser enforces.
@@ -208,7 +270,8 @@ fn make_room(worker: &Worker, request: &mut Request, limits: &HeadLimits) {
 
 /// Ends the connection so that the client can still read what it was sent (RFC 9112 §9.6).
 async fn linger(client: &Client, memory: &mut Memory) {
-    if client.socket.shutdown_write().is_err() {
+    // A stream that is dropped tells by itself that the rest of the request is not wanted (RFC 9113 §8.1).
+    if client.socket.frames_itself() || client.socket.shutdown_write().is_err() {
         return;
     }
     let buffer = &mut memory.request.buffer;
@@ -225,9 +288,13 @@ async fn linger(client: &Client, memory: &mut Memory) {
 
 /// Turns away a client that there is no room for.
 pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
+    if worker.plan.listeners[client.listener].tls.is_some() {
+        // A handshake is what there is no room for.
+        return;
+    }
     let mut out = Vec::with_capacity(256);
     respond::write_failure(&mut out, Failure::TooManyConnections, &worker.date(), false, true);
-    let write = client.socket.write(&out);
+    let write = client.socket.write(&out, Follows::Close);
     // A fresh socket takes this little at once; if not, so be it.
     let _ = client.deadline.within(Ticks(1), write).await;
 }

@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::certificates;
 use crate::listen;
 use crate::plan::Plan;
 use crate::resolve;
@@ -43,9 +44,16 @@ pub enum StartError {
         /// What the system said.
         error: io::Error,
     },
+    /// A certificate or key could not be used.
+    #[error("cannot use TLS as configured: {}", listed(.0))]
+    Tls(Vec<tls::Problem>),
     /// A thread or its runtime could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+}
+
+fn listed(problems: &[tls::Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -76,6 +84,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     raise_descriptor_limit();
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let count = config.workers.unwrap_or(cores).get();
+    let plan = Arc::new(Plan::new(config).map_err(StartError::Tls)?);
+    let config = &plan.config;
     let mut sockets = Vec::new();
     for listener in &config.listeners {
         let address = listener.address;
@@ -91,9 +101,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         upstream.servers.iter().map(|server| resolve::addresses(server, &mut watched)).collect()
     });
     let server_addresses: Vec<Vec<Addresses>> = servers.collect();
-    let control = start_control(watched)?;
+    let control = start_control(watched, &plan)?;
 
-    let plan = Arc::new(Plan::new(config));
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
     let mut running = Running {
@@ -156,22 +165,33 @@ fn on_thread<F: Future<Output = ()>>(
     Ok(thread)
 }
 
-/// Starts the thread that resolves names, if there are any, and waits for its first answers.
-fn start_control(watched: Vec<resolve::Watched>) -> Result<Option<oneshot::Sender<()>>, StartError> {
-    if watched.is_empty() {
-        return Ok(None);
-    }
+/// Starts the thread that resolves names and looks at certificates, if there are any, and waits for the first answers.
+fn start_control(
+    watched: Vec<resolve::Watched>,
+    plan: &Arc<Plan>,
+) -> Result<Option<oneshot::Sender<()>>, StartError> {
     let (end, ended) = oneshot::channel::<()>();
     let (first, resolved) = std::sync::mpsc::channel();
+    let has_tls = certificates::begin(plan);
+    if watched.is_empty() && !has_tls {
+        return Ok(None);
+    }
+    let plan = Arc::clone(plan);
     on_thread("control".to_owned(), move || async move {
-        let Some(resolver) = resolve::resolver() else { return };
-        for watched in watched {
-            let (resolver, first) = (resolver.clone(), first.clone());
-            tokio::task::spawn_local(async move {
-                let holds = resolve::resolve(&resolver, &watched).await;
-                drop(first);
-                resolve::watch(resolver, watched, holds).await;
-            });
+        if has_tls {
+            tokio::task::spawn_local(certificates::watch(plan));
+        }
+        if !watched.is_empty()
+            && let Some(resolver) = resolve::resolver()
+        {
+            for watched in watched {
+                let (resolver, first) = (resolver.clone(), first.clone());
+                tokio::task::spawn_local(async move {
+                    let holds = resolve::resolve(&resolver, &watched).await;
+                    drop(first);
+                    resolve::watch(resolver, watched, holds).await;
+                });
+            }
         }
         drop(first);
         // Told or dropped: either way the proxy has ended, and the tasks with this runtime.

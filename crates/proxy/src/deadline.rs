@@ -60,6 +60,11 @@ impl Deadlines {
         self.now.get()
     }
 
+    /// The current second, counted from the start.
+    pub(crate) fn second(&self) -> u32 {
+        self.now.get() / (Duration::from_secs(1).as_millis() / TICK.as_millis()) as u32
+    }
+
     /// A deadline that is not armed.
     pub(crate) fn deadline(self: &Rc<Self>) -> Deadline {
         let entry = Entry { due: NEVER, filed: NEVER, is_idle: false, waker: None };

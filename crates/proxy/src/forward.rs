@@ -4,10 +4,11 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::task::Poll;
 
-use config::HostHeader;
+use config::{HostHeader, Protocol};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
 use crate::client::Client;
@@ -18,6 +19,7 @@ use crate::lane::{Memory, Request, Response};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::respond;
+use crate::tcp::Follows;
 use crate::upstream::{Connection, Upstream};
 use crate::worker::Worker;
 
@@ -157,6 +159,19 @@ impl Broken {
     }
 }
 
+/// The client no longer wants its response.
+struct Gone;
+
+/// Waits for the server only for as long as the client wants to hear of it, where that is told.
+async fn unless_gone<T>(client: &Client, wait: impl Future<Output = T>) -> Result<T, Gone> {
+    let mut wait = pin!(wait);
+    poll_fn(|context| match wait.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => client.socket.poll_gone(context).map(|()| Err(Gone)),
+    })
+    .await
+}
+
 /// Sends the request and reads the head of the final response.
 pub(crate) async fn forward(
     worker: &Worker,
@@ -200,7 +215,8 @@ pub(crate) async fn forward(
 
 /// Frames what is there of the body, so that it leaves with the head.
 fn prepare_body(worker: &Worker, admitted: &Admitted, request: &mut Request) -> Result<(), Failure> {
-    let is_chunked = admitted.framing == Framing::Chunked;
+    let is_chunked = admitted.framing == Framing::Chunked
+        && worker.upstreams[admitted.upstream].protocol == Protocol::Http1;
     request.body.begin(admitted.framing, is_chunked, worker.plan.config.limits.body_bytes);
     if admitted.framing == Framing::None {
         return Ok(());
@@ -244,8 +260,9 @@ impl Attempt<'_> {
         let Memory { request, response } = memory;
         response.buffer.clear();
         self.render(request);
-        self.send(&connection, &request.out, progress).await?;
         let is_done = request.body.is_done();
+        let follows = if is_done { Follows::End } else { Follows::Nothing };
+        self.send(&connection, &request.out, follows, progress).await?;
         let upload = Upload {
             state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
             deadline: (!is_done).then(|| self.worker.deadlines.deadline()),
@@ -257,14 +274,23 @@ impl Attempt<'_> {
 
     async fn connection(&self, record: &mut Record<'_>) -> Result<Connection, Failure> {
         let server = &self.upstream.servers[self.index];
-        if self.may_reuse
-            && let Some(connection) = server.pooled(self.admitted.method.is_idempotent())
-        {
+        let pooled = match self.upstream.protocol {
+            _ if !self.may_reuse => None,
+            Protocol::Http1 => server.pooled(self.admitted.method.is_idempotent()),
+            Protocol::Http2 => server.stream(),
+        };
+        if let Some(connection) = pooled {
             self.worker.counters.upstream_reuses.increment();
             return Ok(connection);
         }
-        let connection = server.connect(&self.client.deadline, self.worker.ticks.upstream_connect).await;
-        match connection {
+        let connection = match self.upstream.protocol {
+            Protocol::Http1 => server.connect(self.worker, &self.client.deadline).await,
+            Protocol::Http2 => {
+                server.connect_for_streams(self.worker, &self.client.deadline, self.may_reuse).await
+            }
+        };
+        match &connection {
+            Ok(connection) if connection.is_reused => self.worker.counters.upstream_reuses.increment(),
             Ok(_) => self.worker.counters.upstream_connects.increment(),
             Err(_) => self.worker.counters.upstream_connect_failures.increment(),
         }
@@ -281,8 +307,10 @@ impl Attempt<'_> {
             HostHeader::Pass | HostHeader::Server => own_authority(),
             HostHeader::Set(host) => Some(host.as_bytes()),
         };
+        let scheme =
+            if self.worker.plan.listeners[self.client.listener].tls.is_some() { "https" } else { "http" };
         let client =
-            wire::Client { address: self.client.address, is_trusted: self.client.is_trusted, scheme: "http" };
+            wire::Client { address: self.client.address, is_trusted: self.client.is_trusted, scheme };
         let rewrite = RequestRewrite {
             target: &self.admitted.target,
             connection: self.admitted.connection,
@@ -302,10 +330,11 @@ impl Attempt<'_> {
         &self,
         connection: &Connection,
         mut bytes: &[u8],
+        follows: Follows,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            let write = connection.socket.write(bytes);
+            let write = connection.socket.write(bytes, follows);
             match self.client.deadline.within(self.worker.ticks.upstream_first_byte, write).await {
                 Ok(Ok(count)) => bytes = &bytes[count..],
                 // A server may answer before it has read all, and close: what it said is still to be read.
@@ -379,8 +408,15 @@ impl Attempt<'_> {
             }
             let spare = response.buffer.spare();
             let room = if connection.expects_long { spare.len().min(HEAD_ALONE) } else { spare.len() };
-            match deadline.guard(connection.socket.read(&mut spare[..room])).await {
-                Ok(Ok(count)) if count > 0 => response.buffer.advance(count),
+            let read = unless_gone(self.client, connection.socket.read(&mut spare[..room]));
+            match deadline.guard(read).await {
+                Ok(Err(Gone)) => return Err(Failure::ClientGone),
+                Ok(Ok(Ok(count))) if count > 0 => response.buffer.advance(count),
+                Ok(Ok(Err(error))) if error.kind() == ErrorKind::ConnectionRefused => {
+                    // RFC 9113 §8.7: the server says that it has done nothing with the request.
+                    progress.has_sent = false;
+                    return Err(Failure::UpstreamReset);
+                }
                 Ok(_) => return Err(Failure::UpstreamReset),
                 // The server's time begins when it has the whole request.
                 Err(Elapsed) if upload.is_under_way() => is_armed = false,

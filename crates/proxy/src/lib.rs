@@ -13,12 +13,16 @@ mod worker;
 mod listen;
 /// A client's connection.
 mod client;
+/// A client's connection over HTTP/2.
+mod http2;
 /// What a running exchange needs, kept for the next.
 mod lane;
 /// The path of a request.
 mod exchange;
 /// Servers and the connections to them.
 mod upstream;
+/// Connections of HTTP/2 to a server, shared by many requests.
+mod multiplex;
 /// One request to a server.
 mod forward;
 /// The one body pump.
@@ -33,10 +37,24 @@ mod record;
 mod deadline;
 /// Buffers with room in front.
 mod buffer;
-/// TCP connections and pipes.
+/// What a message comes from and goes to.
 mod socket;
+/// TCP connections and pipes.
+mod tcp;
+/// TLS on a connection.
+mod secure;
+/// A stream of HTTP/2, as the path reads and writes it.
+mod stream;
+/// Heads of HTTP/2 as text, and back.
+mod translate;
+/// A connection that HTTP/2 is framed on.
+mod frames;
+/// Floods of frames.
+mod flood;
 /// Names of servers.
 mod resolve;
+/// Certificates that change.
+mod certificates;
 /// Threads, signals and notices.
 mod control;
 

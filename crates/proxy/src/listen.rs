@@ -16,7 +16,7 @@ use tokio::io::Interest;
 
 use crate::client::{self, Client};
 use crate::control::notice;
-use crate::socket::Socket;
+use crate::tcp::Tcp;
 use crate::upstream::is_out_of_descriptors;
 use crate::worker::{Message, State, Worker};
 
@@ -70,7 +70,7 @@ pub(crate) fn is_taken(address: SocketAddr) -> io::Result<()> {
 }
 
 /// Accepts connections until the worker drains.
-pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+pub(crate) async fn accept(worker: Rc<Worker>, index: usize, listener: TcpListener) {
     // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
     // TCP socket whose readiness is told, and is safe where its `AsyncFd` is not.
     let listener = std::net::TcpStream::from(OwnedFd::from(listener));
@@ -86,7 +86,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
             () = worker.draining() => return,
         };
         match accepted {
-            Ok((stream, peer)) => admit(&worker, stream, peer),
+            Ok((stream, peer)) => admit(&worker, index, stream, peer),
             Err(error) if is_out_of_descriptors(&error) => {
                 worker.counters.accept_pauses.increment();
                 notice(&format!("accepting pauses: {error}; raise the limit of open files (ulimit -n)"));
@@ -109,19 +109,19 @@ fn accept_one(listener: &tokio::net::TcpStream) -> io::Result<(TcpStream, Socket
     Ok((stream.into(), peer.ok_or(ErrorKind::InvalidData)?))
 }
 
-fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
+fn admit(worker: &Rc<Worker>, listener: usize, stream: TcpStream, peer: SocketAddr) {
     if worker.connections_in_all() >= worker.plan.config.limits.connections {
         worker.counters.connections_refused.increment();
-        let client = Client::new(worker, Socket::new(stream), peer);
+        let client = Client::new(worker, Tcp::new(stream), peer, listener);
         tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client));
         return;
     }
-    let Some(other) = less_loaded(worker) else { return worker.begin(stream, peer) };
-    if let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer))
-        && let Message::Connection(stream, peer) = unsent.0
+    let Some(other) = less_loaded(worker) else { return worker.begin(stream, peer, listener) };
+    if let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer, listener))
+        && let Message::Connection(stream, peer, listener) = unsent.0
     {
         // That worker has ended: keep it.
-        worker.begin(stream, peer);
+        worker.begin(stream, peer, listener);
     }
 }
 

@@ -1,19 +1,29 @@
 //! The configuration as the path uses it: compiled once, shared by all workers, never changed.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use config::{Config, IpNet};
 use route::{RouteTable, has_dot_segments};
+use tls::{ClientSide, Problem, ServerSide};
 
 use crate::failure::Failure;
 
 /// A compiled configuration.
 pub(crate) struct Plan {
     pub(crate) config: Config,
+    pub(crate) listeners: Vec<Listener>,
+    /// Of each upstream; `None` where no server has TLS.
+    pub(crate) upstream_tls: Vec<Option<Arc<ClientSide>>>,
     pub(crate) routes: Vec<Route>,
     table: RouteTable,
     /// Whether the path decides where a request goes, so that it must not be read in two ways.
     depends_on_path: bool,
+}
+
+/// A listener, by its index in the file.
+pub(crate) struct Listener {
+    pub(crate) tls: Option<Arc<ServerSide>>,
 }
 
 /// A route, by its index in the file.
@@ -24,7 +34,12 @@ pub(crate) struct Route {
 }
 
 impl Plan {
-    pub(crate) fn new(config: Config) -> Self {
+    /// Reads the certificates and compiles the rest.
+    ///
+    /// # Errors
+    /// What is wrong with a certificate.
+    pub(crate) fn new(config: Config) -> Result<Self, Vec<Problem>> {
+        let (listeners, upstream_tls) = load_tls(&config)?;
         let table =
             RouteTable::new(config.routes.iter().map(|route| (route.host.as_deref(), route.path.as_str())));
         let routes = config
@@ -35,7 +50,8 @@ impl Plan {
                 label: format!("{}{}", route.host.as_deref().unwrap_or(""), route.path),
             })
             .collect();
-        Self { routes, depends_on_path: table.depends_on_path(), table, config }
+        let depends_on_path = table.depends_on_path();
+        Ok(Self { listeners, upstream_tls, routes, depends_on_path, table, config })
     }
 
     /// The index of the route for a host, without its port, and a path, without its query.
@@ -50,4 +66,25 @@ impl Plan {
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         self.config.trusted_proxies.iter().any(|network: &IpNet| network.contains(&address))
     }
+}
+
+type Tls = (Vec<Listener>, Vec<Option<Arc<ClientSide>>>);
+
+fn load_tls(config: &Config) -> Result<Tls, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut listeners = Vec::new();
+    for listener in &config.listeners {
+        match ServerSide::load(listener) {
+            Ok(tls) => listeners.push(Listener { tls: tls.map(Arc::new) }),
+            Err(found) => problems.extend(found),
+        }
+    }
+    let mut upstreams = Vec::new();
+    for upstream in &config.upstreams {
+        match ClientSide::load(upstream) {
+            Ok(tls) => upstreams.push(tls.map(Arc::new)),
+            Err(found) => problems.extend(found),
+        }
+    }
+    if problems.is_empty() { Ok((listeners, upstreams)) } else { Err(problems) }
 }

@@ -13,7 +13,8 @@ use wire::{ChunkError, ChunkLimits, Chunked, Framing, chunk_prefix};
 
 use crate::buffer::{Buffer, SMALL};
 use crate::deadline::{Deadline, TICK, Ticks};
-use crate::socket::{Pipe, Socket};
+use crate::socket::Socket;
+use crate::tcp::{Follows, Pipe, Tcp};
 use crate::worker::Worker;
 
 /// A body whose remaining bytes are at least this many is spliced: below, the calls to fill and empty a pipe cost
@@ -246,17 +247,13 @@ impl Pump {
         let mut pace = Pace::default();
         loop {
             if self.unsent > 0 {
-                let bytes = &buffer.filled()[..self.unsent];
-                let is_last = self.incoming == Incoming::Ended;
-                let count = if self.will_splice() || (is_last && ends.closes_sink) {
-                    // What is about to be spliced fills the same segments, and so does the end of the stream.
-                    ends.wait(Side::Sink, &mut pace, ends.sink.write_more(bytes)).await
-                } else {
-                    ends.wait(Side::Sink, &mut pace, ends.sink.write(bytes)).await
-                };
-                self.sent(buffer, count.map_err(Stop::Sink)?);
-            } else if let Some(pipe) = self.pipe.as_ref().filter(|_| self.in_pipe > 0) {
-                let write = ends.sink.splice_from(pipe, self.in_pipe);
+                let write = ends.sink.write(&buffer.filled()[..self.unsent], self.follows(ends));
+                let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
+                self.sent(buffer, count);
+            } else if let (Some(pipe), Some((_, sink))) =
+                (self.pipe.as_ref().filter(|_| self.in_pipe > 0), ends.spliceable())
+            {
+                let write = sink.splice_from(pipe, self.in_pipe);
                 let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
                 self.in_pipe -= count;
             } else if self.incoming == Incoming::Ended {
@@ -264,23 +261,53 @@ impl Pump {
             } else if !buffer.is_empty() {
                 self.take_in(buffer)?;
             } else {
+                if ends.sink.frames_itself() {
+                    self.make_way(ends, buffer, &mut pace).await?;
+                }
                 self.read(ends, buffer, &mut pace).await?;
             }
         }
         if let Some(pipe) = self.pipe.take() {
             ends.worker.pipes.give(pipe);
         }
+        ends.sink.end(self.decoder.trailers()).map_err(|_| Stop::Sink(End::Gone))
+    }
+
+    /// What comes behind the unsent bytes.
+    fn follows(&self, ends: &Ends<'_>) -> Follows {
+        if self.incoming == Incoming::Ended {
+            let has_trailers = ends.sink.frames_itself() && !self.decoder.trailers().is_empty();
+            match (has_trailers, ends.closes_sink) {
+                (true, _) => Follows::More,
+                (false, true) => Follows::Close,
+                (false, false) => Follows::End,
+            }
+        } else if self.will_splice(ends) {
+            // What is about to be spliced fills the same segments.
+            Follows::More
+        } else {
+            Follows::Nothing
+        }
+    }
+
+    /// Waits until a stream can take something, and holds nothing meanwhile: it may be one of many.
+    async fn make_way(&self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
+        ends.worker.buffers.shrink(buffer);
+        ends.wait(Side::Sink, pace, ends.sink.writable()).await.map_err(Stop::Sink)?;
+        if matches!(self.incoming, Incoming::Length(left) if left > SMALL as u64) {
+            ends.worker.buffers.grow(buffer);
+        }
         Ok(())
     }
 
     async fn read(&mut self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
         if let Incoming::Length(left) = self.incoming
-            && self.will_splice()
+            && self.will_splice(ends)
             && self.has_pipe(ends.worker)
-            && let Some(pipe) = &self.pipe
+            && let (Some(pipe), Some((source, _))) = (&self.pipe, ends.spliceable())
         {
             let limit = left.min(Pipe::CAPACITY as u64) as usize;
-            let read = ends.source.splice_into(pipe, limit);
+            let read = source.splice_into(pipe, limit);
             let count = ends.wait(Side::Source, pace, read).await.map_err(Stop::Source)?;
             if count == 0 {
                 return Err(Stop::Source(End::Gone));
@@ -306,9 +333,10 @@ impl Pump {
         Ok(())
     }
 
-    /// Whether what remains is long, and leaves as it came.
-    pub(crate) fn will_splice(&self) -> bool {
+    /// Whether what remains is long, leaves as it came, and nothing has to look at it.
+    pub(crate) fn will_splice(&self, ends: &Ends<'_>) -> bool {
         matches!(self.incoming, Incoming::Length(left) if left >= SPLICE_MIN && !self.is_chunked_out)
+            && ends.spliceable().is_some()
     }
 
     fn has_pipe(&mut self, worker: &Worker) -> bool {
@@ -327,6 +355,11 @@ struct Pace {
 }
 
 impl Ends<'_> {
+    /// Both sides, where bytes can move between them inside the kernel.
+    fn spliceable(&self) -> Option<(&Tcp, &Tcp)> {
+        self.source.spliceable().zip(self.sink.spliceable())
+    }
+
     /// Waits for one step of one side, within its limits.
     async fn wait(
         &self,

@@ -14,6 +14,7 @@ use crate::forward::Reply;
 use crate::lane::{Memory, Response};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
+use crate::tcp::Follows;
 use crate::worker::{State, Worker};
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
@@ -36,12 +37,12 @@ pub(crate) async fn respond(
         }
         return tunnel(worker, client, memory, &reply, record).await;
     }
-    let begun = begin(response, &reply, &plan);
+    let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
+    let begun = begin(response, &reply, is_chunked);
     if let Err(failure) = begun {
         record.status = 0;
         return Err(failure);
     }
-    reply.connection.expects_long = response.body.will_splice();
     let ends = Ends {
         worker,
         source: &reply.connection.socket,
@@ -53,6 +54,7 @@ pub(crate) async fn respond(
         closes_sink: plan.client_connection == ClientConnection::Close && reply.upload.is_done(),
         activity: None,
     };
+    let is_long = response.body.will_splice(&ends);
     let relay = async {
         let outcome = relay(&ends, response).await;
         record.upstream_ended();
@@ -62,13 +64,14 @@ pub(crate) async fn respond(
     record.body_bytes_sent = response.body.moved;
     if let Err(failure) = outcome {
         // The head has left: all that can be said now is that the body is not whole.
-        if plan.framing == Framing::UntilClose {
+        if plan.framing == Framing::UntilClose || client.socket.frames_itself() {
             client.socket.reset_on_drop();
         }
         record.failure = Some(failure);
         return Ok(Next::Close);
     }
     let has_uploaded = reply.upload.is_done();
+    reply.connection.expects_long = is_long;
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && has_uploaded && response.buffer.is_empty() {
         worker.upstreams[admitted.upstream].servers[reply.server]
@@ -133,10 +136,10 @@ fn render(worker: &Worker, response: &mut Response, reply: &Reply, plan: &Plan) 
 /// Exchanges the server's head for the new one in the buffer, with the body's first piece behind it.
 ///
 /// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
-fn begin(response: &mut Response, reply: &Reply, plan: &Plan) -> Result<(), Failure> {
+fn begin(response: &mut Response, reply: &Reply, is_chunked: bool) -> Result<(), Failure> {
     let Response { head, buffer, out, body } = response;
     buffer.consume(head.len);
-    body.begin(reply.framing, plan.framing == Framing::Chunked, None);
+    body.begin(reply.framing, is_chunked, None);
     body.take_in(buffer).map_err(outcome)?;
     // Where the head is too large for the room in front it stays in `out`, and leaves alone.
     if body.lead_with(buffer, out) {
@@ -147,7 +150,7 @@ fn begin(response: &mut Response, reply: &Reply, plan: &Plan) -> Result<(), Fail
 
 async fn relay(ends: &Ends<'_>, response: &mut Response) -> Result<(), Failure> {
     if !response.out.is_empty() {
-        send(ends.worker, ends.deadline, ends.sink, &response.out).await?;
+        send(ends.worker, ends.deadline, ends.sink, &response.out, Follows::Nothing).await?;
     }
     response.body.run(ends, &mut response.buffer).await.map_err(outcome)
 }
@@ -181,7 +184,7 @@ pub(crate) async fn interim(
     };
     response.out.clear();
     wire::write_response(&mut response.out, &response.head, bytes, &rewrite);
-    send(worker, &client.deadline, &client.socket, &response.out).await
+    send(worker, &client.deadline, &client.socket, &response.out, Follows::Nothing).await
 }
 
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
@@ -194,7 +197,7 @@ async fn tunnel(
 ) -> Result<Next, Failure> {
     let Memory { request, response } = memory;
     worker.counters.tunnels.increment();
-    send(worker, &client.deadline, &client.socket, &response.out).await?;
+    send(worker, &client.deadline, &client.socket, &response.out, Follows::Nothing).await?;
     response.buffer.consume(response.head.len);
     request.keep_head();
     request.body.begin(Framing::UntilClose, false, None);
@@ -271,7 +274,7 @@ pub(crate) async fn options(
         && worker.state.get() == State::Running;
     out.extend_from_slice(if persists { b"\r\n\r\n" } else { b"\r\nConnection: close\r\n\r\n" });
     record.status = 204;
-    send(worker, &client.deadline, &client.socket, out).await?;
+    send(worker, &client.deadline, &client.socket, out, Follows::End).await?;
     Ok(if persists { Next::Reuse } else { Next::Linger })
 }
 
@@ -304,7 +307,7 @@ pub(crate) async fn failure(
     out.clear();
     write_failure(out, failure, &worker.date(), is_head, !persists);
     record.status = facts.status;
-    match send(worker, &client.deadline, &client.socket, out).await {
+    match send(worker, &client.deadline, &client.socket, out, Follows::End).await {
         Ok(()) if persists => Next::Reuse,
         Ok(()) => Next::Linger,
         Err(_) => Next::Close,
@@ -366,9 +369,10 @@ async fn send(
     deadline: &crate::deadline::Deadline,
     sink: &crate::socket::Socket,
     mut bytes: &[u8],
+    follows: Follows,
 ) -> Result<(), Failure> {
     while !bytes.is_empty() {
-        match deadline.within(worker.ticks.client_write, sink.write(bytes)).await {
+        match deadline.within(worker.ticks.client_write, sink.write(bytes, follows)).await {
             Ok(Ok(count)) => bytes = &bytes[count..],
             Ok(Err(_)) => return Err(Failure::ClientGone),
             Err(_) => return Err(Failure::ClientStalled),

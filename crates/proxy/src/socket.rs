@@ -1,69 +1,30 @@
-//! A TCP connection as the path needs it: reads that know when the kernel has no more, and pipes for splice(2).
+//! What a message comes from and goes to: a TCP connection, plain or with TLS, or a stream of HTTP/2.
 //!
-//! All methods take `&self`: both directions of a connection may be under way in one task.
+//! All methods take `&self`: both directions may be under way in one task.
 
-use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
-use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::task::{Context, Poll, Waker, ready};
+use std::io;
+use std::task::{Context, Poll};
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
+use crate::secure::Secure;
+use crate::stream::Stream;
+use crate::tcp::{Follows, Tcp};
 
-/// A connection. It joins its worker's runtime when it first has to wait: one that is served and closed at once,
-/// as with `Connection: close`, never does.
-pub(crate) struct Socket {
-    fresh: Cell<Option<std::net::TcpStream>>,
-    registered: OnceCell<TcpStream>,
+/// One side of an exchange.
+pub(crate) enum Socket {
+    Plain(Tcp),
+    Secure(Box<Secure>),
+    /// Reads and writes like a connection that carries this one exchange.
+    Stream(Box<Stream>),
 }
 
 impl Socket {
-    /// A connection fresh from accept, not blocking.
-    pub(crate) fn new(stream: std::net::TcpStream) -> Self {
-        Self { fresh: Cell::new(Some(stream)), registered: OnceCell::new() }
-    }
-
-    /// Connects to `address`.
-    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Self { fresh: Cell::new(None), registered: OnceCell::from(stream) })
-    }
-
-    /// The connection as the runtime knows it.
-    fn stream(&self) -> io::Result<&TcpStream> {
-        if let Some(fresh) = self.fresh.take() {
-            // It was fresh, so nothing is registered yet.
-            let _ = self.registered.set(TcpStream::from_std(fresh)?);
-        }
-        // Only a registration that failed leaves neither.
-        self.registered.get().ok_or_else(|| io::Error::from(ErrorKind::NotConnected))
-    }
-
-    /// Tries a step on a fresh connection; `None` where it would have to wait, or is no longer fresh.
-    fn at_once(
-        &self,
-        step: impl FnOnce(&std::net::TcpStream) -> rustix::io::Result<usize>,
-    ) -> Option<io::Result<usize>> {
-        let stream = self.fresh.take()?;
-        let outcome = step(&stream);
-        self.fresh.set(Some(stream));
-        match outcome {
-            Err(Errno::AGAIN | Errno::INTR) => None,
-            outcome => Some(outcome.map_err(io::Error::from)),
-        }
-    }
-
     /// Ready when there is something to read, or the end; a fresh connection is worth a look.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.registered.get() {
-            Some(stream) => stream.poll_read_ready(context),
-            None => Poll::Ready(Ok(())),
+        match self {
+            Self::Plain(tcp) => tcp.poll_readable(context),
+            Self::Secure(secure) => secure.poll_readable(context),
+            Self::Stream(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -74,151 +35,103 @@ impl Socket {
 
     /// Reads into `buffer`, which is not empty; 0 is the end.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0)) {
-            return Poll::Ready(outcome);
-        }
-        let stream = self.stream()?;
-        loop {
-            ready!(stream.poll_read_ready(context))?;
-            match stream.try_read(buffer) {
-                Ok(count) => {
-                    if count > 0 && count < buffer.len() {
-                        forget_readable(stream);
-                    }
-                    return Poll::Ready(Ok(count));
-                }
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+        match self {
+            Self::Plain(tcp) => tcp.poll_read(context, buffer),
+            Self::Secure(secure) => secure.poll_read(context, buffer),
+            Self::Stream(stream) => stream.poll_read(context, buffer),
         }
     }
 
-    /// Writes the start of `bytes`, at least one.
-    pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.send(bytes, SendFlags::NOSIGNAL).await
+    /// Writes the start of `bytes`, at least one. What is not yet written is to be given again.
+    pub(crate) async fn write(&self, bytes: &[u8], follows: Follows) -> io::Result<usize> {
+        poll_fn(|context| self.poll_write(context, bytes, follows)).await
     }
 
-    /// Writes the start of `bytes`, at least one, as what more is about to follow: the kernel may hold an incomplete
-    /// segment back for that, for at most 200 ms.
-    pub(crate) async fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.send(bytes, SendFlags::NOSIGNAL | SendFlags::MORE).await
-    }
-
-    async fn send(&self, bytes: &[u8], flags: SendFlags) -> io::Result<usize> {
-        if let Some(outcome) = self.at_once(|stream| send(stream, bytes, flags)) {
-            return outcome;
-        }
-        let stream = self.stream()?;
-        // Write first: there is nearly always room, and the kernel says so more cheaply than the runtime.
-        match send(stream, bytes, flags) {
-            Err(Errno::AGAIN | Errno::INTR) => {
-                self.when(Interest::WRITABLE, |stream| send(stream, bytes, flags)).await
-            }
-            outcome => Ok(outcome?),
-        }
-    }
-
-    /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.
-    pub(crate) async fn splice_into(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
-        self.when(Interest::READABLE, |stream| splice(stream, None, &pipe.entry, None, limit, SPLICE)).await
-    }
-
-    /// Moves at most `limit` bytes out of a pipe that holds as many; at least one.
-    pub(crate) async fn splice_from(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
-        self.when(Interest::WRITABLE, |stream| splice(&pipe.exit, None, stream, None, limit, SPLICE)).await
-    }
-
-    /// Takes a step as soon as the kernel lets it.
-    async fn when(
+    /// Writes the start of `bytes`, at least one. What is not yet written is to be given again.
+    pub(crate) fn poll_write(
         &self,
-        interest: Interest,
-        mut step: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
-    ) -> io::Result<usize> {
-        let stream = self.stream()?;
-        poll_fn(|context| {
-            loop {
-                if interest == Interest::READABLE {
-                    ready!(stream.poll_read_ready(context))?;
-                } else {
-                    ready!(stream.poll_write_ready(context))?;
-                }
-                match stream.try_io(interest, || Ok(step(stream)?)) {
-                    Err(error) if is_transient(&error) => {}
-                    outcome => return Poll::Ready(outcome),
-                }
-            }
-        })
-        .await
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(tcp) => tcp.poll_send(context, bytes, follows),
+            Self::Secure(secure) => secure.poll_write(context, bytes, follows),
+            Self::Stream(stream) => stream.poll_write(context, bytes, follows),
+        }
     }
 
-    /// Whether nothing has arrived on an idle connection, as far as the kernel knows: at the cost of a call.
-    pub(crate) fn is_quiet_still(&self) -> bool {
-        let Ok(stream) = self.stream() else { return false };
-        let mut byte = [0u8; 1];
-        recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)
-            .is_err_and(|error| error == Errno::AGAIN)
+    /// Ready when it is worth reading what is to be written here; a connection's buffers say so by themselves.
+    pub(crate) async fn writable(&self) -> io::Result<usize> {
+        match self {
+            Self::Plain(_) | Self::Secure(_) => {}
+            Self::Stream(stream) => poll_fn(|context| stream.poll_writable(context)).await,
+        }
+        Ok(0)
+    }
+
+    /// Whether the end of a message and its trailers are told apart from its bytes, with `end`.
+    pub(crate) fn frames_itself(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+
+    /// Ends a message that has not ended with its last bytes, with trailers as lines.
+    pub(crate) fn end(&self, trailers: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(_) | Self::Secure(_) => Ok(()),
+            Self::Stream(stream) => stream.end(trailers),
+        }
+    }
+
+    /// Ready once the peer has given up what it asked for, where that is told.
+    pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(_) | Self::Secure(_) => Poll::Pending,
+            Self::Stream(stream) => stream.poll_gone(context),
+        }
+    }
+
+    /// The connection whose bytes are those of the message, so that the kernel can move them by itself.
+    pub(crate) fn spliceable(&self) -> Option<&Tcp> {
+        match self {
+            Self::Plain(tcp) => Some(tcp),
+            Self::Secure(_) | Self::Stream(_) => None,
+        }
     }
 
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
     pub(crate) fn is_quiet(&self) -> bool {
-        let Ok(stream) = self.stream() else { return false };
-        let mut context = Context::from_waker(Waker::noop());
-        match stream.poll_read_ready(&mut context) {
-            Poll::Pending => true,
-            // Readiness may be left over from a read that took exactly what was there: look.
-            Poll::Ready(Ok(())) => {
-                let look = stream.try_io(Interest::READABLE, || {
-                    let mut byte = [0u8; 1];
-                    Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
-                });
-                look.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-            }
-            Poll::Ready(Err(_)) => false,
+        match self {
+            Self::Plain(tcp) => tcp.is_quiet(),
+            Self::Secure(secure) => secure.is_quiet(),
+            Self::Stream(_) => false,
+        }
+    }
+
+    /// The same as far as the kernel knows: at the cost of a call.
+    pub(crate) fn is_quiet_still(&self) -> bool {
+        match self {
+            Self::Plain(tcp) => tcp.is_quiet_still(),
+            Self::Secure(secure) => secure.is_quiet_still(),
+            Self::Stream(_) => false,
         }
     }
 
     /// Sends the end of the stream; the other direction stays open.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        rustix::net::shutdown(self.stream()?, rustix::net::Shutdown::Write)?;
-        Ok(())
+        match self {
+            Self::Plain(tcp) => tcp.shutdown_write(),
+            Self::Secure(secure) => secure.shutdown_write(),
+            Self::Stream(stream) => stream.end(b""),
+        }
     }
 
     /// Closes so that the peer sees a reset, not an end: the message is not whole.
     pub(crate) fn reset_on_drop(&self) {
-        if let Ok(stream) = self.stream() {
-            let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
+        match self {
+            Self::Plain(tcp) => tcp.reset_on_drop(),
+            Self::Secure(secure) => secure.reset_on_drop(),
+            Self::Stream(stream) => stream.reset(),
         }
-    }
-}
-
-/// A short read emptied the socket: the next one waits for the kernel's word instead of asking once more.
-///
-/// Nothing is lost: what arrives after that read is told by an edge of its own, which this thread's driver has not seen
-/// yet; the end of the stream is kept apart from readability by the runtime.
-fn forget_readable(stream: &TcpStream) {
-    let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
-}
-
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-const SPLICE: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
-
-/// A pipe that bodies move through inside the kernel.
-pub(crate) struct Pipe {
-    exit: OwnedFd,
-    entry: OwnedFd,
-}
-
-impl Pipe {
-    /// What a pipe should hold: the most that an unprivileged process may ask for by default.
-    pub(crate) const CAPACITY: usize = 1 << 20;
-
-    pub(crate) fn new() -> io::Result<Self> {
-        let (exit, entry) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
-        // A smaller pipe works as well, in more steps.
-        let _ = fcntl_setpipe_size(&entry, Self::CAPACITY);
-        Ok(Self { exit, entry })
     }
 }

@@ -11,10 +11,17 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use balance::{Balancer, RoundRobin};
+use config::{Protocol, Scheme};
+use tls::{ClientSide, Handshake};
 
+use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
 use crate::failure::Failure;
+use crate::multiplex::Multiplex;
+use crate::secure::{HandshakeError, Secure};
 use crate::socket::Socket;
+use crate::tcp::Tcp;
+use crate::worker::Worker;
 
 /// The addresses of a server; the control thread exchanges them as names are resolved again.
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
@@ -23,6 +30,7 @@ pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
 pub(crate) struct Upstream {
     pub(crate) name: String,
     pub(crate) host: config::HostHeader,
+    pub(crate) protocol: Protocol,
     pub(crate) servers: Vec<Server>,
     balancer: RefCell<Balancer>,
 }
@@ -31,10 +39,16 @@ pub(crate) struct Upstream {
 pub(crate) struct Server {
     /// `host:port`, as Host and in the log.
     pub(crate) authority: String,
+    scheme: Scheme,
+    /// The upstream's TLS, and the index of this server in it.
+    tls: Option<(Arc<ClientSide>, usize)>,
     addresses: Addresses,
     pool: config::Pool,
     idle_ticks: Ticks,
+    /// Connections of HTTP/1.
     idle: RefCell<Vec<Idle>>,
+    /// Connections of HTTP/2.
+    multiplex: Multiplex,
     /// Connections that exist, busy and idle.
     open: Rc<Cell<usize>>,
 }
@@ -51,29 +65,39 @@ pub(crate) struct Connection {
     pub(crate) is_reused: bool,
     /// Whether its last response was long: then the next head is read without much of its body, which is spliced.
     pub(crate) expects_long: bool,
-    open: Rc<Cell<usize>>,
+    /// One of the server's connections, or of a connection's streams.
+    _permit: Permit,
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.open.set(self.open.get() - 1);
+impl Connection {
+    pub(crate) fn new(socket: Socket, permit: Permit, is_reused: bool) -> Self {
+        Self { socket, is_reused, expects_long: false, _permit: permit }
     }
 }
 
 impl Upstream {
-    pub(crate) fn new(config: &config::Upstream, addresses: &[Addresses]) -> Self {
+    pub(crate) fn new(
+        config: &config::Upstream,
+        addresses: &[Addresses],
+        tls: Option<&Arc<ClientSide>>,
+    ) -> Self {
         let weights: Vec<u32> = config.servers.iter().map(|server| server.weight).collect();
-        let servers = config.servers.iter().zip(addresses).map(|(server, addresses)| Server {
+        let servers = config.servers.iter().zip(addresses).enumerate();
+        let servers = servers.map(|(index, (server, addresses))| Server {
             authority: authority(server),
+            scheme: server.scheme,
+            tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), index)),
             addresses: Arc::clone(addresses),
             pool: config.pool,
             idle_ticks: Ticks::from(config.pool.idle_timeout),
             idle: RefCell::default(),
+            multiplex: Multiplex::default(),
             open: Rc::default(),
         });
         Self {
             name: config.name.clone(),
             host: config.host.clone(),
+            protocol: config.protocol,
             servers: servers.collect(),
             balancer: RefCell::new(balancer(config.balance, &weights)),
         }
@@ -96,9 +120,9 @@ fn balancer(policy: config::Balance, weights: &[u32]) -> Balancer {
 
 /// The default port is left out, as in the Host that a client of that server would send.
 fn authority(server: &config::Server) -> String {
-    match server.port {
-        80 => server.host.to_string(),
-        port => format!("{}:{port}", server.host),
+    match (server.scheme, server.port) {
+        (Scheme::Http, 80) | (Scheme::Https, 443) => server.host.to_string(),
+        (_, port) => format!("{}:{port}", server.host),
     }
 }
 
@@ -119,31 +143,84 @@ impl Server {
         None
     }
 
-    /// A new connection: each address of the server in turn, within the time-out for each.
-    pub(crate) async fn connect(&self, deadline: &Deadline, limit: Ticks) -> Result<Connection, Failure> {
+    /// What it is spoken to in.
+    pub(crate) fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// A stream of a connection that is there, if one has room.
+    pub(crate) fn stream(&self) -> Option<Connection> {
+        self.multiplex.stream(self.scheme)
+    }
+
+    /// A new connection for one exchange at a time.
+    pub(crate) async fn connect(&self, worker: &Worker, deadline: &Deadline) -> Result<Connection, Failure> {
+        let (socket, permit) = self.open(worker, deadline).await?;
+        Ok(Connection::new(socket, permit, false))
+    }
+
+    /// A stream of a new connection, or of one that others have made meanwhile.
+    pub(crate) async fn connect_for_streams(
+        &self,
+        worker: &Worker,
+        deadline: &Deadline,
+        may_reuse: bool,
+    ) -> Result<Connection, Failure> {
+        self.multiplex.connect(worker, deadline, self, may_reuse).await
+    }
+
+    /// Opens a connection: each address of the server in turn, within the time-out for each.
+    pub(crate) async fn open(
+        &self,
+        worker: &Worker,
+        deadline: &Deadline,
+    ) -> Result<(Socket, Permit), Failure> {
         if self.open.get() >= self.pool.connections {
             return Err(Failure::UpstreamFull);
         }
         // Counted before the wait, so that a crowd of connects keeps to the limit as well.
         let permit = Permit::new(&self.open);
         let addresses = self.addresses.load_full();
+        let limit = worker.ticks.upstream_connect;
         let mut failure = Failure::UpstreamUnknown;
         for &address in addresses.iter() {
-            failure = match deadline.within(limit, Socket::connect(address)).await {
-                Ok(Ok(socket)) => {
-                    return Ok(Connection {
-                        socket,
-                        is_reused: false,
-                        expects_long: false,
-                        open: permit.keep(),
-                    });
-                }
+            failure = match deadline.within(limit, Tcp::connect(address)).await {
+                Ok(Ok(tcp)) => match deadline.within(limit, self.secured(worker, tcp)).await {
+                    Ok(Ok(socket)) => return Ok((socket, permit)),
+                    Ok(Err(failure)) => failure,
+                    Err(_) => Failure::UpstreamConnectTimeout,
+                },
                 Ok(Err(error)) if is_out_of_descriptors(&error) => return Err(Failure::OutOfDescriptors),
                 Ok(Err(_)) => Failure::UpstreamRefused,
                 Err(_) => Failure::UpstreamConnectTimeout,
             };
         }
         Err(failure)
+    }
+
+    /// Does the TLS handshake, if the server has TLS.
+    async fn secured(&self, worker: &Worker, tcp: Tcp) -> Result<Socket, Failure> {
+        let Some((tls, index)) = &self.tls else { return Ok(Socket::Plain(tcp)) };
+        let name = tls.name(*index).ok_or(Failure::UpstreamHandshake)?.clone();
+        let handshake = Handshake::client(tls.config(), name).map_err(|_| Failure::UpstreamHandshake)?;
+        match Secure::establish(tcp, handshake, &worker.records).await {
+            Ok((secure, agreed)) if agreed.is_http2 == (tls.protocol() == Protocol::Http2) => {
+                Ok(Socket::Secure(Box::new(secure)))
+            }
+            Ok(_) => {
+                notice(&format!(
+                    "{}: the server does not speak the protocol that is configured",
+                    self.authority
+                ));
+                Err(Failure::UpstreamHandshake)
+            }
+            Err(HandshakeError::Io) => Err(Failure::UpstreamRefused),
+            Err(HandshakeError::Refused(error)) => {
+                notice(&format!("{}: no TLS: {error}", self.authority));
+                Err(Failure::UpstreamHandshake)
+            }
+            Err(HandshakeError::TooLong) => Err(Failure::UpstreamHandshake),
+        }
     }
 
     /// Takes back a connection whose exchange has ended cleanly.
@@ -159,27 +236,21 @@ impl Server {
         self.idle
             .borrow_mut()
             .retain(|idle| now - idle.since < self.idle_ticks.0 && idle.connection.socket.is_quiet());
+        self.multiplex.sweep(now, self.idle_ticks);
     }
 }
 
-/// One of the connections that a server may have.
-struct Permit<'a>(&'a Rc<Cell<usize>>);
+/// One of a number of things that is counted for as long as it is there.
+pub(crate) struct Permit(Rc<Cell<usize>>);
 
-impl<'a> Permit<'a> {
-    fn new(open: &'a Rc<Cell<usize>>) -> Self {
-        open.set(open.get() + 1);
-        Self(open)
-    }
-
-    /// The connection exists: its drop gives the permit back.
-    fn keep(self) -> Rc<Cell<usize>> {
-        let open = Rc::clone(self.0);
-        std::mem::forget(self);
-        open
+impl Permit {
+    pub(crate) fn new(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

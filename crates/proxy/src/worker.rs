@@ -19,13 +19,14 @@ use crate::lane::Lanes;
 use crate::listen;
 use crate::plan::Plan;
 use crate::relay::{MinimumRate, Pipes};
-use crate::socket::Socket;
+use crate::secure::Records;
+use crate::tcp::Tcp;
 use crate::upstream::{Addresses, Upstream};
 
 /// What a worker is told from outside.
 pub(crate) enum Message {
-    /// A connection that another worker had too many of.
-    Connection(std::net::TcpStream, std::net::SocketAddr),
+    /// A connection that another worker had too many of, and the index of its listener.
+    Connection(std::net::TcpStream, std::net::SocketAddr, usize),
     /// Finish what runs, take nothing new.
     Drain,
     /// End at once.
@@ -63,6 +64,7 @@ pub(crate) struct Worker {
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) lanes: Lanes,
     pub(crate) buffers: Buffers,
+    pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,
     pub(crate) counters: Counters,
     pub(crate) log: Option<RefCell<WorkerLog>>,
@@ -118,11 +120,13 @@ pub(crate) async fn run(parts: Parts) {
             .upstreams
             .iter()
             .zip(&parts.addresses)
-            .map(|(upstream, addresses)| Upstream::new(upstream, addresses))
+            .zip(&parts.plan.upstream_tls)
+            .map(|((upstream, addresses), tls)| Upstream::new(upstream, addresses, tls.as_ref()))
             .collect(),
         deadlines: Deadlines::new(),
         lanes: Lanes::default(),
         buffers: Buffers::default(),
+        records: Records::new(),
         pipes: Pipes::default(),
         counters: parts.counters,
         log: parts.log.map(RefCell::new),
@@ -146,11 +150,14 @@ pub(crate) async fn run(parts: Parts) {
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     let accepting: Vec<_> = listeners
         .into_iter()
-        .map(|listener| tokio::task::spawn_local(listen::accept(Rc::clone(&worker), listener)))
+        .enumerate()
+        .map(|(index, listener)| {
+            tokio::task::spawn_local(listen::accept(Rc::clone(&worker), index, listener))
+        })
         .collect();
     while let Some(message) = messages.recv().await {
         match message {
-            Message::Connection(stream, peer) => worker.begin(stream, peer),
+            Message::Connection(stream, peer, listener) => worker.begin(stream, peer, listener),
             Message::Stop => break,
             Message::Drain => {
                 worker.begin_drain();
@@ -216,12 +223,17 @@ impl Worker {
     }
 
     /// Starts serving a connection.
-    pub(crate) fn begin(self: &Rc<Self>, stream: std::net::TcpStream, peer: std::net::SocketAddr) {
+    pub(crate) fn begin(
+        self: &Rc<Self>,
+        stream: std::net::TcpStream,
+        peer: std::net::SocketAddr,
+        listener: usize,
+    ) {
         self.counters.connections_accepted.increment();
         let load = self.own_load();
         // Only this thread writes it.
         load.store(load.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        let client = Client::new(self, Socket::new(stream), peer);
+        let client = Client::new(self, Tcp::new(stream), peer, listener);
         tokio::task::spawn_local(client::connection(Rc::clone(self), client));
     }
 
@@ -261,7 +273,7 @@ impl Worker {
                 () = &mut deadline => return,
                 message = messages.recv() => match message {
                     // Handed over before the other worker drained as well.
-                    Some(Message::Connection(stream, peer)) => self.begin(stream, peer),
+                    Some(Message::Connection(stream, peer, listener)) => self.begin(stream, peer, listener),
                     Some(Message::Drain) => {}
                     Some(Message::Stop) | None => return,
                 },

@@ -67,6 +67,14 @@ counters! {
     connections_refused: Counter,
     /// Times that accepting paused for want of file descriptors.
     accept_pauses: Counter,
+    /// TLS handshakes with clients, in full.
+    handshakes: Counter,
+    /// TLS handshakes with clients that resumed a session.
+    handshakes_resumed: Counter,
+    /// TLS handshakes with clients that failed.
+    handshake_failures: Counter,
+    /// Client connections that spoke HTTP/2.
+    http2_connections: Counter,
     /// Requests whose head was read.
     requests: Counter,
     /// Requests being served now.

@@ -1,0 +1,90 @@
+//! Floods of frames that cost their sender nothing: counted as they arrive, and bounded over a second.
+
+use crate::failure::Failure;
+
+/// Frames of a kind that a connection may send within a second, whatever else it does.
+const PER_SECOND: [(Failure, u32); 5] = [
+    // CVE-2023-44487.
+    (Failure::ResetFlood, 200),
+    (Failure::SettingsFlood, 50),
+    (Failure::PingFlood, 100),
+    // It means nothing any more (RFC 9113 §5.3.2), but browsers still send some.
+    (Failure::PriorityFlood, 500),
+    // DATA or CONTINUATION without a byte and without an end.
+    (Failure::EmptyFrameFlood, 200),
+];
+
+/// What the frame with this header would be a flood of.
+fn flood_of(header: &[u8; HEADER_LEN]) -> Option<Failure> {
+    let is_empty = header[..3] == [0, 0, 0];
+    let [_, _, _, kind, flags, ..] = *header;
+    Some(match kind {
+        0 if is_empty && flags & END_STREAM == 0 => Failure::EmptyFrameFlood,
+        9 if is_empty && flags & END_HEADERS == 0 => Failure::EmptyFrameFlood,
+        2 => Failure::PriorityFlood,
+        3 => Failure::ResetFlood,
+        4 if flags & ACK == 0 => Failure::SettingsFlood,
+        6 if flags & ACK == 0 => Failure::PingFlood,
+        _ => return None,
+    })
+}
+
+/// RFC 9113 §4.1.
+const HEADER_LEN: usize = 9;
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// Follows the frames of a connection from byte to byte.
+#[derive(Default)]
+pub(crate) struct Walk {
+    header: [u8; HEADER_LEN],
+    header_len: usize,
+    /// Of the current frame's payload, still to come.
+    payload_left: usize,
+    second: u32,
+    counts: [u32; PER_SECOND.len()],
+    tripped: Option<Failure>,
+}
+
+impl Walk {
+    /// What the connection has to end for, told once.
+    pub(crate) fn tripped(&mut self) -> Option<Failure> {
+        self.tripped.take()
+    }
+
+    /// Takes note of what has arrived within a second, which is counted from anywhere.
+    pub(crate) fn follow(&mut self, mut bytes: &[u8], second: u32) {
+        if second != self.second {
+            self.second = second;
+            self.counts = Default::default();
+        }
+        while !bytes.is_empty() {
+            let skipped = self.payload_left.min(bytes.len());
+            self.payload_left -= skipped;
+            bytes = &bytes[skipped..];
+            let taken = (HEADER_LEN - self.header_len).min(bytes.len());
+            self.header[self.header_len..self.header_len + taken].copy_from_slice(&bytes[..taken]);
+            self.header_len += taken;
+            bytes = &bytes[taken..];
+            if self.header_len == HEADER_LEN {
+                let [a, b, c, ..] = self.header;
+                self.payload_left = u32::from_be_bytes([0, a, b, c]) as usize;
+                self.header_len = 0;
+                self.count();
+            }
+        }
+    }
+
+    fn count(&mut self) {
+        let Some(flood) = flood_of(&self.header) else { return };
+        for (count, (kind, limit)) in self.counts.iter_mut().zip(PER_SECOND) {
+            if kind == flood {
+                *count += 1;
+                if *count > limit {
+                    self.tripped = Some(flood);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A connection as `h2` reads and writes it. Frames are gathered and leave together, when `h2` has no more.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::deadline::Deadlines;
+use crate::failure::Failure;
+use crate::flood::Walk;
+use crate::socket::Socket;
+use crate::tcp::Follows;
+
+/// Frames that are gathered before they are sent anyway.
+const GATHER_MAX: usize = 128 * 1024;
+/// Memory for them that a connection keeps while it has nothing to send.
+const KEEP_MAX: usize = 4096;
+/// RFC 9113 §3.4: what a client's connection begins with, before any frame.
+const PREFACE_LEN: usize = 24;
+
+/// A connection that frames travel on, as `h2` and whoever drives it share it.
+#[derive(Clone)]
+pub(crate) struct Frames(Rc<Shared>);
+
+struct Shared {
+    socket: Socket,
+    gate: Gate,
+    deadlines: Rc<Deadlines>,
+    incoming: RefCell<Incoming>,
+    outgoing: RefCell<Outgoing>,
+}
+
+struct Incoming {
+    /// Read before it was known to be HTTP/2.
+    early: Vec<u8>,
+    preface_left: usize,
+    walk: Walk,
+}
+
+#[derive(Default)]
+struct Outgoing {
+    unsent: Vec<u8>,
+    /// How much of `unsent` is sent.
+    sent: usize,
+}
+
+impl Frames {
+    /// From a client, of whom `early` is read already.
+    pub(crate) fn new(socket: Socket, early: Vec<u8>, deadlines: Rc<Deadlines>) -> Self {
+        Self::begin(socket, early, PREFACE_LEN, deadlines)
+    }
+
+    /// To a server, which sends no preface.
+    pub(crate) fn to_server(socket: Socket, deadlines: Rc<Deadlines>) -> Self {
+        Self::begin(socket, Vec::new(), 0, deadlines)
+    }
+
+    fn begin(socket: Socket, early: Vec<u8>, preface_left: usize, deadlines: Rc<Deadlines>) -> Self {
+        let incoming = Incoming { early, preface_left, walk: Walk::default() };
+        Self(Rc::new(Shared {
+            socket,
+            gate: Gate::default(),
+            deadlines,
+            incoming: RefCell::new(incoming),
+            outgoing: RefCell::default(),
+        }))
+    }
+
+    /// What holds the streams of this connection back.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.0.gate
+    }
+
+    /// What the connection has to end for, told once.
+    pub(crate) fn flood(&self) -> Option<Failure> {
+        self.0.incoming.borrow_mut().walk.tripped()
+    }
+
+    /// Sends what is gathered: called when `h2` has had its turn, since it flushes each frame by itself.
+    pub(crate) fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Outgoing { unsent, sent } = &mut *self.0.outgoing.borrow_mut();
+        if unsent.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while *sent < unsent.len() {
+            *sent += ready!(self.0.socket.poll_write(context, &unsent[*sent..], Follows::Nothing))?;
+        }
+        self.0.gate.sent(*sent);
+        *sent = 0;
+        unsent.clear();
+        unsent.shrink_to(KEEP_MAX);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits until there is room to gather more.
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.0.outgoing.borrow().unsent.len() < GATHER_MAX {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_send(context)
+    }
+}
+
+/// Holds streams back that have more to send than their connection has sent: what is read for them is then still in the
+/// processor's cache when it leaves, and a stream that cannot send holds next to nothing.
+#[derive(Default)]
+pub(crate) struct Gate {
+    queued: Cell<usize>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Gate {
+    /// Ready when the connection takes more.
+    pub(crate) fn poll_open(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.queued.get() < GATHER_MAX {
+            return Poll::Ready(());
+        }
+        self.waiting.borrow_mut().push(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// A stream has given the connection this much.
+    pub(crate) fn queue(&self, bytes: usize) {
+        self.queued.set(self.queued.get() + bytes);
+    }
+
+    fn sent(&self, bytes: usize) {
+        self.queued.set(self.queued.get().saturating_sub(bytes));
+        if self.queued.get() < GATHER_MAX {
+            self.waiting.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl AsyncRead for Frames {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let Incoming { early, preface_left, walk } = &mut *self.0.incoming.borrow_mut();
+        if early.is_empty() {
+            let count = ready!(self.0.socket.poll_read(context, buffer.initialize_unfilled()))?;
+            buffer.advance(count);
+        } else {
+            let count = early.len().min(buffer.remaining());
+            buffer.put_slice(&early[..count]);
+            early.drain(..count);
+        }
+        let bytes = &buffer.filled()[before..];
+        let skipped = (*preface_left).min(bytes.len());
+        *preface_left -= skipped;
+        walk.follow(&bytes[skipped..], self.0.deadlines.second());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Frames {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_room(context))?;
+        self.0.outgoing.borrow_mut().unsent.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_room(context))?;
+        let unsent = &mut self.0.outgoing.borrow_mut().unsent;
+        let before = unsent.len();
+        for piece in pieces {
+            unsent.extend_from_slice(piece);
+        }
+        Poll::Ready(Ok(unsent.len() - before))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(context))?;
+        // A peer that has closed already needs no telling.
+        let _ = self.0.socket.shutdown_write();
+        Poll::Ready(Ok(()))
+    }
+}

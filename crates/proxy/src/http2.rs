@@ -1,0 +1,174 @@
+//! A client's connection over HTTP/2 (RFC 9113): each of its streams is an exchange of its own, on the one path.
+//!
+//! Framing, HPACK and the windows are those of `h2`; here are the limits that keep one connection from costing more than
+//! it is worth to its client.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::{Request, Response, StatusCode};
+
+use crate::buffer::BULK;
+use crate::client::Client;
+use crate::control::notice;
+use crate::failure::Failure;
+use crate::frames::Frames;
+use crate::socket::Socket;
+use crate::stream::Stream;
+use crate::upstream::Permit;
+use crate::worker::{State, Worker};
+
+/// Streams that a client may have open at once (RFC 9113 §6.5.2 recommends no fewer).
+const STREAMS_MAX: u32 = 100;
+/// What a client may send of a body before the path has taken any of it.
+const WINDOW: u32 = 64 * 1024;
+/// The same for all streams of a connection together.
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// Of a stream's response, taken from the path and not yet sent.
+const SEND_BUFFER: usize = BULK;
+/// Streams that we had to reset for what the client did wrong on them, in the life of a connection.
+const PROVOKED_RESETS_MAX: usize = 64;
+/// Streams that the client reset before they were looked at.
+const EARLY_RESETS_MAX: usize = 64;
+
+type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
+
+/// Serves a connection until it has ended. `early` is what was read of it already.
+pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
+    let Client { socket, address, is_trusted, identity, listener, deadline, .. } = client;
+    let frames = Frames::new(socket, early, Rc::clone(&worker.deadlines));
+    let handshake = settings(&worker).handshake::<_, Bytes>(frames.clone());
+    deadline.set(worker.ticks.client_header);
+    let Ok(Ok(connection)) = deadline.guard(handshake).await else { return };
+    worker.counters.http2_connections.increment();
+    let mut session = Session {
+        worker: &worker,
+        address,
+        connection,
+        frames: frames.clone(),
+        deadline,
+        active: Rc::default(),
+        is_closing: false,
+    };
+    while let Some((request, respond)) = session.accept().await {
+        let (parts, body) = request.into_parts();
+        let stream = match Stream::from_client(&parts, body, respond, frames.clone()) {
+            Ok(stream) => stream,
+            Err((respond, _)) => {
+                refuse(respond);
+                continue;
+            }
+        };
+        let client = Client {
+            socket: Socket::Stream(Box::new(stream)),
+            address,
+            is_trusted,
+            identity: identity.clone(),
+            listener,
+            deadline: worker.deadlines.deadline(),
+            served: 0,
+        };
+        let active = Permit::new(&session.active);
+        tokio::task::spawn_local(exchange(Rc::clone(&worker), client, active));
+    }
+}
+
+fn settings(worker: &Worker) -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(worker.head_limits.bytes as u32)
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_local_error_reset_streams(Some(PROVOKED_RESETS_MAX))
+        .max_pending_accept_reset_streams(EARLY_RESETS_MAX)
+        .enable_connect_protocol();
+    builder
+}
+
+/// A connection and what is watched of it.
+struct Session<'a> {
+    worker: &'a Worker,
+    address: IpAddr,
+    connection: Connection<Frames, Bytes>,
+    frames: Frames,
+    deadline: crate::deadline::Deadline,
+    active: Rc<Cell<usize>>,
+    is_closing: bool,
+}
+
+impl Session<'_> {
+    /// The next request; `None` when the connection has ended.
+    async fn accept(&mut self) -> Option<Accepted> {
+        self.deadline.set_idle(self.worker.ticks.keep_alive);
+        poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Option<Accepted>> {
+        loop {
+            let accepted = self.connection.poll_accept(context);
+            // What fails here is told to `h2` by its next call.
+            let _ = self.frames.poll_send(context);
+            if let Some(flood) = self.frames.flood() {
+                self.note(flood);
+                self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                continue;
+            }
+            match accepted {
+                Poll::Ready(Some(Ok(accepted))) => return Poll::Ready(Some(accepted)),
+                Poll::Ready(Some(Err(error))) => {
+                    if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
+                        self.note(Failure::Http2Excess);
+                    }
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {}
+            }
+            if self.deadline.poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            let is_over = self.active.get() == 0 || self.worker.state.get() == State::Draining;
+            if self.is_closing && self.active.get() == 0 {
+                return Poll::Ready(None);
+            }
+            if is_over && !self.is_closing {
+                // RFC 9113 §6.8: what is under way is finished.
+                self.connection.graceful_shutdown();
+                self.is_closing = true;
+                self.deadline.set_idle(self.worker.ticks.client_header);
+            } else {
+                self.deadline.set_idle(self.worker.ticks.keep_alive);
+            }
+        }
+    }
+
+    /// Counts and says why a connection is ended that does nothing but keep us busy.
+    fn note(&self, failure: Failure) {
+        self.worker.counters.failure(failure as usize);
+        notice(&format!("{} was disconnected: {}", self.address, failure.facts().word));
+    }
+}
+
+/// One stream: a lane serves it as it does a connection of HTTP/1.
+async fn exchange(worker: Rc<Worker>, client: Client, _active: Permit) {
+    let mut lane = worker.lanes.take(&worker);
+    lane.hand_over(client);
+    drop(lane.served().await);
+    worker.lanes.give(lane);
+}
+
+/// A request that no text of HTTP/1.1 says.
+fn refuse(mut respond: SendResponse<Bytes>) {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    // The client may have gone meanwhile.
+    let _ = respond.send_response(response, true);
+}

@@ -1,0 +1,183 @@
+//! Connections of HTTP/2 to one server, each shared by the requests of many clients.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use config::Scheme;
+use h2::client::{Builder, SendRequest};
+use tokio::sync::Notify;
+
+use crate::buffer::BULK;
+use crate::deadline::{Deadline, Ticks};
+use crate::failure::Failure;
+use crate::frames::Frames;
+use crate::socket::Socket;
+use crate::stream::Stream;
+use crate::upstream::{Connection, Permit, Server};
+use crate::worker::Worker;
+
+/// What a server may send of a response before the path has taken any of it: a stream over a link of 50 ms is then good
+/// for 100 MB/s.
+const WINDOW: u32 = 6 << 20;
+/// The same for all streams of a connection together.
+const CONNECTION_WINDOW: u32 = 12 << 20;
+/// Of a request, taken from the path and not yet sent.
+const SEND_BUFFER: usize = BULK;
+
+/// The connections of one worker to one server.
+#[derive(Default)]
+pub(crate) struct Multiplex {
+    connections: RefCell<Vec<Shared>>,
+    /// Whether somebody is connecting, and what came of it last.
+    is_connecting: Cell<bool>,
+    failure: Cell<Option<Failure>>,
+    connected: Notify,
+}
+
+/// A connection.
+struct Shared {
+    send: SendRequest<Bytes>,
+    frames: Frames,
+    streams: Rc<Cell<usize>>,
+    is_closed: Rc<Cell<bool>>,
+    /// The tick at which it was last seen busy.
+    busy_at: Cell<u32>,
+}
+
+impl Multiplex {
+    /// A stream of a connection that is there, if one has room.
+    pub(crate) fn stream(&self, scheme: Scheme) -> Option<Connection> {
+        let mut connections = self.connections.borrow_mut();
+        connections.retain(|shared| !shared.is_closed.get());
+        connections.iter_mut().find_map(|shared| shared.stream(scheme, true))
+    }
+
+    /// A stream of a new connection. Where another request is connecting already, what that comes to is waited for.
+    pub(crate) async fn connect(
+        &self,
+        worker: &Worker,
+        deadline: &Deadline,
+        server: &Server,
+        may_reuse: bool,
+    ) -> Result<Connection, Failure> {
+        while may_reuse && self.is_connecting.get() {
+            let limit = worker.ticks.upstream_connect;
+            if deadline.within(limit, self.connected.notified()).await.is_err() {
+                return Err(Failure::UpstreamConnectTimeout);
+            }
+            if let Some(connection) = self.stream(server.scheme()) {
+                return Ok(connection);
+            }
+            if let Some(failure) = self.failure.get() {
+                return Err(failure);
+            }
+        }
+        let _connecting = Connecting::new(self);
+        let outcome = self.establish(worker, deadline, server).await;
+        self.failure.set(outcome.as_ref().err().copied());
+        outcome
+    }
+
+    async fn establish(
+        &self,
+        worker: &Worker,
+        deadline: &Deadline,
+        server: &Server,
+    ) -> Result<Connection, Failure> {
+        let (socket, permit) = server.open(worker, deadline).await?;
+        let mut shared = begin(worker, deadline, socket, permit).await?;
+        let connection = shared.stream(server.scheme(), false).ok_or(Failure::UpstreamHandshake)?;
+        self.connections.borrow_mut().push(shared);
+        Ok(connection)
+    }
+
+    /// Closes connections that have been idle for long.
+    pub(crate) fn sweep(&self, now: u32, idle: Ticks) {
+        self.connections.borrow_mut().retain(|shared| {
+            if shared.streams.get() > 0 {
+                shared.busy_at.set(now);
+            }
+            !shared.is_closed.get() && now - shared.busy_at.get() < idle.0
+        });
+    }
+}
+
+/// Begins HTTP/2 on a connection.
+async fn begin(
+    worker: &Worker,
+    deadline: &Deadline,
+    socket: Socket,
+    permit: Permit,
+) -> Result<Shared, Failure> {
+    let frames = Frames::to_server(socket, Rc::clone(&worker.deadlines));
+    let mut builder = Builder::new();
+    builder
+        .enable_push(false)
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(worker.head_limits.bytes as u32)
+        .max_send_buffer_size(SEND_BUFFER);
+    let handshake = builder.handshake::<_, Bytes>(frames.clone());
+    let (send, mut connection) = match deadline.within(worker.ticks.upstream_connect, handshake).await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(_)) => return Err(Failure::UpstreamHandshake),
+        Err(_) => return Err(Failure::UpstreamConnectTimeout),
+    };
+    let is_closed = Rc::new(Cell::new(false));
+    let closed = Rc::clone(&is_closed);
+    let shared = frames.clone();
+    tokio::task::spawn_local(async move {
+        // What went wrong is told to each of its streams.
+        let _ = poll_fn(|context| {
+            let ended = Pin::new(&mut connection).poll(context);
+            let _ = shared.poll_send(context);
+            ended
+        })
+        .await;
+        closed.set(true);
+        drop(permit);
+    });
+    Ok(Shared { send, frames, streams: Rc::default(), is_closed, busy_at: Cell::new(worker.deadlines.now()) })
+}
+
+impl Shared {
+    /// A stream, where the server allows one more.
+    fn stream(&mut self, scheme: Scheme, is_reused: bool) -> Option<Connection> {
+        if self.streams.get() >= self.send.current_max_send_streams() {
+            return None;
+        }
+        match self.send.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => {
+                let stream = Stream::to_server(self.send.clone(), scheme, self.frames.clone());
+                let socket = Socket::Stream(Box::new(stream));
+                Some(Connection::new(socket, Permit::new(&self.streams), is_reused))
+            }
+            Poll::Ready(Err(_)) => {
+                self.is_closed.set(true);
+                None
+            }
+            Poll::Pending => None,
+        }
+    }
+}
+
+/// Tells those who wait when it is over, however it ends.
+struct Connecting<'a>(&'a Multiplex);
+
+impl<'a> Connecting<'a> {
+    fn new(multiplex: &'a Multiplex) -> Self {
+        multiplex.is_connecting.set(true);
+        Self(multiplex)
+    }
+}
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        self.0.is_connecting.set(false);
+        self.0.connected.notify_waiters();
+    }
+}

@@ -1,0 +1,250 @@
+//! A TCP connection as the path needs it: reads that know when the kernel has no more, and pipes for splice(2).
+
+use std::cell::{Cell, OnceCell};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, Waker, ready};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// A connection. It joins its worker's runtime when it first has to wait: one that is served and closed at once,
+/// as with `Connection: close`, never does.
+pub(crate) struct Tcp {
+    fresh: Cell<Option<std::net::TcpStream>>,
+    registered: OnceCell<TcpStream>,
+}
+
+impl Tcp {
+    /// A connection fresh from accept, not blocking.
+    pub(crate) fn new(stream: std::net::TcpStream) -> Self {
+        Self { fresh: Cell::new(Some(stream)), registered: OnceCell::new() }
+    }
+
+    /// Connects to `address`.
+    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { fresh: Cell::new(None), registered: OnceCell::from(stream) })
+    }
+
+    /// The connection as the runtime knows it.
+    fn stream(&self) -> io::Result<&TcpStream> {
+        if let Some(fresh) = self.fresh.take() {
+            // It was fresh, so nothing is registered yet.
+            let _ = self.registered.set(TcpStream::from_std(fresh)?);
+        }
+        // Only a registration that failed leaves neither.
+        self.registered.get().ok_or_else(|| io::Error::from(ErrorKind::NotConnected))
+    }
+
+    /// Tries a step on a fresh connection; `None` where it would have to wait, or is no longer fresh.
+    fn at_once(
+        &self,
+        step: impl FnOnce(&std::net::TcpStream) -> rustix::io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
+        let stream = self.fresh.take()?;
+        let outcome = step(&stream);
+        self.fresh.set(Some(stream));
+        match outcome {
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            outcome => Some(outcome.map_err(io::Error::from)),
+        }
+    }
+
+    /// Ready when there is something to read, or the end; a fresh connection is worth a look.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.registered.get() {
+            Some(stream) => stream.poll_read_ready(context),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Reads into `buffer`, which is not empty; 0 is the end.
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0)) {
+            return Poll::Ready(outcome);
+        }
+        let stream = self.stream()?;
+        loop {
+            ready!(stream.poll_read_ready(context))?;
+            match stream.try_read(buffer) {
+                Ok(count) => {
+                    if count > 0 && count < buffer.len() {
+                        forget_readable(stream);
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Sends the start of `bytes`, at least one.
+    pub(crate) fn poll_send(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        let flags = match follows {
+            Follows::Nothing | Follows::End => SendFlags::NOSIGNAL,
+            // The end of a connection fills the same segment as what is before it.
+            Follows::More | Follows::Close => SendFlags::NOSIGNAL | SendFlags::MORE,
+        };
+        if let Some(outcome) = self.at_once(|stream| send(stream, bytes, flags)) {
+            return Poll::Ready(outcome);
+        }
+        let stream = self.stream()?;
+        // Write first: there is nearly always room, and the kernel says so more cheaply than the runtime.
+        match send(stream, bytes, flags) {
+            Err(Errno::AGAIN | Errno::INTR) => {
+                poll_when(context, stream, Interest::WRITABLE, |stream| send(stream, bytes, flags))
+            }
+            outcome => Poll::Ready(outcome.map_err(io::Error::from)),
+        }
+    }
+
+    /// Sends what the kernel takes of `bytes` at once, and does not wait for the rest.
+    pub(crate) fn send_at_once(&self, bytes: &[u8]) {
+        if let Ok(stream) = self.stream() {
+            let _ = send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
+    }
+
+    /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.
+    pub(crate) async fn splice_into(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
+        self.when(Interest::READABLE, |stream| splice(stream, None, &pipe.entry, None, limit, SPLICE)).await
+    }
+
+    /// Moves at most `limit` bytes out of a pipe that holds as many; at least one.
+    pub(crate) async fn splice_from(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
+        self.when(Interest::WRITABLE, |stream| splice(&pipe.exit, None, stream, None, limit, SPLICE)).await
+    }
+
+    /// Takes a step as soon as the kernel lets it.
+    async fn when(
+        &self,
+        interest: Interest,
+        mut step: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
+    ) -> io::Result<usize> {
+        let stream = self.stream()?;
+        poll_fn(|context| poll_when(context, stream, interest, &mut step)).await
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the kernel knows: at the cost of a call.
+    pub(crate) fn is_quiet_still(&self) -> bool {
+        let Ok(stream) = self.stream() else { return false };
+        let mut byte = [0u8; 1];
+        recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)
+            .is_err_and(|error| error == Errno::AGAIN)
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let Ok(stream) = self.stream() else { return false };
+        let mut context = Context::from_waker(Waker::noop());
+        match stream.poll_read_ready(&mut context) {
+            Poll::Pending => true,
+            // Readiness may be left over from a read that took exactly what was there: look.
+            Poll::Ready(Ok(())) => {
+                let look = stream.try_io(Interest::READABLE, || {
+                    let mut byte = [0u8; 1];
+                    Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
+                });
+                look.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            }
+            Poll::Ready(Err(_)) => false,
+        }
+    }
+
+    /// Sends the end of the stream; the other direction stays open.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+        rustix::net::shutdown(self.stream()?, rustix::net::Shutdown::Write)?;
+        Ok(())
+    }
+
+    /// Closes so that the peer sees a reset, not an end: the message is not whole.
+    pub(crate) fn reset_on_drop(&self) {
+        if let Ok(stream) = self.stream() {
+            let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
+        }
+    }
+}
+
+/// What comes behind the bytes that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follows {
+    /// Nobody knows.
+    Nothing,
+    /// More of the message, at once: the kernel may hold an incomplete segment back, for at most 200 ms.
+    More,
+    /// Nothing: the message ends with them.
+    End,
+    /// Nothing, and the connection closes.
+    Close,
+}
+
+impl Follows {
+    /// Whether the message ends with what is written.
+    pub(crate) fn is_end(self) -> bool {
+        matches!(self, Self::End | Self::Close)
+    }
+}
+
+fn poll_when(
+    context: &mut Context<'_>,
+    stream: &TcpStream,
+    interest: Interest,
+    mut step: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        if interest == Interest::READABLE {
+            ready!(stream.poll_read_ready(context))?;
+        } else {
+            ready!(stream.poll_write_ready(context))?;
+        }
+        match stream.try_io(interest, || Ok(step(stream)?)) {
+            Err(error) if is_transient(&error) => {}
+            outcome => return Poll::Ready(outcome),
+        }
+    }
+}
+
+/// A short read emptied the socket: the next one waits for the kernel's word instead of asking once more.
+///
+/// Nothing is lost: what arrives after that read is told by an edge of its own, which this thread's driver has not seen
+/// yet; the end of the stream is kept apart from readability by the runtime.
+fn forget_readable(stream: &TcpStream) {
+    let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+const SPLICE: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
+
+/// A pipe that bodies move through inside the kernel.
+pub(crate) struct Pipe {
+    exit: OwnedFd,
+    entry: OwnedFd,
+}
+
+impl Pipe {
+    /// What a pipe should hold: the most that an unprivileged process may ask for by default.
+    pub(crate) const CAPACITY: usize = 1 << 20;
+
+    pub(crate) fn new() -> io::Result<Self> {
+        let (exit, entry) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+        // A smaller pipe works as well, in more steps.
+        let _ = fcntl_setpipe_size(&entry, Self::CAPACITY);
+        Ok(Self { exit, entry })
+    }
+}

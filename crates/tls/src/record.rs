@@ -1,0 +1,300 @@
+//! The record layer (RFC 8446 §5, RFC 5246 §6.2) between the caller's own buffers: a record is sealed from where the
+//! plaintext lies to where it is sent from, and opened from where it was received to where the plaintext is wanted.
+//!
+//! Keys come from rustls, which has done the handshake; the ciphers are those of aws-lc-rs.
+
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
+use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
+
+/// Type, version and length.
+const HEADER_LEN: usize = 5;
+/// The most plaintext that a record holds (RFC 8446 §5.1).
+pub const PLAINTEXT_MAX: usize = 1 << 14;
+/// The most that a record is larger than its plaintext, as sealed here: header, explicit nonce or type, tag.
+pub const OVERHEAD_MAX: usize = HEADER_LEN + NONCE_EXPLICIT_LEN + TAG_LEN;
+/// The largest record that is read (RFC 8446 §5.2; TLS 1.2 allows more, which nobody sends without compression).
+pub const RECORD_MAX: usize = HEADER_LEN + PLAINTEXT_MAX + 256;
+
+const TAG_LEN: usize = 16;
+const NONCE_LEN: usize = 12;
+/// What AES-GCM in TLS 1.2 sends of its nonce (RFC 5288 §3).
+const NONCE_EXPLICIT_LEN: usize = 8;
+
+/// What a record carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ContentType {
+    /// Meaningless since TLS 1.3, and after a handshake.
+    ChangeCipherSpec,
+    /// The end of the stream, or an error.
+    Alert,
+    /// Tickets and new keys, after the handshake proper.
+    Handshake,
+    /// Bytes of the stream.
+    ApplicationData,
+}
+
+impl ContentType {
+    fn of(byte: u8) -> Option<Self> {
+        Some(match byte {
+            20 => Self::ChangeCipherSpec,
+            21 => Self::Alert,
+            22 => Self::Handshake,
+            23 => Self::ApplicationData,
+            _ => return None,
+        })
+    }
+
+    fn byte(self) -> u8 {
+        match self {
+            Self::ChangeCipherSpec => 20,
+            Self::Alert => 21,
+            Self::Handshake => 22,
+            Self::ApplicationData => 23,
+        }
+    }
+}
+
+/// Why a record is refused, as the alert that says so (RFC 8446 §6.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Alert {
+    /// A message that has no place here.
+    UnexpectedMessage = 10,
+    /// A record that does not authenticate.
+    BadRecordMac = 20,
+    /// A record larger than any may be.
+    RecordOverflow = 22,
+    /// A message that cannot be read.
+    DecodeError = 50,
+    /// What cannot happen did.
+    InternalError = 80,
+}
+
+/// How records of a connection look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// TLS 1.3: the type is sealed in, behind the plaintext.
+    TypeInside,
+    /// TLS 1.2 with AES-GCM: part of the nonce is sent.
+    NonceSent,
+    /// TLS 1.2 with ChaCha20-Poly1305 (RFC 7905).
+    Plain,
+}
+
+/// A key, its nonces, and how its records look.
+struct Cipher {
+    key: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+    sequence: u64,
+    shape: Shape,
+}
+
+impl Cipher {
+    fn new(
+        sequence: u64,
+        secrets: &ConnectionTrafficSecrets,
+        version: ProtocolVersion,
+    ) -> Result<Self, Alert> {
+        let (algorithm, key, iv): (&'static Algorithm, _, _) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+            // Not among the suites that are offered.
+            _ => return Err(Alert::InternalError),
+        };
+        let key = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| Alert::InternalError)?;
+        let shape = match (version, secrets) {
+            (ProtocolVersion::TLSv1_3, _) => Shape::TypeInside,
+            (_, ConnectionTrafficSecrets::Chacha20Poly1305 { .. }) => Shape::Plain,
+            _ => Shape::NonceSent,
+        };
+        let iv = iv.as_ref().try_into().map_err(|_| Alert::InternalError)?;
+        Ok(Self { key: LessSafeKey::new(key), iv, sequence, shape })
+    }
+
+    /// RFC 8446 §5.3; RFC 5288 leaves the choice to the sender and RFC 7905 §2 says the same.
+    fn nonce(&self) -> [u8; NONCE_LEN] {
+        let mut nonce = self.iv;
+        for (byte, of_sequence) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
+            *byte ^= of_sequence;
+        }
+        nonce
+    }
+
+    /// What is authenticated beside the plaintext: the header as sent, or in TLS 1.2 the sequence number and the header
+    /// as it would be without sealing (RFC 5246 §6.2.3.3).
+    fn associated(&self, kind: u8, plaintext_len: usize, sent_len: usize) -> Associated {
+        let mut bytes = [0; 13];
+        match self.shape {
+            Shape::TypeInside => bytes[..HEADER_LEN].copy_from_slice(&header(kind, sent_len)),
+            Shape::NonceSent | Shape::Plain => {
+                bytes[..8].copy_from_slice(&self.sequence.to_be_bytes());
+                bytes[8..].copy_from_slice(&header(kind, plaintext_len));
+            }
+        }
+        Associated { bytes, len: if self.shape == Shape::TypeInside { HEADER_LEN } else { 13 } }
+    }
+
+    /// Bytes between the header and the ciphertext.
+    fn nonce_sent_len(&self) -> usize {
+        if self.shape == Shape::NonceSent { NONCE_EXPLICIT_LEN } else { 0 }
+    }
+}
+
+struct Associated {
+    bytes: [u8; 13],
+    len: usize,
+}
+
+impl AsRef<[u8]> for Associated {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
+    // No record is longer than 2^16.
+    let len = (len as u16).to_be_bytes();
+    [kind, 3, 3, len[0], len[1]]
+}
+
+/// Records that may be sealed with one key of AES-GCM before its secrecy wears thin (RFC 8446 §5.5).
+const SEALED_MAX: u64 = 1 << 24;
+
+/// Makes records.
+pub(crate) struct Sealer(Cipher);
+
+impl Sealer {
+    pub(crate) fn new(
+        (sequence, secrets): &(u64, ConnectionTrafficSecrets),
+        version: ProtocolVersion,
+    ) -> Result<Self, Alert> {
+        Cipher::new(*sequence, secrets, version).map(Self)
+    }
+
+    /// Whether the key is soon used up.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.0.sequence >= SEALED_MAX
+    }
+
+    /// Seals at most `PLAINTEXT_MAX` bytes as one record at the start of `out`, which has room for `OVERHEAD_MAX` more;
+    /// returns its length.
+    pub(crate) fn seal(
+        &mut self,
+        kind: ContentType,
+        plaintext: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, Alert> {
+        let Self(cipher) = self;
+        let nonce = cipher.nonce();
+        let kind_inside = [kind.byte()];
+        let (outer, inside): (u8, &[u8]) = match cipher.shape {
+            Shape::TypeInside => (ContentType::ApplicationData.byte(), &kind_inside),
+            Shape::NonceSent | Shape::Plain => (kind.byte(), &[]),
+        };
+        let sent_len = cipher.nonce_sent_len() + plaintext.len() + inside.len() + TAG_LEN;
+        let record = out.get_mut(..HEADER_LEN + sent_len).ok_or(Alert::InternalError)?;
+        let (head, sealed) = record.split_at_mut(HEADER_LEN + cipher.nonce_sent_len());
+        head[..HEADER_LEN].copy_from_slice(&header(outer, sent_len));
+        head[HEADER_LEN..].copy_from_slice(&nonce[NONCE_LEN - cipher.nonce_sent_len()..]);
+        let (ciphertext, tail) = sealed.split_at_mut(plaintext.len());
+        let associated = cipher.associated(outer, plaintext.len(), sent_len);
+        cipher
+            .key
+            .seal_out_of_place_scatter(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(associated),
+                plaintext,
+                ciphertext,
+                inside,
+                tail,
+            )
+            .map_err(|_| Alert::InternalError)?;
+        cipher.sequence += 1;
+        Ok(HEADER_LEN + sent_len)
+    }
+}
+
+/// What the front of received bytes is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Front {
+    /// The start of a record, or nothing.
+    Partial,
+    /// A record of this length, header included, that opens to at most `room` bytes.
+    Record { len: usize, room: usize },
+}
+
+/// Reads records.
+pub(crate) struct Opener(Cipher);
+
+impl Opener {
+    pub(crate) fn new(
+        (sequence, secrets): &(u64, ConnectionTrafficSecrets),
+        version: ProtocolVersion,
+    ) -> Result<Self, Alert> {
+        Cipher::new(*sequence, secrets, version).map(Self)
+    }
+
+    /// Looks at the front of what was received.
+    pub(crate) fn front(&self, received: &[u8]) -> Result<Front, Alert> {
+        let Some(&[kind, major, _, high, low]) = received.first_chunk::<HEADER_LEN>() else {
+            return Ok(Front::Partial);
+        };
+        if ContentType::of(kind).is_none() || major != 3 {
+            return Err(Alert::DecodeError);
+        }
+        let sent_len = usize::from(u16::from_be_bytes([high, low]));
+        if HEADER_LEN + sent_len > RECORD_MAX {
+            return Err(Alert::RecordOverflow);
+        }
+        let room = sent_len.checked_sub(self.0.nonce_sent_len() + TAG_LEN).ok_or(Alert::DecodeError)?;
+        let len = HEADER_LEN + sent_len;
+        Ok(if received.len() < len { Front::Partial } else { Front::Record { len, room } })
+    }
+
+    /// Opens a whole record into `out`, which has the room that `front` told; returns what it is, and its length.
+    pub(crate) fn open(&mut self, record: &[u8], out: &mut [u8]) -> Result<(ContentType, usize), Alert> {
+        let Self(cipher) = self;
+        let (head, sealed) = record.split_at(HEADER_LEN);
+        let outer = ContentType::of(head[0]).ok_or(Alert::DecodeError)?;
+        if cipher.shape == Shape::TypeInside && outer != ContentType::ApplicationData {
+            // RFC 8446 §5: after the handshake nothing travels unsealed.
+            return Err(Alert::UnexpectedMessage);
+        }
+        let mut nonce = cipher.nonce();
+        let (nonce_sent, sealed) =
+            sealed.split_at_checked(cipher.nonce_sent_len()).ok_or(Alert::DecodeError)?;
+        // RFC 5288 §3: the explicit part is what the sender says it is.
+        nonce[NONCE_LEN - nonce_sent.len()..].copy_from_slice(nonce_sent);
+        let (ciphertext, tag) =
+            sealed.split_at_checked(sealed.len().wrapping_sub(TAG_LEN)).ok_or(Alert::DecodeError)?;
+        let out = out.get_mut(..ciphertext.len()).ok_or(Alert::InternalError)?;
+        let associated = cipher.associated(head[0], ciphertext.len(), record.len() - HEADER_LEN);
+        cipher
+            .key
+            .open_separate_gather(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(associated),
+                ciphertext,
+                tag,
+                out,
+            )
+            .map_err(|_| Alert::BadRecordMac)?;
+        cipher.sequence += 1;
+        if cipher.shape != Shape::TypeInside {
+            return if out.len() > PLAINTEXT_MAX {
+                Err(Alert::RecordOverflow)
+            } else {
+                Ok((outer, out.len()))
+            };
+        }
+        // RFC 8446 §5.4: the type is the last byte that is not padding.
+        let last = out.iter().rposition(|&byte| byte != 0).ok_or(Alert::UnexpectedMessage)?;
+        if last > PLAINTEXT_MAX {
+            return Err(Alert::RecordOverflow);
+        }
+        Ok((ContentType::of(out[last]).ok_or(Alert::UnexpectedMessage)?, last))
+    }
+}
