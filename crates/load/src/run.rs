@@ -192,7 +192,11 @@ fn measure(worker: Worker) -> Result<Measured, Error> {
                 Requests::Http2(_) => multiplex::drive_all(&worker, index, &mut connections),
             }
         }
-        let Some(window) = worker.wait_for_window().await else { return Ok(Measured::nothing()) };
+        let window = tokio::select! {
+            window = worker.wait_for_window() => window,
+            () = all_ended(&mut connections) => worker.wait_for_window().await,
+        };
+        let Some(window) = window else { return Ok(Measured::nothing()) };
         worker.begin(window).map_err(|source| Error::System { action: "create a timer", source })?;
         let serving = Rc::clone(&worker);
         tokio::task::spawn_local(async move { serving.arrivals().serve().await });
@@ -232,6 +236,14 @@ fn overtime(worker: &Worker) -> Duration {
 
 /// Every connection is done: the number of requests is reached, or the window over.
 async fn all_done(connections: &mut JoinSet<()>, arrivals: &Arrivals, window_end: Option<Instant>) {
+    all_ended(connections).await;
+    // The last request of a schedule may be done long before its window ends.
+    if !arrivals.is_spent() {
+        sleep_until(window_end).await;
+    }
+}
+
+async fn all_ended(connections: &mut JoinSet<()>) {
     while let Some(ended) = connections.join_next().await {
         // A bug of ours must not pass for a connection that is done.
         if let Err(error) = ended
@@ -239,10 +251,6 @@ async fn all_done(connections: &mut JoinSet<()>, arrivals: &Arrivals, window_end
         {
             std::panic::resume_unwind(error.into_panic());
         }
-    }
-    // The last request of a schedule may be done long before its window ends.
-    if !arrivals.is_spent() {
-        sleep_until(window_end).await;
     }
 }
 

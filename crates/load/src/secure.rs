@@ -40,7 +40,7 @@ pub(crate) struct Secure {
     /// Encrypted, and from `sent_bytes` on not yet sent.
     outgoing: Vec<u8>,
     sent_bytes: usize,
-    /// The server said that it sends no more.
+    /// The server said that it sends no more, or broke the protocol.
     is_ended: bool,
 }
 
@@ -187,8 +187,16 @@ impl Secure {
 
     /// Tells the server why, as far as the socket takes it at once.
     fn rejected(&mut self, context: &mut Context<'_>, error: rustls::Error) -> Fault {
+        self.is_ended = true;
+        while self.connection.wants_write() {
+            // The alert comes before anything is looked at, and nothing is left to look at.
+            let status = self.connection.process_tls_records(&mut []);
+            let Ok(ConnectionState::EncodeTlsData(data)) = status.state else { break };
+            if encode(data, &mut self.outgoing).is_err() {
+                break;
+            }
+        }
         // Whatever comes of it, the first error is the one that counts.
-        let _ = self.process(&mut [], &mut |_| {});
         let _ = self.poll_flush(context);
         Fault::Tls(error)
     }
