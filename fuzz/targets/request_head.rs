@@ -38,7 +38,7 @@ fn check(head: &RequestHead, bytes: &[u8]) {
         let client = Client { address: [192, 0, 2, 7].into(), is_trusted, scheme: "http" };
         let wants_upgrade = wire::wants_upgrade(head, bytes, connection);
         let rewrite =
-            RequestRewrite { target: &target, connection, framing, wants_upgrade, client, host: None };
+            RequestRewrite { target: &target, connection, framing, wants_upgrade, client, host: None, added: b"" };
         check_written(head, bytes, &rewrite);
     }
 }

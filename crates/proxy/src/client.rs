@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use tls::Handshake;
-use wire::{HeadError, HeadLimits, Parsed};
+use wire::{HeadError, HeadLimits, Parsed, Version};
 
 use crate::deadline::{Deadline, Ticks};
 use crate::exchange;
@@ -36,8 +36,8 @@ pub(crate) struct Client {
     pub(crate) address: IpAddr,
     /// Whether it may say whom it forwards for.
     pub(crate) is_trusted: bool,
-    /// Whom its certificate says it is.
-    pub(crate) identity: Option<Rc<tls::Peer>>,
+    /// Whom its certificate says it is, as lines for its requests.
+    pub(crate) identity: Option<Rc<[u8]>>,
     /// Index of the listener that it came to.
     pub(crate) listener: usize,
     pub(crate) deadline: Deadline,
@@ -144,8 +144,15 @@ async fn secured(worker: &Rc<Worker>, tls: &tls::ServerSide, client: Client) -> 
     };
     let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
     counter.increment();
-    let identity = agreed.certificate.map(|certificate| Rc::new(tls::Peer::of(&certificate)));
+    let identity = agreed.certificate.map(|certificate| identity_lines(&tls::Peer::of(&certificate)));
     Some((Client { socket: Socket::Secure(Box::new(secure)), identity, ..client }, agreed.is_http2))
+}
+
+/// What servers are told of a client that has shown a certificate.
+fn identity_lines(peer: &tls::Peer) -> Rc<[u8]> {
+    let tls::Peer { subject, fingerprint } = peer;
+    let lines = format!("X-Client-Cert-Subject: {subject}\r\nX-Client-Cert-Fingerprint: {fingerprint}\r\n");
+    lines.into_bytes().into()
 }
 
 /// Counts a connection for as long as it lives, however it ends.
@@ -185,6 +192,9 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memo
             Reading::Closed => return Served::Closed,
             Reading::Request => {
                 client.served += 1;
+                if client.socket.frames_itself() {
+                    memory.request.head.start.version = Version::Http2;
+                }
                 exchange::exchange(worker, &client, memory).await
             }
             Reading::Http2 => {
@@ -293,7 +303,7 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
         return;
     }
     let mut out = Vec::with_capacity(256);
-    respond::write_failure(&mut out, Failure::TooManyConnections, &worker.date(), false, true);
+    respond::write_failure(&mut out, Failure::TooManyConnections, &worker.date(), b"", false, true);
     let write = client.socket.write(&out, Follows::Close);
     // A fresh socket takes this little at once; if not, so be it.
     let _ = client.deadline.within(Ticks(1), write).await;

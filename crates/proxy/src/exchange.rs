@@ -1,8 +1,10 @@
-//! The path of a request: route, admit, pick, forward, respond, log.
+//! The path of a request: admit, route, pick, forward, respond, log.
 //!
 //! Every way through ends in the log. What goes wrong anywhere is a `Failure`, answered in one place.
 
-use wire::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm, Version, host_without_port};
+use wire::{
+    ConnectionOptions, Framing, Method, RequestHead, Span, Target, TargetForm, Version, host_without_port,
+};
 
 use crate::client::{Client, Next};
 use crate::failure::Failure;
@@ -48,6 +50,13 @@ async fn run(
     let admitted = admit(worker, &request.head, request.buffer.filled(), record)?;
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
         return respond::options(worker, client, memory, &admitted, record).await;
+    }
+    if let Some(port) = worker.plan.listeners[client.listener].redirect_port {
+        if admitted.target.authority == Span::default() {
+            // An HTTP/1.0 request without Host: nobody knows where it was to go.
+            return Err(Failure::BadHost);
+        }
+        return respond::redirect(worker, client, memory, &admitted, port, record).await;
     }
     let reply = forward::forward(worker, client, &admitted, memory, record).await?;
     respond::respond(worker, client, &admitted, memory, reply, record).await

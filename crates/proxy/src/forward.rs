@@ -312,6 +312,7 @@ impl Attempt<'_> {
         let client =
             wire::Client { address: self.client.address, is_trusted: self.client.is_trusted, scheme };
         let rewrite = RequestRewrite {
+            added: self.client.identity.as_deref().unwrap_or_default(),
             target: &self.admitted.target,
             connection: self.admitted.connection,
             framing: self.admitted.framing,
@@ -365,7 +366,7 @@ impl Attempt<'_> {
                 101 => return Err(Failure::UpstreamMalformed),
                 100..=199 => {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
-                    if self.admitted.version == Version::Http11 {
+                    if self.admitted.version != Version::Http10 {
                         respond::interim(self.worker, self.client, response).await?;
                     }
                     response.buffer.consume(response.head.len);
@@ -391,7 +392,12 @@ impl Attempt<'_> {
             if !response.buffer.is_empty() {
                 progress.has_answered = true;
                 match response.head.parse(response.buffer.filled(), limits) {
-                    Ok(Parsed::Complete) => return Ok(()),
+                    Ok(Parsed::Complete) => {
+                        if connection.socket.frames_itself() {
+                            response.head.start.version = Version::Http2;
+                        }
+                        return Ok(());
+                    }
                     Ok(Parsed::Partial) => {}
                     Err(_) => return Err(Failure::UpstreamMalformed),
                 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use config::{Config, IpNet};
+use config::{Config, Hsts, IpNet};
 use route::{RouteTable, has_dot_segments};
 use tls::{ClientSide, Problem, ServerSide};
 
@@ -24,6 +24,10 @@ pub(crate) struct Plan {
 /// A listener, by its index in the file.
 pub(crate) struct Listener {
     pub(crate) tls: Option<Arc<ServerSide>>,
+    /// Whether its requests are sent to https, and at which port.
+    pub(crate) redirect_port: Option<u16>,
+    /// Lines that every response gets: Strict-Transport-Security.
+    pub(crate) added: Vec<u8>,
 }
 
 /// A route, by its index in the file.
@@ -68,6 +72,19 @@ impl Plan {
     }
 }
 
+/// Where https is spoken: at its own port if anywhere there, else at the first listener's that has TLS.
+fn https_port(config: &Config) -> u16 {
+    const HTTPS: u16 = 443;
+    let mut ports = config.listeners.iter().filter(|listener| listener.tls.is_some());
+    let first = ports.next().map_or(HTTPS, |listener| listener.address.port());
+    if ports.any(|listener| listener.address.port() == HTTPS) { HTTPS } else { first }
+}
+
+/// RFC 6797 §6.1.
+fn hsts_line(hsts: &Hsts) -> Vec<u8> {
+    format!("Strict-Transport-Security: {}\r\n", hsts.header_value()).into_bytes()
+}
+
 type Tls = (Vec<Listener>, Vec<Option<Arc<ClientSide>>>);
 
 fn load_tls(config: &Config) -> Result<Tls, Vec<Problem>> {
@@ -75,7 +92,11 @@ fn load_tls(config: &Config) -> Result<Tls, Vec<Problem>> {
     let mut listeners = Vec::new();
     for listener in &config.listeners {
         match ServerSide::load(listener) {
-            Ok(tls) => listeners.push(Listener { tls: tls.map(Arc::new) }),
+            Ok(tls) => listeners.push(Listener {
+                tls: tls.map(Arc::new),
+                redirect_port: listener.redirect_to_https.then(|| https_port(config)),
+                added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
+            }),
             Err(found) => problems.extend(found),
         }
     }

@@ -109,6 +109,7 @@ impl<'a> Record<'a> {
             version: match head.start.version {
                 Version::Http10 => telemetry::Version(1, 0),
                 Version::Http11 => telemetry::Version(1, 1),
+                Version::Http2 => telemetry::Version(2, 0),
             },
             status: self.status,
             body_bytes_sent: self.body_bytes_sent,

@@ -28,7 +28,7 @@ pub(crate) async fn respond(
 ) -> Result<Next, Failure> {
     let plan = Plan::new(worker, client, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
-    render(worker, response, &reply, &plan);
+    render(worker, client, response, &reply, &plan);
     record.status = response.head.start.status;
     if record.status == 101 {
         if !reply.upload.is_done() {
@@ -101,7 +101,7 @@ impl Plan {
         let framing = match (reply.framing, admitted.version) {
             // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
             (Framing::Chunked | Framing::UntilClose, Version::Http10) => Framing::UntilClose,
-            (Framing::Chunked | Framing::UntilClose, Version::Http11) => Framing::Chunked,
+            (Framing::Chunked | Framing::UntilClose, _) => Framing::Chunked,
             (framing, _) => framing,
         };
         let limit = worker.plan.config.limits.requests_per_connection;
@@ -112,8 +112,8 @@ impl Plan {
             && worker.state.get() == State::Running;
         let client_connection = match (response.head.start.status, persists, admitted.version) {
             (101, ..) => ClientConnection::Upgrade,
-            (_, true, Version::Http11) => ClientConnection::Persist,
             (_, true, Version::Http10) => ClientConnection::KeepAlive,
+            (_, true, _) => ClientConnection::Persist,
             (_, false, _) => ClientConnection::Close,
         };
         Self { framing, client_connection }
@@ -121,9 +121,10 @@ impl Plan {
 }
 
 /// Writes the new head to `Response::out`.
-fn render(worker: &Worker, response: &mut Response, reply: &Reply, plan: &Plan) {
+fn render(worker: &Worker, client: &Client, response: &mut Response, reply: &Reply, plan: &Plan) {
     let date = worker.date();
     let rewrite = ResponseRewrite {
+        added: added(worker, client, response),
         connection: reply.options,
         framing: plan.framing,
         client_connection: plan.client_connection,
@@ -131,6 +132,15 @@ fn render(worker: &Worker, response: &mut Response, reply: &Reply, plan: &Plan) 
     };
     response.out.clear();
     wire::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite);
+}
+
+/// The listener's own lines, where the server has not said the same.
+fn added<'a>(worker: &'a Worker, client: &Client, response: &Response) -> &'a [u8] {
+    let added = worker.plan.listeners[client.listener].added.as_slice();
+    let name = b"strict-transport-security".as_slice();
+    let bytes = response.buffer.filled();
+    let is_said = |field: &wire::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
+    if added.is_empty() || response.head.fields.iter().any(is_said) { b"" } else { added }
 }
 
 /// Exchanges the server's head for the new one in the buffer, with the body's first piece behind it.
@@ -177,6 +187,7 @@ pub(crate) async fn interim(
     let bytes = response.buffer.filled();
     let options = wire::ConnectionOptions::of(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
     let rewrite = ResponseRewrite {
+        added: b"",
         connection: options,
         framing: Framing::None,
         client_connection: ClientConnection::Persist,
@@ -266,14 +277,54 @@ pub(crate) async fn options(
     out.clear();
     out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nAllow: ");
     out.extend_from_slice(METHODS);
-    out.extend_from_slice(b"\r\nDate: ");
+    out.extend_from_slice(b"\r\n");
+    record.status = 204;
+    own(worker, client, memory, admitted).await
+}
+
+/// RFC 9110 §15.4.9: a request that should have come over https is told where to.
+pub(crate) async fn redirect(
+    worker: &Worker,
+    client: &Client,
+    memory: &mut Memory,
+    admitted: &Admitted,
+    port: u16,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let Memory { request, response } = memory;
+    let bytes = request.buffer.filled();
+    let out = &mut response.out;
+    out.clear();
+    out.extend_from_slice(b"HTTP/1.1 308 Permanent Redirect\r\nContent-Length: 0\r\nLocation: https://");
+    out.extend_from_slice(wire::host_without_port(admitted.target.authority.of(bytes)));
+    if port != 443 {
+        out.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    let path = admitted.target.path_and_query.of(bytes);
+    out.extend_from_slice(if path.starts_with(b"/") { b"" } else { b"/" });
+    // The form of OPTIONS to a server as a whole is no part of a URL.
+    out.extend_from_slice(if path == b"*" { b"" } else { path });
+    out.extend_from_slice(b"\r\n");
+    record.status = 308;
+    own(worker, client, memory, admitted).await
+}
+
+/// Sends a response of our own without a body, whose head is begun.
+async fn own(
+    worker: &Worker,
+    client: &Client,
+    memory: &mut Memory,
+    admitted: &Admitted,
+) -> Result<Next, Failure> {
+    let out = &mut memory.response.out;
+    out.extend_from_slice(&worker.plan.listeners[client.listener].added);
+    out.extend_from_slice(b"Date: ");
     out.extend_from_slice(&worker.date());
     let persists = admitted.framing == Framing::None
-        && admitted.version == Version::Http11
+        && admitted.version != Version::Http10
         && admitted.connection.persists(admitted.version)
         && worker.state.get() == State::Running;
     out.extend_from_slice(if persists { b"\r\n\r\n" } else { b"\r\nConnection: close\r\n\r\n" });
-    record.status = 204;
     send(worker, &client.deadline, &client.socket, out, Follows::End).await?;
     Ok(if persists { Next::Reuse } else { Next::Linger })
 }
@@ -299,13 +350,14 @@ pub(crate) async fn failure(
     let persists = facts.party != Party::Client
         && request.head.len > 0
         && request.body.is_done()
-        && request.head.start.version == Version::Http11
+        && request.head.start.version != Version::Http10
         && wire::ConnectionOptions::of(&request.head, request.head_bytes())
             .is_ok_and(|options| options.persists(Version::Http11))
         && worker.state.get() == State::Running;
     let out = &mut memory.response.out;
     out.clear();
-    write_failure(out, failure, &worker.date(), is_head, !persists);
+    let added = &worker.plan.listeners[client.listener].added;
+    write_failure(out, failure, &worker.date(), added, is_head, !persists);
     record.status = facts.status;
     match send(worker, &client.deadline, &client.socket, out, Follows::End).await {
         Ok(()) if persists => Next::Reuse,
@@ -315,7 +367,14 @@ pub(crate) async fn failure(
 }
 
 /// Appends the response for a failure: a short plain text.
-pub(crate) fn write_failure(out: &mut Vec<u8>, failure: Failure, date: &[u8], is_head: bool, closes: bool) {
+pub(crate) fn write_failure(
+    out: &mut Vec<u8>,
+    failure: Failure,
+    date: &[u8],
+    added: &[u8],
+    is_head: bool,
+    closes: bool,
+) {
     use std::io::Write;
     let facts = failure.facts();
     // Writing into a Vec does not fail.
@@ -338,6 +397,7 @@ pub(crate) fn write_failure(out: &mut Vec<u8>, failure: Failure, date: &[u8], is
     if closes {
         out.extend_from_slice(b"Connection: close\r\n");
     }
+    out.extend_from_slice(added);
     out.extend_from_slice(b"Date: ");
     out.extend_from_slice(date);
     out.extend_from_slice(b"\r\n\r\n");

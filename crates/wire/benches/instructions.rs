@@ -87,6 +87,7 @@ fn requests(bytes: &[u8], rounds: usize) {
         let target = Target::of(&head, bytes).expect("a valid target");
         let connection = ConnectionOptions::of(&head, bytes).expect("valid options");
         let rewrite = RequestRewrite {
+            added: b"",
             target: &target,
             connection,
             framing: wire::request_framing(&head, bytes).expect("a clear framing"),
@@ -109,6 +110,7 @@ fn responses(rounds: usize) {
         out.clear();
         assert_eq!(head.parse(bytes, &LIMITS), Ok(Parsed::Complete));
         let rewrite = ResponseRewrite {
+            added: b"",
             connection: ConnectionOptions::of(&head, bytes).expect("valid options"),
             framing: wire::response_framing(&head, bytes, false).expect("a clear framing"),
             client_connection: ClientConnection::Persist,

@@ -20,8 +20,11 @@ pub struct Client {
 pub(crate) const REWRITTEN: NameSet = NameSet::NONE.with(Name::Forwarded).with(Name::XForwardedFor);
 
 /// Fields that are only passed on from a client that is trusted.
-pub(crate) const TRUSTED_ONLY: NameSet =
-    NameSet::NONE.with(Name::XForwardedProto).with(Name::XForwardedHost).with(Name::XForwardedOther);
+pub(crate) const TRUSTED_ONLY: NameSet = NameSet::NONE
+    .with(Name::XForwardedProto)
+    .with(Name::XForwardedHost)
+    .with(Name::XForwardedOther)
+    .with(Name::XClientCert);
 
 /// Appends these fields and the empty line that ends the head. Those of a client that is not trusted have been dropped;
 /// what a trusted one says is kept in front.
@@ -42,6 +45,7 @@ pub(crate) fn push_own_fields(
     // RFC 9110 §7.6.3: the version in which the message was received.
     out.extend_from_slice(match head.start.version {
         Version::Http11 => b"Via: 1.1 vanward\r\nX-Forwarded-For: ",
+        Version::Http2 => b"Via: 2.0 vanward\r\nX-Forwarded-For: ",
         Version::Http10 => b"Via: 1.0 vanward\r\nX-Forwarded-For: ",
     });
     if told(Name::XForwardedFor) {

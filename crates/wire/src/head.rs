@@ -49,6 +49,8 @@ pub enum Version {
     /// HTTP/1.1, and what calls itself a later 1.x (RFC 9110 §2.5).
     #[default]
     Http11,
+    /// HTTP/2, whose heads are told here in the text of HTTP/1.1: set by whoever knows, never read from a head.
+    Http2,
 }
 
 /// The first line of a request.

@@ -12,14 +12,16 @@ macro_rules! names {
             /// Another name that begins like `X-Forwarded-`, or one of the three above with an underscore for a hyphen,
             /// which CGI-like servers read as the real one.
             XForwardedOther,
+            /// A name that begins like `X-Client-Cert-`, with which a proxy says who its client has proved to be.
+            XClientCert,
             /// Any other.
             Other,
         }
 
         impl Name {
-            /// The name in its usual spelling; empty for the two that stand for many.
+            /// The name in its usual spelling; empty for those that stand for many.
             pub fn text(self) -> &'static str {
-                match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::Other => "" }
+                match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::XClientCert | Name::Other => "" }
             }
 
             #[cfg(test)]
@@ -89,7 +91,8 @@ impl Name {
             (17, b'x') if is(name, b"x-forwarded-proto") => Name::XForwardedProto,
             (18, b'p') if is(name, b"proxy-authenticate") => Name::ProxyAuthenticate,
             (19, b'p') if is(name, b"proxy-authorization") => Name::ProxyAuthorization,
-            (13.., b'x') if is_forwarded_like(name) => Name::XForwardedOther,
+            (13.., b'x') if begins_like(name, b"x-forwarded-") => Name::XForwardedOther,
+            (15.., b'x') if begins_like(name, b"x-client-cert-") => Name::XClientCert,
             _ => Name::Other,
         }
     }
@@ -126,9 +129,10 @@ fn differs(text: u64, lower: u64) -> u64 {
     (text | (lower >> 1 & lower & 0x2020_2020_2020_2020)) ^ lower
 }
 
+/// Whether a name begins with this one of lower-case letters and hyphens, for readers to whom an underscore is a hyphen.
 #[cold]
-fn is_forwarded_like(name: &[u8]) -> bool {
-    name.iter().zip(b"x-forwarded-").all(|(&byte, &expected)| match byte {
+fn begins_like(name: &[u8], lower: &[u8]) -> bool {
+    name.iter().zip(lower).all(|(&byte, &expected)| match byte {
         b'_' => expected == b'-',
         _ => byte.to_ascii_lowercase() == expected,
     })

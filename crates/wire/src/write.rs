@@ -26,6 +26,8 @@ pub struct RequestRewrite<'a> {
     pub client: Client,
     /// Host as the server shall see it; `None` as the client meant it.
     pub host: Option<&'a [u8]>,
+    /// Lines that are added, each with its CRLF: what the client has proved to be (`X-Client-Cert-…`).
+    pub added: &'a [u8],
 }
 
 /// Appends the request head that a server shall see.
@@ -63,6 +65,9 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     if decrements {
         dropped = dropped.with(Name::MaxForwards);
     }
+    if !rewrite.added.is_empty() {
+        dropped = dropped.with(Name::XClientCert);
+    }
     if line.version == Version::Http10 {
         // RFC 9110 §10.1.1: an expectation of an HTTP/1.0 client is ignored.
         dropped = dropped.with(Name::Expect);
@@ -74,6 +79,7 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
         out.extend_from_slice(b"\r\n");
     }
     push_hop_fields(out, head, bytes, rewrite);
+    out.extend_from_slice(rewrite.added);
     push_own_fields(out, head, bytes, &rewrite.client, authority);
 }
 
@@ -152,6 +158,8 @@ pub struct ResponseRewrite<'a> {
     pub client_connection: ClientConnection,
     /// The value of Date where the server sent none (RFC 9110 §6.6.1).
     pub date: &'a [u8],
+    /// Lines that are added, each with its CRLF.
+    pub added: &'a [u8],
 }
 
 /// Appends the response head that a client shall see.
@@ -196,9 +204,11 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
     if status >= 200 && !head.names.has(Name::Date) {
         push_line(out, b"Date: ", rewrite.date);
     }
+    out.extend_from_slice(rewrite.added);
     // RFC 9110 §7.6.3: the version in which the message was received.
     out.extend_from_slice(match head.start.version {
         Version::Http11 => b"Via: 1.1 vanward\r\n\r\n",
+        Version::Http2 => b"Via: 2.0 vanward\r\n\r\n",
         Version::Http10 => b"Via: 1.0 vanward\r\n\r\n",
     });
 }

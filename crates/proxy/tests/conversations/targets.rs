@@ -161,3 +161,28 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
     }
     scene.assert_no_more_connections();
 }
+
+#[test]
+fn a_listener_that_redirects_sends_every_request_to_https() {
+    let scene = Scene::with(|config| config.listeners[0].redirect_to_https = true);
+    for (request, location) in [
+        ("GET /a/b?c=d HTTP/1.1\r\nHost: Test:8080", "https://Test/a/b?c=d"),
+        ("POST http://other:81 HTTP/1.1\r\nHost: test", "https://other/"),
+        ("GET http://other?q HTTP/1.1\r\nHost: test", "https://other/?q"),
+        ("OPTIONS * HTTP/1.1\r\nHost: [::1]:80", "https://[::1]/"),
+    ] {
+        let answer = format!(
+            "HTTP/1.1 308 Permanent Redirect\r\nContent-Length: 0\r\nLocation: {location}\r\nDate: {{date}}\r\n\r\n"
+        );
+        let mut client = scene.client();
+        for _ in 0..2 {
+            client.sends(format!("{request}\r\n\r\n"));
+            client.gets(&expand(&answer, ""));
+        }
+    }
+    let mut client = scene.client();
+    client.sends("GET / HTTP/1.0\r\n\r\n");
+    client.gets(&expand(&failure_and_close("400 Bad Request", "The request has no valid Host."), ""));
+    client.gets_the_end();
+    scene.assert_no_more_connections();
+}

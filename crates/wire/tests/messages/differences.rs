@@ -119,8 +119,13 @@ fn check_options<StartLine>(head: &Head<StartLine>, bytes: &[u8], fields: &[orac
 fn check_copied(head: &ResponseHead, bytes: &[u8], fields: &[oracle::Field]) {
     let Ok(connection) = ConnectionOptions::of(head, bytes) else { return };
     let client_connection = ClientConnection::Persist;
-    let rewrite =
-        ResponseRewrite { connection, framing: Framing::Length(1), client_connection, date: b"NOW" };
+    let rewrite = ResponseRewrite {
+        connection,
+        framing: Framing::Length(1),
+        client_connection,
+        date: b"NOW",
+        added: b"",
+    };
     let mut out = Vec::new();
     wire::write_response(&mut out, head, bytes, &rewrite);
     let named = oracle::connection(fields);

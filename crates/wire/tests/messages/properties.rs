@@ -217,7 +217,7 @@ proptest! {
         let Ok(connection) = ConnectionOptions::of(&head, &bytes) else { return Ok(()) };
         let framing = if is_chunked { Framing::Chunked } else { Framing::UntilClose };
         let client_connection = ClientConnection::Close;
-        let rewrite = ResponseRewrite { connection, framing, client_connection, date: b"NOW" };
+        let rewrite = ResponseRewrite { connection, framing, client_connection, date: b"NOW", added: b"" };
         let mut out = Vec::new();
         wire::write_response(&mut out, &head, &bytes, &rewrite);
 

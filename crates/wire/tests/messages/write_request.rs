@@ -8,10 +8,16 @@ use crate::parse_request;
 
 /// What a server sees of this request from this client.
 pub(crate) fn written(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str>) -> String {
+    written_with(bytes, address, is_trusted, host, b"")
+}
+
+/// The same with lines that are added.
+fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str>, added: &[u8]) -> String {
     let head = parse_request(bytes).unwrap();
     let target = Target::of(&head, bytes).unwrap();
     let connection = ConnectionOptions::of(&head, bytes).unwrap();
     let rewrite = RequestRewrite {
+        added,
         target: &target,
         connection,
         framing: request_framing(&head, bytes).unwrap(),
@@ -290,5 +296,21 @@ fn addresses_of_clients() {
         let out = written(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", address, false, None);
         assert!(out.contains(&format!("\r\nX-Forwarded-For: {plain}\r\n")), "{out}");
         assert!(out.contains(&format!("\r\nForwarded: for={forwarded};proto=http;host=\"h\"\r\n")), "{out}");
+    }
+}
+
+#[test]
+fn nobody_but_a_trusted_proxy_says_whose_certificate_was_seen() {
+    let claims = "GET / HTTP/1.1\r\nHost: h\r\nX-Client-Cert-Subject: CN=root\r\nx_client_cert-fingerprint: 00\r\n\r\n";
+    let ours = b"X-Client-Cert-Subject: CN=a\r\n".as_slice();
+    let seen = |is_trusted, added| {
+        let seen = written_with(claims.as_bytes(), "192.0.2.7", is_trusted, None, added);
+        let lines = seen.lines().map(str::to_ascii_lowercase).filter(|line| line.contains("cert"));
+        lines.collect::<Vec<_>>()
+    };
+    assert!(seen(false, b"").is_empty());
+    assert_eq!(seen(true, b""), ["x-client-cert-subject: cn=root", "x_client_cert-fingerprint: 00"]);
+    for is_trusted in [false, true] {
+        assert_eq!(seen(is_trusted, ours), ["x-client-cert-subject: cn=a"]);
     }
 }

@@ -10,7 +10,7 @@ fn check(sent: &[&str], framing: Framing, client_connection: ClientConnection, s
     let bytes = format!("{}\r\n\r\n", sent.join("\r\n")).into_bytes();
     let head = parse_response(&bytes).unwrap();
     let connection = ConnectionOptions::of(&head, &bytes).unwrap();
-    let rewrite = ResponseRewrite { connection, framing, client_connection, date: b"NOW" };
+    let rewrite = ResponseRewrite { connection, framing, client_connection, date: b"NOW", added: b"" };
     let mut out = b"kept|".to_vec();
     wire::write_response(&mut out, &head, &bytes, &rewrite);
     assert_eq!(String::from_utf8(out).unwrap(), format!("kept|{}\r\n\r\n", seen.join("\r\n")));
