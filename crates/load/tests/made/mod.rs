@@ -1,5 +1,7 @@
 //! Certificates made for a test, in a folder of its own.
 
+#![allow(dead_code, reason = "some tests read the files, others are given the certificate in memory")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,7 +27,6 @@ impl Made {
         Self { folder, made }
     }
 
-    #[allow(dead_code, reason = "not every test looks into it")]
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -34,13 +35,11 @@ impl Made {
         self.folder.join("cert.pem")
     }
 
-    #[allow(dead_code, reason = "servers of ours are given it in memory")]
     pub(crate) fn key(&self) -> PathBuf {
         self.folder.join("key.pem")
     }
 
     /// What a server of ours is configured with.
-    #[allow(dead_code, reason = "strangers read the files")]
     pub(crate) fn config(&self, protocol: &str) -> Arc<ServerConfig> {
         let key = PrivateKeyDer::try_from(self.made.signing_key.serialize_der()).expect("a key");
         let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));

@@ -1,0 +1,241 @@
+//! HTTP/2: streams counted one by one, and what a server does to them or to their connection.
+
+/// Certificates for the tests.
+mod made;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::{HeaderMap, Request, Response};
+use load::{Arrival, ErrorClass, Errors, Outcome, Plan, Tls};
+use made::Made;
+use tokio::net::TcpStream;
+
+type Head = Request<RecvStream>;
+type Answer = SendResponse<Bytes>;
+
+/// What the server does about a request, by its number on the connection.
+type Script = fn(&mut Connection<TcpStream, Bytes>, Head, Answer, usize);
+
+/// Serves every request of every connection by the script.
+fn server(script: Script) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for tcp in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = runtime.expect("a runtime");
+                runtime.block_on(async {
+                    tcp.set_nonblocking(true).expect("a socket");
+                    let tcp = TcpStream::from_std(tcp).expect("a socket");
+                    let Ok(mut connection) = h2::server::handshake(tcp).await else { return };
+                    let mut number = 0;
+                    while let Some(Ok((head, answer))) = connection.accept().await {
+                        script(&mut connection, head, answer, number);
+                        number += 1;
+                    }
+                });
+            });
+        }
+    });
+    address
+}
+
+fn respond(mut answer: Answer, status: u16, body: &'static [u8]) {
+    let head = Response::builder().status(status).body(()).expect("a head");
+    // The generator may have gone already; what it makes of that is what the test looks at.
+    if let Ok(mut stream) = answer.send_response(head, false) {
+        let _ = stream.send_data(Bytes::from_static(body), true);
+    }
+}
+
+fn plan(address: SocketAddr, requests: u64) -> Plan {
+    Plan {
+        http2: true,
+        connections: 1,
+        requests: Some(requests),
+        duration_seconds: None,
+        ..Plan::new(format!("http://{address}/"))
+    }
+}
+
+fn run(plan: &Plan) -> Outcome {
+    load::run(plan).expect("the run starts")
+}
+
+#[test]
+fn whole_responses_are_counted_over_all_streams_and_threads() {
+    let address = server(|_, _, answer, _| respond(answer, 200, b"hello"));
+    let told = run(&Plan { connections: 3, threads: 2, streams: 8, ..plan(address, 101) });
+    assert_eq!((told.requests, told.errors, told.unfinished), (101, Errors::default(), 0));
+    assert_eq!((told.body_bytes, told.statuses[&200]), (505, 101));
+    assert_eq!((told.latency.count, told.first_byte.count, told.connections_opened), (101, 101, 0));
+    assert!(told.bytes_received > 505 && told.bytes_sent > 0 && told.tls.is_none());
+    assert!(load::report(&told).contains("HTTP/2, 8 streams each"), "{}", load::report(&told));
+}
+
+#[test]
+fn what_happens_to_streams_has_its_class_and_is_never_a_success() {
+    let cases: [(&str, ErrorClass, Script); 6] = [
+        ("refuses", ErrorClass::Reset, |_, _, mut answer, _| answer.send_reset(Reason::REFUSED_STREAM)),
+        ("resets within the body", ErrorClass::Reset, |_, _, mut answer, _| {
+            let mut stream = answer.send_response(Response::new(()), false).expect("open");
+            stream.send_data(Bytes::from_static(b"he"), false).expect("open");
+            stream.send_reset(Reason::INTERNAL_ERROR);
+        }),
+        ("is shorter than it says", ErrorClass::Malformed, |_, _, mut answer, _| {
+            let head = Response::builder().header("content-length", 6).body(()).expect("a head");
+            let mut stream = answer.send_response(head, false).expect("open");
+            stream.send_data(Bytes::from_static(b"hello"), true).expect("open");
+        }),
+        ("is unavailable", ErrorClass::Status, |_, _, answer, _| respond(answer, 503, b"no")),
+        ("ends the connection", ErrorClass::Read, |connection, _, _, _| {
+            connection.abrupt_shutdown(Reason::INTERNAL_ERROR);
+        }),
+        ("stalls", ErrorClass::Timeout, |_, _, mut answer, _| {
+            let stream = answer.send_response(Response::new(()), false).expect("open");
+            // Neither ended nor reset.
+            std::mem::forget(stream);
+        }),
+    ];
+    for (name, class, script) in cases {
+        let told = run(&Plan { timeout_seconds: 0.1, ..plan(server(script), 4) });
+        let classes: Vec<_> = told.error_examples.keys().collect();
+        assert_eq!((classes, told.requests, told.errors.total()), (vec![&class], 0, 4), "{name}: {told:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_takes_no_more_requests_is_followed_by_another() {
+    let address = server(|connection, _, answer, number| {
+        respond(answer, 200, b"hello");
+        if number == 4 {
+            connection.graceful_shutdown();
+        }
+    });
+    let told = run(&Plan { streams: 4, ..plan(address, 60) });
+    assert_eq!((told.requests, told.errors), (60, Errors::default()), "{:?}", told.error_examples);
+    assert!(told.connections_opened >= 4, "{}", told.connections_opened);
+}
+
+#[test]
+fn a_server_that_recovers_is_used_again() {
+    let address = server(|connection, _, answer, number| match number {
+        0 => respond(answer, 200, b"hello"),
+        _ => connection.abrupt_shutdown(Reason::INTERNAL_ERROR),
+    });
+    let told = run(&plan(address, 6));
+    assert_eq!((told.requests, told.errors.read), (3, 3), "{:?}", told.error_examples);
+}
+
+#[test]
+fn requests_arrive_as_they_were_asked_for_and_bodies_go_out_whole() {
+    let address = server(|_, head, mut answer, _| {
+        tokio::spawn(async move {
+            let length = head.headers().get("content-length").cloned().expect("a length");
+            let asked = (head.method().as_str(), head.uri().path(), head.headers()["x-test"].as_bytes());
+            assert_eq!(asked, ("PUT", "/a", &b"1"[..]));
+            let mut body = head.into_body();
+            let mut body_bytes = 0;
+            while let Some(Ok(piece)) = body.data().await {
+                body_bytes += piece.len();
+                body.flow_control().release_capacity(piece.len()).expect("it was received");
+            }
+            let mut stream = answer.send_response(Response::new(()), false).expect("open");
+            stream.send_data(Bytes::from(body_bytes.to_string()), false).expect("open");
+            let mut trailers = HeaderMap::new();
+            trailers.insert("x-sum", length);
+            stream.send_trailers(trailers).expect("open");
+        });
+    });
+    let told = run(&Plan {
+        method: "PUT".into(),
+        headers: vec!["X-Test: 1".into()],
+        body: vec![b'x'; 1_000_000],
+        urls: vec![format!("http://{address}/a")],
+        streams: 2,
+        ..plan(address, 6)
+    });
+    assert_eq!((told.requests, told.errors), (6, Errors::default()), "{:?}", told.error_examples);
+    assert_eq!(told.body_bytes, 6 * "1000000".len() as u64);
+    assert!(told.bytes_sent > 6_000_000);
+}
+
+#[test]
+fn an_answer_before_the_end_of_the_request_counts() {
+    let address = server(|_, _, answer, _| respond(answer, 200, b"early"));
+    let told = run(&Plan { method: "POST".into(), body: vec![b'x'; 8 << 20], ..plan(address, 3) });
+    assert_eq!((told.requests, told.errors), (3, Errors::default()), "{:?}", told.error_examples);
+}
+
+#[test]
+fn each_request_may_have_a_connection_of_its_own() {
+    let address = server(|_, _, answer, _| respond(answer, 200, b"hello"));
+    let told = run(&Plan { keepalive: false, connections: 2, ..plan(address, 10) });
+    assert_eq!((told.requests, told.connections_opened, told.connect.count), (10, 10, 10));
+}
+
+#[test]
+fn a_list_may_lead_to_several_servers() {
+    let (one, other): (Script, Script) =
+        (|_, _, answer, _| respond(answer, 200, b""), |_, _, answer, _| respond(answer, 204, b""));
+    let (one, other) = (server(one), server(other));
+    let urls = vec![format!("http://{one}/"), format!("http://{other}/"), format!("http://{other}/again")];
+    let told = run(&Plan { urls, streams: 3, ..plan(one, 9) });
+    assert_eq!((told.statuses[&200], told.statuses[&204], told.errors), (3, 6, Errors::default()));
+    // A connection to each is enough for all streams.
+    assert_eq!(told.connections_opened, 2);
+}
+
+#[test]
+fn a_schedule_goes_to_whichever_stream_is_free() {
+    let address = server(|_, _, answer, _| {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            respond(answer, 200, b"slow");
+        });
+    });
+    let arrival = Arrival::Constant { requests_per_second: 200.0 };
+    let told = run(&Plan { arrival, streams: 30, ..plan(address, 40) });
+    let kept = told.schedule.as_ref().expect("a schedule");
+    assert_eq!((told.requests, kept.due, kept.unsent), (40, 40, 0), "{:?}", told.error_examples);
+    assert!(told.latency.min_us >= 50_000);
+}
+
+#[test]
+fn a_run_that_is_stopped_tells_what_it_measured() {
+    let address = server(|_, _, answer, _| respond(answer, 200, b"hello"));
+    let running =
+        load::start(&Plan { duration_seconds: Some(3600.0), requests: None, streams: 4, ..plan(address, 1) });
+    let running = running.expect("the run starts");
+    while running.control().progress().requests < 20 {
+        thread::yield_now();
+    }
+    running.control().stop();
+    let told = running.wait().expect("an outcome");
+    assert!(told.interrupted && told.requests >= 20, "{told:?}");
+}
+
+#[test]
+fn a_server_without_http2_is_told_apart() {
+    let made = Made::new("alpn", &["localhost"]);
+    let config = made.config("http/1.1");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for mut tcp in listener.incoming().flatten() {
+            let mut tls = rustls::ServerConnection::new(Arc::clone(&config)).expect("a good configuration");
+            while tls.is_handshaking() && tls.complete_io(&mut tcp).is_ok() {}
+        }
+    });
+    let tls = Tls { verify: false, ..Tls::default() };
+    let urls = vec![format!("https://{address}/")];
+    let told = run(&Plan { urls, tls, keepalive: false, ..plan(address, 2) });
+    assert_eq!((told.errors.tls, told.errors.total()), (2, 2), "{:?}", told.error_examples);
+}

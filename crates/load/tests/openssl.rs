@@ -1,0 +1,74 @@
+//! Against `openssl s_server`, where it is installed: a TLS library that is neither ours nor nginx's way of using it. Its
+//! responses end with the connection, so that only its close_notify says that they are whole. On CI it must be there.
+
+/// Certificates for the tests.
+mod made;
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use load::{Errors, Plan, Tls};
+use made::Made;
+
+struct Server(Child);
+
+impl Server {
+    /// `None` where there is no openssl, unless this is CI.
+    fn start(made: &Made, options: &[&str]) -> Option<(Self, u16)> {
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = address.expect("a port").port();
+        let spawned = Command::new("openssl")
+            .args(["s_server", "-quiet", "-www", "-accept", &port.to_string()])
+            .arg("-cert")
+            .arg(made.certificate())
+            .arg("-key")
+            .arg(made.key())
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = match spawned {
+            Ok(child) => child,
+            Err(error) if std::env::var_os("CI").is_some() => {
+                panic!("openssl must be installed on CI: {error}")
+            }
+            Err(_) => return None,
+        };
+        let mut server = Self(child);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = server.0.try_wait().expect("a child of ours");
+            assert!(ended.is_none(), "openssl ended: {ended:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some((server, port))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn every_response_of_openssl_is_whole_and_of_the_version_asked_for() {
+    let made = Made::new("openssl", &["localhost"]);
+    for (option, version) in [("-tls1_2", "TLSv1.2 "), ("-tls1_3", "TLSv1.3 ")] {
+        let Some((_server, port)) = Server::start(&made, &[option]) else { return };
+        let told = load::run(&Plan {
+            tls: Tls { ca: Some(made.certificate()), ..Tls::default() },
+            connections: 1,
+            requests: Some(20),
+            duration_seconds: None,
+            ..Plan::new(format!("https://localhost:{port}/"))
+        });
+        let told = told.expect("the run starts");
+        assert_eq!((told.requests, told.errors), (20, Errors::default()), "{:?}", told.error_examples);
+        let made = told.tls.expect("it was https");
+        assert!(made.agreed[0].starts_with(version), "{:?}", made.agreed);
+        assert!(made.resumed > 0, "{made:?}");
+    }
+}
