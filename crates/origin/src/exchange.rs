@@ -413,11 +413,10 @@ impl<'c> Exchange<'c> {
             Some(accept) => head.field("Sec-WebSocket-Accept", accept),
             None => head,
         };
+        self.close_afterwards();
         if let Carrier::Http1(_) = self.carrier {
             let head = Head::new(101, Length::None).field("Connection", "Upgrade");
-            self.interim(&with_accept(head.field("Upgrade", protocol.to_owned()))).await?;
-            self.close_afterwards();
-            return Ok(());
+            return self.interim(&with_accept(head.field("Upgrade", protocol.to_owned()))).await;
         }
         // RFC 8441 §5: any 2xx, and nothing about keys.
         self.begin(Head::new(200, Length::None));
