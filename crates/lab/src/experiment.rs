@@ -3,16 +3,18 @@
 //! Closed loops come first: the constant rates, equal for all, follow from the slowest of them. A measurement that
 //! fails is a result; only what makes every further one worthless ends the run.
 
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use report::results::{
-    Arrivals, Case, Conditions, Cores, Measured, Outcome, Process, Proxy, Results, Run, SCHEMA,
+    Arrivals, Case, Conditions, Cores, Measured, Outcome, Process, Proxy, Results, Run, SCHEMA, Scheme,
 };
 use report::statistics::Estimate;
 use rustix::process::Pid;
 use tokio::time::sleep;
 
+use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::generator::{self, Request};
 use crate::origins::Origins;
@@ -80,6 +82,8 @@ struct Experiment<'p> {
     cores: Cores,
     folder: tempfile::TempDir,
     origins: Origins,
+    /// What proxies show clients that speak TLS; `None` if no case is of it.
+    certificate: Option<Certificate>,
     random: fastrand::Rng,
     began: Instant,
     repeats: usize,
@@ -101,6 +105,8 @@ impl<'p> Experiment<'p> {
         let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
         let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
         let origins = Origins::start(&plan.own, plan.origins, &cores.origins, folder.path()).await?;
+        let has_tls = plan.cases.iter().any(|case| case.scheme == Scheme::Https);
+        let certificate = has_tls.then(|| Certificate::make(folder.path())).transpose()?;
         let results = Results {
             schema: SCHEMA,
             title: plan.title.clone(),
@@ -118,7 +124,7 @@ impl<'p> Experiment<'p> {
                 warm_up_seconds: plan.timing.warm_up.as_secs_f64(),
                 seed: plan.seed,
                 cores: cores.clone(),
-                alike: service(plan, &origins).features(),
+                alike: service(plan, &origins, certificate.clone()).features(),
             },
             proxies: plan.proxies.iter().map(described).collect(),
             origins: origins.processes.clone(),
@@ -132,6 +138,7 @@ impl<'p> Experiment<'p> {
             cores,
             folder,
             origins,
+            certificate,
             random,
             began: Instant::now(),
             repeats: 0,
@@ -161,7 +168,8 @@ impl<'p> Experiment<'p> {
             let mut cases = cases.to_vec();
             self.random.shuffle(&mut cases);
             for case in cases {
-                let mut proxies: Vec<usize> = (0..plan.proxies.len()).collect();
+                let is_in = |proxy: &usize| plan.cases[case].includes(&plan.proxies[*proxy]);
+                let mut proxies: Vec<usize> = (0..plan.proxies.len()).filter(is_in).collect();
                 self.random.shuffle(&mut proxies);
                 for proxy in proxies {
                     progress(Progress {
@@ -196,7 +204,7 @@ impl<'p> Experiment<'p> {
 
     /// Measurements, as long as nothing has to be repeated.
     fn planned(&self) -> usize {
-        self.plan.proxies.len() * self.plan.cases.len() * self.plan.timing.rounds
+        self.plan.cells() * self.plan.timing.rounds
     }
 
     /// Measurements in all, as far as is known.
@@ -223,16 +231,17 @@ impl<'p> Experiment<'p> {
         let installed = &plan.proxies[proxy];
         let folder = tempfile::Builder::new().prefix(installed.driver.name).tempdir_in(self.folder.path());
         let folder = folder.map_err(|source| Error::Write { path: self.folder.path().to_owned(), source })?;
-        let service = service(plan, &self.origins);
+        let tls = self.certificate.clone().filter(|_| plan.cases[case].scheme == Scheme::Https);
+        let service = service(plan, &self.origins, tls);
         let running = start::proxy(installed, &service, &self.cores.proxy, folder.path(), payload).await?;
-        if let Some(running) = &running
-            && self.results.proxies[proxy].process == Process::default()
-        {
-            self.results.proxies[proxy].process = running.process.clone();
+        if let Some(running) = &running {
+            self.note_process(proxy, plan.cases[case].scheme, &running.process);
         }
         let group = running.as_ref().map(|running| running.group.id());
         let address = running.as_ref().map_or(self.origins.addresses[0], |running| running.address);
-        let request = self.request(case, format!("http://{address}{}", payload.path));
+        let scheme = if service.tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{address}{}", payload.path);
+        let request = self.request(case, url, service.tls.map(|tls| tls.certificate));
         *command = request.typed(&plan.own);
         let warm_up = Request { duration: plan.timing.warm_up, ..request.clone() };
         warm_up.run(&plan.own, &self.cores.load, folder.path()).await?;
@@ -254,10 +263,21 @@ impl<'p> Experiment<'p> {
         Ok(outcome)
     }
 
-    fn request(&self, case: usize, url: String) -> Request {
+    /// How a proxy is started, once for each scheme.
+    fn note_process(&mut self, proxy: usize, scheme: Scheme, process: &Process) {
+        let known = &mut self.results.proxies[proxy];
+        match scheme {
+            Scheme::Http if known.process == Process::default() => known.process = process.clone(),
+            Scheme::Https => drop(known.https_process.get_or_insert_with(|| process.clone())),
+            Scheme::Http => {}
+        }
+    }
+
+    fn request(&self, case: usize, url: String, trusted: Option<PathBuf>) -> Request {
         let connections = self.plan.connections.get();
         Request {
             url,
+            trusted,
             connections,
             threads: self.cores.load.len().min(LOAD_THREADS_MOST).min(connections),
             duration: self.plan.timing.measured,
@@ -272,9 +292,10 @@ impl<'p> Experiment<'p> {
     fn set_rate(&mut self, case: usize) -> bool {
         let plan = &self.plan.cases[case];
         let Load::ShareOfSlowest(share) = plan.load else { return true };
-        let closed =
-            self.plan.cases.iter().find(|each| each.load == Load::Closed && each.payload == plan.payload);
-        let slowest = closed.and_then(|closed| self.slowest_per_second(&closed.name));
+        let same = |each: &&CasePlan| {
+            each.load == Load::Closed && (each.payload, each.scheme) == (plan.payload, plan.scheme)
+        };
+        let slowest = self.plan.cases.iter().find(same).and_then(|closed| self.slowest_per_second(closed));
         let Some(slowest) = slowest else {
             self.results.notes.push(format!(
                 "{} was not measured: its rate follows from a closed loop with the same payload, and there is none that \
@@ -289,10 +310,12 @@ impl<'p> Experiment<'p> {
     }
 
     /// The least of the proxies' median requests per second in a case; `None` if one has none.
-    fn slowest_per_second(&self, case: &str) -> Option<f64> {
+    fn slowest_per_second(&self, case: &CasePlan) -> Option<f64> {
         let rate = |measured: &Measured| measured.requests as f64 / measured.seconds;
-        let medians = self.results.proxies.iter().map(|proxy| {
-            let runs = self.results.runs.iter().filter(|run| run.proxy == proxy.name && run.case == case);
+        let proxies = self.plan.proxies.iter().filter(|proxy| case.includes(proxy));
+        let medians = proxies.map(|proxy| {
+            let is_its = |run: &&Run| run.proxy == proxy.driver.name && run.case == case.name;
+            let runs = self.results.runs.iter().filter(is_its);
             Estimate::of(runs.filter_map(|run| run.outcome.valid()).map(rate)).map(|estimate| estimate.median)
         });
         medians.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)
@@ -316,9 +339,10 @@ impl<'p> Experiment<'p> {
 }
 
 /// What every proxy is given, but for where it listens.
-fn service(plan: &Plan, origins: &Origins) -> Service {
+fn service(plan: &Plan, origins: &Origins, tls: Option<Certificate>) -> Service {
     Service {
         listen: start::ANY_PORT,
+        tls,
         origins: origins.addresses.clone(),
         workers: plan.workers,
         keep_alive: true,
@@ -353,12 +377,14 @@ fn described(installed: &Installed) -> Proxy {
         role: installed.driver.role,
         version: installed.version.clone(),
         process: Process::default(),
+        https_process: None,
     }
 }
 
 fn described_case(plan: &Plan, case: &CasePlan, arrivals: Arrivals) -> Case {
     Case {
         name: case.name.clone(),
+        scheme: case.scheme,
         payload: case.payload.name.to_owned(),
         payload_bytes: case.payload.bytes,
         connections: plan.connections.get(),

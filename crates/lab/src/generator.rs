@@ -3,13 +3,14 @@
 //! It judges itself (late, or a rate that it missed); what it reports is passed on, with its doubts.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use report::latency::Latency;
 use report::results::{Measured, Outcome};
 use tokio::time::timeout;
 
+use crate::certificate::{CIPHER, VERSION};
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Own;
@@ -24,6 +25,8 @@ const FAILED_MOST: f64 = 0.01;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
     pub(crate) url: String,
+    /// The certificate to trust, where the URL is `https`.
+    pub(crate) trusted: Option<PathBuf>,
     pub(crate) connections: usize,
     pub(crate) threads: usize,
     pub(crate) duration: Duration,
@@ -41,6 +44,10 @@ impl Request {
         command.extend(["-d".to_owned(), format!("{}ms", self.duration.as_millis())]);
         if let Some(rate) = self.rate_per_second {
             command.extend(["-R".to_owned(), format!("{rate}")]);
+        }
+        if let Some(trusted) = &self.trusted {
+            let trusted = trusted.to_string_lossy().into_owned();
+            command.extend(["--ca".to_owned(), trusted, "--cipher".to_owned(), CIPHER.to_owned()]);
         }
         command.push(self.url.clone());
         command
@@ -116,6 +123,11 @@ fn doubt(told: &load::Outcome) -> Option<String> {
                 }
             ),
         });
+    }
+    if let Some(tls) = &told.tls
+        && tls.agreed != [format!("{VERSION} {CIPHER}")]
+    {
+        return Some(format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")));
     }
     let failed = told.errors.total();
     let share = failed as f64 / (failed + told.requests) as f64;

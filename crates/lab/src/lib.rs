@@ -9,6 +9,8 @@ pub mod plan;
 pub mod proxies;
 /// Which cores each part has.
 pub mod cores;
+/// The certificate of a run.
+pub mod certificate;
 /// Processes that end with their group, whatever happens.
 pub mod group;
 /// Addresses, probes and logs of what was started.

@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use report::results::{Role, Scheme};
+
 use crate::proxies::Installed;
 
 /// One run of the lab.
@@ -47,6 +49,8 @@ pub struct Own {
 pub struct CasePlan {
     /// Short and unique in the plan.
     pub name: String,
+    /// What the client speaks; the origins are asked over plain HTTP.
+    pub scheme: Scheme,
     /// What is asked for.
     pub payload: Payload,
     /// When it is asked for.
@@ -106,6 +110,26 @@ const ROUNDS: [(usize, Duration); 4] = [
 /// CPU time is told in hundredths of a second by some kernels: less than this measures nothing.
 const MEASURED_LEAST: Duration = Duration::from_millis(100);
 
+impl Plan {
+    /// Measurements of one round: each proxy in each case that it takes part in.
+    pub fn cells(&self) -> usize {
+        cells(&self.proxies, &self.cases)
+    }
+}
+
+/// The same for a plan yet to be made.
+pub fn cells(proxies: &[Installed], cases: &[CasePlan]) -> usize {
+    let of_case = |case: &CasePlan| proxies.iter().filter(|proxy| case.includes(proxy)).count();
+    cases.iter().map(of_case).sum()
+}
+
+impl CasePlan {
+    /// Whether a proxy takes part: `direct` speaks no TLS, as the origins are asked without.
+    pub fn includes(&self, proxy: &Installed) -> bool {
+        self.scheme == Scheme::Http || proxy.driver.role != Role::Direct
+    }
+}
+
 impl Timing {
     /// As many rounds of as long measurements as a budget holds, for this many proxies times cases.
     pub fn within(budget: Duration, cells: usize) -> Self {
@@ -128,7 +152,7 @@ mod tests {
     #[test]
     fn a_budget_is_not_exceeded_and_buys_repeats_before_length() {
         // Seconds, cells, rounds.
-        let cases = [(50, 16, 3), (50, 8, 5), (120, 16, 5), (8, 16, 1), (600, 16, 7)];
+        let cases = [(50, 22, 3), (50, 16, 3), (50, 8, 5), (120, 16, 5), (8, 16, 1), (600, 16, 7)];
         for (seconds, cells, rounds) in cases {
             let budget = Duration::from_secs(seconds);
             let timing = Timing::within(budget, cells);

@@ -20,6 +20,7 @@ use std::process::Command;
 
 use report::results::{File, Role};
 
+use crate::certificate::{self, Certificate};
 use crate::error::Error;
 use crate::plan::Own;
 
@@ -59,6 +60,8 @@ pub struct Installed {
 pub struct Service {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Speaks TLS to clients, with this certificate; `None` is plain HTTP.
+    pub tls: Option<Certificate>,
     /// The servers behind it, each in turn.
     pub origins: Vec<SocketAddr>,
     /// Worker threads or processes.
@@ -73,13 +76,21 @@ impl Service {
     /// What is alike for every proxy that is given this, a phrase each.
     pub fn features(&self) -> Vec<String> {
         let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        vec![
+        let mut features = vec![
             "HTTP/1.1 on both sides".to_owned(),
             count(self.workers.get(), "worker"),
             format!("{} in turn", count(self.origins.len(), "origin")),
             format!("keep-alive {} both sides", if self.keep_alive { "on" } else { "off on" }),
             format!("access log {}", if self.access_log { "to a file" } else { "off" }),
-        ]
+        ];
+        if self.tls.is_some() {
+            features.push(format!(
+                "HTTPS: {}, {}, one ECDSA P-256 certificate for all, plain HTTP to the origins",
+                certificate::VERSION,
+                certificate::CIPHER
+            ));
+        }
+        features
     }
 }
 

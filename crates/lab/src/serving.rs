@@ -30,6 +30,7 @@ impl Serving {
         let installed = Installed::own(&vanward::DRIVER, own);
         let service = Service {
             listen: start::ANY_PORT,
+            tls: None,
             origins: origins.addresses.clone(),
             workers,
             keep_alive: true,

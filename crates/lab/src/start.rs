@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Payload;
@@ -57,7 +58,7 @@ pub(crate) async fn proxy(
             fs::write(&path, &file.text).map_err(|source| Error::Write { path, source })?;
         }
         let mut group = Group::start(installed.driver.name, &launch.command, cores, folder)?;
-        match until_it_answers(&mut group, service.listen, payload.path, payload.bytes).await {
+        match until_it_answers(&mut group, &service, payload.path, payload.bytes).await {
             Ok(()) => {
                 let process = Process { command: typed(&launch.command), files: launch.files };
                 return Ok(Some(Started { group, address: service.listen, process }));
@@ -77,13 +78,19 @@ fn free_address() -> Result<SocketAddr, Error> {
 /// Waits until a GET of `path` is answered with 200 and a body of that many bytes.
 async fn until_it_answers(
     group: &mut Group,
-    address: SocketAddr,
+    service: &Service,
     path: &str,
     body_bytes: u64,
 ) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let last = match timeout(PROBE_LIMIT, probe(address, path)).await {
+        let probed = async {
+            match &service.tls {
+                None => probe(service.listen, path).await,
+                Some(tls) => probe_tls(service.listen, path, tls).await,
+            }
+        };
+        let last = match timeout(PROBE_LIMIT, probed).await {
             Ok(Ok((200, Some(length)))) if length == body_bytes => return Ok(()),
             Ok(Ok((200, length))) => format!("GET {path}: {length:?} bytes instead of {body_bytes}"),
             Ok(Ok((status, _))) => format!("GET {path}: status {status}"),
@@ -165,6 +172,31 @@ async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, Option<u64>)
     Ok((status.ok_or_else(|| io::Error::other("not an HTTP response"))?, length))
 }
 
+/// The same over TLS, by the generator: whoever can't talk to it can't be measured.
+async fn probe_tls(
+    address: SocketAddr,
+    path: &str,
+    certificate: &Certificate,
+) -> io::Result<(u16, Option<u64>)> {
+    let plan = load::Plan {
+        tls: load::Tls { ca: Some(certificate.certificate.clone()), ..load::Tls::default() },
+        connections: 1,
+        requests: Some(1),
+        duration_seconds: None,
+        timeout_seconds: PROBE_LIMIT.as_secs_f64(),
+        ..load::Plan::new(format!("https://{address}{path}"))
+    };
+    let told = tokio::task::spawn_blocking(move || load::run(&plan)).await.map_err(io::Error::other)?;
+    let told = told.map_err(io::Error::other)?;
+    match told.statuses.first_key_value() {
+        Some((status, _)) => Ok((*status, Some(told.body_bytes))),
+        None => {
+            let example = told.error_examples.into_values().next();
+            Err(io::Error::other(example.unwrap_or_else(|| "no response".to_owned())))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,8 +226,16 @@ mod tests {
         let command = ["sh", "-c", "echo no such luck >&2; exit 3"].map(str::to_owned);
         let cores = crate::cores::assign().expect("the kernel tells");
         let mut group = Group::start("short", &command, &cores.load, folder.path()).expect("a shell");
-        let address = free_address().expect("a port");
-        let error = until_it_answers(&mut group, address, "/tiny", 1).await.expect_err("it ends").to_string();
+        let service = Service {
+            listen: free_address().expect("a port"),
+            tls: None,
+            origins: Vec::new(),
+            workers: std::num::NonZeroUsize::MIN,
+            keep_alive: true,
+            access_log: false,
+        };
+        let error =
+            until_it_answers(&mut group, &service, "/tiny", 1).await.expect_err("it ends").to_string();
         assert!(error.contains("short") && error.contains("no such luck"), "{error}");
     }
 }

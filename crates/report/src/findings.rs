@@ -3,7 +3,7 @@
 //! Losses are said as fully as wins. No sentence claims more than a verdict of `summary` does.
 
 use crate::figure;
-use crate::results::{Arrivals, Role};
+use crate::results::{Arrivals, Role, Scheme};
 use crate::statistics::Estimate;
 use crate::summary::{Beside, CaseSummary, Metric, Row, Summary, Verdict};
 use crate::table::{NOTHING, Table};
@@ -148,12 +148,16 @@ fn besides<'s>(
     })
 }
 
-/// `128 B closed loop`
+/// `128 B HTTPS closed loop`
 fn short(case: &CaseSummary<'_>) -> String {
     let size = figure::bytes(case.case.payload_bytes as f64);
+    let scheme = match case.case.scheme {
+        Scheme::Http => "",
+        Scheme::Https => "HTTPS ",
+    };
     match case.case.arrivals {
-        Arrivals::Closed => format!("{size} closed loop"),
-        Arrivals::Constant { .. } => format!("{size} constant rate"),
+        Arrivals::Closed => format!("{size} {scheme}closed loop"),
+        Arrivals::Constant { .. } => format!("{size} {scheme}constant rate"),
     }
 }
 

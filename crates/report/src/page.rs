@@ -191,7 +191,12 @@ fn processes<'r>(summary: &Summary<'r>) -> Vec<(String, &'r Process)> {
     let proxies = results.proxies.iter().filter(|proxy| proxy.role != Role::Direct);
     let origins =
         results.origins.iter().enumerate().map(|(index, origin)| (format!("origin {}", index + 1), origin));
-    proxies.map(|proxy| (proxy.name.clone(), &proxy.process)).chain(origins).collect()
+    let of_proxies = proxies.flat_map(|proxy| {
+        let https =
+            proxy.https_process.as_ref().map(|process| (format!("{} for HTTPS", proxy.name), process));
+        [(proxy.name.clone(), &proxy.process)].into_iter().chain(https)
+    });
+    of_proxies.chain(origins).collect()
 }
 
 /// One command of the generator for each case: they differ only in the port.

@@ -103,6 +103,9 @@ pub struct Proxy {
     pub version: String,
     /// How it was started, and with which files.
     pub process: Process,
+    /// The same for HTTPS, where a case was of it.
+    #[serde(default)]
+    pub https_process: Option<Process>,
 }
 
 /// What one of those compared is.
@@ -140,6 +143,9 @@ pub struct File {
 pub struct Case {
     /// Short and unique in the run: `tiny-closed`.
     pub name: String,
+    /// What the client speaks; `http` in files that do not say.
+    #[serde(default)]
+    pub scheme: Scheme,
     /// The payload's name.
     pub payload: String,
     /// Bytes of each response's body.
@@ -148,6 +154,17 @@ pub struct Case {
     pub connections: usize,
     /// When requests are sent.
     pub arrivals: Arrivals,
+}
+
+/// What the client speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// HTTP/1.1.
+    #[default]
+    Http,
+    /// HTTP/1.1 over TLS. The origins are asked without: `direct` takes no part.
+    Https,
 }
 
 /// When requests are sent.
@@ -234,6 +251,13 @@ pub struct Usage {
     pub processes: usize,
     /// Threads at the end.
     pub threads: usize,
+}
+
+impl Case {
+    /// Whether a proxy of that role takes part.
+    pub fn includes(&self, role: Role) -> bool {
+        self.scheme == Scheme::Http || role != Role::Direct
+    }
 }
 
 impl Measured {

@@ -4,7 +4,7 @@
 
 use crate::figure;
 use crate::latency::Latency;
-use crate::results::{Arrivals, Case, Measured, Proxy, Results, Role, Run};
+use crate::results::{Arrivals, Case, Measured, Proxy, Results, Role, Run, Scheme};
 use crate::statistics::{Difference, Estimate, difference};
 
 /// A quantity that is compared.
@@ -106,7 +106,7 @@ pub struct Summary<'r> {
 pub struct CaseSummary<'r> {
     /// What was asked.
     pub case: &'r Case,
-    /// A row for each proxy, in the order of the results.
+    /// A row for each proxy that takes part, in the order of the results.
     pub rows: Vec<Row<'r>>,
 }
 
@@ -194,14 +194,14 @@ impl<'r> Summary<'r> {
         self.results.proxies.iter().find(|proxy| proxy.role == Role::Subject)
     }
 
-    /// Whether every proxy has at least one valid measurement of every case.
+    /// Whether every proxy has at least one valid measurement of every case that it takes part in.
     pub fn is_complete(&self) -> bool {
         self.cases.iter().all(|case| case.rows.iter().all(|row| row.valid > 0))
     }
 }
 
 impl CaseSummary<'_> {
-    /// `128 B, closed loop, 64 connections`
+    /// `HTTPS, 128 B, closed loop, 64 connections`
     pub fn title(&self) -> String {
         let Case { payload_bytes, connections, .. } = *self.case;
         let arrivals = match self.case.arrivals {
@@ -210,7 +210,11 @@ impl CaseSummary<'_> {
                 format!("{}/s constant", figure::count(rate_per_second))
             }
         };
-        format!("{}, {arrivals}, {connections} connections", figure::bytes(payload_bytes as f64))
+        let scheme = match self.case.scheme {
+            Scheme::Http => "",
+            Scheme::Https => "HTTPS, ",
+        };
+        format!("{scheme}{}, {arrivals}, {connections} connections", figure::bytes(payload_bytes as f64))
     }
 
     /// The row of the subject.
@@ -223,6 +227,7 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
     let mut rows: Vec<Row<'r>> = results
         .proxies
         .iter()
+        .filter(|proxy| case.includes(proxy.role))
         .map(|proxy| {
             let runs = results.runs.iter().filter(|run| run.proxy == proxy.name && run.case == case.name);
             row(proxy, &runs.collect::<Vec<_>>())

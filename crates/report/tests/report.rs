@@ -43,6 +43,7 @@ fn proxy(name: &str, role: Role) -> Proxy {
             command: format!("{name} -f /tmp/{name}.conf"),
             files: vec![File { name: format!("{name}.conf"), text: "global\n  nbthread 1\n".to_owned() }],
         },
+        https_process: None,
     }
 }
 
@@ -67,6 +68,7 @@ fn sample() -> Results {
     ];
     let case = |name: &str, payload_bytes, arrivals| Case {
         name: name.to_owned(),
+        scheme: Scheme::Http,
         payload: "tiny".to_owned(),
         payload_bytes,
         connections: 32,
@@ -163,6 +165,33 @@ fn the_terminal_says_what_was_lost_as_well_as_won() {
     assert!(said.contains("vanward won over nginx in requests per second"), "{said}");
     assert!(said.contains("No difference between vanward and haproxy"), "{said}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn an_https_case_says_so_and_has_no_row_without_a_proxy() {
+    let mut results = sample();
+    results.cases[0].scheme = Scheme::Https;
+    results.runs.retain(|run| run.proxy != "direct" || run.case != "tiny-closed");
+    let https = Process { command: "nginx --tls".to_owned(), files: Vec::new() };
+    results.proxies[2].https_process = Some(https);
+    let summary = Summary::of(&results);
+    assert!(summary.is_complete());
+    let names: Vec<&str> = summary.cases[0].rows.iter().map(|row| row.proxy.name.as_str()).collect();
+    assert_eq!((names, summary.cases[1].rows.len()), (vec!["vanward", "nginx", "haproxy"], 4));
+    let page = page::render(&summary).expect("a page");
+    assert!(page.contains("nginx for HTTPS") && page.contains("nginx --tls"));
+    for report in [text::render(&summary), markdown::render(&summary), page] {
+        assert!(report.contains("HTTPS, 128 B, closed loop"), "{report}");
+    }
+    let said = text::render(&summary).replace("\n  ", " ");
+    assert!(said.contains("128 B HTTPS closed loop"), "{said}");
+}
+
+#[test]
+fn a_file_that_names_no_scheme_is_of_plain_http() {
+    let text = sample().to_json().replace("\"scheme\":\"http\",", "").replace(",\"https_process\":null", "");
+    assert!(!text.contains("scheme") && !text.contains("https"));
+    assert_eq!(Results::from_json(&text).expect("an older file"), sample());
 }
 
 #[test]

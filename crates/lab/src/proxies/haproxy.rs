@@ -25,6 +25,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         // It only logs to syslog or a descriptor: a file needs a reader of its own.
         return Err(Error::Unsupported { name: DRIVER.name, what: "an access log to a file" });
     }
+    if service.tls.is_some() && installed.build.contains("-OPENSSL ") {
+        return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
+    }
     let file = File { name: "haproxy.cfg".to_owned(), text: configuration(installed, service) };
     let command =
         vec![text(&installed.program), "-db".to_owned(), "-f".to_owned(), text(&folder.join(&file.name))];
@@ -47,9 +50,12 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     if !installed.build.contains("-LINUX_SPLICE") {
         out.push_str("    option splice-request\n    option splice-response\n");
     }
+    let ssl = service.tls.as_ref().map_or_else(String::new, |tls| {
+        format!(" ssl crt {} ssl-min-ver TLSv1.3 alpn http/1.1", text(&tls.pair))
+    });
     let _ = write!(
         out,
-        "frontend clients\n    bind {}\n    default_backend origins\nbackend origins\n    balance roundrobin\n",
+        "frontend clients\n    bind {}{ssl}\n    default_backend origins\nbackend origins\n    balance roundrobin\n",
         service.listen
     );
     for (index, origin) in service.origins.iter().enumerate() {

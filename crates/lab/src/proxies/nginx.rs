@@ -24,6 +24,9 @@ fn version(build: &str) -> Option<String> {
 }
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    if service.tls.is_some() && !installed.build.contains("--with-http_ssl_module") {
+        return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
+    }
     let file = File { name: "nginx.conf".to_owned(), text: configuration(installed, service) };
     let command = vec![
         text(&installed.program),
@@ -75,9 +78,20 @@ fn configuration(installed: &Installed, service: &Service) -> String {
         let _ = writeln!(out, "        keepalive 512;\n        keepalive_requests {UNLIMITED};");
     }
     let connection = if service.keep_alive { "\"\"" } else { "close" };
+    let (ssl, certificate) = match &service.tls {
+        None => ("", String::new()),
+        Some(tls) => (
+            " ssl",
+            format!(
+                "        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv1.3;\n",
+                text(&tls.certificate),
+                text(&tls.key)
+            ),
+        ),
+    };
     let _ = write!(
         out,
-        "    }}\n    server {{\n        listen {} backlog=4096{};\n        location / {{\n\
+        "    }}\n    server {{\n        listen {} backlog=4096{}{ssl};\n{certificate}        location / {{\n\
          \x20           proxy_pass http://origins;\n            proxy_http_version 1.1;\n\
          \x20           proxy_set_header Connection {connection};\n        }}\n    }}\n}}\n",
         service.listen,

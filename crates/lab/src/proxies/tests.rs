@@ -5,6 +5,7 @@ use super::*;
 fn service(workers: usize, keep_alive: bool) -> Service {
     Service {
         listen: "127.0.0.1:18080".parse().expect("an address"),
+        tls: None,
         origins: vec![
             "127.0.0.1:18081".parse().expect("an address"),
             "[::1]:18082".parse().expect("an address"),
@@ -26,7 +27,10 @@ fn peer(driver: &'static Driver) -> Option<Installed> {
 /// Writes the configuration, and has the program check it.
 fn check(driver: &'static Driver, arguments: &[&str]) {
     let Some(installed) = peer(driver) else { return };
-    for service in [service(1, true), service(2, true), service(1, false)] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = Some(Certificate::make(folder.path()).expect("a certificate"));
+    let https = Service { tls, ..service(1, true) };
+    for service in [service(1, true), service(2, true), service(1, false), https] {
         let folder = tempfile::tempdir().expect("a folder");
         let launch = (driver.configure)(&installed, &service, folder.path()).expect("a configuration");
         for file in &launch.files {
@@ -75,6 +79,18 @@ fn a_feature_that_a_proxy_lacks_is_an_error_and_not_left_out() {
     let refused =
         (vanward::DRIVER.configure)(&installed, &asked, Path::new("/tmp")).expect_err("no flag for it");
     assert!(refused.to_string().contains("keep-alive"), "{refused}");
+}
+
+#[test]
+fn ours_is_given_the_certificate() {
+    let own = Own { program: "/bin/vanward".into(), version: "1".to_owned() };
+    let installed = Installed::own(&vanward::DRIVER, &own);
+    let path = PathBuf::from;
+    let tls = Certificate { certificate: path("/c"), key: path("/k"), pair: path("/p") };
+    let service = Service { tls: Some(tls), ..service(1, true) };
+    let launch = (installed.driver.configure)(&installed, &service, Path::new("/tmp")).expect("a command");
+    let command = launch.command.join(" ");
+    assert!(command.contains(" --cert /c --key /k") && !command.contains("/p"), "{command}");
 }
 
 #[test]

@@ -20,6 +20,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     for origin in &service.origins {
         command.extend(["--to".to_owned(), format!("http://{origin}")]);
     }
+    if let Some(tls) = &service.tls {
+        command.extend(["--cert".to_owned(), text(&tls.certificate), "--key".to_owned(), text(&tls.key)]);
+    }
     command.extend(["--workers".to_owned(), service.workers.to_string()]);
     if service.access_log {
         command.extend(["--log".to_owned(), text(&folder.join("access.log"))]);
