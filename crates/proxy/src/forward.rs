@@ -135,6 +135,8 @@ struct Progress {
     has_sent: bool,
     /// The server has answered something.
     has_answered: bool,
+    /// The server says that it has done nothing with the request (RFC 9113 §8.7).
+    is_untouched: bool,
 }
 
 impl Broken {
@@ -147,7 +149,8 @@ impl Broken {
             | Failure::UpstreamFull => true,
             Failure::UpstreamReset if self.progress.has_answered => false,
             Failure::UpstreamReset => {
-                !self.progress.has_sent || (self.progress.is_reused && method.is_idempotent())
+                let Progress { is_reused, has_sent, is_untouched, .. } = self.progress;
+                !has_sent || is_untouched || (is_reused && method.is_idempotent())
             }
             _ => false,
         }
@@ -155,7 +158,8 @@ impl Broken {
 
     /// Whether it says anything about the server that a new connection would not settle.
     fn blames_server(&self) -> bool {
-        !(self.failure == Failure::UpstreamReset && self.progress.is_reused)
+        let Progress { is_reused, is_untouched, .. } = self.progress;
+        !(self.failure == Failure::UpstreamReset && (is_reused || is_untouched))
     }
 }
 
@@ -196,13 +200,12 @@ pub(crate) async fn forward(
         };
         // What was read of the body beyond its first piece is gone.
         let is_whole = memory.request.body.moved == first_piece_moved;
-        let blames_server = broken.blames_server();
+        let blames_server = !may_reuse || broken.blames_server();
         if blames_server {
             tried[tried_count] = index;
             tried_count += 1;
         }
-        let is_last =
-            tried_count == ATTEMPTS_MAX.min(upstream.servers.len()) || (!may_reuse && tried_count == 0);
+        let is_last = tried_count == ATTEMPTS_MAX.min(upstream.servers.len());
         if is_last || !is_whole || !broken.may_be_repeated(admitted.method) {
             return Err(broken.failure);
         }
@@ -260,7 +263,7 @@ impl Attempt<'_> {
         let Memory { request, response } = memory;
         response.buffer.clear();
         self.render(request);
-        let is_done = request.body.is_done();
+        let is_done = request.body.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
         self.send(&connection, &request.out, follows, progress).await?;
         let upload = Upload {
@@ -340,7 +343,12 @@ impl Attempt<'_> {
                 Ok(Ok(count)) => bytes = &bytes[count..],
                 // A server may answer before it has read all, and close: what it said is still to be read.
                 Ok(Err(_)) if progress.has_sent => return Ok(()),
-                Ok(Err(_)) => return Err(Failure::UpstreamReset),
+                // What HTTP/2 has no words for.
+                Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => return Err(Failure::BadRequest),
+                Ok(Err(error)) => {
+                    progress.is_untouched = error.kind() == ErrorKind::ConnectionRefused;
+                    return Err(Failure::UpstreamReset);
+                }
                 Err(Elapsed) => return Err(Failure::UpstreamTimeout),
             }
             progress.has_sent = true;
@@ -419,8 +427,7 @@ impl Attempt<'_> {
                 Ok(Err(Gone)) => return Err(Failure::ClientGone),
                 Ok(Ok(Ok(count))) if count > 0 => response.buffer.advance(count),
                 Ok(Ok(Err(error))) if error.kind() == ErrorKind::ConnectionRefused => {
-                    // RFC 9113 §8.7: the server says that it has done nothing with the request.
-                    progress.has_sent = false;
+                    progress.is_untouched = true;
                     return Err(Failure::UpstreamReset);
                 }
                 Ok(_) => return Err(Failure::UpstreamReset),

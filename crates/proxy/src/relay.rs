@@ -132,6 +132,15 @@ impl Pump {
         self.incoming == Incoming::Ended && self.unsent == 0 && self.in_pipe == 0
     }
 
+    /// Whether nothing of the body is left to be said to the sink: trailers are, where it is told those apart.
+    pub(crate) fn is_done_for(&self, sink: &Socket) -> bool {
+        self.is_done() && !self.has_trailers_for(sink)
+    }
+
+    fn has_trailers_for(&self, sink: &Socket) -> bool {
+        sink.frames_itself() && !self.decoder.trailers().is_empty()
+    }
+
     /// Bytes at the front of the buffer that are ready to be written.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
@@ -276,8 +285,7 @@ impl Pump {
     /// What comes behind the unsent bytes.
     fn follows(&self, ends: &Ends<'_>) -> Follows {
         if self.incoming == Incoming::Ended {
-            let has_trailers = ends.sink.frames_itself() && !self.decoder.trailers().is_empty();
-            match (has_trailers, ends.closes_sink) {
+            match (self.has_trailers_for(ends.sink), ends.closes_sink) {
                 (true, _) => Follows::More,
                 (false, true) => Follows::Close,
                 (false, false) => Follows::End,

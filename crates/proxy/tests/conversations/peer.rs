@@ -201,7 +201,7 @@ impl Peer {
     }
 
     /// A line without its end.
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         loop {
             if let Some(at) = self.received.windows(2).position(|window| window == b"\r\n") {
                 let line: Vec<u8> = self.received.drain(..at + 2).take(at).collect();

@@ -1,0 +1,339 @@
+//! One end of a connection of HTTP/2 to the proxy, the client's or a server's, that says what it likes.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use crate::frame::{self, Frame, Reader};
+use crate::peer::PATIENCE;
+
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// One end of a connection.
+pub(crate) struct End {
+    stream: TcpStream,
+    received: Vec<u8>,
+    reader: Reader,
+    /// Frames that came before the one that was asked for.
+    passed: Vec<Frame>,
+    /// What the proxy has told of itself.
+    settings: HashMap<u16, u32>,
+    /// What may still be sent to the proxy, but for what the streams themselves allow.
+    window: i64,
+    /// What each stream may be sent beyond what the settings say.
+    windows: HashMap<u32, i64>,
+    /// Whether what arrives is given back at once.
+    pub(crate) takes_all: bool,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With GOAWAY and this code.
+    Told(u32),
+    /// Without a word.
+    Untold,
+}
+
+impl End {
+    fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+        stream.set_write_timeout(Some(PATIENCE)).expect("is a socket");
+        stream.set_nodelay(true).expect("is a socket");
+        Self {
+            stream,
+            received: Vec::new(),
+            reader: Reader::new(),
+            passed: Vec::new(),
+            settings: HashMap::new(),
+            window: i64::from(frame::WINDOW),
+            windows: HashMap::new(),
+            takes_all: true,
+        }
+    }
+
+    /// A client's: says so, and how it wants to be spoken to.
+    pub(crate) fn client(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
+        let mut end = Self::new(stream);
+        end.sends([PREFACE.to_vec(), frame::settings(settings)].concat());
+        end
+    }
+
+    /// A server's, which gets the client's preface first.
+    pub(crate) fn server(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
+        let mut end = Self::silent_server(stream);
+        end.sends(frame::settings(settings));
+        end
+    }
+
+    /// A server that has not said anything yet.
+    pub(crate) fn silent_server(stream: TcpStream) -> Self {
+        let mut end = Self::new(stream);
+        while end.received.len() < PREFACE.len() {
+            end.receive().unwrap_or_else(|ended| panic!("no preface: {ended}"));
+        }
+        let preface: Vec<u8> = end.received.drain(..PREFACE.len()).collect();
+        assert_eq!(preface, PREFACE);
+        end
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(crate) fn sends(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap_or_else(|error| panic!("cannot send: {error}"));
+    }
+
+    /// Sends, unless the proxy has closed.
+    pub(crate) fn can_send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    /// The proxy has got all that was sent to it, and has dealt with it.
+    pub(crate) fn is_heard(&mut self) {
+        let token = fastrand::u64(..).to_be_bytes();
+        self.sends(frame::ping(token));
+        self.find(|frame| *frame == Frame::PingAck(token));
+    }
+
+    /// Sends a body within the windows, in pieces of at most a frame; `ends` with END_STREAM.
+    pub(crate) fn sends_body(&mut self, stream: u32, mut bytes: &[u8], ends: bool) {
+        while !bytes.is_empty() {
+            let room = self.room(stream);
+            if room == 0 {
+                let frame = self.frame();
+                self.passed.push(frame);
+                continue;
+            }
+            let count = bytes.len().min(room).min(16_384);
+            let is_last = ends && count == bytes.len();
+            let flags = if is_last { frame::END_STREAM } else { 0 };
+            self.sends(frame::raw(0, flags, stream, &bytes[..count]));
+            self.has_sent(stream, count);
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// Sends bytes of a body until the proxy's windows are used up and it gives no more back; how many those were.
+    pub(crate) fn sends_what_it_may(&mut self, stream: u32) -> usize {
+        let mut sent = 0;
+        loop {
+            let room = self.room(stream).min(16_384);
+            if room == 0 {
+                self.is_heard();
+                if self.room(stream) == 0 {
+                    return sent;
+                }
+                continue;
+            }
+            self.sends(frame::data(stream, vec![b'x'; room]));
+            self.has_sent(stream, room);
+            sent += room;
+        }
+    }
+
+    /// What the proxy takes now of this stream's body.
+    pub(crate) fn room(&mut self, stream: u32) -> usize {
+        let initial = i64::from(self.setting(frame::INITIAL_WINDOW_SIZE).unwrap_or(frame::WINDOW));
+        let of_stream = initial + self.windows.get(&stream).copied().unwrap_or(0);
+        of_stream.min(self.window).max(0) as usize
+    }
+
+    /// What the proxy has set.
+    pub(crate) fn setting(&mut self, setting: u16) -> Option<u32> {
+        while self.settings.is_empty() {
+            let frame = self.frame();
+            self.passed.push(frame);
+        }
+        self.settings.get(&setting).copied()
+    }
+
+    fn has_sent(&mut self, stream: u32, count: usize) {
+        self.window -= count as i64;
+        *self.windows.entry(stream).or_default() -= count as i64;
+    }
+
+    /// The next frame but for what every connection does: settings, pings and windows are seen to here.
+    fn frame(&mut self) -> Frame {
+        self.try_frame().unwrap_or_else(|ended| panic!("{ended}; before that {:?}", self.passed))
+    }
+
+    fn try_frame(&mut self) -> Result<Frame, String> {
+        loop {
+            let Some(frame) = self.reader.take(&mut self.received) else {
+                self.receive()?;
+                continue;
+            };
+            match &frame {
+                Frame::Settings(values) => {
+                    self.settings.extend(values.iter().copied());
+                    // Whoever cares has seen them by now; 0 stands for nothing.
+                    self.settings.entry(0).or_default();
+                    let _ = self.can_send(&frame::raw(4, frame::ACK, 0, b""));
+                }
+                Frame::SettingsAck => continue,
+                Frame::Ping(payload) => {
+                    let _ = self.can_send(&frame::raw(6, frame::ACK, 0, payload));
+                    continue;
+                }
+                &Frame::WindowUpdate { stream: 0, increment } => self.window += i64::from(increment),
+                &Frame::WindowUpdate { stream, increment } => {
+                    *self.windows.entry(stream).or_default() += i64::from(increment);
+                }
+                Frame::Data { stream, bytes, ends } if self.takes_all && !bytes.is_empty() => {
+                    let (stream, ends, len) = (*stream, *ends, bytes.len() as u32);
+                    let mut updates = frame::window_update(0, len);
+                    if !ends {
+                        updates.extend(frame::window_update(stream, len));
+                    }
+                    let _ = self.can_send(&updates);
+                }
+                _ => {}
+            }
+            return Ok(frame);
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), String> {
+        let mut bytes = [0; 64 * 1024];
+        match self.stream.read(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Ok(0) => Err("the end".to_owned()),
+            Ok(count) => {
+                self.received.extend_from_slice(&bytes[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(format!("nothing for {PATIENCE:?}")),
+            Err(error) => Err(format!("an error: {error}")),
+        }
+    }
+
+    /// The first frame of this kind; what comes before it is kept for whoever asks for that.
+    pub(crate) fn find(&mut self, is_it: impl Fn(&Frame) -> bool) -> Frame {
+        if let Some(at) = self.passed.iter().position(&is_it) {
+            return self.passed.remove(at);
+        }
+        loop {
+            let frame = self.frame();
+            if is_it(&frame) {
+                return frame;
+            }
+            self.passed.push(frame);
+        }
+    }
+
+    /// The next thing that is said on a stream: a head, data, trailers or a reset.
+    pub(crate) fn next_on(&mut self, stream: u32) -> Frame {
+        let is_it = |frame: &Frame| frame.stream() == stream && !matches!(frame, Frame::WindowUpdate { .. });
+        self.find(is_it)
+    }
+
+    /// The next that is said on the stream is this head, or trailers; its fields in this order.
+    #[track_caller]
+    pub(crate) fn gets_headers(&mut self, stream: u32, expected: &str) {
+        self.gets_fields(stream, expected, false);
+    }
+
+    /// The same, and the stream's end.
+    #[track_caller]
+    pub(crate) fn gets_last_headers(&mut self, stream: u32, expected: &str) {
+        self.gets_fields(stream, expected, true);
+    }
+
+    #[track_caller]
+    fn gets_fields(&mut self, stream: u32, expected: &str, expects_end: bool) {
+        match self.next_on(stream) {
+            Frame::Headers { fields, ends, .. } => {
+                assert_eq!((plain(&fields), ends), (expected.to_owned(), expects_end), "on stream {stream}");
+            }
+            other => panic!("no head on stream {stream} but {other:?}"),
+        }
+    }
+
+    /// This many bytes of a body.
+    pub(crate) fn gets_data(&mut self, stream: u32, expected: &str) {
+        let mut got = Vec::new();
+        while got.len() < expected.len() {
+            match self.next_on(stream) {
+                Frame::Data { bytes, .. } => got.extend(bytes),
+                other => panic!("no data on stream {stream} but {other:?}"),
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&got), expected);
+    }
+
+    /// The stream is reset with this code, and nothing else is said on it.
+    #[track_caller]
+    pub(crate) fn gets_reset(&mut self, stream: u32, code: u32) {
+        assert_eq!(self.next_on(stream), Frame::Reset { stream, code });
+    }
+
+    /// Whether the request on this stream was refused: as malformed, on the stream or with the connection, or with 400.
+    pub(crate) fn is_refused(&mut self, stream: u32) -> bool {
+        let is_told = |frame: &Frame| frame.stream() == stream || matches!(frame, Frame::GoAway { .. });
+        match self.find(is_told) {
+            Frame::Headers { fields, .. } => fields.starts_with(":status: 400\n"),
+            Frame::Reset { code, .. } | Frame::GoAway { code, .. } => code == frame::PROTOCOL_ERROR,
+            _ => false,
+        }
+    }
+
+    /// All that is said on a stream to its end: heads and trailers, a body between lines of dashes, and `reset N` where
+    /// it breaks off.
+    pub(crate) fn whole(&mut self, stream: u32) -> String {
+        let mut text = String::new();
+        let mut body = Vec::new();
+        loop {
+            let frame = self.next_on(stream);
+            if !body.is_empty() && !matches!(frame, Frame::Data { .. }) {
+                text.push_str(&shown(&std::mem::take(&mut body)));
+            }
+            match frame {
+                Frame::Headers { fields, ends, .. } => {
+                    text.push_str(&plain(&fields));
+                    if ends {
+                        return text;
+                    }
+                }
+                Frame::Data { bytes, ends, .. } => {
+                    body.extend(bytes);
+                    if ends {
+                        text.push_str(&shown(&body));
+                        return text;
+                    }
+                }
+                Frame::Reset { code, .. } => return format!("{text}reset {code}\n"),
+                other => panic!("{other:?} is on no stream"),
+            }
+        }
+    }
+
+    /// The rest of the connection is nothing but its end; what was said of it.
+    pub(crate) fn ends(&mut self) -> Ended {
+        let mut told = Ended::Untold;
+        loop {
+            let passed = (!self.passed.is_empty()).then(|| Ok(self.passed.remove(0)));
+            match passed.unwrap_or_else(|| self.try_frame()) {
+                Ok(Frame::GoAway { code, .. }) => told = Ended::Told(code),
+                Ok(_) => {}
+                Err(ended) if ended.starts_with("nothing") => panic!("the connection goes on: {ended}"),
+                Err(_) => return told,
+            }
+        }
+    }
+}
+
+fn shown(body: &[u8]) -> String {
+    format!("---\n{}\n---\n", String::from_utf8_lossy(body))
+}
+
+/// The version in Via is not what a test here is about, and neither is a time of day.
+fn plain(fields: &str) -> String {
+    let line = |line: &str| match line.split_once(": ") {
+        Some(("via", _)) => "via: vanward\n".to_owned(),
+        Some(("date", date)) if date.ends_with(" GMT") => "date: now\n".to_owned(),
+        _ => format!("{line}\n"),
+    };
+    fields.lines().map(line).collect()
+}

@@ -1,0 +1,220 @@
+//! Frames of HTTP/2, written and read by hand (RFC 9113 §4, §6): nothing here knows of `h2`. Fields are written as
+//! literals without indexing and read with a decoder that is not `h2`'s either.
+
+use loona_hpack::Decoder;
+
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+pub(crate) const NO_ERROR: u32 = 0;
+pub(crate) const PROTOCOL_ERROR: u32 = 1;
+pub(crate) const INTERNAL_ERROR: u32 = 2;
+pub(crate) const FLOW_CONTROL_ERROR: u32 = 3;
+pub(crate) const STREAM_CLOSED: u32 = 5;
+pub(crate) const REFUSED_STREAM: u32 = 7;
+pub(crate) const CANCEL: u32 = 8;
+pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
+
+pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
+pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
+pub(crate) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+
+/// What every connection starts with.
+pub(crate) const WINDOW: u32 = 65_535;
+
+/// A frame that means something to whoever reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// Fields are lines of `name: value`.
+    Headers {
+        stream: u32,
+        fields: String,
+        ends: bool,
+    },
+    Data {
+        stream: u32,
+        bytes: Vec<u8>,
+        ends: bool,
+    },
+    Reset {
+        stream: u32,
+        code: u32,
+    },
+    Settings(Vec<(u16, u32)>),
+    SettingsAck,
+    Ping([u8; 8]),
+    PingAck([u8; 8]),
+    GoAway {
+        last: u32,
+        code: u32,
+    },
+    WindowUpdate {
+        stream: u32,
+        increment: u32,
+    },
+}
+
+impl Frame {
+    /// The stream that it belongs to; 0 is the connection.
+    pub(crate) fn stream(&self) -> u32 {
+        match *self {
+            Self::Headers { stream, .. }
+            | Self::Data { stream, .. }
+            | Self::Reset { stream, .. }
+            | Self::WindowUpdate { stream, .. } => stream,
+            _ => 0,
+        }
+    }
+}
+
+/// A frame of any kind, whatever it says.
+pub(crate) fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("is a frame").to_be_bytes();
+    let mut bytes = vec![length[1], length[2], length[3], kind, flags];
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A head or trailers: fields are lines of `name: value`, in pseudo fields as well.
+pub(crate) fn headers(stream: u32, fields: &str) -> Vec<u8> {
+    raw(1, END_HEADERS, stream, &block(fields))
+}
+
+/// The same, and nothing follows.
+pub(crate) fn last_headers(stream: u32, fields: &str) -> Vec<u8> {
+    raw(1, END_HEADERS | END_STREAM, stream, &block(fields))
+}
+
+pub(crate) fn data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    raw(0, 0, stream, bytes.as_ref())
+}
+
+pub(crate) fn last_data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    raw(0, END_STREAM, stream, bytes.as_ref())
+}
+
+pub(crate) fn reset(stream: u32, code: u32) -> Vec<u8> {
+    raw(3, 0, stream, &code.to_be_bytes())
+}
+
+pub(crate) fn settings(values: &[(u16, u32)]) -> Vec<u8> {
+    let pairs = values.iter().flat_map(|(key, value)| {
+        let (key, value) = (key.to_be_bytes(), value.to_be_bytes());
+        [key[0], key[1], value[0], value[1], value[2], value[3]]
+    });
+    raw(4, 0, 0, &pairs.collect::<Vec<u8>>())
+}
+
+pub(crate) fn ping(payload: [u8; 8]) -> Vec<u8> {
+    raw(6, 0, 0, &payload)
+}
+
+pub(crate) fn go_away(last: u32, code: u32) -> Vec<u8> {
+    raw(7, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
+}
+
+pub(crate) fn window_update(stream: u32, increment: u32) -> Vec<u8> {
+    raw(8, 0, stream, &increment.to_be_bytes())
+}
+
+/// Fields in HPACK, each a literal without indexing (RFC 7541 §6.2.2).
+pub(crate) fn block(fields: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    for line in fields.lines() {
+        let at = line[1..].find(": ").map(|at| at + 1);
+        let (name, value) =
+            at.map_or_else(|| (line.trim_end_matches(':'), ""), |at| (&line[..at], &line[at + 2..]));
+        block.push(0);
+        put_string(&mut block, name);
+        put_string(&mut block, value);
+    }
+    block
+}
+
+/// RFC 7541 §5.2, without Huffman.
+fn put_string(block: &mut Vec<u8>, text: &str) {
+    match text.len() {
+        len @ 0..127 => block.push(len as u8),
+        mut len => {
+            block.push(127);
+            len -= 127;
+            while len >= 128 {
+                block.push((len % 128) as u8 | 128);
+                len /= 128;
+            }
+            block.push(len as u8);
+        }
+    }
+    block.extend(text.as_bytes());
+}
+
+/// Reads frames off a connection.
+pub(crate) struct Reader {
+    decoder: Decoder<'static>,
+    /// A header block that goes on, of a stream and with the flags of its first frame.
+    unfinished: Option<(u32, u8, Vec<u8>)>,
+}
+
+impl Reader {
+    pub(crate) fn new() -> Self {
+        Self { decoder: Decoder::new(), unfinished: None }
+    }
+
+    /// Takes the next frame that means something off the front of `bytes`, if it is whole.
+    pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) -> Option<Frame> {
+        loop {
+            let (header, rest) = bytes.split_first_chunk::<9>()?;
+            let [a, b, c, kind, flags, stream @ ..] = *header;
+            let length = u32::from_be_bytes([0, a, b, c]) as usize;
+            let payload = rest.get(..length)?.to_vec();
+            bytes.drain(..9 + length);
+            if let Some(frame) = self.read(kind, flags, u32::from_be_bytes(stream), payload) {
+                return Some(frame);
+            }
+        }
+    }
+
+    fn read(&mut self, kind: u8, flags: u8, stream: u32, payload: Vec<u8>) -> Option<Frame> {
+        let word = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("is four bytes"));
+        let eight = || payload[..8].try_into().expect("is eight bytes");
+        let ends = flags & END_STREAM != 0;
+        Some(match kind {
+            0 => Frame::Data { stream, bytes: payload, ends },
+            1 | 9 => {
+                let (_, first_flags, mut block) =
+                    self.unfinished.take().unwrap_or((stream, flags, Vec::new()));
+                block.extend(payload);
+                if flags & END_HEADERS == 0 {
+                    self.unfinished = Some((stream, first_flags, block));
+                    return None;
+                }
+                let fields = self.fields(&block);
+                Frame::Headers { stream, fields, ends: first_flags & END_STREAM != 0 }
+            }
+            3 => Frame::Reset { stream, code: word(0) },
+            4 if flags & ACK != 0 => Frame::SettingsAck,
+            4 => {
+                let pairs = payload.chunks_exact(6).map(|pair| {
+                    (
+                        u16::from_be_bytes([pair[0], pair[1]]),
+                        u32::from_be_bytes([pair[2], pair[3], pair[4], pair[5]]),
+                    )
+                });
+                Frame::Settings(pairs.collect())
+            }
+            6 if flags & ACK != 0 => Frame::PingAck(eight()),
+            6 => Frame::Ping(eight()),
+            7 => Frame::GoAway { last: word(0), code: word(4) },
+            8 => Frame::WindowUpdate { stream, increment: word(0) },
+            _ => return None,
+        })
+    }
+
+    fn fields(&mut self, block: &[u8]) -> String {
+        let fields = self.decoder.decode(block).expect("is HPACK");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        fields.iter().map(|(name, value)| format!("{}: {}\n", text(name), text(value))).collect()
+    }
+}

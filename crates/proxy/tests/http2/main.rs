@@ -1,0 +1,25 @@
+//! HTTP/2 on either side, byte for byte: one end of each connection writes its frames by hand, so that two ends of one
+//! library cannot agree on a mistake.
+//!
+//! As in the other conversations one thread does one thing after the other, and nothing sleeps to be right.
+
+/// Frames, written and read by hand.
+mod frame;
+/// One end of a connection of HTTP/2.
+mod end;
+/// One end of a connection of HTTP/1.
+#[path = "../conversations/peer.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod peer;
+/// How bytes are shown and compared.
+#[path = "../conversations/text.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod text;
+/// A proxy between clients and servers.
+mod scene;
+/// From a client of HTTP/2 to a server of HTTP/1.1.
+mod down;
+/// From a client of HTTP/1 to a server of HTTP/2.
+mod up;
+/// HTTP/2 on both sides.
+mod through;

@@ -1,0 +1,129 @@
+//! A proxy with one worker between clients and servers that speak one version each.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
+
+use config::{Config, Protocol, Server};
+use proxy::Running;
+use socket2::SockRef;
+
+use crate::end::End;
+use crate::peer::{PATIENCE, Peer};
+
+/// A running proxy and the servers behind it.
+pub(crate) struct Scene {
+    pub(crate) running: Running,
+    servers: Vec<TcpListener>,
+}
+
+impl Scene {
+    /// With one server of HTTP/1.1.
+    pub(crate) fn to_http1() -> Self {
+        Self::with(Protocol::Http1, 1, |_| ())
+    }
+
+    /// With one server of HTTP/2.
+    pub(crate) fn to_http2() -> Self {
+        Self::with(Protocol::Http2, 1, |_| ())
+    }
+
+    /// With so many servers, and some changes to the configuration.
+    pub(crate) fn with(protocol: Protocol, servers: usize, change: impl FnOnce(&mut Config)) -> Self {
+        let listen = |_| {
+            let listener = TcpListener::bind(loopback()).expect("a port on loopback is free");
+            SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
+            listener
+        };
+        let servers: Vec<TcpListener> = (0..servers).map(listen).collect();
+        let urls = servers.iter().map(|server| {
+            let address = server.local_addr().expect("it listens");
+            format!("http://{address}").parse::<Server>().expect("is a URL")
+        });
+        let mut config = Config::for_servers(vec![loopback()], urls.collect());
+        config.workers = Some(1.try_into().expect("is not zero"));
+        config.upstreams[0].protocol = protocol;
+        change(&mut config);
+        let running =
+            proxy::start(config).unwrap_or_else(|error| panic!("the proxy does not start: {error}"));
+        Self { running, servers }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.running.addresses()[0]).expect("the proxy listens")
+    }
+
+    /// A new client of HTTP/2.
+    pub(crate) fn client(&self) -> End {
+        self.client_with(&[])
+    }
+
+    /// A new client of HTTP/2 that says how it wants to be spoken to.
+    pub(crate) fn client_with(&self, settings: &[(u16, u32)]) -> End {
+        End::client(self.connect(), settings)
+    }
+
+    /// A new client of HTTP/1.1.
+    pub(crate) fn client1(&self) -> Peer {
+        Peer::new("client", self.connect())
+    }
+
+    pub(crate) fn accept_stream(&self, server: usize) -> TcpStream {
+        let accepted = self.servers[server].accept();
+        accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}")).0
+    }
+
+    /// The next connection to the first server, in HTTP/2.
+    pub(crate) fn accept(&self) -> End {
+        self.accept_with(&[])
+    }
+
+    /// The same, by a server that says how it wants to be spoken to.
+    pub(crate) fn accept_with(&self, settings: &[(u16, u32)]) -> End {
+        End::server(self.accept_stream(0), settings)
+    }
+
+    /// The next connection to the first server, in HTTP/1.1.
+    pub(crate) fn accept1(&self) -> Peer {
+        Peer::new("server", self.accept_stream(0))
+    }
+
+    pub(crate) fn server_address(&self) -> SocketAddr {
+        self.servers[0].local_addr().expect("it listens")
+    }
+
+    /// No connection waits for any server.
+    #[track_caller]
+    pub(crate) fn assert_no_more_connections(&self) {
+        for server in &self.servers {
+            server.set_nonblocking(true).expect("is a socket");
+            assert!(
+                server.accept().is_err(),
+                "a connection reached a server that nothing should have reached"
+            );
+            server.set_nonblocking(false).expect("is a socket");
+        }
+    }
+
+    /// How often this has been counted, once it has been at least `expected` times.
+    #[track_caller]
+    pub(crate) fn assert_failure(&self, word: &str, expected: u64) {
+        let at = Running::failure_words().iter().position(|other| *other == word).expect("is a word");
+        let counted = || self.running.counters().failures[at];
+        let began = Instant::now();
+        while counted() < expected && began.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        assert_eq!(counted(), expected, "{word}; all: {:?}", self.failures());
+    }
+
+    /// Failures counted so far, by their words.
+    pub(crate) fn failures(&self) -> Vec<(&'static str, u64)> {
+        let counted = self.running.counters().failures;
+        let words = Running::failure_words().iter().copied().zip(counted);
+        words.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+pub(crate) fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}

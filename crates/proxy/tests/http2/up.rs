@@ -1,0 +1,389 @@
+//! From a client of HTTP/1 to a server of HTTP/2.
+
+use std::net::Shutdown;
+
+use crate::frame::{
+    CANCEL, INTERNAL_ERROR, NO_ERROR, REFUSED_STREAM, data, headers, last_data, last_headers, reset,
+};
+use crate::scene::Scene;
+use crate::text::ANY;
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+const GET_SEEN: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n{ours}";
+const OK: &str = ":status: 200\ndate: D\ncontent-length: 2\n";
+const OK_GOT: &str = "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\n{via}\r\nok";
+
+/// `{ours}` is what the proxy adds to a request for the host `test`, `{ours10}` to one of HTTP/1.0 without a host.
+fn expand(text: &str) -> String {
+    let start = "via: vanward\nx-forwarded-for: 127.0.0.1\nx-forwarded-proto: http\n";
+    let forwarded = "forwarded: for=127.0.0.1;proto=http";
+    text.replace("{ours}", &format!("{start}x-forwarded-host: test\n{forwarded};host=\"test\"\n"))
+        .replace("{ours10}", &format!("{start}{forwarded}\n"))
+}
+
+/// `{via}` is what the proxy adds to a response.
+fn expand1(text: &str) -> Vec<u8> {
+    let any = char::from(ANY);
+    text.replace("{via}", &format!("Via: {any}.{any} vanward\r\n")).into_bytes()
+}
+
+/// A request, and what a server sees of it: all that is said on its stream.
+fn passes(name: &str, request: &str, seen: &str) {
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends(request);
+    let mut server = scene.accept();
+    assert_eq!(server.whole(1), expand(seen), "{name}");
+    server.sends([headers(1, OK), last_data(1, "ok")].concat());
+    client.gets(&expand1(OK_GOT));
+    // The connection goes on, and so does the server's.
+    client.sends(GET);
+    assert_eq!(server.whole(3), expand(GET_SEEN), "{name}");
+    server.sends([headers(3, OK), last_data(3, "ok")].concat());
+    client.gets(&expand1(OK_GOT));
+    scene.assert_no_more_connections();
+}
+
+#[test]
+fn a_request_is_one_of_http_2() {
+    passes("GET", GET, GET_SEEN);
+    passes(
+        "fields",
+        "GET /a?b=c HTTP/1.1\r\nAccept: a\r\nHOST: test\r\nX-Empty:\r\nCookie: a=b; c=d\r\nAccept:  b \r\n\r\n",
+        ":method: GET\n:scheme: http\n:authority: test\n:path: /a?b=c\naccept: a\naccept: b\nx-empty: \n\
+         cookie: a=b; c=d\n{ours}",
+    );
+    passes(
+        "absolute form",
+        "GET http://test/a?b HTTP/1.1\r\nHost: test\r\n\r\n",
+        ":method: GET\n:scheme: http\n:authority: test\n:path: /a?b\n{ours}",
+    );
+    passes(
+        "absolute form without a path",
+        "GET http://test?b HTTP/1.1\r\nHost: test\r\n\r\n",
+        ":method: GET\n:scheme: http\n:authority: test\n:path: /?b\n{ours}",
+    );
+    passes(
+        "a server as a whole",
+        "OPTIONS * HTTP/1.1\r\nHost: test\r\n\r\n",
+        ":method: OPTIONS\n:scheme: http\n:authority: test\n:path: *\n{ours}",
+    );
+    passes(
+        "many slashes",
+        "GET //a//b/ HTTP/1.1\r\nHost: test\r\n\r\n",
+        ":method: GET\n:scheme: http\n:authority: test\n:path: //a//b/\n{ours}",
+    );
+    passes(
+        "odd bytes in a path",
+        "GET /\"{}|^\\ HTTP/1.1\r\nHost: test\r\n\r\n",
+        ":method: GET\n:scheme: http\n:authority: test\n:path: /\"{}|^\\\n{ours}",
+    );
+}
+
+#[test]
+fn what_http_2_has_no_words_for_is_a_bad_request() {
+    let scene = Scene::to_http2();
+    for target in ["/<", "/>", "/`"] {
+        let mut client = scene.client1();
+        client.sends(GET.replace(" / ", &format!(" {target} ")));
+        assert_eq!(client.message().status(), 400, "{target}");
+    }
+    scene.assert_failure("bad-request", 3);
+}
+
+#[test]
+fn fields_of_the_connection_stay_behind() {
+    passes(
+        "connection",
+        "GET / HTTP/1.1\r\nHost: test\r\nConnection: keep-alive, X-Hop\r\nX-Hop: a\r\nKeep-Alive: 5\r\n\
+         Proxy-Connection: x\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nX: y\r\n\r\n",
+        ":method: GET\n:scheme: http\n:authority: test\n:path: /\nx: y\n{ours}",
+    );
+    passes(
+        "te",
+        "GET / HTTP/1.1\r\nHost: test\r\nConnection: TE\r\nTE: trailers, deflate;q=0.5\r\n\r\n",
+        ":method: GET\n:scheme: http\n:authority: test\n:path: /\nte: trailers\n{ours}",
+    );
+}
+
+#[test]
+fn a_client_of_http_1_0_is_served() {
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends("GET / HTTP/1.0\r\n\r\n");
+    let mut server = scene.accept();
+    let host = scene.server_address();
+    let seen = format!(":method: GET\n:scheme: http\n:authority: {host}\n:path: /\n{{ours10}}");
+    assert_eq!(server.whole(1), expand(&seen));
+    server.sends([headers(1, ":status: 103\nlink: a\n"), headers(1, ":status: 200\ndate: D\n")].concat());
+    server.sends([data(1, "ab"), last_headers(1, "x-sum: 1\n")].concat());
+    client.gets(&expand1("HTTP/1.1 200 OK\r\ndate: D\r\nConnection: close\r\n{via}\r\nab"));
+    client.gets_the_end();
+}
+
+#[test]
+fn bodies_are_passed_on_with_the_length_that_was_told() {
+    let post = ":method: POST\n:scheme: http\n:authority: test\n:path: /\n";
+    passes(
+        "length",
+        "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhello",
+        &format!("{post}content-length: 5\n{{ours}}---\nhello\n---\n"),
+    );
+    passes(
+        "none",
+        "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n",
+        &format!("{post}content-length: 0\n{{ours}}"),
+    );
+    passes(
+        "chunks",
+        "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+        &format!("{post}{{ours}}---\nabc\n---\n"),
+    );
+    passes(
+        "chunks of nothing",
+        "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        &format!("{post}{{ours}}"),
+    );
+    passes(
+        "trailers",
+        "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
+         1\r\na\r\n0\r\nX-Sum: 1\r\nConnection: x\r\nX-Two:2\r\n\r\n",
+        &format!("{post}trailer: X-Sum\n{{ours}}---\na\n---\nx-sum: 1\nx-two: 2\n"),
+    );
+}
+
+#[test]
+fn a_body_is_passed_on_as_it_comes() {
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends("PUT / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut server = scene.accept();
+    server.gets_headers(1, &expand(&GET_SEEN.replace("GET", "PUT")));
+    client.sends("2\r\nab\r\n");
+    server.gets_data(1, "ab");
+    server.sends([headers(1, ":status: 200\ndate: D\n"), data(1, "x")].concat());
+    // A response that comes before its request has ended ends the connection of HTTP/1.
+    client.gets(&expand1(
+        "HTTP/1.1 200 OK\r\ndate: D\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n{via}\r\n1\r\nx\r\n",
+    ));
+    client.sends("2\r\ncd\r\n0\r\n\r\n");
+    assert_eq!(server.whole(1), "---\ncd\n---\n");
+    server.sends(last_data(1, "y"));
+    client.gets(b"1\r\ny\r\n0\r\n\r\n");
+    client.gets_the_end();
+}
+
+/// What a server says on the stream of a plain request arrives as this.
+fn answers(name: &str, method: &str, frames: &[Vec<u8>], got: &str) {
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends(GET.replace("GET", method));
+    let mut server = scene.accept();
+    assert_eq!(server.whole(1), expand(&GET_SEEN.replace("GET", method)), "{name}");
+    server.sends(frames.concat());
+    client.gets(&expand1(got));
+    client.sends(GET);
+    server.whole(3);
+    server.sends([headers(3, OK), last_data(3, "ok")].concat());
+    client.gets(&expand1(OK_GOT));
+}
+
+#[test]
+fn responses_arrive_with_the_framing_that_they_need() {
+    answers("length", "GET", &[headers(1, OK), data(1, "o"), last_data(1, "k")], OK_GOT);
+    let bare = ":status: 200\ndate: D\n";
+    let chunked = "HTTP/1.1 200 OK\r\ndate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n";
+    answers(
+        "no length",
+        "GET",
+        &[headers(1, bare), last_data(1, "abc")],
+        &format!("{chunked}3\r\nabc\r\n0\r\n\r\n"),
+    );
+    answers(
+        "trailers",
+        "GET",
+        &[headers(1, bare), data(1, "abc"), last_headers(1, "x-sum: 1\nx-two: 2\n")],
+        &format!("{chunked}3\r\nabc\r\n0\r\nx-sum: 1\r\nx-two: 2\r\n\r\n"),
+    );
+    answers(
+        "trailers alone",
+        "GET",
+        &[headers(1, bare), last_headers(1, "x-sum: 1\n")],
+        &format!("{chunked}0\r\nx-sum: 1\r\n\r\n"),
+    );
+    answers("empty, told late", "GET", &[headers(1, bare), last_data(1, "")], &format!("{chunked}0\r\n\r\n"));
+    answers(
+        "empty, told at once",
+        "GET",
+        &[last_headers(1, bare)],
+        "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 0\r\n{via}\r\n",
+    );
+    answers(
+        "a status of no known name",
+        "GET",
+        &[headers(1, &OK.replace("200", "299")), last_data(1, "ok")],
+        &OK_GOT.replace("200 OK", "299 "),
+    );
+    answers(
+        "fields",
+        "GET",
+        &[headers(1, &format!("{OK}set-cookie: a\nset-cookie: b\nx-empty: \n")), last_data(1, "ok")],
+        "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\nset-cookie: a\r\nset-cookie: b\r\nx-empty: \r\n{via}\r\nok",
+    );
+}
+
+#[test]
+fn responses_without_a_body_have_none() {
+    let head = "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 5\r\n{via}\r\n";
+    answers("HEAD", "HEAD", &[last_headers(1, ":status: 200\ndate: D\ncontent-length: 5\n")], head);
+    answers(
+        "HEAD without a length",
+        "HEAD",
+        &[last_headers(1, ":status: 200\ndate: D\n")],
+        "HTTP/1.1 200 OK\r\ndate: D\r\n{via}\r\n",
+    );
+    answers(
+        "HEAD that ends late",
+        "HEAD",
+        &[headers(1, ":status: 200\ndate: D\ncontent-length: 5\n"), last_data(1, "")],
+        head,
+    );
+    answers(
+        "204",
+        "GET",
+        &[last_headers(1, ":status: 204\ndate: D\n")],
+        "HTTP/1.1 204 No Content\r\ndate: D\r\n{via}\r\n",
+    );
+    answers(
+        "304",
+        "GET",
+        &[last_headers(1, ":status: 304\ndate: D\ncontent-length: 5\n")],
+        "HTTP/1.1 304 Not Modified\r\ndate: D\r\ncontent-length: 5\r\n{via}\r\n",
+    );
+}
+
+#[test]
+fn interim_responses_come_before_the_final_one() {
+    let hint = ":status: 103\nlink: <a>\n";
+    let got = "HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n{via}\r\n";
+    answers(
+        "103 twice, in one segment",
+        "GET",
+        &[headers(1, hint), headers(1, hint), headers(1, OK), last_data(1, "ok")],
+        &format!("{got}{got}{OK_GOT}"),
+    );
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends("PUT / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    let mut server = scene.accept();
+    server.gets_headers(
+        1,
+        &expand(
+            ":method: PUT\n:scheme: http\n:authority: test\n:path: /\nexpect: 100-continue\ncontent-length: 3\n{ours}",
+        ),
+    );
+    server.sends(headers(1, ":status: 100\n"));
+    client.gets(&expand1("HTTP/1.1 100 Continue\r\n{via}\r\n"));
+    client.sends("abc");
+    assert_eq!(server.whole(1), "---\nabc\n---\n");
+    server.sends([headers(1, OK), last_data(1, "ok")].concat());
+    client.gets(&expand1(OK_GOT));
+}
+
+#[test]
+fn a_response_that_breaks_off_is_cut() {
+    let bare = ":status: 200\ndate: D\n";
+    for (name, frames, got) in [
+        (
+            "reset",
+            vec![headers(1, bare), data(1, "abc"), reset(1, INTERNAL_ERROR)],
+            "HTTP/1.1 200 OK\r\ndate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n",
+        ),
+        (
+            "reset within a length",
+            vec![headers(1, OK), data(1, "o"), reset(1, CANCEL)],
+            "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\n{via}\r\no",
+        ),
+        (
+            "a length that lies",
+            vec![headers(1, OK), last_data(1, "o")],
+            "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\n{via}\r\n",
+        ),
+        (
+            "a length that lies the other way",
+            vec![headers(1, OK), data(1, "ok?")],
+            "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\n{via}\r\n",
+        ),
+    ] {
+        let scene = Scene::to_http2();
+        let mut client = scene.client1();
+        client.sends(GET);
+        let mut server = scene.accept();
+        server.whole(1);
+        server.sends(frames.concat());
+        let (rest, _) = client.rest();
+        let rest = String::from_utf8(rest).expect("is text");
+        let whole = expand1(got);
+        let whole = String::from_utf8(whole).expect("is text");
+        assert!(is_start_of(&rest, &whole) || rest.starts_with("HTTP/1.1 502 "), "{name}: {rest}");
+        // The other streams of the server's connection go on.
+        let mut client = scene.client1();
+        client.sends(GET);
+        server.whole(3);
+        server.sends([headers(3, OK), last_data(3, "ok")].concat());
+        client.gets(&expand1(OK_GOT));
+        assert_eq!(scene.running.counters().requests, 2, "{name}");
+    }
+}
+
+fn is_start_of(text: &str, whole: &str) -> bool {
+    let pairs = text.bytes().zip(whole.bytes());
+    text.len() <= whole.len() && pairs.into_iter().all(|(got, expected)| expected == ANY || got == expected)
+}
+
+#[test]
+fn a_server_that_refuses_everything_is_answered_for() {
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends(GET);
+    let mut server = scene.accept();
+    server.whole(1);
+    server.sends(reset(1, REFUSED_STREAM));
+    // Tried once more, on a new connection.
+    let mut server = scene.accept();
+    server.whole(1);
+    server.sends(reset(1, REFUSED_STREAM));
+    assert_eq!(client.message().status(), 502);
+    scene.assert_failure("upstream-reset", 1);
+}
+
+#[test]
+fn a_server_that_has_heard_enough_says_so() {
+    // RFC 9113 §8.1: a whole response, then NO_ERROR for the rest of the request.
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends("PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nabc");
+    let mut server = scene.accept();
+    server.next_on(1);
+    server.gets_data(1, "abc");
+    server.sends([headers(1, &OK.replace("200", "413")), last_data(1, "ok"), reset(1, NO_ERROR)].concat());
+    let message = client.message();
+    assert_eq!((message.status(), message.body), (413, b"ok".to_vec()));
+    client.half_closes();
+    client.gets_the_end();
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_stream_along() {
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends("PUT / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc");
+    let mut server = scene.accept();
+    server.next_on(1);
+    server.gets_data(1, "abc");
+    client.stream().shutdown(Shutdown::Both).expect("is connected");
+    // Never END_STREAM: it would look whole.
+    server.gets_reset(1, CANCEL);
+    server.is_heard();
+    scene.assert_failure("client-gone", 1);
+}
