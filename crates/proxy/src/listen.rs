@@ -10,6 +10,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use nix::sys::socket::SetSockOpt;
+use nix::sys::socket::sockopt::SetUsize;
+use nix::{libc, setsockopt_impl};
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::io::Interest;
@@ -25,8 +28,16 @@ const BACKLOG: i32 = 4096;
 /// Bytes of a response that the kernel holds unsent: enough to keep a fast link busy, little enough that a slow client
 /// is noticed and costs little memory.
 const UNSENT_MAX: u32 = 256 * 1024;
+/// How long the kernel keeps a connection to itself that has sent nothing yet.
+const DEFER_SECONDS: usize = 1;
 /// How long accepting pauses when no descriptor is left.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// TCP_DEFER_ACCEPT, which the other wrappers of socket options leave out.
+#[derive(Clone)]
+struct DeferAccept;
+
+setsockopt_impl!(DeferAccept, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, usize, SetUsize);
 
 /// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all.
 pub(crate) fn open(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
@@ -51,6 +62,9 @@ fn open_one(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
+    // A client speaks first: once there is something to read its request is served without another wake-up. The kernel
+    // may not know the option, and then it is left.
+    let _ = DeferAccept.set(&socket, &DEFER_SECONDS);
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
