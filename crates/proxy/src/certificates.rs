@@ -17,15 +17,8 @@ pub(crate) fn begin(plan: &Plan) -> bool {
     for server in &servers {
         say(&server.remarks());
     }
-    for (upstream, client) in plan.config.upstreams.iter().zip(&plan.upstream_tls) {
-        let Some(client) = client else { continue };
+    for client in plan.upstream_tls.iter().flatten() {
         say(client.remarks());
-        if !client.verifies() {
-            notice(&format!(
-                "upstream {:?}: verify = false, so anybody on the way to its servers can pose as them",
-                upstream.name
-            ));
-        }
     }
     !servers.is_empty() || plan.upstream_tls.iter().any(Option::is_some)
 }
@@ -49,7 +42,10 @@ fn report(reload: &Reload) {
     for path in &reload.taken {
         notice(&format!("{} has changed, and is in use", path.display()));
     }
-    say(&reload.problems);
+    for problem in &reload.problems {
+        let consequence = if problem.is_usable() { "" } else { "; the old one stays in use" };
+        notice(&format!("{problem}{consequence}"));
+    }
 }
 
 fn say(problems: &[Problem]) {

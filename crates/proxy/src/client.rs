@@ -11,13 +11,14 @@ use std::task::Poll;
 use tls::Handshake;
 use wire::{HeadError, HeadLimits, Parsed, Version};
 
+use crate::buffer::Buffer;
 use crate::deadline::{Deadline, Ticks};
 use crate::exchange;
 use crate::failure::Failure;
 use crate::http2;
 use crate::lane::{Memory, Request};
 use crate::respond;
-use crate::secure::Secure;
+use crate::secure::{HandshakeError, Secure};
 use crate::socket::Socket;
 use crate::tcp::{Follows, Tcp};
 use crate::worker::{State, Worker};
@@ -138,9 +139,15 @@ async fn secured(worker: &Rc<Worker>, tls: &tls::ServerSide, client: Client) -> 
     let handshake = Handshake::server(tls.config()).ok()?;
     client.deadline.set(worker.ticks.client_header);
     let establish = Secure::establish(tcp, handshake, &worker.records);
-    let Ok(Ok((secure, agreed))) = client.deadline.guard(establish).await else {
-        counters.handshake_failures.increment();
-        return None;
+    let (secure, agreed) = match client.deadline.guard(establish).await {
+        Ok(Ok(established)) => established,
+        outcome => {
+            counters.handshake_failures.increment();
+            if let Ok(Err(HandshakeError::InTheClear(tcp))) = outcome {
+                answer_in_the_clear(worker, &Client { socket: Socket::Plain(tcp), ..client }).await;
+            }
+            return None;
+        }
     };
     let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
     counter.increment();
@@ -153,6 +160,18 @@ fn identity_lines(peer: &tls::Peer) -> Rc<[u8]> {
     let tls::Peer { subject, fingerprint } = peer;
     let lines = format!("X-Client-Cert-Subject: {subject}\r\nX-Client-Cert-Fingerprint: {fingerprint}\r\n");
     lines.into_bytes().into()
+}
+
+/// Tells a client that speaks HTTP to a listener with TLS what is wrong.
+async fn answer_in_the_clear(worker: &Worker, client: &Client) {
+    worker.counters.failure(Failure::PlainHttp as usize);
+    let mut out = Vec::with_capacity(256);
+    respond::write_failure(&mut out, Failure::PlainHttp, &worker.date(), b"", false, true);
+    let write = client.socket.write(&out, Follows::Nothing);
+    // A fresh socket takes this little at once; if not, so be it.
+    if let Ok(Ok(_)) = client.deadline.within(Ticks(1), write).await {
+        linger(client, &mut worker.buffers.small()).await;
+    }
 }
 
 /// Counts a connection for as long as it lives, however it ends.
@@ -210,7 +229,7 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memo
             Next::Reuse => {}
             Next::Close => return Served::Closed,
             Next::Linger => {
-                linger(&client, memory).await;
+                linger(&client, &mut memory.request.buffer).await;
                 return Served::Closed;
             }
         }
@@ -221,8 +240,13 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memo
 async fn read(worker: &Worker, client: &Client, request: &mut Request) -> Reading {
     request.head.clear();
     let limits = &worker.head_limits;
-    // Within the deadline for the whole head, from its first byte on.
-    let mut is_armed = false;
+    // Within the deadline for the whole head, from its first byte on, or that of a record that holds it.
+    let is_armed = Cell::new(false);
+    let arm = || {
+        if !is_armed.replace(true) {
+            client.deadline.set(worker.ticks.client_header);
+        }
+    };
     loop {
         if !request.buffer.is_empty() {
             match request.head.parse(request.buffer.filled(), limits) {
@@ -232,18 +256,17 @@ async fn read(worker: &Worker, client: &Client, request: &mut Request) -> Readin
                 Err(error) => return Reading::Failed(error.into()),
             }
             make_room(worker, request, limits);
-            if !is_armed {
-                client.deadline.set(worker.ticks.client_header);
-                is_armed = true;
-            }
+            arm();
         }
-        let may_be_idle = request.buffer.is_empty();
         let is_idle = Cell::new(false);
         let read = poll_fn(|context| {
             let polled = client.socket.poll_read(context, request.buffer.spare());
-            if polled.is_pending() && may_be_idle {
-                is_idle.set(true);
-                return Poll::Ready(Ok(0));
+            if polled.is_pending() && request.buffer.is_empty() {
+                if !client.socket.holds_part() {
+                    is_idle.set(true);
+                    return Poll::Ready(Ok(0));
+                }
+                arm();
             }
             polled
         });
@@ -279,12 +302,11 @@ fn make_room(worker: &Worker, request: &mut Request, limits: &HeadLimits) {
 }
 
 /// Ends the connection so that the client can still read what it was sent (RFC 9112 §9.6).
-async fn linger(client: &Client, memory: &mut Memory) {
+async fn linger(client: &Client, buffer: &mut Buffer) {
     // A stream that is dropped tells by itself that the rest of the request is not wanted (RFC 9113 §8.1).
     if client.socket.frames_itself() || client.socket.shutdown_write().is_err() {
         return;
     }
-    let buffer = &mut memory.request.buffer;
     let mut left = LINGER_BYTES;
     client.deadline.set(LINGER);
     loop {

@@ -50,6 +50,7 @@ macro_rules! failures {
 
 failures! {
     BadRequest Client 400 "bad-request" "The request is not valid HTTP.",
+    PlainHttp Client 400 "plain-http" "This port speaks HTTPS: the address begins with https://.",
     BadHost Client 400 "bad-host" "The request has no valid Host.",
     BadFraming Client 400 "bad-framing" "The length of the request body is not clear.",
     BadBody Client 400 "bad-body" "The chunks of the request body are not valid.",

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
-use tls::{Agreed, Alert, Handshake, OVERHEAD_MAX, Opened, PLAINTEXT_MAX, RECORD_MAX, Session};
+use tls::{Agreed, Alert, Handshake, OVERHEAD_MAX, Opened, PLAINTEXT_MAX, RECORD_MAX, Role, Session};
 
 use crate::buffer::BULK;
 use crate::tcp::{Follows, Tcp};
@@ -16,22 +16,31 @@ use crate::tcp::{Follows, Tcp};
 /// then be used as it arrives. Later ones are as large as may be.
 const SMALL_RECORDS_BYTES: u64 = 64 * 1024;
 const SMALL_RECORD: usize = 4096;
-/// Of a handshake, in either direction and not yet processed: certificates are long, nothing else is.
+/// Of a handshake, received and not yet processed: certificates are long, nothing else is.
 const HANDSHAKE_MAX: usize = 128 * 1024;
+/// The end of a handshake that waits for what is sent first: tickets, or one side's last message.
+const HELD_MAX: usize = 16 * 1024;
 
 /// The buffers for records that the connections of one worker share.
 pub(crate) struct Records {
     received: RefCell<Box<[u8]>>,
+    /// One record, opened, where its reader has too little room for it.
+    opened: RefCell<Box<[u8]>>,
     sealed: RefCell<Box<[u8]>>,
 }
 
 impl Records {
     /// Room for what fills a large buffer, and for a record that is not yet whole.
-    const LEN: usize = BULK + (BULK / PLAINTEXT_MAX + 4) * (OVERHEAD_MAX + 8) + RECORD_MAX;
+    const RECEIVED: usize = Session::sealed_len_max(BULK) + RECORD_MAX;
+    const SEALED: usize = HELD_MAX + Session::sealed_len_max(BULK);
 
     pub(crate) fn new() -> Rc<Self> {
-        let buffer = || RefCell::new(vec![0; Self::LEN].into_boxed_slice());
-        Rc::new(Self { received: buffer(), sealed: buffer() })
+        let buffer = |len: usize| RefCell::new(vec![0; len].into_boxed_slice());
+        Rc::new(Self {
+            received: buffer(Self::RECEIVED),
+            opened: buffer(RECORD_MAX),
+            sealed: buffer(Self::SEALED),
+        })
     }
 }
 
@@ -50,12 +59,15 @@ struct State {
     may_open: bool,
     /// Opened, and not yet asked for.
     plain: Vec<u8>,
-    /// Sealed, and not yet taken by the kernel.
+    /// Sealed, and not yet taken by the kernel: from `sent` on.
     unsent: Vec<u8>,
-    /// Bytes of the caller's that are sealed and not yet reported as written.
+    sent: usize,
+    /// Bytes of the caller's that are sealed and not yet reported as written. None while something is unsent: it belongs
+    /// to the handshake, and leaves with what is written first.
     unreported: usize,
     sent_bytes: u64,
     ending: Ending,
+    has_sent_close: bool,
 }
 
 /// How far a connection is from its end.
@@ -64,7 +76,7 @@ enum Ending {
     None,
     /// The peer has ended its stream.
     Peer,
-    /// One of the two has broken the protocol: nothing more is read or sent.
+    /// One of the two has broken the protocol, or given up: nothing more is read or sent.
     Broken,
 }
 
@@ -75,32 +87,54 @@ impl Secure {
         mut handshake: Handshake,
         records: &Rc<Records>,
     ) -> Result<(Self, Agreed), HandshakeError> {
-        let (mut received, mut out, mut early) = (Vec::new(), Vec::new(), Vec::new());
+        let role = handshake.role();
+        let (mut received, mut out) = (Vec::new(), Vec::new());
+        let mut is_begun = false;
         loop {
-            let advance = handshake.advance(&mut received, &mut out, &mut early);
-            send_all(&tcp, &out).await?;
-            out.clear();
+            let advance = handshake.advance(&mut received, &mut out);
+            let is_done = matches!(advance, Ok(advance) if advance.is_done);
+            if !is_done {
+                send_all(&tcp, &out).await?;
+                out.clear();
+            }
             let advance = advance.map_err(HandshakeError::Refused)?;
             received.drain(..advance.consumed);
-            if advance.is_done {
+            if is_done {
                 break;
             }
-            if received.len() > HANDSHAKE_MAX || early.len() > HANDSHAKE_MAX {
+            if received.len() > HANDSHAKE_MAX {
                 return Err(HandshakeError::TooLong);
             }
             receive(&tcp, records, &mut received).await?;
+            // No record begins with a letter, and every request does.
+            if !is_begun && role == Role::Server && received[0].is_ascii_uppercase() {
+                return Err(HandshakeError::InTheClear(tcp));
+            }
+            is_begun = true;
         }
         let (session, agreed) = handshake.finish().map_err(HandshakeError::Refused)?;
+        // What is left of the handshake leaves with what is sent first, if that is soon: our request to a server is, and
+        // the answer to a client's request that is here, where its tickets are all that is left.
+        let is_soon = match role {
+            Role::Client => true,
+            Role::Server => agreed.is_tls13 && !received.is_empty(),
+        };
+        if !is_soon || out.len() > HELD_MAX {
+            send_all(&tcp, &out).await?;
+            out.clear();
+        }
         received.shrink_to_fit();
         let state = State {
             session,
             may_open: !received.is_empty(),
             received,
-            plain: early,
-            unsent: Vec::new(),
+            plain: Vec::new(),
+            unsent: out,
+            sent: 0,
             unreported: 0,
             sent_bytes: 0,
             ending: Ending::None,
+            has_sent_close: false,
         };
         Ok((Self { tcp, records: Rc::clone(records), state: RefCell::new(state) }, agreed))
     }
@@ -116,6 +150,14 @@ impl Secure {
 
     /// Reads into `buffer`; 0 is an end that the peer has told, any other end is an error.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.read_from(|incoming| self.tcp.poll_read(context, incoming), buffer)
+    }
+
+    fn read_from(
+        &self,
+        mut receive: impl FnMut(&mut [u8]) -> Poll<io::Result<usize>>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
         if !state.plain.is_empty() {
             return Poll::Ready(Ok(state.take_plain(buffer)));
@@ -131,9 +173,9 @@ impl Secure {
             let mut len = held;
             if !state.may_open {
                 // No more than the caller can take: the rest is as well off in the kernel.
-                let wanted = buffer.len() + (buffer.len() / PLAINTEXT_MAX + 1) * OVERHEAD_MAX;
-                let limit = (held + wanted).clamp(RECORD_MAX, incoming.len());
-                let count = ready!(self.tcp.poll_read(context, &mut incoming[held..limit]))?;
+                let limit = held + Session::sealed_len_max(buffer.len());
+                let limit = limit.clamp(RECORD_MAX, incoming.len());
+                let count = ready!(receive(&mut incoming[held..limit]))?;
                 if count == 0 {
                     // RFC 8446 §6.1: an end that nobody has sealed may be anybody's.
                     return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
@@ -141,7 +183,7 @@ impl Secure {
                 len += count;
             }
             incoming[..held].copy_from_slice(&state.received);
-            match state.open(&incoming[..len], buffer) {
+            match state.open(&incoming[..len], buffer, &mut self.records.opened.borrow_mut()) {
                 Ok(0) => {}
                 Ok(count) => return Poll::Ready(Ok(count)),
                 Err(alert) => self.fail(state, alert),
@@ -162,18 +204,22 @@ impl Secure {
             return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
         }
         if state.unreported > 0 {
+            debug_assert!(bytes.len() >= state.unreported, "what was not reported is given again");
             return self.poll_send_rest(state, context, follows);
         }
         let piece = &bytes[..bytes.len().min(BULK)];
         let sealed = &mut **self.records.sealed.borrow_mut();
+        let held = state.unsent.len();
+        sealed[..held].copy_from_slice(&state.unsent);
         let first = if state.sent_bytes < SMALL_RECORDS_BYTES { SMALL_RECORD } else { PLAINTEXT_MAX };
-        let len = match state.session.seal(piece, first, sealed) {
-            Ok(len) => len,
+        let len = match state.session.seal(piece, first, &mut sealed[held..]) {
+            Ok(len) => held + len,
             Err(alert) => {
                 self.fail(state, alert);
                 return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
             }
         };
+        state.unsent = Vec::new();
         state.sent_bytes += piece.len() as u64;
         let count = match self.tcp.poll_send(context, &sealed[..len], follows) {
             Poll::Ready(Ok(count)) if count == len => return Poll::Ready(Ok(piece.len())),
@@ -186,7 +232,7 @@ impl Secure {
         };
         state.unsent.extend_from_slice(&sealed[count..len]);
         state.unreported = piece.len();
-        match state.report(count) {
+        match state.report(count.saturating_sub(held)) {
             Some(count) => Poll::Ready(Ok(count)),
             None => self.poll_send_rest(state, context, follows),
         }
@@ -198,47 +244,88 @@ impl Secure {
         context: &mut Context<'_>,
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
-        while !state.unsent.is_empty() {
-            let count = match ready!(self.tcp.poll_send(context, &state.unsent, follows)) {
+        while state.sent < state.unsent.len() {
+            let count = match ready!(self.tcp.poll_send(context, &state.unsent[state.sent..], follows)) {
                 Ok(count) => count,
                 Err(error) => {
                     state.ending = Ending::Broken;
                     return Poll::Ready(Err(error));
                 }
             };
-            state.unsent.drain(..count);
-            if !state.unsent.is_empty()
+            state.sent += count;
+            if state.sent < state.unsent.len()
                 && let Some(count) = state.report(count)
             {
                 return Poll::Ready(Ok(count));
             }
         }
         state.unsent = Vec::new();
+        state.sent = 0;
         Poll::Ready(Ok(std::mem::take(&mut state.unreported)))
     }
 
     /// Tells the peer what was wrong, once, and ends.
     fn fail(&self, state: &mut State, alert: Alert) {
-        let mut record = [0; OVERHEAD_MAX + 2];
-        if state.unsent.is_empty()
-            && let Ok(len) = state.session.seal_alert(alert, &mut record)
-        {
-            self.tcp.send_at_once(&record[..len]);
-        }
+        let mut record = [0; ALERT_ROOM];
+        let sealed = state.session.seal_alert(alert, &mut record);
+        self.send_last(state, &record, sealed);
         state.ending = Ending::Broken;
+    }
+
+    /// Sends the end of the stream, once.
+    fn send_close(&self) {
+        let state = &mut *self.state.borrow_mut();
+        if state.ending == Ending::Broken || state.has_sent_close {
+            return;
+        }
+        state.has_sent_close = true;
+        let mut record = [0; ALERT_ROOM];
+        let sealed = state.session.seal_close(&mut record);
+        self.send_last(state, &record, sealed);
+    }
+
+    /// Sends a record behind which there is nothing. Behind what is not whole it would be a lie.
+    fn send_last(&self, state: &mut State, record: &[u8], sealed: Result<usize, Alert>) {
+        let Ok(len) = sealed else { return };
+        if state.unreported > 0 {
+            return;
+        }
+        state.unsent.extend_from_slice(&record[..len]);
+        self.tcp.send_at_once(&state.unsent);
+        state.unsent = Vec::new();
+    }
+
+    /// Whether a record has begun to arrive: what it carries, or is going to, is not known yet.
+    pub(crate) fn holds_part(&self) -> bool {
+        !self.state.borrow().received.is_empty()
+    }
+
+    /// Whether the connection should carry no further exchange: its key is used up.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.state.borrow().session.is_worn()
     }
 
     /// Whether nothing of the stream has arrived, as far as the runtime knows. Tickets and new keys are taken in.
     pub(crate) fn is_quiet(&self) -> bool {
-        if self.tcp.is_quiet() && !self.state.borrow().may_open {
-            return self.state.borrow().plain.is_empty();
-        }
-        self.poll_read(&mut Context::from_waker(Waker::noop()), &mut [0; 1]).is_pending()
+        self.has_read_all() && self.tcp.is_quiet() || self.has_nothing_to_say()
     }
 
     /// The same as far as the kernel knows.
     pub(crate) fn is_quiet_still(&self) -> bool {
-        self.tcp.is_quiet_still() || self.is_quiet()
+        self.has_read_all() && self.tcp.is_quiet_still() || self.has_nothing_to_say()
+    }
+
+    /// Whether all that was received is read, and is not the end.
+    fn has_read_all(&self) -> bool {
+        let state = self.state.borrow();
+        state.received.is_empty() && state.plain.is_empty() && state.ending == Ending::None
+    }
+
+    /// Whether what has been received, and what the kernel holds, comes to nothing: a part of a record may become a part
+    /// of the stream.
+    fn has_nothing_to_say(&self) -> bool {
+        let read = self.read_from(|incoming| self.tcp.read_at_once(incoming), &mut [0; 1]);
+        read.is_pending() && !self.holds_part()
     }
 
     /// Seals and sends the end of the stream.
@@ -252,19 +339,10 @@ impl Secure {
         self.state.borrow_mut().ending = Ending::Broken;
         self.tcp.reset_on_drop();
     }
-
-    fn send_close(&self) {
-        let state = &mut *self.state.borrow_mut();
-        let mut record = [0; OVERHEAD_MAX + 2];
-        // Behind what is not whole an end would be a lie.
-        if state.ending != Ending::Broken
-            && state.unsent.is_empty()
-            && let Ok(len) = state.session.seal_close(&mut record)
-        {
-            self.tcp.send_at_once(&record[..len]);
-        }
-    }
 }
+
+/// An alert, sealed.
+const ALERT_ROOM: usize = 2 + OVERHEAD_MAX;
 
 impl Drop for Secure {
     fn drop(&mut self) {
@@ -275,44 +353,45 @@ impl Drop for Secure {
 impl State {
     /// Opens records from the front of `incoming` for as long as `buffer` takes them; what is left is held. Returns the
     /// bytes written to `buffer`.
-    fn open(&mut self, incoming: &[u8], buffer: &mut [u8]) -> Result<usize, Alert> {
+    fn open(&mut self, incoming: &[u8], buffer: &mut [u8], opened_apart: &mut [u8]) -> Result<usize, Alert> {
         let (mut consumed, mut count) = (0, 0);
         self.may_open = false;
         while consumed < incoming.len() {
-            match self.session.open(&incoming[consumed..], &mut buffer[count..])? {
-                Opened::Partial => break,
-                Opened::Closed => {
-                    self.ending = Ending::Peer;
-                    consumed = incoming.len();
+            let mut opened = self.session.open(&incoming[consumed..], &mut buffer[count..])?;
+            if let Opened::NoRoom(_) = opened {
+                if count > 0 {
+                    self.may_open = true;
+                    break;
                 }
+                opened = self.session.open(&incoming[consumed..], opened_apart)?;
+                if let Opened::Data { data, .. } = &mut opened {
+                    // What the caller has no room for waits, opened.
+                    let (fits, rest) = opened_apart[..*data].split_at(buffer.len().min(*data));
+                    buffer[..fits.len()].copy_from_slice(fits);
+                    self.plain.extend_from_slice(rest);
+                    *data = fits.len();
+                }
+            }
+            match opened {
+                Opened::Partial => break,
                 Opened::Data { consumed: record, data } => {
                     consumed += record;
                     count += data;
                 }
-                Opened::NoRoom(_) if count > 0 => {
-                    self.may_open = true;
-                    break;
+                Opened::Closed => {
+                    self.ending = Ending::Peer;
+                    consumed = incoming.len();
                 }
-                Opened::NoRoom(room) => {
-                    // More in one record than the caller can take: it is held, opened.
-                    self.plain.resize(room, 0);
-                    let opened = self.session.open(&incoming[consumed..], &mut self.plain);
-                    let Ok(Opened::Data { consumed: record, data }) = opened else {
-                        self.plain = Vec::new();
-                        match opened? {
-                            Opened::Closed => self.ending = Ending::Peer,
-                            _ => return Err(Alert::InternalError),
-                        }
-                        break;
-                    };
-                    consumed += record;
-                    self.plain.truncate(data);
-                    count = self.take_plain(buffer);
-                    if count > 0 {
-                        self.may_open = consumed < incoming.len();
-                        break;
-                    }
+                Opened::Aborted(_) => {
+                    self.ending = Ending::Broken;
+                    consumed = incoming.len();
                 }
+                // No record needs more than `opened_apart` has.
+                Opened::NoRoom(_) => return Err(Alert::InternalError),
+            }
+            if !self.plain.is_empty() {
+                self.may_open = consumed < incoming.len();
+                break;
             }
         }
         self.hold(&incoming[consumed..]);
@@ -348,7 +427,6 @@ impl State {
 }
 
 /// Why a handshake came to nothing.
-#[derive(Debug)]
 pub(crate) enum HandshakeError {
     /// The connection broke.
     Io,
@@ -356,6 +434,8 @@ pub(crate) enum HandshakeError {
     Refused(rustls::Error),
     /// More than any handshake needs.
     TooLong,
+    /// The client speaks HTTP as it is.
+    InTheClear(Tcp),
 }
 
 impl From<io::Error> for HandshakeError {

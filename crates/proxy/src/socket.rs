@@ -99,6 +99,22 @@ impl Socket {
         }
     }
 
+    /// Whether something has begun to arrive that cannot be read yet.
+    pub(crate) fn holds_part(&self) -> bool {
+        match self {
+            Self::Secure(secure) => secure.holds_part(),
+            Self::Plain(_) | Self::Stream(_) => false,
+        }
+    }
+
+    /// Whether the connection should carry no further exchange: it can send only so much.
+    pub(crate) fn is_worn(&self) -> bool {
+        match self {
+            Self::Secure(secure) => secure.is_worn(),
+            Self::Plain(_) | Self::Stream(_) => false,
+        }
+    }
+
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
     pub(crate) fn is_quiet(&self) -> bool {
         match self {

@@ -111,6 +111,15 @@ impl Tcp {
         }
     }
 
+    /// Reads what the kernel has, whether the runtime knows of it or not.
+    pub(crate) fn read_at_once(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match recv(self.stream()?, buffer, RecvFlags::DONTWAIT) {
+            Ok((count, _)) => Poll::Ready(Ok(count)),
+            Err(Errno::AGAIN | Errno::INTR) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    }
+
     /// Sends what the kernel takes of `bytes` at once, and does not wait for the rest.
     pub(crate) fn send_at_once(&self, bytes: &[u8]) {
         if let Ok(stream) = self.stream() {

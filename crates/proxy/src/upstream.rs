@@ -216,17 +216,17 @@ impl Server {
             }
             Err(HandshakeError::Io) => Err(Failure::UpstreamRefused),
             Err(HandshakeError::Refused(error)) => {
-                notice(&format!("{}: no TLS: {error}", self.authority));
+                notice(&format!("{}: no TLS: {}", self.authority, tls::reason(&error)));
                 Err(Failure::UpstreamHandshake)
             }
-            Err(HandshakeError::TooLong) => Err(Failure::UpstreamHandshake),
+            Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err(Failure::UpstreamHandshake),
         }
     }
 
     /// Takes back a connection whose exchange has ended cleanly.
     pub(crate) fn release(&self, connection: Connection, deadlines: &Deadlines) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < self.pool.idle {
+        if idle.len() < self.pool.idle && !connection.socket.is_worn() {
             idle.push(Idle { connection, since: deadlines.now() });
         }
     }

@@ -80,11 +80,6 @@ impl ClientSide {
         self.protocol
     }
 
-    /// Whether servers have to prove their names; if not, the caller says so aloud.
-    pub fn verifies(&self) -> bool {
-        self.tls.verify
-    }
-
     /// What is wrong with the client certificate without keeping it from being used.
     pub fn remarks(&self) -> &[Problem] {
         &self.remarks

@@ -26,12 +26,15 @@ mod ocsp;
 mod file;
 /// What is wrong with a file.
 mod problem;
+/// What is wrong with a server.
+mod reason;
 /// The ciphers, groups and signatures in use.
 mod provider;
 
 pub use client::ClientSide;
 pub use peer::Peer;
 pub use problem::{Fault, Problem};
+pub use reason::reason;
 pub use record::{Alert, OVERHEAD_MAX, PLAINTEXT_MAX, RECORD_MAX};
 pub use server::{Reload, ServerSide};
-pub use session::{Advance, Agreed, Handshake, Opened, Session};
+pub use session::{Advance, Agreed, Handshake, Opened, Role, Session};

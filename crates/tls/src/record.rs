@@ -56,7 +56,7 @@ impl ContentType {
     }
 }
 
-/// Why a record is refused, as the alert that says so (RFC 8446 §6.2).
+/// Why a connection cannot go on, as the alert that says so (RFC 8446 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Alert {
@@ -66,10 +66,16 @@ pub enum Alert {
     BadRecordMac = 20,
     /// A record larger than any may be.
     RecordOverflow = 22,
+    /// A value that the message does not have.
+    IllegalParameter = 47,
     /// A message that cannot be read.
     DecodeError = 50,
-    /// What cannot happen did.
+    /// A record of another version than was agreed on.
+    ProtocolVersion = 70,
+    /// What cannot happen did, or a key is used up.
     InternalError = 80,
+    /// TLS 1.2: another handshake is asked for.
+    NoRenegotiation = 100,
 }
 
 /// How records of a connection look.
@@ -137,6 +143,17 @@ impl Cipher {
         Associated { bytes, len: if self.shape == Shape::TypeInside { HEADER_LEN } else { 13 } }
     }
 
+    /// Whether each record tells something of the key. ChaCha20-Poly1305 runs out of sequence numbers first.
+    fn wears(&self) -> bool {
+        self.key.algorithm() != &CHACHA20_POLY1305
+    }
+
+    /// RFC 8446 §5.3, RFC 5246 §6.1: a sequence number is used once. Nobody lives to see the last.
+    fn count(&mut self) -> Result<(), Alert> {
+        self.sequence = self.sequence.checked_add(1).ok_or(Alert::InternalError)?;
+        Ok(())
+    }
+
     /// Bytes between the header and the ciphertext.
     fn nonce_sent_len(&self) -> usize {
         if self.shape == Shape::NonceSent { NONCE_EXPLICIT_LEN } else { 0 }
@@ -154,14 +171,28 @@ impl AsRef<[u8]> for Associated {
     }
 }
 
+/// The length of the record at the front of `bytes`, if that much of it has arrived.
+pub(crate) fn len(bytes: &[u8]) -> Option<usize> {
+    let &[_, _, _, high, low] = bytes.first_chunk::<HEADER_LEN>()?;
+    Some(HEADER_LEN + usize::from(u16::from_be_bytes([high, low])))
+}
+
+/// A fatal alert before there are keys.
+pub(crate) fn unsealed_alert(description: u8) -> [u8; HEADER_LEN + 2] {
+    let [kind, major, minor, high, low] = header(ContentType::Alert.byte(), 2);
+    [kind, major, minor, high, low, 2, description]
+}
+
 fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
     // No record is longer than 2^16.
     let len = (len as u16).to_be_bytes();
     [kind, 3, 3, len[0], len[1]]
 }
 
-/// Records that may be sealed with one key of AES-GCM before its secrecy wears thin (RFC 8446 §5.5).
-const SEALED_MAX: u64 = 1 << 24;
+/// RFC 8446 §5.5: 2^24.5 records may be sealed with one key of AES-GCM before its secrecy wears thin.
+const SEALED_MAX: u64 = 23_726_566;
+/// When a key is to be renewed, or its connection to be ended: a long response still fits in what is left.
+const SEALED_WORN: u64 = 1 << 24;
 
 /// Makes records.
 pub(crate) struct Sealer(Cipher);
@@ -176,7 +207,12 @@ impl Sealer {
 
     /// Whether the key is soon used up.
     pub(crate) fn is_worn(&self) -> bool {
-        self.0.sequence >= SEALED_MAX
+        self.0.sequence >= SEALED_WORN && self.0.wears()
+    }
+
+    /// Whether as many records may still be sealed, and one that says why there are no more.
+    pub(crate) fn is_good_for(&self, records: u64) -> bool {
+        self.0.sequence + records < SEALED_MAX || !self.0.wears()
     }
 
     /// Seals at most `PLAINTEXT_MAX` bytes as one record at the start of `out`, which has room for `OVERHEAD_MAX` more;
@@ -188,6 +224,7 @@ impl Sealer {
         out: &mut [u8],
     ) -> Result<usize, Alert> {
         let Self(cipher) = self;
+        assert!(plaintext.len() <= PLAINTEXT_MAX, "who cuts into records keeps to their limit");
         let nonce = cipher.nonce();
         let kind_inside = [kind.byte()];
         let (outer, inside): (u8, &[u8]) = match cipher.shape {
@@ -212,7 +249,7 @@ impl Sealer {
                 tail,
             )
             .map_err(|_| Alert::InternalError)?;
-        cipher.sequence += 1;
+        cipher.count()?;
         Ok(HEADER_LEN + sent_len)
     }
 }
@@ -239,17 +276,23 @@ impl Opener {
 
     /// Looks at the front of what was received.
     pub(crate) fn front(&self, received: &[u8]) -> Result<Front, Alert> {
-        let Some(&[kind, major, _, high, low]) = received.first_chunk::<HEADER_LEN>() else {
+        let Some(&[kind, major, minor, high, low]) = received.first_chunk::<HEADER_LEN>() else {
             return Ok(Front::Partial);
         };
-        if ContentType::of(kind).is_none() || major != 3 {
-            return Err(Alert::DecodeError);
+        // RFC 8446 §5: after the handshake nothing travels unsealed, and what is sealed says that it is data.
+        match (self.0.shape, ContentType::of(kind)) {
+            (Shape::TypeInside, Some(ContentType::ApplicationData)) => {}
+            (Shape::NonceSent | Shape::Plain, Some(_)) => {}
+            _ => return Err(Alert::UnexpectedMessage),
+        }
+        if (major, minor) != (3, 3) {
+            return Err(Alert::ProtocolVersion);
         }
         let sent_len = usize::from(u16::from_be_bytes([high, low]));
         if HEADER_LEN + sent_len > RECORD_MAX {
             return Err(Alert::RecordOverflow);
         }
-        let room = sent_len.checked_sub(self.0.nonce_sent_len() + TAG_LEN).ok_or(Alert::DecodeError)?;
+        let room = sent_len.checked_sub(self.0.nonce_sent_len() + TAG_LEN).ok_or(Alert::BadRecordMac)?;
         let len = HEADER_LEN + sent_len;
         Ok(if received.len() < len { Front::Partial } else { Front::Record { len, room } })
     }
@@ -257,19 +300,13 @@ impl Opener {
     /// Opens a whole record into `out`, which has the room that `front` told; returns what it is, and its length.
     pub(crate) fn open(&mut self, record: &[u8], out: &mut [u8]) -> Result<(ContentType, usize), Alert> {
         let Self(cipher) = self;
-        let (head, sealed) = record.split_at(HEADER_LEN);
-        let outer = ContentType::of(head[0]).ok_or(Alert::DecodeError)?;
-        if cipher.shape == Shape::TypeInside && outer != ContentType::ApplicationData {
-            // RFC 8446 §5: after the handshake nothing travels unsealed.
-            return Err(Alert::UnexpectedMessage);
-        }
+        let (head, sealed) = record.split_at_checked(HEADER_LEN).ok_or(Alert::InternalError)?;
         let mut nonce = cipher.nonce();
         let (nonce_sent, sealed) =
-            sealed.split_at_checked(cipher.nonce_sent_len()).ok_or(Alert::DecodeError)?;
+            sealed.split_at_checked(cipher.nonce_sent_len()).ok_or(Alert::BadRecordMac)?;
         // RFC 5288 §3: the explicit part is what the sender says it is.
         nonce[NONCE_LEN - nonce_sent.len()..].copy_from_slice(nonce_sent);
-        let (ciphertext, tag) =
-            sealed.split_at_checked(sealed.len().wrapping_sub(TAG_LEN)).ok_or(Alert::DecodeError)?;
+        let (ciphertext, tag) = sealed.split_last_chunk::<TAG_LEN>().ok_or(Alert::BadRecordMac)?;
         let out = out.get_mut(..ciphertext.len()).ok_or(Alert::InternalError)?;
         let associated = cipher.associated(head[0], ciphertext.len(), record.len() - HEADER_LEN);
         cipher
@@ -282,19 +319,22 @@ impl Opener {
                 out,
             )
             .map_err(|_| Alert::BadRecordMac)?;
-        cipher.sequence += 1;
-        if cipher.shape != Shape::TypeInside {
-            return if out.len() > PLAINTEXT_MAX {
-                Err(Alert::RecordOverflow)
-            } else {
-                Ok((outer, out.len()))
-            };
-        }
-        // RFC 8446 §5.4: the type is the last byte that is not padding.
-        let last = out.iter().rposition(|&byte| byte != 0).ok_or(Alert::UnexpectedMessage)?;
-        if last > PLAINTEXT_MAX {
+        cipher.count()?;
+        let (kind, len) = match cipher.shape {
+            Shape::NonceSent | Shape::Plain => (head[0], out.len()),
+            Shape::TypeInside => {
+                // RFC 8446 §5.4: padding counts towards the limit.
+                if out.len() > PLAINTEXT_MAX + 1 {
+                    return Err(Alert::RecordOverflow);
+                }
+                // The type is the last byte that is not padding.
+                let last = out.iter().rposition(|&byte| byte != 0).ok_or(Alert::UnexpectedMessage)?;
+                (out[last], last)
+            }
+        };
+        if len > PLAINTEXT_MAX {
             return Err(Alert::RecordOverflow);
         }
-        Ok((ContentType::of(out[last]).ok_or(Alert::UnexpectedMessage)?, last))
+        Ok((ContentType::of(kind).ok_or(Alert::UnexpectedMessage)?, len))
     }
 }

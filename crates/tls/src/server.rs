@@ -216,6 +216,7 @@ fn server_config(
     };
     let mut config = builder.with_cert_resolver(Arc::clone(store) as _);
     config.alpn_protocols = protocols.to_vec();
+    config.ignore_client_order = true;
     // Tickets for whoever takes them, with keys that change every six hours and are accepted for twelve.
     config.ticketer = Ticketer::new().map_err(refused)?;
     config.send_tls13_tickets = TICKETS;

@@ -10,23 +10,34 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
 use rustls::{CommonState, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 
-use crate::record::{Alert, ContentType, Front, OVERHEAD_MAX, Opener, PLAINTEXT_MAX, Sealer};
+use crate::record::{self, Alert, ContentType, Front, OVERHEAD_MAX, Opener, PLAINTEXT_MAX, Sealer};
+use crate::store;
 
 /// Records in a row that carry no byte of the stream: more is a peer that wastes our time.
 const IDLE_RECORDS_MAX: u32 = 32;
-/// A message after the handshake; a ticket may be long, nothing else is.
-const MESSAGE_MAX: usize = 64 * 1024;
-/// RFC 8446 §4: message types that follow a handshake.
+/// The longest ticket, with what belongs to it.
+const TICKET_MAX: usize = 64 * 1024;
+/// RFC 8446 §4, RFC 5246 §7.4: types of messages that follow a handshake.
 const HELLO_REQUEST: u8 = 0;
+const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
+/// RFC 8446 §6: levels of alerts, and those that are no errors.
+const WARNING: u8 = 1;
+const FATAL: u8 = 2;
+const CLOSE_NOTIFY: u8 = 0;
+const USER_CANCELED: u8 = 90;
 
 /// A handshake under way.
-pub struct Handshake(Role<Box<UnbufferedServerConnection>, Box<UnbufferedClientConnection>>);
+pub struct Handshake {
+    connection: Connection,
+    /// Bytes at the front of what was received, and not consumed, that rustls has seen: whole records.
+    seen: usize,
+}
 
-enum Role<S, C> {
-    Server(S),
-    Client(C),
+enum Connection {
+    Server(Box<UnbufferedServerConnection>),
+    Client(Box<UnbufferedClientConnection>),
 }
 
 /// Where a handshake stands.
@@ -34,8 +45,17 @@ enum Role<S, C> {
 pub struct Advance {
     /// Bytes at the front of what was received that are done with.
     pub consumed: usize,
-    /// Whether the handshake is over; `Handshake::finish` comes next, once all has been sent.
+    /// Whether the handshake is over; `Handshake::finish` comes next, and what is left is for the session to open.
     pub is_done: bool,
+}
+
+/// Which side of a handshake is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// We accepted the connection.
+    Server,
+    /// We made it.
+    Client,
 }
 
 impl Handshake {
@@ -44,7 +64,8 @@ impl Handshake {
     /// # Errors
     /// Where the configuration cannot serve any client.
     pub fn server(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
-        Ok(Self(Role::Server(Box::new(UnbufferedServerConnection::new(config)?))))
+        let connection = Connection::Server(Box::new(UnbufferedServerConnection::new(config)?));
+        Ok(Self { connection, seen: 0 })
     }
 
     /// Towards a server of this name.
@@ -55,49 +76,76 @@ impl Handshake {
         config: Arc<rustls::ClientConfig>,
         name: ServerName<'static>,
     ) -> Result<Self, rustls::Error> {
-        Ok(Self(Role::Client(Box::new(UnbufferedClientConnection::new(config, name)?))))
+        let connection = Connection::Client(Box::new(UnbufferedClientConnection::new(config, name)?));
+        Ok(Self { connection, seen: 0 })
+    }
+
+    /// Which side is ours.
+    pub fn role(&self) -> Role {
+        match self.connection {
+            Connection::Server(_) => Role::Server,
+            Connection::Client(_) => Role::Client,
+        }
     }
 
     /// Takes in what was received, and appends to `out` what is to be sent: even beside an error, which the peer is told
-    /// of. Bytes of the stream that came right behind the handshake are appended to `early`.
+    /// of. What is not consumed is to be given again, as it is left, with more behind it.
     ///
     /// # Errors
     /// What the peer did wrong, or what we could not agree on.
-    pub fn advance(
-        &mut self,
-        received: &mut [u8],
-        out: &mut Vec<u8>,
-        early: &mut Vec<u8>,
-    ) -> Result<Advance, rustls::Error> {
+    pub fn advance(&mut self, received: &mut [u8], out: &mut Vec<u8>) -> Result<Advance, rustls::Error> {
         let mut consumed = 0;
+        store::take_refusal();
+        let mut end = self.next_record(received);
         loop {
-            let received = &mut received[consumed..];
-            // The two roles are of two types with the same methods.
-            let step = match &mut self.0 {
-                Role::Server(connection) => step(connection.process_tls_records(received), out, early),
-                Role::Client(connection) => step(connection.process_tls_records(received), out, early),
-            };
+            let step = self.step(&mut received[consumed..end], out);
             consumed += step.discard;
+            self.seen = self.seen.saturating_sub(step.discard);
             match step.outcome {
                 Ok(Step::Again) => {}
+                Ok(Step::Blocked) if end < received.len() => {
+                    end = consumed + self.next_record(&received[consumed..]);
+                }
                 Ok(Step::Blocked) => return Ok(Advance { consumed, is_done: false }),
                 Ok(Step::Done) => return Ok(Advance { consumed, is_done: true }),
                 Err(error) => {
-                    self.last_words(out, early);
+                    self.last_words(&mut received[consumed..end], out);
                     return Err(error);
                 }
             }
         }
     }
 
-    /// The alert that belongs to an error.
-    fn last_words(&mut self, out: &mut Vec<u8>, early: &mut Vec<u8>) {
-        let step = match &mut self.0 {
-            Role::Server(connection) => step(connection.process_tls_records(&mut []), out, early),
-            Role::Client(connection) => step(connection.process_tls_records(&mut []), out, early),
-        };
-        // Without an alert it is the same error once more.
-        let _ = step.outcome;
+    /// Where rustls is to stop reading: it gets one record more at a time, for it would read beyond the handshake, and
+    /// answer some of what comes there in ways that are lost when its secrets are taken.
+    fn next_record(&mut self, received: &[u8]) -> usize {
+        match record::len(&received[self.seen..]) {
+            Some(len) if self.seen + len <= received.len() => {
+                self.seen += len;
+                self.seen
+            }
+            // It may say already that this is no record, and keeps nothing of it.
+            _ => received.len(),
+        }
+    }
+
+    /// The two roles are of two types with the same methods.
+    fn step(&mut self, received: &mut [u8], out: &mut Vec<u8>) -> Stepped {
+        match &mut self.connection {
+            Connection::Server(connection) => step(connection.process_tls_records(received), out),
+            Connection::Client(connection) => step(connection.process_tls_records(received), out),
+        }
+    }
+
+    /// The alert that belongs to an error, behind what else was to be sent.
+    fn last_words(&mut self, received: &mut [u8], out: &mut Vec<u8>) {
+        if let Some(alert) = store::take_refusal() {
+            // rustls says access_denied. Nothing is sealed yet: the server's certificate is chosen before its keys.
+            out.extend_from_slice(&record::unsealed_alert(alert));
+            return;
+        }
+        // In the end it is the same error once more.
+        while matches!(self.step(received, out).outcome, Ok(Step::Again)) {}
     }
 
     /// The running connection, and what was agreed on.
@@ -105,19 +153,20 @@ impl Handshake {
     /// # Errors
     /// Before the handshake is done, and where the configuration keeps secrets to itself.
     pub fn finish(self) -> Result<(Session, Agreed), rustls::Error> {
-        let (agreed, secrets, kernel) = match self.0 {
-            Role::Server(connection) => {
+        match self.connection {
+            Connection::Server(connection) => {
                 let agreed = Agreed::of(&connection);
                 let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
-                (agreed, secrets, Role::Server(kernel))
+                let version = kernel.protocol_version();
+                Ok((Session::new(&secrets, version, Renewal::Server(kernel))?, agreed))
             }
-            Role::Client(connection) => {
+            Connection::Client(connection) => {
                 let agreed = Agreed::of(&connection);
                 let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
-                (agreed, secrets, Role::Client(kernel))
+                let version = kernel.protocol_version();
+                Ok((Session::new(&secrets, version, Renewal::Client(kernel))?, agreed))
             }
-        };
-        Ok((Session::new(&secrets, kernel)?, agreed))
+        }
     }
 }
 
@@ -132,7 +181,7 @@ enum Step {
     Done,
 }
 
-fn step<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut Vec<u8>, early: &mut Vec<u8>) -> Stepped {
+fn step<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut Vec<u8>) -> Stepped {
     let outcome = status.state.map(|state| match state {
         ConnectionState::EncodeTlsData(data) => {
             encode(data, out);
@@ -142,14 +191,8 @@ fn step<Data>(status: UnbufferedStatus<'_, '_, Data>, out: &mut Vec<u8>, early: 
             data.done();
             Step::Again
         }
-        ConnectionState::ReadTraffic(mut traffic) => {
-            while let Some(Ok(record)) = traffic.next_record() {
-                early.extend_from_slice(record.payload);
-            }
-            Step::Again
-        }
         ConnectionState::WriteTraffic(_) => Step::Done,
-        // An end before the stream has begun is for the socket to see; early data is never asked for.
+        // Nothing of the stream is shown to it, and early data is never asked for.
         _ => Step::Blocked,
     });
     Stepped { discard: status.discard, outcome }
@@ -167,6 +210,8 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
 /// What a handshake agreed on.
 #[derive(Debug, Clone)]
 pub struct Agreed {
+    /// Whether it is TLS 1.3, where a server's part ends with tickets that nobody waits for.
+    pub is_tls13: bool,
     /// Whether HTTP/2 was chosen by ALPN.
     pub is_http2: bool,
     /// Whether a session was resumed.
@@ -178,6 +223,7 @@ pub struct Agreed {
 impl Agreed {
     fn of(common: &CommonState) -> Self {
         Self {
+            is_tls13: common.protocol_version() == Some(ProtocolVersion::TLSv1_3),
             is_http2: common.alpn_protocol() == Some(b"h2"),
             is_resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
             certificate: common
@@ -192,13 +238,30 @@ impl Agreed {
 pub struct Session {
     sealer: Sealer,
     opener: Opener,
-    kernel: Role<KernelConnection<ServerConnectionData>, KernelConnection<ClientConnectionData>>,
-    version: ProtocolVersion,
+    renewal: Renewal,
     /// The peer asked for new keys of ours.
     owes_key_update: bool,
     idle_records: u32,
     /// The start of a message that goes on in the next record.
     message: Vec<u8>,
+    reading: Reading,
+}
+
+/// Where new keys come from.
+enum Renewal {
+    Server(KernelConnection<ServerConnectionData>),
+    Client(KernelConnection<ClientConnectionData>),
+    /// TLS 1.2: from nowhere.
+    Never,
+}
+
+/// Whether there is more to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Open,
+    Closed,
+    Aborted(u8),
+    Refused(Alert),
 }
 
 /// What the front of received bytes came to.
@@ -215,43 +278,54 @@ pub enum Opened {
         /// Bytes written to `out`.
         data: usize,
     },
-    /// The peer has ended its stream.
+    /// The peer has ended its stream; what comes behind is nothing.
     Closed,
+    /// The peer has given up, with this alert. There is nothing to be said to it any more.
+    Aborted(u8),
 }
 
 impl Session {
     fn new(
         secrets: &ExtractedSecrets,
-        kernel: Role<KernelConnection<ServerConnectionData>, KernelConnection<ClientConnectionData>>,
+        version: ProtocolVersion,
+        renewal: Renewal,
     ) -> Result<Self, rustls::Error> {
-        let version = match &kernel {
-            Role::Server(kernel) => kernel.protocol_version(),
-            Role::Client(kernel) => kernel.protocol_version(),
-        };
         let refused = |_| rustls::Error::General("a cipher suite that records cannot be made with".into());
         Ok(Self {
             sealer: Sealer::new(&secrets.tx, version).map_err(refused)?,
             opener: Opener::new(&secrets.rx, version).map_err(refused)?,
-            kernel,
-            version,
+            renewal: if version == ProtocolVersion::TLSv1_3 { renewal } else { Renewal::Never },
             owes_key_update: false,
             idle_records: 0,
             message: Vec::new(),
+            reading: Reading::Open,
         })
     }
 
-    /// Room that `seal` may need for `len` bytes whose first record holds at most `first`.
-    pub fn sealed_len_max(len: usize, first: usize) -> usize {
-        // One record more for each new key, and one for the first.
-        len + (len / PLAINTEXT_MAX + 3 + usize::from(len > first)) * (OVERHEAD_MAX + 8)
+    /// Room that `seal` needs at most for `len` bytes.
+    pub const fn sealed_len_max(len: usize) -> usize {
+        // Each record, a first one that is shorter, and the message before a new key.
+        len + (len / PLAINTEXT_MAX + 3) * (OVERHEAD_MAX + 5)
+    }
+
+    /// Whether the connection should end soon: its key is used up, and there is no other. Seen in time, `seal` never
+    /// fails for it.
+    pub fn is_worn(&self) -> bool {
+        matches!(self.renewal, Renewal::Never) && self.sealer.is_worn()
     }
 
     /// Seals `plaintext` as records at the start of `out`, the first of at most `first` bytes; returns their length.
     /// `out` has the room that `sealed_len_max` tells.
     ///
     /// # Errors
-    /// When the connection cannot go on.
+    /// When the connection cannot go on; then nothing was sealed.
     pub fn seal(&mut self, plaintext: &[u8], first: usize, out: &mut [u8]) -> Result<usize, Alert> {
+        let records_max = plaintext.len() / PLAINTEXT_MAX + 2;
+        let is_worn_out =
+            matches!(self.renewal, Renewal::Never) && !self.sealer.is_good_for(records_max as u64);
+        if is_worn_out || matches!(self.reading, Reading::Aborted(_) | Reading::Refused(_)) {
+            return Err(Alert::InternalError);
+        }
         let mut len = 0;
         let mut rest = plaintext;
         let mut limit = first.clamp(1, PLAINTEXT_MAX);
@@ -271,7 +345,7 @@ impl Session {
     /// # Errors
     /// When the connection cannot go on.
     pub fn seal_close(&mut self, out: &mut [u8]) -> Result<usize, Alert> {
-        self.sealer.seal(ContentType::Alert, &[1, 0], out)
+        self.sealer.seal(ContentType::Alert, &[WARNING, CLOSE_NOTIFY], out)
     }
 
     /// Seals an error, after which the connection ends.
@@ -279,39 +353,57 @@ impl Session {
     /// # Errors
     /// When the connection cannot go on anyway.
     pub fn seal_alert(&mut self, alert: Alert, out: &mut [u8]) -> Result<usize, Alert> {
-        self.sealer.seal(ContentType::Alert, &[2, alert as u8], out)
+        self.sealer.seal(ContentType::Alert, &[FATAL, alert as u8], out)
     }
 
-    /// RFC 8446 §4.6.3. TLS 1.2 has nothing of the kind: there the connection has to end.
+    /// RFC 8446 §4.6.3: our new key, announced with the old one.
     fn renew_key(&mut self, out: &mut [u8]) -> Result<usize, Alert> {
-        if self.version != ProtocolVersion::TLSv1_3 {
-            return Err(Alert::InternalError);
-        }
-        let len = self.sealer.seal(ContentType::Handshake, &[KEY_UPDATE, 0, 0, 1, 0], out)?;
-        let secrets = match &mut self.kernel {
-            Role::Server(kernel) => kernel.update_tx_secret(),
-            Role::Client(kernel) => kernel.update_tx_secret(),
+        let secrets = match &mut self.renewal {
+            Renewal::Server(kernel) => kernel.update_tx_secret(),
+            Renewal::Client(kernel) => kernel.update_tx_secret(),
+            // No message gets here that asks for it, and who seals has looked.
+            Renewal::Never => return Ok(0),
         };
-        self.sealer = Sealer::new(&secrets.map_err(|_| Alert::InternalError)?, self.version)?;
+        let renewed = Sealer::new(&secrets.map_err(|_| Alert::InternalError)?, ProtocolVersion::TLSv1_3)?;
+        let len = self.sealer.seal(ContentType::Handshake, &[KEY_UPDATE, 0, 0, 1, 0], out)?;
+        self.sealer = renewed;
         self.owes_key_update = false;
         Ok(len)
     }
 
-    /// Opens the record at the front of what was received, if it is whole, into `out`.
+    /// Opens the record at the front of what was received, if it is whole, into `out`. After an end it is the same end
+    /// every time.
     ///
     /// # Errors
     /// The alert to be sent: the peer broke the protocol, or somebody else the record.
     pub fn open(&mut self, received: &[u8], out: &mut [u8]) -> Result<Opened, Alert> {
+        match self.reading {
+            Reading::Open => {}
+            Reading::Closed => return Ok(Opened::Closed),
+            Reading::Aborted(description) => return Ok(Opened::Aborted(description)),
+            Reading::Refused(alert) => return Err(alert),
+        }
+        let opened = self.open_next(received, out);
+        match opened {
+            Ok(Opened::Closed) => self.reading = Reading::Closed,
+            Ok(Opened::Aborted(description)) => self.reading = Reading::Aborted(description),
+            Ok(_) => {}
+            Err(alert) => self.reading = Reading::Refused(alert),
+        }
+        opened
+    }
+
+    fn open_next(&mut self, received: &[u8], out: &mut [u8]) -> Result<Opened, Alert> {
         let Front::Record { len, room } = self.opener.front(received)? else { return Ok(Opened::Partial) };
         if room > out.len() {
             return Ok(Opened::NoRoom(room));
         }
         let (kind, data) = self.opener.open(&received[..len], out)?;
+        // RFC 8446 §5.1: no other record comes between the parts of a message.
+        if !self.message.is_empty() && kind != ContentType::Handshake {
+            return Err(Alert::UnexpectedMessage);
+        }
         if kind == ContentType::ApplicationData && data > 0 {
-            // RFC 8446 §5.1: no other record comes between the parts of a message.
-            if !self.message.is_empty() {
-                return Err(Alert::UnexpectedMessage);
-            }
             self.idle_records = 0;
             return Ok(Opened::Data { consumed: len, data });
         }
@@ -328,28 +420,35 @@ impl Session {
         Ok(Opened::Data { consumed: len, data: 0 })
     }
 
-    /// RFC 8446 §6: in TLS 1.3 all but the end and a cancelled handshake are errors, whatever their level.
+    /// What an alert comes to (RFC 8446 §6, RFC 5246 §7.2).
     fn alerted(&self, alert: &[u8], consumed: usize) -> Result<Opened, Alert> {
-        const CLOSE_NOTIFY: u8 = 0;
-        const USER_CANCELED: u8 = 90;
+        let is_old = matches!(self.renewal, Renewal::Never);
         match *alert {
+            // RFC 8446 §5.4: no alert is empty, and §5.1: none is with others or in parts.
+            [] => Err(Alert::UnexpectedMessage),
             [_, CLOSE_NOTIFY] => Ok(Opened::Closed),
-            [_, USER_CANCELED] => Ok(Opened::Data { consumed, data: 0 }),
-            [1, _] if self.version != ProtocolVersion::TLSv1_3 => Ok(Opened::Data { consumed, data: 0 }),
-            _ => Err(Alert::UnexpectedMessage),
+            [WARNING, _] if is_old => Ok(Opened::Data { consumed, data: 0 }),
+            // RFC 8446 §6.1: a close_notify follows it, and its level means nothing.
+            [_, USER_CANCELED] if !is_old => Ok(Opened::Data { consumed, data: 0 }),
+            [_, description] => Ok(Opened::Aborted(description)),
+            _ => Err(Alert::DecodeError),
         }
     }
 
     /// Handshake messages after the handshake, of which a record may hold parts.
     fn told(&mut self, bytes: &[u8]) -> Result<(), Alert> {
+        if bytes.is_empty() {
+            // RFC 8446 §5.4.
+            return Err(Alert::UnexpectedMessage);
+        }
         let mut message = std::mem::take(&mut self.message);
         message.extend_from_slice(bytes);
-        if message.len() > MESSAGE_MAX {
-            return Err(Alert::RecordOverflow);
-        }
         let mut rest = message.as_slice();
         while let Some((&[kind, a, b, c], behind)) = rest.split_first_chunk::<4>() {
             let len = u32::from_be_bytes([0, a, b, c]) as usize;
+            if len > self.message_len_max(kind)? {
+                return Err(Alert::DecodeError);
+            }
             let Some((body, behind)) = behind.split_at_checked(len) else { break };
             self.message_told(kind, body, behind.is_empty())?;
             rest = behind;
@@ -358,25 +457,40 @@ impl Session {
         Ok(())
     }
 
-    fn message_told(&mut self, kind: u8, body: &[u8], is_last: bool) -> Result<(), Alert> {
-        match (kind, self.version, &mut self.kernel) {
-            (KEY_UPDATE, ProtocolVersion::TLSv1_3, kernel) => {
-                // RFC 8446 §5.1: what follows is sealed with the new key, so nothing may follow in this record.
-                let ([wanted @ (0 | 1)], true) = (body, is_last) else { return Err(Alert::DecodeError) };
-                let secrets = match kernel {
-                    Role::Server(kernel) => kernel.update_rx_secret(),
-                    Role::Client(kernel) => kernel.update_rx_secret(),
-                };
-                self.opener = Opener::new(&secrets.map_err(|_| Alert::InternalError)?, self.version)?;
-                self.owes_key_update |= *wanted == 1;
-                Ok(())
-            }
-            (NEW_SESSION_TICKET, ProtocolVersion::TLSv1_3, Role::Client(kernel)) => {
-                kernel.handle_new_session_ticket(body).map_err(|_| Alert::DecodeError)
-            }
-            // RFC 5246 §7.4.1.1: a client may ignore that its server wants another handshake.
-            (HELLO_REQUEST, ProtocolVersion::TLSv1_2, Role::Client(_)) => Ok(()),
+    /// How long a message of this kind may be, if it may be: nothing is kept of one that may not.
+    fn message_len_max(&self, kind: u8) -> Result<usize, Alert> {
+        match (kind, &self.renewal) {
+            (KEY_UPDATE, Renewal::Server(_) | Renewal::Client(_)) => Ok(1),
+            (NEW_SESSION_TICKET, Renewal::Client(_)) => Ok(TICKET_MAX),
+            (HELLO_REQUEST | CLIENT_HELLO, Renewal::Never) => Err(Alert::NoRenegotiation),
             _ => Err(Alert::UnexpectedMessage),
         }
+    }
+
+    fn message_told(&mut self, kind: u8, body: &[u8], is_last: bool) -> Result<(), Alert> {
+        if kind == NEW_SESSION_TICKET
+            && let Renewal::Client(kernel) = &mut self.renewal
+        {
+            return kernel.handle_new_session_ticket(body).map_err(|_| Alert::DecodeError);
+        }
+        // RFC 8446 §4.6.3.
+        let wants_ours = match *body {
+            [wanted @ (0 | 1)] => wanted == 1,
+            [_] => return Err(Alert::IllegalParameter),
+            _ => return Err(Alert::DecodeError),
+        };
+        if !is_last {
+            // RFC 8446 §5.1: what follows is sealed with the new key, so nothing may follow in this record.
+            return Err(Alert::UnexpectedMessage);
+        }
+        let secrets = match &mut self.renewal {
+            Renewal::Server(kernel) => kernel.update_rx_secret(),
+            Renewal::Client(kernel) => kernel.update_rx_secret(),
+            Renewal::Never => return Err(Alert::UnexpectedMessage),
+        };
+        let secrets = secrets.map_err(|_| Alert::InternalError)?;
+        self.opener = Opener::new(&secrets, ProtocolVersion::TLSv1_3)?;
+        self.owes_key_update |= wants_ours;
+        Ok(())
     }
 }

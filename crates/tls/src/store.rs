@@ -1,5 +1,6 @@
 //! Which certificate a client gets: by the name that it asks for, then by the signatures that it understands.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -42,8 +43,27 @@ impl Store {
 
 impl ResolvesServerCert for Store {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.choose(hello.server_name(), hello.signature_schemes())
+        let chosen = self.choose(hello.server_name(), hello.signature_schemes());
+        if chosen.is_none() {
+            let has_name = hello.server_name().is_some();
+            REFUSAL.set(Some(if has_name { UNRECOGNIZED_NAME } else { MISSING_EXTENSION }));
+        }
+        chosen
     }
+}
+
+/// RFC 6066 §3, RFC 8446 §9.2: what a client is told that asks for a name that nobody has here, or for none.
+const UNRECOGNIZED_NAME: u8 = 112;
+const MISSING_EXTENSION: u8 = 109;
+
+thread_local! {
+    /// The alert of a refusal, on its way past rustls, which has another for every refusal.
+    static REFUSAL: Cell<Option<u8>> = const { Cell::new(None) };
+}
+
+/// The alert that says why the handshake step just taken on this thread found no certificate, if that was it.
+pub(crate) fn take_refusal() -> Option<u8> {
+    REFUSAL.take()
 }
 
 /// Certificates, those first that cost the least to sign with.

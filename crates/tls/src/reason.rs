@@ -1,0 +1,175 @@
+//! Why no connection to a server came about, in words that say what to do: a table of what goes wrong most.
+
+use rustls::pki_types::UnixTime;
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+use crate::certificate::written_time;
+
+/// What an error of a handshake with a server means to whoever configured it; "it" is the server.
+pub fn reason(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(error) => of_certificate(error),
+        Error::AlertReceived(alert) => of_alert(*alert),
+        Error::InvalidMessage(_) => {
+            "it does not speak TLS on this port; write http:// in its URL, or the port that does".to_owned()
+        }
+        Error::PeerIncompatible(incompatible) => of_incompatible(incompatible),
+        Error::NoApplicationProtocol => NO_PROTOCOL.to_owned(),
+        other => other.to_string(),
+    }
+}
+
+const NO_PROTOCOL: &str = "it does not speak the configured protocol; change protocol, or the server";
+const NO_VERSION: &str = "it speaks neither TLS 1.2 nor TLS 1.3; older versions are not safe";
+const NO_CIPHER: &str = "it has no cipher, group or signature in common with us; expected ECDHE with AES-GCM or \
+                         ChaCha20-Poly1305";
+const NO_PURPOSE: &str = "its certificate is not for servers; expected the extended key usage serverAuth";
+const EXPIRED: &str = "its certificate has expired; it has to be renewed";
+const NOT_YET: &str = "its certificate is not valid yet; is the clock of this machine right?";
+const NO_NAME: &str = "its certificate is for another name; set tls.name to one that it has";
+/// What is found of a signature that fits none of the roots.
+const NO_ALGORITHM: &str = "its certificate is signed by nobody that is trusted, or with an algorithm that is not \
+                            accepted; name the file of its CA in tls.ca";
+
+fn of_certificate(error: &CertificateError) -> String {
+    let told = match error {
+        CertificateError::UnknownIssuer => {
+            "its certificate is signed by nobody that is trusted; name the file of its CA in tls.ca"
+        }
+        CertificateError::NotValidForNameContext { expected, presented } if !presented.is_empty() => {
+            let presented: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
+            let (expected, presented) = (expected.to_str(), presented.join(", "));
+            return format!(
+                "its certificate is not for {expected} but for {presented}; set tls.name to that"
+            );
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => NO_NAME,
+        CertificateError::ExpiredContext { not_after, .. } => {
+            return format!(
+                "its certificate has expired: it was valid until {}; it has to be renewed",
+                time(*not_after)
+            );
+        }
+        CertificateError::Expired => EXPIRED,
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            return format!(
+                "its certificate is not valid before {}; is the clock of this machine right?",
+                time(*not_before)
+            );
+        }
+        CertificateError::NotValidYet => NOT_YET,
+        CertificateError::BadSignature => {
+            "its certificate is not signed by the CA that it names, or its key is another; has one of them been renewed \
+             without the other?"
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => NO_ALGORITHM,
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => NO_PURPOSE,
+        CertificateError::Revoked => "its certificate is revoked; it has to be replaced",
+        CertificateError::BadEncoding => "its certificate can't be understood",
+        // Other libraries' errors have no types that we know.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is that of a CA, which is not for servers; expected one with basicConstraints CA:FALSE, \
+             signed by that CA"
+        }
+        other => return format!("its certificate is not valid: {other}"),
+    };
+    told.to_owned()
+}
+
+fn of_alert(alert: AlertDescription) -> String {
+    let told = match alert {
+        AlertDescription::HandshakeFailure => {
+            "it refuses what we offer, TLS 1.3 and TLS 1.2 with ECDHE; or it wants a client certificate: tls.cert and \
+             tls.key"
+        }
+        AlertDescription::ProtocolVersion => NO_VERSION,
+        AlertDescription::CertificateRequired => {
+            "it wants a client certificate; name one in tls.cert and tls.key"
+        }
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked
+        | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnknownCA
+        | AlertDescription::AccessDenied => {
+            return format!(
+                "it refuses our client certificate (alert {}); is tls.cert one that it accepts?",
+                u8::from(alert)
+            );
+        }
+        AlertDescription::UnrecognisedName => {
+            "it has no certificate for the name that it is asked for; set tls.name to one that it knows"
+        }
+        AlertDescription::NoApplicationProtocol => NO_PROTOCOL,
+        other => return format!("it gave up with alert {} ({other:?})", u8::from(other)),
+    };
+    told.to_owned()
+}
+
+fn of_incompatible(incompatible: &PeerIncompatible) -> String {
+    match incompatible {
+        PeerIncompatible::ServerDoesNotSupportTls12Or13
+        | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig => NO_VERSION.to_owned(),
+        PeerIncompatible::NoCipherSuitesInCommon
+        | PeerIncompatible::NoKxGroupsInCommon
+        | PeerIncompatible::NoSignatureSchemesInCommon => NO_CIPHER.to_owned(),
+        other => format!("it cannot be agreed with: {other:?}"),
+    }
+}
+
+fn time(time: UnixTime) -> String {
+    written_time(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// `DnsName("a.example")` without what is around the name.
+fn bare(name: &str) -> &str {
+    let inside = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inside.unwrap_or(name).trim_matches('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_wrong_most_is_told_with_a_remedy_and_without_the_names_of_types() {
+        let certificate = Error::InvalidCertificate;
+        let day = UnixTime::since_unix_epoch(std::time::Duration::from_secs(86_400));
+        let named = |expected: &str, presented: &[&str]| {
+            certificate(CertificateError::NotValidForNameContext {
+                expected: expected.to_owned().try_into().unwrap(),
+                presented: presented.iter().map(ToString::to_string).collect(),
+            })
+        };
+        for (error, told) in [
+            (certificate(CertificateError::UnknownIssuer), "tls.ca"),
+            (
+                named("a.example", &["DnsName(\"b.example\")", "IpAddress(127.0.0.1)"]),
+                "not for a.example but for b.example, 127.0.0.1; set tls.name",
+            ),
+            (named("a.example", &[]), "set tls.name"),
+            (
+                certificate(CertificateError::ExpiredContext { time: day, not_after: day }),
+                "until 1970-01-02 00:00:00 UTC",
+            ),
+            (
+                certificate(CertificateError::NotValidYetContext { time: day, not_before: day }),
+                "before 1970-01-02 00:00:00 UTC",
+            ),
+            (certificate(CertificateError::InvalidPurpose), "serverAuth"),
+            (Error::AlertReceived(AlertDescription::CertificateRequired), "tls.key"),
+            (Error::AlertReceived(AlertDescription::UnknownCA), "refuses our client certificate (alert 48)"),
+            (Error::AlertReceived(AlertDescription::InternalError), "alert 80"),
+            (Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType), "http://"),
+            (Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13), "TLS 1.2"),
+            (Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon), "ECDHE"),
+            (Error::NoApplicationProtocol, "change protocol"),
+        ] {
+            let reason = reason(&error);
+            assert!(reason.contains(told), "{error:?}: {reason}");
+            assert!(!reason.contains("Context") && !reason.contains("Error"), "{reason}");
+        }
+    }
+}
