@@ -89,7 +89,7 @@ impl ConnectionOptions {
 /// Whether a request asks for an upgrade that is passed on.
 pub fn wants_upgrade(head: &RequestHead, bytes: &[u8], options: ConnectionOptions) -> bool {
     // RFC 9110 §7.8: an Upgrade in a request of HTTP/1.0 is ignored.
-    options.upgrade && head.start.version == Version::Http11 && upgrades(head, bytes).next().is_some()
+    options.upgrade && head.start.version != Version::Http10 && upgrades(head, bytes).next().is_some()
 }
 
 /// The protocols of an Upgrade field that are passed on: all but those in which requests would go on, past the
