@@ -267,15 +267,17 @@ impl Drop for Running {
     }
 }
 
-/// Runs until SIGTERM or SIGINT, then drains; a second one stops at once.
+/// Runs until SIGTERM or SIGINT, then drains; a second one stops at once. `announce` is called once signals are listened
+/// to: who waits for what it says can send one.
 ///
 /// # Errors
 /// When signals cannot be listened to.
-pub fn run_until_signal(running: Running) -> io::Result<()> {
+pub fn run_until_signal(running: Running, announce: impl FnOnce(&Running)) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        announce(&running);
         let mut either = async || {
             tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
         };

@@ -36,9 +36,11 @@ pub(crate) fn serve(config: config::Config) -> ExitCode {
         Ok(running) => running,
         Err(error) => return fail(FAILED, error),
     };
-    let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
-    say(&format!("listening on {}", addresses.join(", ")));
-    match ::proxy::run_until_signal(running) {
+    let announce = |running: &::proxy::Running| {
+        let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
+        say(&format!("listening on {}", addresses.join(", ")));
+    };
+    match ::proxy::run_until_signal(running, announce) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(FAILED, format_args!("cannot wait for signals: {error}")),
     }
