@@ -12,7 +12,7 @@ use config::{HostHeader, Protocol};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
 use crate::client::Client;
-use crate::deadline::{Deadline, Elapsed};
+use crate::deadline::{Deadline, Elapsed, Ticks};
 use crate::exchange::Admitted;
 use crate::failure::Failure;
 use crate::lane::{Memory, Request, Response};
@@ -30,6 +30,9 @@ const INTERIM_MAX: usize = 32;
 
 /// First read of a response whose body is likely to be spliced: little more than its head.
 const HEAD_ALONE: usize = 1024;
+
+/// How long the rest of a short body is waited for before what is there of it is passed on.
+const MOMENT: Ticks = Ticks(1);
 
 /// A response whose head has been read into the lane's memory, and where the rest of it comes from.
 pub(crate) struct Reply {
@@ -272,7 +275,9 @@ impl Attempt<'_> {
         };
         let receive = self.receive(&connection, response, &upload, record, progress);
         upload.beside(self.worker, self.client, &connection, request, receive).await?;
-        self.reply(connection, response, upload)
+        let reply = self.reply(connection, response, upload)?;
+        self.settle(&reply, response).await?;
+        Ok(reply)
     }
 
     async fn connection(&self, record: &mut Record<'_>) -> Result<Connection, Failure> {
@@ -436,6 +441,27 @@ impl Attempt<'_> {
                 Err(Elapsed) => return Err(Failure::UpstreamTimeout),
             }
         }
+    }
+
+    /// Waits a moment for the rest of a short body: it then leaves in one write with its head, and where the server dies
+    /// in the middle of it the client still gets a clear status.
+    async fn settle(&self, reply: &Reply, response: &mut Response) -> Result<(), Failure> {
+        let Framing::Length(length) = reply.framing else { return Ok(()) };
+        let buffer = &mut response.buffer;
+        let whole = length.saturating_add(response.head.len as u64);
+        let room = (buffer.len() + buffer.spare().len()) as u64;
+        if whole > room || !reply.upload.is_done() {
+            return Ok(());
+        }
+        while (buffer.len() as u64) < whole {
+            let read = reply.connection.socket.read(buffer.spare());
+            match self.client.deadline.within(MOMENT, read).await {
+                Ok(Ok(count)) if count > 0 => buffer.advance(count),
+                Ok(_) => return Err(Failure::UpstreamTruncated),
+                Err(Elapsed) => return Ok(()),
+            }
+        }
+        Ok(())
     }
 
     /// Decides what follows the head.

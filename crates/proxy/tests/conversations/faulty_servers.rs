@@ -8,6 +8,7 @@ use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on};
 
 const MALFORMED: &str = "The server's answer is not valid HTTP.";
 const UNCLEAR: &str = "The length of the server's answer is not clear.";
+const ENDED_EARLY: &str = "The server's answer ended early.";
 const NO_ANSWER: &str = "The server closed the connection without an answer.";
 
 /// Each is answered 502; the client's connection goes on, the server's is closed at once.
@@ -132,6 +133,42 @@ fn a_head_beyond_the_limits() {
     let long = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(64 * 1024));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(257));
     refused(MALFORMED, "upstream-malformed", &[long.as_bytes(), many.as_bytes()]);
+}
+
+/// What fits the buffer is waited for, for a moment: longer than a server takes to die, not longer than a client notices.
+#[test]
+fn a_short_body_that_breaks_off_is_answered_for() {
+    let scene = Scene::new();
+    let mut client = scene.client();
+    for response in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+        "HTTP/1.1 200 OK\r\nContent-Length: 16000\r\n\r\nhell",
+    ] {
+        client.sends(GET);
+        let mut server = scene.accept(0);
+        server.gets(&expand(GET_SEEN, ""));
+        server.sends(response);
+        drop(server);
+        client.gets(&expand(&failure_and_go_on("502 Bad Gateway", ENDED_EARLY), ""));
+    }
+    scene.assert_failures(&["upstream-truncated"; 3]);
+}
+
+#[test]
+fn a_short_body_that_comes_slowly_is_passed_on_as_it_comes() {
+    Scene::new().play(
+        "a slow short body",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 5\r\n\r\nhe"),
+            ClientGets("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 5\r\n{via}\r\nhe"),
+            ServerSends("llo"),
+            ClientGets("llo"),
+        ],
+    );
 }
 
 #[test]

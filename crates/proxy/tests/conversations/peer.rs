@@ -124,6 +124,7 @@ impl Peer {
                 self.received.extend_from_slice(&bytes[..count]);
                 None
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => None,
             Err(error) if error.kind() == ErrorKind::WouldBlock => Some(format!("nothing for {PATIENCE:?}")),
             Err(error) => Some(format!("an error: {error}")),
         }

@@ -290,31 +290,35 @@ fn interim_responses_come_before_the_final_one() {
     client.gets(&expand1(OK_GOT));
 }
 
+/// A short one is waited for, so that nothing of it has been passed on.
+#[test]
+fn a_short_response_that_breaks_off_is_told_as_such() {
+    for (name, frames) in [
+        ("reset within a length", vec![headers(1, OK), data(1, "o"), reset(1, CANCEL)]),
+        ("a length that lies", vec![headers(1, OK), last_data(1, "o")]),
+        ("a length that lies the other way", vec![headers(1, OK), data(1, "ok?")]),
+    ] {
+        let scene = Scene::to_http2();
+        let mut client = scene.client1();
+        client.sends("GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let mut server = scene.accept();
+        server.whole(1);
+        server.sends(frames.concat());
+        let (rest, _) = client.rest();
+        let got = String::from_utf8_lossy(&rest);
+        assert!(got.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{name}: {got}");
+        assert!(got.ends_with("\r\n\r\nThe server's answer ended early.\n"), "{name}: {got}");
+    }
+}
+
 #[test]
 fn a_response_that_breaks_off_is_cut() {
     let bare = ":status: 200\ndate: D\n";
-    for (name, frames, got) in [
-        (
-            "reset",
-            vec![headers(1, bare), data(1, "abc"), reset(1, INTERNAL_ERROR)],
-            "HTTP/1.1 200 OK\r\ndate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n",
-        ),
-        (
-            "reset within a length",
-            vec![headers(1, OK), data(1, "o"), reset(1, CANCEL)],
-            "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\n{via}\r\no",
-        ),
-        (
-            "a length that lies",
-            vec![headers(1, OK), last_data(1, "o")],
-            "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\n{via}\r\n",
-        ),
-        (
-            "a length that lies the other way",
-            vec![headers(1, OK), data(1, "ok?")],
-            "HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 2\r\n{via}\r\n",
-        ),
-    ] {
+    for (name, frames, got) in [(
+        "reset",
+        vec![headers(1, bare), data(1, "abc"), reset(1, INTERNAL_ERROR)],
+        "HTTP/1.1 200 OK\r\ndate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n",
+    )] {
         let scene = Scene::to_http2();
         let mut client = scene.client1();
         client.sends(GET);
