@@ -45,12 +45,18 @@ pub(crate) struct Walk {
     second: u32,
     counts: [u32; PER_SECOND.len()],
     tripped: Option<Failure>,
+    has_begun: bool,
 }
 
 impl Walk {
     /// What the connection has to end for, told once.
     pub(crate) fn tripped(&mut self) -> Option<Failure> {
         self.tripped.take()
+    }
+
+    /// Whether the peer's first frame has arrived, which says how it wants to be spoken to (RFC 9113 §3.4).
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Takes note of what has arrived within a second, which is counted from anywhere.
@@ -63,6 +69,7 @@ impl Walk {
             let skipped = self.payload_left.min(bytes.len());
             self.payload_left -= skipped;
             bytes = &bytes[skipped..];
+            self.has_begun |= skipped > 0 && self.payload_left == 0;
             let taken = (HEADER_LEN - self.header_len).min(bytes.len());
             self.header[self.header_len..self.header_len + taken].copy_from_slice(&bytes[..taken]);
             self.header_len += taken;
@@ -71,6 +78,7 @@ impl Walk {
                 let [a, b, c, ..] = self.header;
                 self.payload_left = u32::from_be_bytes([0, a, b, c]) as usize;
                 self.header_len = 0;
+                self.has_begun |= self.payload_left == 0;
                 self.count();
             }
         }

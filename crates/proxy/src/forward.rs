@@ -475,7 +475,10 @@ impl Attempt<'_> {
             wire::response_framing(head, bytes, self.admitted.method == Method::Head)
                 .map_err(|_| Failure::UpstreamFraming)?
         };
-        let persists = options.persists(head.start.version) && framing != Framing::UntilClose;
+        // A stream is for one exchange.
+        let persists = options.persists(head.start.version)
+            && framing != Framing::UntilClose
+            && !connection.socket.frames_itself();
         Ok(Reply { connection, server: self.index, framing, options, persists, upload })
     }
 }

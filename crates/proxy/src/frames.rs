@@ -79,6 +79,11 @@ impl Frames {
         self.0.incoming.borrow_mut().walk.tripped()
     }
 
+    /// Whether the peer has said how it wants to be spoken to.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.incoming.borrow().walk.has_begun()
+    }
+
     /// Sends what is gathered: called when `h2` has had its turn, since it flushes each frame by itself.
     pub(crate) fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Outgoing { unsent, sent } = &mut *self.0.outgoing.borrow_mut();

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use config::Scheme;
+use h2::Reason;
 use h2::client::{Builder, SendRequest};
 use tokio::sync::Notify;
 
@@ -106,7 +107,8 @@ impl Multiplex {
     }
 }
 
-/// Begins HTTP/2 on a connection.
+/// Begins HTTP/2 on a connection. It is there once the server has said how many streams it takes, and whether upgraded
+/// ones are among them: until then nothing is asked of it that may have to be asked elsewhere.
 async fn begin(
     worker: &Worker,
     deadline: &Deadline,
@@ -121,7 +123,23 @@ async fn begin(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(worker.head_limits.bytes as u32)
         .max_send_buffer_size(SEND_BUFFER);
-    let handshake = builder.handshake::<_, Bytes>(frames.clone());
+    let handshake = async {
+        let (send, mut connection) = builder.handshake::<_, Bytes>(frames.clone()).await?;
+        poll_fn(|context| {
+            let ended = Pin::new(&mut connection).poll(context);
+            // What fails here is told to `h2` by its next call.
+            let _ = frames.poll_send(context);
+            match ended {
+                Poll::Ready(ended) => {
+                    Poll::Ready(Err(ended.err().unwrap_or_else(|| Reason::NO_ERROR.into())))
+                }
+                Poll::Pending if frames.has_begun() => Poll::Ready(Ok(())),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+        .await?;
+        Ok::<_, h2::Error>((send, connection))
+    };
     let (send, mut connection) = match deadline.within(worker.ticks.upstream_connect, handshake).await {
         Ok(Ok(begun)) => begun,
         Ok(Err(_)) => return Err(Failure::UpstreamHandshake),

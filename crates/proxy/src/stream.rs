@@ -106,6 +106,9 @@ impl Stream {
                 let count = sides.text.len().min(buffer.len());
                 buffer[..count].copy_from_slice(&sides.text[..count]);
                 sides.text.drain(..count);
+                if sides.text.is_empty() {
+                    sides.text = Vec::new();
+                }
                 return Poll::Ready(Ok(count));
             }
             if !sides.rest.is_empty() {
@@ -263,7 +266,9 @@ impl Sides {
         let untold = |_: Untold| ErrorKind::InvalidData;
         match &mut self.outgoing {
             Outgoing::Request(upward) => {
-                let (request, asked) = translate::request_of(head, upward.scheme).map_err(untold)?;
+                let may_upgrade = upward.send.is_extended_connect_protocol_enabled();
+                let (request, asked) =
+                    translate::request_of(head, upward.scheme, may_upgrade).map_err(untold)?;
                 let is_last = is_last && !matches!(asked, Asked::Upgrade { .. });
                 let (response, send) = upward.send.send_request(request, is_last).map_err(broken)?;
                 self.incoming = Incoming::Response(response, asked);

@@ -3,13 +3,15 @@
 //! What comes from HTTP/2 is written out as it was meant and then parsed as strictly as everything else; what goes to
 //! HTTP/2 is taken from a head that the path has already written for the next hop.
 
+use std::ops::Range;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use config::Scheme;
 use h2::ext::Protocol;
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, request, response};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version, request, response, uri};
 use sha1::{Digest, Sha1};
 
 /// RFC 6455 §1.3.
@@ -69,7 +71,7 @@ pub(crate) fn request_text(parts: &request::Parts, has_ended: bool) -> Result<(V
         }
     }
     for (name, value) in &parts.headers {
-        if name == header::HOST || name == header::COOKIE || is_of_connection(name.as_str().as_bytes()) {
+        if name == header::HOST || name == header::COOKIE || is_of_connection(name.as_str()) {
             continue;
         }
         has_length |= name == header::CONTENT_LENGTH;
@@ -160,7 +162,7 @@ pub(crate) fn trailers_text(trailers: Option<&HeaderMap>) -> Vec<u8> {
 
 fn push_fields(text: &mut Vec<u8>, fields: &HeaderMap) {
     for (name, value) in fields {
-        if !is_of_connection(name.as_str().as_bytes()) {
+        if !is_of_connection(name.as_str()) {
             push(text, name.as_str().as_bytes(), value.as_bytes());
         }
     }
@@ -174,16 +176,11 @@ fn push(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// RFC 9113 §8.2.2: fields of one connection, which HTTP/2 has no use for.
-fn is_of_connection(name: &[u8]) -> bool {
-    const FIELDS: [&[u8]; 6] = [
-        b"connection",
-        b"keep-alive",
-        b"proxy-connection",
-        b"transfer-encoding",
-        b"upgrade",
-        b"http2-settings",
-    ];
-    FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field))
+fn is_of_connection(name: &str) -> bool {
+    matches!(
+        name,
+        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "http2-settings"
+    )
 }
 
 /// RFC 6455 §4.1: a nonce. It keeps caches from answering, and keeps no secret.
@@ -196,120 +193,142 @@ pub(crate) fn head_len(bytes: &[u8]) -> Option<usize> {
     memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// A request as HTTP/2 has it, from the text of its head; `scheme` is what the server is spoken to in.
-pub(crate) fn request_of(head: &[u8], scheme: Scheme) -> Result<(Request<()>, Asked), Untold> {
-    let lines = Lines::of(head)?;
-    let mut start = lines.start.split(|&byte| byte == b' ');
-    let (method, target) = (start.next().unwrap_or_default(), start.next().unwrap_or_default());
-    let mut method = Method::from_bytes(method).map_err(|_| Untold)?;
-    let fields = lines.fields(&[b"host"])?;
-    let upgrade = lines.value(b"upgrade").and_then(|value| std::str::from_utf8(value).ok());
-    let host = lines.value(b"host").unwrap_or_default();
-    // RFC 9113 §8.3.1: `*` is the path of an OPTIONS to a server as a whole.
-    let scheme = match scheme {
-        Scheme::Http => "http",
-        Scheme::Https => "https",
-    };
-    let uri =
-        Uri::builder().scheme(scheme).authority(host).path_and_query(target).build().map_err(|_| Untold)?;
+/// A request as HTTP/2 has it, from the text of its head; `scheme` is what the server is spoken to in, and `may_upgrade`
+/// whether it takes streams that become another protocol's: an upgrade is only an offer (RFC 9110 §7.8).
+pub(crate) fn request_of(
+    head: &[u8],
+    scheme: Scheme,
+    may_upgrade: bool,
+) -> Result<(Request<()>, Asked), Untold> {
+    let head = Head::of(head)?;
     let mut request = Request::new(());
-    let asked = match upgrade {
+    let mut fields = head.fields_that_fit();
+    let (mut host, mut protocol, mut key) = (None, None, None);
+    for (name, value) in head.lines() {
+        let name = HeaderName::from_bytes(name).map_err(|_| Untold)?;
+        match name.as_str() {
+            "host" => host = Some(value),
+            "upgrade" if may_upgrade => protocol = Some(head.text(value)?),
+            // RFC 8441 §5: it says nothing that CONNECT does not.
+            "sec-websocket-key" if may_upgrade => key = Some(head.text(value)?),
+            field if is_of_connection(field) => {}
+            _ => head.append(&mut fields, name, value)?,
+        }
+    }
+    let mut words = head.start.split(|&byte| byte == b' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let target_start = method.len() + 1;
+    let mut method = Method::from_bytes(method).map_err(|_| Untold)?;
+    let asked = match protocol {
         Some(protocol) => {
             method = Method::CONNECT;
-            request.extensions_mut().insert(Protocol::from(protocol));
-            let key = lines.value(b"sec-websocket-key").and_then(|key| String::from_utf8(key.to_vec()).ok());
-            Asked::Upgrade { protocol: protocol.to_owned(), key }
+            request.extensions_mut().insert(Protocol::from(protocol.as_str()));
+            Asked::Upgrade { protocol, key }
         }
         None if method == Method::HEAD => Asked::Head,
         None => Asked::Other,
     };
+    *request.uri_mut() =
+        head.uri(scheme, host.unwrap_or_default(), target_start..target_start + target.len())?;
     *request.method_mut() = method;
-    *request.uri_mut() = uri;
     *request.version_mut() = Version::HTTP_2;
     *request.headers_mut() = fields;
-    if matches!(asked, Asked::Upgrade { .. }) {
-        request.headers_mut().remove(header::SEC_WEBSOCKET_KEY);
-    }
     Ok((request, asked))
 }
 
 /// A response as HTTP/2 has it, from the text of its head.
 pub(crate) fn response_of(head: &[u8]) -> Result<Response<()>, Untold> {
-    let lines = Lines::of(head)?;
-    let status = lines.start.get(9..12).ok_or(Untold)?;
-    let mut response = Response::new(());
-    *response.headers_mut() = lines.fields(&[])?;
-    *response.status_mut() = match StatusCode::from_bytes(status).map_err(|_| Untold)? {
-        // RFC 8441 §5: the stream is the other protocol's from here on.
-        StatusCode::SWITCHING_PROTOCOLS => {
-            response.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
-            StatusCode::OK
+    let head = Head::of(head)?;
+    let status = head.start.get(9..12).ok_or(Untold)?;
+    let status = StatusCode::from_bytes(status).map_err(|_| Untold)?;
+    let switches = status == StatusCode::SWITCHING_PROTOCOLS;
+    let mut fields = head.fields_that_fit();
+    for (name, value) in head.lines() {
+        let name = HeaderName::from_bytes(name).map_err(|_| Untold)?;
+        if !is_of_connection(name.as_str()) && !(switches && name == header::SEC_WEBSOCKET_ACCEPT) {
+            head.append(&mut fields, name, value)?;
         }
-        status => status,
-    };
+    }
+    let mut response = Response::new(());
+    // RFC 8441 §5: the stream is the other protocol's from here on.
+    *response.status_mut() = if switches { StatusCode::OK } else { status };
     *response.version_mut() = Version::HTTP_2;
+    *response.headers_mut() = fields;
     Ok(response)
 }
 
 /// Trailers as HTTP/2 has them, from lines with their CRLF.
 pub(crate) fn trailers_of(lines: &[u8]) -> Result<HeaderMap, Untold> {
-    Lines { start: b"", bytes: Bytes::copy_from_slice(lines), fields_start: 0 }.fields(&[])
+    let head = Head { start: b"", shared: Bytes::copy_from_slice(lines), text: lines, fields_start: 0 };
+    let mut fields = HeaderMap::new();
+    for (name, value) in head.lines() {
+        let name = HeaderName::from_bytes(name).map_err(|_| Untold)?;
+        if !is_of_connection(name.as_str()) {
+            head.append(&mut fields, name, value)?;
+        }
+    }
+    Ok(fields)
 }
 
-/// A head, which the path has written: every line is whole and valid.
-struct Lines<'a> {
+/// A head that the path has written: every line is whole and valid.
+struct Head<'a> {
     start: &'a [u8],
+    text: &'a [u8],
     /// A copy, which values are slices of.
-    bytes: Bytes,
+    shared: Bytes,
     fields_start: usize,
 }
 
-impl<'a> Lines<'a> {
-    fn of(head: &'a [u8]) -> Result<Self, Untold> {
-        let start_end = memchr::memchr(b'\r', head).ok_or(Untold)?;
-        Ok(Self {
-            start: &head[..start_end],
-            bytes: Bytes::copy_from_slice(head),
-            fields_start: start_end + 2,
-        })
+impl<'a> Head<'a> {
+    fn of(text: &'a [u8]) -> Result<Self, Untold> {
+        let start_end = memchr::memchr(b'\r', text).ok_or(Untold)?;
+        let shared = Bytes::copy_from_slice(text);
+        Ok(Self { start: &text[..start_end], text, shared, fields_start: start_end + 2 })
     }
 
-    /// Name and value of each field, as places in `bytes`.
-    fn places(&self) -> impl Iterator<Item = (&[u8], std::ops::Range<usize>)> {
-        let mut at = self.fields_start;
+    /// Name and value of each field; the value as its place.
+    fn lines(&self) -> impl Iterator<Item = (&'a [u8], Range<usize>)> + use<'a> {
+        let (text, mut at) = (self.text, self.fields_start);
         std::iter::from_fn(move || {
-            let line = &self.bytes[at..];
-            let colon = memchr::memchr(b':', line)?;
-            let end = memchr::memchr(b'\r', line).filter(|&end| end > colon)?;
+            let line = &text[at..];
+            let end = memchr::memchr(b'\r', line)?;
+            let colon = memchr::memchr(b':', &line[..end])?;
             // The path writes one space; what is passed on as it came may have none, or more.
-            let space =
-                line[colon + 1..end].iter().take_while(|&&byte| byte == b' ' || byte == b'\t').count();
-            let behind = line[colon + 1 + space..end]
-                .iter()
-                .rev()
-                .take_while(|&&byte| byte == b' ' || byte == b'\t')
-                .count();
-            let value = at + colon + 1 + space..at + end - behind;
+            let is_blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
+            let before = line[colon + 1..end].iter().take_while(is_blank).count();
+            let behind = line[colon + 1 + before..end].iter().rev().take_while(is_blank).count();
+            let value = at + colon + 1 + before..at + end - behind;
             at += end + 2;
             Some((&line[..colon], value))
         })
     }
 
-    fn value(&self, name: &[u8]) -> Option<&[u8]> {
-        self.places().find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| &self.bytes[value])
+    /// With room for about as many fields as there are.
+    fn fields_that_fit(&self) -> HeaderMap {
+        HeaderMap::with_capacity(4 + self.text.len() / 48)
     }
 
-    /// The fields that travel in HTTP/2, but for some.
-    fn fields(&self, without: &[&[u8]]) -> Result<HeaderMap, Untold> {
-        let mut fields = HeaderMap::with_capacity(16);
-        for (name, value) in self.places() {
-            if is_of_connection(name) || without.iter().any(|other| name.eq_ignore_ascii_case(other)) {
-                continue;
-            }
-            let name = HeaderName::from_bytes(name).map_err(|_| Untold)?;
-            let value = HeaderValue::from_maybe_shared(self.bytes.slice(value)).map_err(|_| Untold)?;
-            fields.append(name, value);
-        }
-        Ok(fields)
+    fn append(&self, fields: &mut HeaderMap, name: HeaderName, value: Range<usize>) -> Result<(), Untold> {
+        let value = HeaderValue::from_maybe_shared(self.shared.slice(value)).map_err(|_| Untold)?;
+        fields.append(name, value);
+        Ok(())
+    }
+
+    fn text(&self, value: Range<usize>) -> Result<String, Untold> {
+        String::from_utf8(self.text[value].to_vec()).map_err(|_| Untold)
+    }
+
+    fn uri(&self, scheme: Scheme, host: Range<usize>, target: Range<usize>) -> Result<Uri, Untold> {
+        let mut parts = uri::Parts::default();
+        parts.scheme = Some(match scheme {
+            Scheme::Http => uri::Scheme::HTTP,
+            Scheme::Https => uri::Scheme::HTTPS,
+        });
+        let authority = uri::Authority::from_maybe_shared(self.shared.slice(host));
+        parts.authority = Some(authority.map_err(|_| Untold)?);
+        // RFC 9113 §8.3.1: `*` is the path of an OPTIONS to a server as a whole.
+        let path = uri::PathAndQuery::from_maybe_shared(self.shared.slice(target));
+        parts.path_and_query = Some(path.map_err(|_| Untold)?);
+        Uri::from_parts(parts).map_err(|_| Untold)
     }
 }

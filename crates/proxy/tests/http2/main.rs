@@ -23,3 +23,7 @@ mod down;
 mod up;
 /// HTTP/2 on both sides.
 mod through;
+/// Upgraded connections over streams.
+mod tunnels;
+/// Connections to servers, and what is sent once more.
+mod servers;

@@ -83,6 +83,12 @@ fn a_request_is_one_of_http_2() {
 #[test]
 fn what_http_2_has_no_words_for_is_a_bad_request() {
     let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends(GET);
+    let mut server = scene.accept();
+    server.whole(1);
+    server.sends([headers(1, OK), last_data(1, "ok")].concat());
+    client.message();
     for target in ["/<", "/>", "/`"] {
         let mut client = scene.client1();
         client.sends(GET.replace(" / ", &format!(" {target} ")));
