@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -18,19 +18,29 @@ use tokio::net::TcpStream;
 pub(crate) struct Tcp {
     fresh: Cell<Option<std::net::TcpStream>>,
     registered: OnceCell<TcpStream>,
+    /// Whether the runtime has just said that there is something to read.
+    is_told_readable: Cell<bool>,
 }
 
 impl Tcp {
     /// A connection fresh from accept, not blocking.
     pub(crate) fn new(stream: std::net::TcpStream) -> Self {
-        Self { fresh: Cell::new(Some(stream)), registered: OnceCell::new() }
+        Self {
+            fresh: Cell::new(Some(stream)),
+            registered: OnceCell::new(),
+            is_told_readable: Cell::new(false),
+        }
     }
 
     /// Connects to `address`.
     pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { fresh: Cell::new(None), registered: OnceCell::from(stream) })
+        Ok(Self {
+            fresh: Cell::new(None),
+            registered: OnceCell::from(stream),
+            is_told_readable: Cell::new(false),
+        })
     }
 
     /// The connection as the runtime knows it.
@@ -60,7 +70,11 @@ impl Tcp {
     /// Ready when there is something to read, or the end; a fresh connection is worth a look.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.registered.get() {
-            Some(stream) => stream.poll_read_ready(context),
+            Some(stream) => {
+                ready!(stream.poll_read_ready(context))?;
+                self.is_told_readable.set(true);
+                Poll::Ready(Ok(()))
+            }
             None => Poll::Ready(Ok(())),
         }
     }
@@ -72,7 +86,9 @@ impl Tcp {
         }
         let stream = self.stream()?;
         loop {
-            ready!(stream.poll_read_ready(context))?;
+            if !self.is_told_readable.take() {
+                ready!(stream.poll_read_ready(context))?;
+            }
             match stream.try_read(buffer) {
                 Ok(count) => {
                     if count > 0 && count < buffer.len() {
@@ -158,19 +174,12 @@ impl Tcp {
     /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
     pub(crate) fn is_quiet(&self) -> bool {
         let Ok(stream) = self.stream() else { return false };
-        let mut context = Context::from_waker(Waker::noop());
-        match stream.poll_read_ready(&mut context) {
-            Poll::Pending => true,
-            // Readiness may be left over from a read that took exactly what was there: look.
-            Poll::Ready(Ok(())) => {
-                let look = stream.try_io(Interest::READABLE, || {
-                    let mut byte = [0u8; 1];
-                    Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
-                });
-                look.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-            }
-            Poll::Ready(Err(_)) => false,
-        }
+        // Only asked where it is ready; which may be left over from a read that took exactly what was there.
+        let look = stream.try_io(Interest::READABLE, || {
+            let mut byte = [0u8; 1];
+            Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
+        });
+        look.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Sends the end of the stream; the other direction stays open.
