@@ -190,9 +190,9 @@ fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
 }
 
 /// RFC 8446 §5.5: 2^24.5 records may be sealed with one key of AES-GCM before its secrecy wears thin.
-const SEALED_MAX: u64 = 23_726_566;
+pub(crate) const SEALED_MAX: u64 = 23_726_566;
 /// When a key is to be renewed, or its connection to be ended: a long response still fits in what is left.
-const SEALED_WORN: u64 = 1 << 24;
+pub(crate) const SEALED_WORN: u64 = 1 << 24;
 
 /// Makes records.
 pub(crate) struct Sealer(Cipher);
@@ -251,6 +251,22 @@ impl Sealer {
             .map_err(|_| Alert::InternalError)?;
         cipher.count()?;
         Ok(HEADER_LEN + sent_len)
+    }
+}
+
+#[cfg(test)]
+impl Sealer {
+    /// As if it had sealed this many records.
+    pub(crate) fn wear(&mut self, sealed: u64) {
+        self.0.sequence = sealed;
+    }
+}
+
+#[cfg(test)]
+impl Opener {
+    /// As if it had opened this many records.
+    pub(crate) fn wear(&mut self, opened: u64) {
+        self.0.sequence = opened;
     }
 }
 

@@ -144,8 +144,15 @@ impl Handshake {
             out.extend_from_slice(&record::unsealed_alert(alert));
             return;
         }
-        // In the end it is the same error once more.
-        while matches!(self.step(received, out).outcome, Ok(Step::Again)) {}
+        // Without anything to be sent, it would read on.
+        while self.has_more_to_send() && matches!(self.step(received, out).outcome, Ok(Step::Again)) {}
+    }
+
+    fn has_more_to_send(&self) -> bool {
+        match &self.connection {
+            Connection::Server(connection) => connection.wants_write(),
+            Connection::Client(connection) => connection.wants_write(),
+        }
     }
 
     /// The running connection, and what was agreed on.
@@ -158,13 +165,13 @@ impl Handshake {
                 let agreed = Agreed::of(&connection);
                 let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
                 let version = kernel.protocol_version();
-                Ok((Session::new(&secrets, version, Renewal::Server(kernel))?, agreed))
+                Ok((Session::new(&secrets, version, Renewal::Server(Box::new(kernel)))?, agreed))
             }
             Connection::Client(connection) => {
                 let agreed = Agreed::of(&connection);
                 let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
                 let version = kernel.protocol_version();
-                Ok((Session::new(&secrets, version, Renewal::Client(kernel))?, agreed))
+                Ok((Session::new(&secrets, version, Renewal::Client(Box::new(kernel)))?, agreed))
             }
         }
     }
@@ -249,8 +256,8 @@ pub struct Session {
 
 /// Where new keys come from.
 enum Renewal {
-    Server(KernelConnection<ServerConnectionData>),
-    Client(KernelConnection<ClientConnectionData>),
+    Server(Box<KernelConnection<ServerConnectionData>>),
+    Client(Box<KernelConnection<ClientConnectionData>>),
     /// TLS 1.2: from nowhere.
     Never,
 }
@@ -492,5 +499,123 @@ impl Session {
         self.opener = Opener::new(&secrets, ProtocolVersion::TLSv1_3)?;
         self.owes_key_update |= wants_ours;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
+
+    use super::*;
+    use crate::record::{SEALED_MAX, SEALED_WORN};
+
+    const TLS12_CHACHA: SupportedCipherSuite =
+        provider::cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256;
+    const TLS12: SupportedCipherSuite = provider::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384;
+    const TLS13: SupportedCipherSuite = provider::cipher_suite::TLS13_AES_256_GCM_SHA384;
+    const TLS13_CHACHA: SupportedCipherSuite = provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256;
+
+    /// Both ends of a connection, of which the first has sealed this many records.
+    fn worn(suite: SupportedCipherSuite, sealed: u64) -> (Session, Session) {
+        let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
+        let provider = CryptoProvider { cipher_suites: vec![suite], ..provider::default_provider() };
+        let provider = Arc::new(provider);
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let server = server.with_protocol_versions(&[suite.version()]).unwrap().with_no_client_auth();
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let mut server = server.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+        (server.enable_secret_extraction, server.send_tls13_tickets) = (true, 0);
+        let client = ClientConfig::builder_with_provider(provider);
+        let client = client.with_protocol_versions(&[suite.version()]).unwrap();
+        let mut client = client.with_root_certificates(roots).with_no_client_auth();
+        client.enable_secret_extraction = true;
+
+        let name = ServerName::try_from("a.example").unwrap();
+        let mut client = Handshake::client(Arc::new(client), name).unwrap();
+        let mut server = Handshake::server(Arc::new(server)).unwrap();
+        let (mut upward, mut downward) = (Vec::new(), Vec::new());
+        let mut are_done = [false; 2];
+        while are_done != [true; 2] {
+            for (index, end) in [&mut client, &mut server].into_iter().enumerate() {
+                if !are_done[index] {
+                    let advance = end.advance(&mut downward, &mut upward).unwrap();
+                    downward.drain(..advance.consumed);
+                    are_done[index] = advance.is_done;
+                }
+                std::mem::swap(&mut upward, &mut downward);
+            }
+        }
+        let (mut client, mut server) = (client.finish().unwrap().0, server.finish().unwrap().0);
+        client.sealer.wear(sealed);
+        server.opener.wear(sealed);
+        (client, server)
+    }
+
+    fn opened(session: &mut Session, mut bytes: &[u8]) -> (Vec<u8>, Result<Opened, Alert>) {
+        let (mut data, mut out) = (Vec::new(), vec![0; 20_000]);
+        loop {
+            match session.open(bytes, &mut out) {
+                Ok(Opened::Data { consumed, data: count }) => {
+                    data.extend_from_slice(&out[..count]);
+                    bytes = &bytes[consumed..];
+                }
+                end => return (data, end),
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_of_tls13_is_renewed_before_it_is_used_up() {
+        let (mut ours, mut theirs) = worn(TLS13, SEALED_WORN - 2);
+        let data: Vec<u8> = (0..40_000).map(|index| (index % 251) as u8).collect();
+        let mut out = vec![0; Session::sealed_len_max(data.len())];
+        let len = ours.seal(&data, PLAINTEXT_MAX, &mut out).unwrap();
+        assert_eq!(len, data.len() + 3 * (5 + 17) + (5 + 5 + 17));
+        assert_eq!(opened(&mut theirs, &out[..len]), (data, Ok(Opened::Partial)));
+        assert!(!ours.is_worn());
+    }
+
+    #[test]
+    fn a_connection_of_tls12_ends_before_its_key_is_used_up() {
+        let (ours, _) = worn(TLS12, SEALED_WORN - 1);
+        assert!(!ours.is_worn());
+        let (mut ours, mut theirs) = worn(TLS12, SEALED_WORN);
+        assert!(ours.is_worn());
+        let mut out = [0; 200];
+        let len = ours.seal(b"what is under way", 100, &mut out).unwrap();
+        assert_eq!(opened(&mut theirs, &out[..len]).0, b"what is under way");
+
+        // Who goes on all the same comes to an end that the other side can tell from a whole one.
+        let (mut ours, mut theirs) = worn(TLS12, SEALED_MAX - 3);
+        let len = ours.seal(b"a", 100, &mut out).unwrap();
+        let more = ours.seal(b"b", 100, &mut out[len..]);
+        assert_eq!(more, Err(Alert::InternalError));
+        let len = len + ours.seal_alert(Alert::InternalError, &mut out[len..]).unwrap();
+        assert_eq!(opened(&mut theirs, &out[..len]), (b"a".to_vec(), Ok(Opened::Aborted(80))));
+    }
+
+    #[test]
+    fn chacha_does_not_wear_out() {
+        for suite in [TLS12_CHACHA, TLS13_CHACHA] {
+            let (mut ours, mut theirs) = worn(suite, SEALED_MAX + 7);
+            assert!(!ours.is_worn());
+            let mut out = [0; 200];
+            let len = ours.seal(b"hello", 100, &mut out).unwrap();
+            assert_eq!(len, 5 + 5 + 16 + usize::from(suite == TLS13_CHACHA));
+            assert_eq!(opened(&mut theirs, &out[..len]).0, b"hello");
+        }
+    }
+
+    #[test]
+    fn no_number_is_used_twice() {
+        let (mut ours, mut theirs) = worn(TLS13_CHACHA, u64::MAX - 1);
+        let mut out = [0; 200];
+        let len = ours.seal(b"last", 100, &mut out).unwrap();
+        assert_eq!(opened(&mut theirs, &out[..len]).0, b"last");
+        assert_eq!(ours.seal(b"one more", 100, &mut out), Err(Alert::InternalError));
     }
 }
