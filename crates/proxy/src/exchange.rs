@@ -116,7 +116,7 @@ async fn finish(
             respond::failure(worker, client, memory, failure, record).await
         }
     };
-    record.finish(client, &memory.request);
+    record.finish(client, memory);
     memory.request.end();
     next
 }

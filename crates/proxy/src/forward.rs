@@ -190,6 +190,7 @@ pub(crate) async fn forward(
     let upstream = &worker.upstreams[admitted.upstream];
     prepare_body(worker, admitted, &mut memory.request)?;
     let first_piece_moved = memory.request.body.moved;
+    record.first_piece_bytes = first_piece_moved;
     let mut tried = [0; ATTEMPTS_MAX];
     let mut tried_count = 0;
     let mut may_reuse = true;
@@ -198,7 +199,10 @@ pub(crate) async fn forward(
         let attempt = Attempt { worker, client, admitted, upstream, index, may_reuse };
         record.attempt_began(admitted.upstream, index);
         let broken = match attempt.run(memory, record).await {
-            Ok(reply) => return Ok(reply),
+            Ok(reply) => {
+                record.is_answered = true;
+                return Ok(reply);
+            }
             Err(broken) => broken,
         };
         // What was read of the body beyond its first piece is gone.
@@ -269,6 +273,7 @@ impl Attempt<'_> {
         let is_done = request.body.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
         self.send(&connection, &request.out, follows, progress).await?;
+        record.upstream_bytes_sent += request.out.len() as u64;
         let upload = Upload {
             state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
             deadline: (!is_done).then(|| self.worker.deadlines.deadline()),

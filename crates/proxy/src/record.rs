@@ -6,7 +6,7 @@ use wire::{Name, Version};
 
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::lane::Request;
+use crate::lane::{Memory, Request};
 use crate::worker::Worker;
 
 /// The notes of one exchange.
@@ -23,6 +23,14 @@ pub(crate) struct Record<'a> {
     /// What the client was sent; 0 while it was sent nothing.
     pub(crate) status: u16,
     pub(crate) body_bytes_sent: u64,
+    /// Of the response's head, and of a body that left with it as one text.
+    pub(crate) head_bytes_sent: u64,
+    /// Of heads that servers were sent, with the first piece of the body.
+    pub(crate) upstream_bytes_sent: u64,
+    /// Of the body, in that first piece.
+    pub(crate) first_piece_bytes: u64,
+    /// Whether a server's response was read, as far as its head.
+    pub(crate) is_answered: bool,
     pub(crate) retries: u8,
     pub(crate) failure: Option<Failure>,
 }
@@ -42,6 +50,10 @@ impl<'a> Record<'a> {
             server: None,
             status: 0,
             body_bytes_sent: 0,
+            head_bytes_sent: 0,
+            upstream_bytes_sent: 0,
+            first_piece_bytes: 0,
+            is_answered: false,
             retries: 0,
             failure: None,
         }
@@ -71,7 +83,8 @@ impl<'a> Record<'a> {
     }
 
     /// The one exit of every exchange: counts and logs it.
-    pub(crate) fn finish(&self, client: &Client, request: &Request) {
+    pub(crate) fn finish(&self, client: &Client, memory: &Memory) {
+        let Memory { request, response } = memory;
         let counters = &self.worker.counters;
         if self.status > 0 {
             counters.response(self.status);
@@ -80,7 +93,14 @@ impl<'a> Record<'a> {
             counters.failure(failure as usize);
         }
         counters.client_bytes_received.add(self.bytes_received(request));
-        counters.client_bytes_sent.add(self.body_bytes_sent);
+        counters.client_bytes_sent.add(self.head_bytes_sent + self.body_bytes_sent);
+        if self.server.is_some() {
+            let rest = request.body.moved - self.first_piece_bytes;
+            counters.upstream_bytes_sent.add(self.upstream_bytes_sent + rest);
+        }
+        if self.is_answered {
+            counters.upstream_bytes_received.add(response.head.len as u64 + response.body.moved);
+        }
         if let (Some(log), Some(began)) = (&self.worker.log, self.began) {
             let entry = self.entry(client, request, began);
             log.borrow_mut().record(&entry, self.worker.wall_clock());

@@ -30,6 +30,7 @@ pub(crate) async fn respond(
     let Memory { request, response } = memory;
     render(worker, client, response, &reply, &plan);
     record.status = response.head.start.status;
+    record.head_bytes_sent = response.out.len() as u64;
     if record.status == 101 {
         if !reply.upload.is_done() {
             record.status = 0;
@@ -280,7 +281,7 @@ pub(crate) async fn options(
     out.extend_from_slice(METHODS);
     out.extend_from_slice(b"\r\n");
     record.status = 204;
-    own(worker, client, memory, admitted).await
+    own(worker, client, memory, admitted, record).await
 }
 
 /// RFC 9110 §15.4.9: a request that should have come over https is told where to.
@@ -307,7 +308,7 @@ pub(crate) async fn redirect(
     out.extend_from_slice(if path == b"*" { b"" } else { path });
     out.extend_from_slice(b"\r\n");
     record.status = 308;
-    own(worker, client, memory, admitted).await
+    own(worker, client, memory, admitted, record).await
 }
 
 /// Sends a response of our own without a body, whose head is begun.
@@ -316,6 +317,7 @@ async fn own(
     client: &Client,
     memory: &mut Memory,
     admitted: &Admitted,
+    record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let out = &mut memory.response.out;
     out.extend_from_slice(&worker.plan.listeners[client.listener].added);
@@ -326,6 +328,7 @@ async fn own(
         && admitted.connection.persists(admitted.version)
         && worker.state.get() == State::Running;
     out.extend_from_slice(if persists { b"\r\n\r\n" } else { b"\r\nConnection: close\r\n\r\n" });
+    record.head_bytes_sent = out.len() as u64;
     send(worker, &client.deadline, &client.socket, out, Follows::End).await?;
     Ok(if persists { Next::Reuse } else { Next::Linger })
 }
@@ -360,6 +363,7 @@ pub(crate) async fn failure(
     let added = &worker.plan.listeners[client.listener].added;
     write_failure(out, failure, &worker.date(), added, is_head, !persists);
     record.status = facts.status;
+    record.head_bytes_sent = out.len() as u64;
     match send(worker, &client.deadline, &client.socket, out, Follows::End).await {
         Ok(()) if persists => Next::Reuse,
         Ok(()) => Next::Linger,

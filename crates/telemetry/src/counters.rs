@@ -101,13 +101,13 @@ counters! {
     upstream_connections_active: Gauge,
     /// Attempts after the first.
     upstream_retries: Counter,
-    /// Bytes read from clients.
+    /// Bytes of requests, heads and bodies, without the framing of chunks, of HTTP/2 and of TLS.
     client_bytes_received: Counter,
-    /// Bytes written to clients.
+    /// Bytes of responses, counted likewise.
     client_bytes_sent: Counter,
-    /// Bytes read from servers.
+    /// Bytes of responses as servers sent them, counted likewise.
     upstream_bytes_received: Counter,
-    /// Bytes written to servers.
+    /// Bytes of requests as servers were sent them, counted likewise.
     upstream_bytes_sent: Counter,
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET_SEEN, OK, OK_GOT, failure_and_close, failure_and_go_on};
+use crate::text::{GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
 /// Says something, ends the proxy, and returns the lines of its log.
 fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
@@ -147,4 +147,34 @@ fn a_failure_is_logged_with_its_cause() {
         .collect();
     let expected = [(400, "bad-request"), (504, "upstream-timeout"), (200, "upstream-truncated")];
     assert_eq!(logged, expected.map(|(status, cause)| (status.into(), cause.into())));
+}
+
+#[test]
+fn bytes_are_counted_on_all_four_sides() {
+    const SENT: &str = "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n\r\nabcd";
+    let scene = Scene::new();
+    let mut client = scene.client();
+    // A failure that no server has a part in comes first: nothing of it may be counted as one's.
+    client.sends("TRACE / HTTP/1.1\r\nHost: test\r\n\r\n");
+    let refused = expand(&failure_and_close("405 Method Not Allowed", "This method is not served here."), "");
+    let refused = String::from_utf8(refused).expect("is text");
+    let allow = "Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n";
+    client.gets(refused.replacen("Connection", &format!("{allow}Connection"), 1).as_bytes());
+    client.gets_the_end();
+    let mut client = scene.client();
+    client.sends(&SENT[..SENT.len() - 2]);
+    let mut server = scene.accept(0);
+    let seen = expand("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 4\r\n{ours}\r\nabcd", "");
+    server.gets(&seen[..seen.len() - 2]);
+    client.sends("cd");
+    server.gets(b"cd");
+    server.sends(OK);
+    client.gets(&expand(OK_GOT, ""));
+    scene.assert_failures(&["method-refused"]);
+    let counted = scene.running().counters();
+    let trace = "TRACE / HTTP/1.1\r\nHost: test\r\n\r\n".len();
+    assert_eq!(counted.client_bytes_received, (trace + SENT.len()) as u64);
+    assert_eq!(counted.client_bytes_sent, (refused.len() + allow.len() + expand(OK_GOT, "").len()) as u64);
+    assert_eq!(counted.upstream_bytes_sent, seen.len() as u64);
+    assert_eq!(counted.upstream_bytes_received, OK.len() as u64);
 }
