@@ -143,6 +143,11 @@ impl Server {
         None
     }
 
+    /// Connections that exist, busy and idle.
+    pub(crate) fn connections(&self) -> usize {
+        self.open.get()
+    }
+
     /// What it is spoken to in.
     pub(crate) fn scheme(&self) -> Scheme {
         self.scheme

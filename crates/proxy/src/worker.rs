@@ -21,7 +21,7 @@ use crate::plan::Plan;
 use crate::relay::{MinimumRate, Pipes};
 use crate::secure::Records;
 use crate::tcp::Tcp;
-use crate::upstream::{Addresses, Upstream};
+use crate::upstream::{Addresses, Server, Upstream};
 
 /// What a worker is told from outside.
 pub(crate) enum Message {
@@ -190,6 +190,9 @@ async fn tick(worker: Rc<Worker>) {
             for server in worker.upstreams.iter().flat_map(|upstream| &upstream.servers) {
                 server.sweep(now);
             }
+            let servers = worker.upstreams.iter().flat_map(|upstream| &upstream.servers);
+            let open: usize = servers.map(Server::connections).sum();
+            worker.counters.upstream_connections_active.set(open as u64);
         }
         if let Some(log) = &worker.log {
             log.borrow_mut().flush();

@@ -97,7 +97,7 @@ counters! {
     upstream_connect_failures: Counter,
     /// Requests sent on a pooled connection.
     upstream_reuses: Counter,
-    /// Connections to servers open now, busy and idle.
+    /// Connections to servers open now, busy and idle; counted once a second.
     upstream_connections_active: Gauge,
     /// Attempts after the first.
     upstream_retries: Counter,
@@ -159,6 +159,12 @@ impl Gauge {
         let value = self.0.load(Ordering::Relaxed);
         assert!(value > 0, "a gauge was decremented more often than incremented");
         self.0.store(value - 1, Ordering::Relaxed);
+    }
+
+    /// As many as were counted elsewhere.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
     }
 
     /// How many there are: the owner's own view.
