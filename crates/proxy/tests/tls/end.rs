@@ -1,0 +1,231 @@
+//! One end of a connection to the proxy, in the clear or with TLS, which sees how the other ends.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{
+    ClientConfig, ClientConnection, Connection, Error, HandshakeKind, ServerConfig, ServerConnection,
+};
+
+/// Nothing here takes long. Who waits this long fails its test instead of hanging it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How a connection ended for its reader.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ending {
+    /// In an orderly way: with TLS, by a close_notify.
+    Told,
+    /// With TLS, by an end that nobody told.
+    Cut,
+    /// By a reset.
+    Reset,
+    /// By an alert, or by what was no record.
+    Refused(Error),
+}
+
+/// One end of a connection.
+pub(crate) struct End {
+    pub(crate) tcp: TcpStream,
+    pub(crate) tls: Option<Connection>,
+    received: Vec<u8>,
+    /// How the other end has ended, if it has.
+    ending: Option<Ending>,
+}
+
+/// A head and the body that was framed by it.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Up to and with the empty line.
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl End {
+    /// In the clear.
+    pub(crate) fn plain(tcp: TcpStream) -> Self {
+        tcp.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+        tcp.set_write_timeout(Some(PATIENCE)).expect("is a socket");
+        tcp.set_nodelay(true).expect("is a socket");
+        Self { tcp, tls: None, received: Vec::new(), ending: None }
+    }
+
+    /// A client, before its handshake.
+    pub(crate) fn client(tcp: TcpStream, config: &Arc<ClientConfig>, name: &str) -> Self {
+        let name = ServerName::try_from(name.to_owned()).expect("is a name");
+        let connection = ClientConnection::new(Arc::clone(config), name).expect("it can begin");
+        Self { tls: Some(connection.into()), ..Self::plain(tcp) }
+    }
+
+    /// A server, before its handshake.
+    pub(crate) fn server(tcp: TcpStream, config: &Arc<ServerConfig>) -> Self {
+        let connection = ServerConnection::new(Arc::clone(config)).expect("it can begin");
+        Self { tls: Some(connection.into()), ..Self::plain(tcp) }
+    }
+
+    pub(crate) fn tls(&mut self) -> &mut Connection {
+        self.tls.as_mut().expect("it has TLS")
+    }
+
+    /// Does the handshake, to its end for this side.
+    pub(crate) fn shakes_hands(&mut self) -> Result<HandshakeKind, Ending> {
+        self.flush();
+        while self.tls().is_handshaking() {
+            if let Some(ending) = self.receive() {
+                return Err(ending);
+            }
+        }
+        Ok(self.tls().handshake_kind().expect("it is over"))
+    }
+
+    /// Sends what TLS has to send.
+    fn flush(&mut self) {
+        let Some(tls) = &mut self.tls else { return };
+        let mut bytes = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut bytes).expect("memory takes all");
+        }
+        // Who has closed is noticed by reading.
+        let _ = self.tcp.write_all(&bytes);
+    }
+
+    /// The bytes that say this on the wire.
+    pub(crate) fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let tls = self.tls();
+        tls.set_buffer_limit(None);
+        tls.writer().write_all(bytes).expect("memory takes all");
+        let mut sealed = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut sealed).expect("memory takes all");
+        }
+        sealed
+    }
+
+    pub(crate) fn sends(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        let sealed = if self.tls.is_some() { self.sealed(bytes) } else { bytes.to_vec() };
+        self.tcp.write_all(&sealed).unwrap_or_else(|error| panic!("it cannot send: {error}"));
+    }
+
+    /// Sends a request without a body.
+    pub(crate) fn asks(&mut self, path: &str) {
+        self.sends(format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
+    }
+
+    /// Sends a response with this body.
+    pub(crate) fn answers(&mut self, body: &[u8]) {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        self.sends([head.as_bytes(), body].concat());
+    }
+
+    /// Tells the end of its stream and goes on reading.
+    pub(crate) fn tells_its_end(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+        }
+        self.flush();
+    }
+
+    /// Closes its sending side, without having told.
+    pub(crate) fn cuts(&mut self) {
+        self.tcp.shutdown(Shutdown::Write).expect("is connected");
+    }
+
+    /// Waits for more; how it ended, if there is no more.
+    fn receive(&mut self) -> Option<Ending> {
+        if self.ending.is_none() {
+            let before = self.received.len();
+            self.ending = self.receive_some();
+            if self.received.len() > before {
+                return None;
+            }
+        }
+        self.ending.clone()
+    }
+
+    fn receive_some(&mut self) -> Option<Ending> {
+        let mut bytes = [0; 64 * 1024];
+        let count = match self.tcp.read(&mut bytes) {
+            Ok(0) if self.tls.is_some() => return Some(Ending::Cut),
+            Ok(0) => return Some(Ending::Told),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("nothing comes for {PATIENCE:?}"),
+            Err(_) => return Some(Ending::Reset),
+        };
+        let Some(tls) = &mut self.tls else {
+            self.received.extend_from_slice(&bytes[..count]);
+            return None;
+        };
+        let mut bytes = &bytes[..count];
+        while !bytes.is_empty() {
+            tls.read_tls(&mut bytes).expect("memory takes all");
+            let state = match tls.process_new_packets() {
+                Ok(state) => state,
+                Err(error) => {
+                    self.flush();
+                    return Some(Ending::Refused(error));
+                }
+            };
+            let before = self.received.len();
+            self.received.resize(before + state.plaintext_bytes_to_read(), 0);
+            tls.reader().read_exact(&mut self.received[before..]).expect("as much is there");
+            if state.peer_has_closed() {
+                return Some(Ending::Told);
+            }
+        }
+        self.flush();
+        None
+    }
+
+    fn fill(&mut self, what: &str) {
+        if let Some(ending) = self.receive() {
+            let text = String::from_utf8_lossy(&self.received).into_owned();
+            panic!("{ending:?} within {what}, after {} bytes: {text:.500}", self.received.len());
+        }
+    }
+
+    /// The next head, up to its empty line.
+    pub(crate) fn head(&mut self) -> String {
+        loop {
+            if let Some(at) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
+                let head: Vec<u8> = self.received.drain(..at + 4).collect();
+                return String::from_utf8(head).expect("is text");
+            }
+            self.fill("a head");
+        }
+    }
+
+    /// This many bytes.
+    pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
+        while self.received.len() < count {
+            self.fill("a body");
+        }
+        self.received.drain(..count).collect()
+    }
+
+    /// The next message, of a length that its head tells.
+    pub(crate) fn message(&mut self) -> Message {
+        let head = self.head();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let body = self.exactly(length.map_or(0, |length| length.parse().expect("is a number")));
+        Message { head, body }
+    }
+
+    /// All that is still to come, and how it ends.
+    pub(crate) fn rest(&mut self) -> (Vec<u8>, Ending) {
+        loop {
+            if let Some(ending) = self.receive() {
+                return (std::mem::take(&mut self.received), ending);
+            }
+        }
+    }
+
+    /// Nothing more comes, and it ends so.
+    #[track_caller]
+    pub(crate) fn ends(&mut self, expected: &Ending) {
+        let (rest, ending) = self.rest();
+        assert_eq!((String::from_utf8_lossy(&rest).into_owned(), &ending), (String::new(), expected));
+    }
+}

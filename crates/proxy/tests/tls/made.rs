@@ -1,0 +1,132 @@
+//! Certificates, and what the test's own ends of TLS start from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use config::{CertificateFiles, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use tempfile::TempDir;
+
+/// A CA, with a folder for the files of what it signs.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, rcgen::KeyPair>,
+    certificate: CertificateDer<'static>,
+    folder: TempDir,
+    /// Its own certificate.
+    pub(crate) file: PathBuf,
+}
+
+/// A certificate with its key.
+pub(crate) struct Issued {
+    pub(crate) certificate: CertificateDer<'static>,
+    key: rcgen::KeyPair,
+    pem: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut parameters = CertificateParams::new(Vec::new()).expect("no names are valid");
+        parameters.distinguished_name.push(DnType::CommonName, "the test's CA");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().expect("a key can be made");
+        let made = parameters.self_signed(&key).expect("it can be signed");
+        let folder = tempfile::tempdir().expect("there is a place for it");
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, made.pem()).expect("it can be written");
+        let certificate = made.der().clone();
+        Self { issuer: Issuer::new(parameters, key), certificate, folder, file }
+    }
+
+    pub(crate) fn issue(&self, names: &[&str]) -> Issued {
+        self.issue_until(names, 4000)
+    }
+
+    /// A certificate that is valid until this year.
+    pub(crate) fn issue_until(&self, names: &[&str], year: i32) -> Issued {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut parameters = CertificateParams::new(names).expect("the names are valid");
+        parameters.distinguished_name.push(DnType::CommonName, "alice");
+        parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let key = rcgen::KeyPair::generate().expect("a key can be made");
+        let made = parameters.signed_by(&key, &self.issuer).expect("it can be signed");
+        Issued { certificate: made.der().clone(), key, pem: made.pem() }
+    }
+
+    /// Writes the files of a certificate, in place of those of the same name.
+    pub(crate) fn put(&self, name: &str, issued: &Issued) -> CertificateFiles {
+        let write = |file: &str, content: String| {
+            let draft = self.folder.path().join("draft");
+            let path = self.folder.path().join(file);
+            std::fs::write(&draft, content).expect("it can be written");
+            std::fs::rename(draft, &path).expect("it can be moved");
+            path
+        };
+        let cert = write(&format!("{name}.pem"), issued.pem.clone());
+        let key = write(&format!("{name}.key"), issued.key.serialize_pem());
+        CertificateFiles { pair: KeyPair { cert, key }, ocsp: None }
+    }
+
+    /// Issues a certificate and writes its files.
+    pub(crate) fn files(&self, name: &str, names: &[&str]) -> CertificateFiles {
+        self.put(name, &self.issue(names))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).expect("it is a CA");
+        roots
+    }
+
+    /// What a client starts from that believes this CA.
+    pub(crate) fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+        let builder = ClientConfig::builder_with_provider(provider());
+        let builder = builder.with_protocol_versions(versions).expect("they are spoken");
+        builder.with_root_certificates(self.roots()).with_no_client_auth()
+    }
+
+    /// The same with a certificate to show.
+    pub(crate) fn client_showing(&self, issued: &Issued) -> ClientConfig {
+        let builder = ClientConfig::builder_with_provider(provider());
+        let builder = builder.with_safe_default_protocol_versions().expect("they are spoken");
+        let builder = builder.with_root_certificates(self.roots());
+        let shown = builder.with_client_auth_cert(vec![issued.certificate.clone()], issued.private_key());
+        shown.expect("the key fits")
+    }
+
+    /// What a server starts from.
+    pub(crate) fn server(&self, issued: &Issued, version: &'static SupportedProtocolVersion) -> ServerConfig {
+        let builder = ServerConfig::builder_with_provider(provider());
+        let builder = builder.with_protocol_versions(&[version]).expect("it is spoken");
+        let certificate = vec![issued.certificate.clone()];
+        let config = builder.with_no_client_auth().with_single_cert(certificate, issued.private_key());
+        config.expect("the key fits")
+    }
+
+    /// The same that asks for a certificate of this CA.
+    pub(crate) fn server_asking(&self, issued: &Issued) -> ServerConfig {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()), provider());
+        let builder = ServerConfig::builder_with_provider(provider());
+        let builder = builder.with_safe_default_protocol_versions().expect("they are spoken");
+        let builder = builder.with_client_cert_verifier(verifier.build().expect("there is a CA"));
+        let config = builder.with_single_cert(vec![issued.certificate.clone()], issued.private_key());
+        config.expect("the key fits")
+    }
+}
+
+impl Issued {
+    fn private_key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(self.key.serialize_der().into())
+    }
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}

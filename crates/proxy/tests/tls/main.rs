@@ -1,0 +1,20 @@
+//! TLS on either side, over real sockets: the test is the other end, and sees each alert and how a connection ends.
+//!
+//! One thread does one thing after the other where nothing else is said, and nothing sleeps to be right.
+
+/// Certificates, and what the test's own ends of TLS start from.
+mod made;
+/// One end of a connection, in the clear or with TLS.
+mod end;
+/// A proxy with one worker, and servers that the test plays.
+mod scene;
+/// Requests over TLS: one after the other, long, slow, and cut.
+mod requests;
+/// Handshakes with clients: full, resumed, refused, and none at all.
+mod handshakes;
+/// Certificates by name, of clients, and renewed.
+mod certificates;
+/// Servers with TLS: whom to believe, and how their connections are used.
+mod servers;
+/// openssl as client and server.
+mod openssl;

@@ -1,0 +1,283 @@
+//! Servers with TLS: whom to believe, what to show them, and how their connections are used.
+
+use config::{Config, Protocol};
+use rustls::version::{TLS12, TLS13};
+use rustls::{HandshakeKind, ServerConfig};
+
+use crate::end::{End, Ending};
+use crate::made::Authority;
+use crate::scene::{Scene, count};
+
+/// One request and its answer, over the connections that there are.
+fn asks(client: &mut End, server: &mut End, path: &str) {
+    client.asks(path);
+    assert!(server.message().head.starts_with(&format!("GET {path} ")));
+    server.answers(path.as_bytes());
+    assert_eq!(client.message().body, path.as_bytes());
+}
+
+#[test]
+fn servers_are_believed_or_not() {
+    let other = Authority::new();
+    let other_ca = || Some(other.file.clone());
+    type Change<'a> = Box<dyn Fn(&mut Config) + 'a>;
+    let cases: [(&str, &[&str], i32, Change<'_>, u16); 7] = [
+        ("its name and its CA are right", &["a.example"], 4000, Box::new(|_| ()), 200),
+        ("it has another name", &["b.example"], 4000, Box::new(|_| ()), 502),
+        ("it has expired", &["a.example"], 2021, Box::new(|_| ()), 502),
+        (
+            "another CA signed it",
+            &["a.example"],
+            4000,
+            Box::new(|config| config.upstreams[0].tls.ca = other_ca()),
+            502,
+        ),
+        (
+            "the system's CAs did not sign it",
+            &["a.example"],
+            4000,
+            Box::new(|config| config.upstreams[0].tls.ca = None),
+            502,
+        ),
+        (
+            "the address is no name of it",
+            &["a.example"],
+            4000,
+            Box::new(|config| config.upstreams[0].tls.name = None),
+            502,
+        ),
+        ("nobody asks", &["b.example"], 2021, Box::new(|config| config.upstreams[0].tls.verify = false), 200),
+    ];
+    for (what, names, year, change, status) in cases {
+        let authority = Authority::new();
+        let tls = authority.server(&authority.issue_until(names, year), &TLS13);
+        let scene = Scene::to_tls(authority, tls, |config, _| change(config));
+        let mut client = scene.client();
+        client.asks("/");
+        let mut server = scene.accept_unshaken();
+        let shaken = server.shakes_hands();
+        assert_eq!(shaken.is_ok(), status == 200, "{what}: {shaken:?}");
+        if shaken.is_ok() {
+            server.message();
+            server.answers(b"hello");
+        }
+        let answer = client.message();
+        assert!(answer.head.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {}", answer.head);
+        scene.waits_for(what, |counters| count(counters, "upstream-handshake") == u64::from(status == 502));
+    }
+}
+
+#[test]
+fn a_server_that_speaks_no_http2_is_not_spoken_to_in_it() {
+    let authority = Authority::new();
+    let tls = authority.server(&authority.issue(&["a.example"]), &TLS13);
+    let scene = Scene::to_tls(authority, tls, |config, _| config.upstreams[0].protocol = Protocol::Http2);
+    let mut client = scene.client();
+    client.asks("/");
+    let mut server = scene.accept_unshaken();
+    // It ignores what it is asked for, and is left.
+    let _ = server.shakes_hands();
+    assert!(client.message().head.starts_with("HTTP/1.1 502 "));
+    scene.waits_for("it is counted", |counters| count(counters, "upstream-handshake") == 1);
+}
+
+#[test]
+fn a_server_in_the_clear_is_not_taken_for_one_with_tls() {
+    let scene = Scene::with(|config, _| {
+        let server = &mut config.upstreams[0].servers[0];
+        server.scheme = config::Scheme::Https;
+    });
+    let mut client = scene.client();
+    client.asks("/");
+    let mut server = scene.accept();
+    server.sends("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    assert!(client.message().head.starts_with("HTTP/1.1 502 "));
+}
+
+#[test]
+fn servers_see_our_certificate() {
+    let authority = Authority::new();
+    let tls = authority.server_asking(&authority.issue(&["a.example"]));
+    let scene = Scene::to_tls(authority, tls, |config, authority| {
+        config.upstreams[0].tls.certificate = Some(authority.files("shown", &["client"]).pair);
+    });
+    let mut client = scene.client();
+    client.asks("/");
+    let mut server = scene.accept();
+    assert!(server.tls().peer_certificates().is_some());
+    server.message();
+    server.answers(b"hello");
+    assert_eq!(client.message().body, b"hello");
+}
+
+#[test]
+fn the_name_and_the_protocol_are_asked_for() {
+    let authority = Authority::new();
+    let mut tls = authority.server(&authority.issue(&["a.example"]), &TLS13);
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let scene = Scene::to_tls(authority, tls, |_, _| ());
+    let mut client = scene.client();
+    client.asks("/");
+    let mut server = scene.accept();
+    let Some(rustls::Connection::Server(connection)) = &server.tls else { panic!("it is a server") };
+    assert_eq!(connection.server_name(), Some("a.example"));
+    assert_eq!(connection.alpn_protocol(), Some(&b"http/1.1"[..]));
+    server.message();
+    server.answers(b"hello");
+    assert_eq!(client.message().body, b"hello");
+}
+
+#[test]
+fn tickets_and_new_keys_leave_a_connection_as_it_is() {
+    for version in [&TLS13, &TLS12] {
+        let authority = Authority::new();
+        let mut tls = authority.server(&authority.issue(&["a.example"]), version);
+        tls.send_tls13_tickets = 4;
+        tls.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().expect("there is randomness");
+        let scene = Scene::to_tls(authority, tls, |_, _| ());
+        let mut client = scene.client();
+        client.asks("/0");
+        let mut server = scene.accept();
+        server.message();
+        server.answers(b"/0");
+        assert_eq!(client.message().body, b"/0");
+        for round in 1..6 {
+            if version.version == rustls::ProtocolVersion::TLSv1_3 {
+                server.tls().refresh_traffic_keys().expect("it is TLS 1.3");
+                server.sends(b"");
+            }
+            asks(&mut client, &mut server, &format!("/{round}"));
+        }
+        // What may not be repeated asks the kernel, which knows of what has come meanwhile.
+        server.tls().refresh_traffic_keys().ok();
+        server.sends(b"");
+        client.sends("POST /last HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\n\r\n1");
+        assert!(server.message().head.starts_with("POST /last "));
+        server.answers(b"last");
+        assert_eq!(client.message().body, b"last");
+        scene.assert_no_more_connections();
+    }
+}
+
+#[test]
+fn a_connection_that_its_server_has_ended_is_not_used_again() {
+    // The end comes with the answer, or later; with the end of TCP, or without.
+    for is_with_answer in [true, false] {
+        for is_closed in [true, false] {
+            let scene = Scene::to_tls13();
+            let mut client = scene.client();
+            client.asks("/1");
+            let mut server = scene.accept();
+            server.message();
+            if is_with_answer {
+                let mut bytes = server.sealed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
+                server.tls().send_close_notify();
+                bytes.extend(server.sealed(b""));
+                std::io::Write::write_all(&mut server.tcp, &bytes).expect("it is connected");
+            } else {
+                server.answers(b"1");
+                assert_eq!(client.message().body, b"1");
+                server.tells_its_end();
+            }
+            if is_closed {
+                server.cuts();
+            }
+            if is_with_answer {
+                assert_eq!(client.message().body, b"1");
+            }
+            // What cannot be repeated goes to another connection at once.
+            client.sends("POST /2 HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\n\r\n1");
+            let mut next = scene.accept();
+            assert!(next.message().head.starts_with("POST /2 "));
+            next.answers(b"2");
+            assert_eq!(client.message().body, b"2", "{is_with_answer} {is_closed}");
+        }
+    }
+}
+
+#[test]
+fn what_a_server_says_unasked_is_nobodys_answer() {
+    let scene = Scene::to_tls13();
+    let mut client = scene.client();
+    client.asks("/1");
+    let mut server = scene.accept();
+    server.message();
+    server.answers(b"1");
+    assert_eq!(client.message().body, b"1");
+    // A whole answer, or a part of a record that may become one.
+    for part in [false, true] {
+        let bytes = server.sealed(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged");
+        let sent = if part { &bytes[..10] } else { &bytes[..] };
+        std::io::Write::write_all(&mut server.tcp, sent).expect("it is connected");
+        client.sends("POST /2 HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\r\n\r\n1");
+        server = scene.accept();
+        assert!(server.message().head.starts_with("POST /2 "));
+        server.answers(b"2");
+        assert_eq!(client.message().body, b"2");
+    }
+}
+
+#[test]
+fn an_answer_that_its_server_cuts_is_cut_for_the_client() {
+    // RFC 8446 §6.1: without a word the end of a connection is no end of a body that lasts until then.
+    // What the server says, whether it tells its end; whether all is well, and whether the client is told its own: a
+    // length that is not reached needs no further sign.
+    for (said, is_told, is_whole, is_client_told) in [
+        ("\r\nhello", true, true, true),
+        ("\r\nhello", false, false, false),
+        ("Content-Length: 5\r\n\r\nhello", false, true, true),
+        ("Content-Length: 6\r\n\r\nhello", true, false, true),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", false, true, true),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", true, false, false),
+    ] {
+        let scene = Scene::to_tls13();
+        let mut client = scene.client();
+        client.sends("GET / HTTP/1.0\r\nHost: a.example\r\n\r\n");
+        let mut server = scene.accept();
+        server.message();
+        server.sends(format!("HTTP/1.1 200 OK\r\n{said}"));
+        client.head();
+        assert_eq!(client.exactly(5), b"hello");
+        if is_told {
+            server.tells_its_end();
+        }
+        drop(server);
+        client.ends(if is_client_told { &Ending::Told } else { &Ending::Reset });
+        scene.waits_for(said, |counters| {
+            counters.requests_active == 0 && count(counters, "upstream-truncated") == u64::from(!is_whole)
+        });
+    }
+}
+
+#[test]
+fn sessions_with_servers_are_resumed() {
+    for version in [&TLS13, &TLS12] {
+        let authority = Authority::new();
+        let mut tls: ServerConfig = authority.server(&authority.issue(&["a.example"]), version);
+        tls.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new().expect("there is randomness");
+        let scene = Scene::to_tls(authority, tls, |_, _| ());
+        let mut client = scene.client();
+        for round in 0..4 {
+            client.asks("/");
+            let mut server = scene.accept_unshaken();
+            let kind = server.shakes_hands();
+            let expected = if round == 0 { HandshakeKind::Full } else { HandshakeKind::Resumed };
+            assert_eq!(kind, Ok(expected), "{version:?}");
+            server.message();
+            server.sends("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello");
+            assert_eq!(client.message().body, b"hello");
+        }
+    }
+}
+
+#[test]
+fn a_request_leaves_with_the_end_of_the_handshake() {
+    let scene = Scene::to_tls13();
+    let mut client = scene.client();
+    client.asks("/");
+    let mut server = scene.accept_unshaken();
+    server.shakes_hands().expect("it is believed");
+    // Nothing has to be read from the socket any more.
+    server.tcp.set_nonblocking(true).expect("is a socket");
+    assert!(server.message().head.starts_with("GET / "));
+}
