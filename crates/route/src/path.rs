@@ -34,9 +34,67 @@ impl Iterator for Reading<'_> {
     }
 }
 
+/// What few paths are longer than.
+const SHORT_PATH_BYTES: usize = 1024;
+
+/// Calls `then` with the bytes of a path as a lenient server reads them; the empty path is `/`.
+///
+/// Nothing is copied but for a path with an escape or with slashes in a row, which is copied to the stack, and to the
+/// heap if it is longer than 1 KiB.
+#[inline]
+pub(crate) fn with_reading<R>(path: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
+    if path.is_empty() {
+        return then(b"/");
+    }
+    if reads_as_it_stands(path) {
+        return then(path);
+    }
+    with_copy(path, then)
+}
+
+#[inline(never)]
+fn with_copy<R>(path: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
+    let mut short = [0; SHORT_PATH_BYTES];
+    if path.len() > short.len() {
+        return then(&Reading::of(path).collect::<Vec<u8>>());
+    }
+    let mut len = 0;
+    for (to, byte) in short.iter_mut().zip(Reading::of(path)) {
+        *to = byte;
+        len += 1;
+    }
+    then(&short[..len])
+}
+
+/// Whether there is neither an escape nor a slash behind a slash. Without an early end, so that it is done in wide
+/// steps.
+#[inline]
+fn reads_as_it_stands(path: &[u8]) -> bool {
+    let followers = path.get(1..).unwrap_or_default();
+    let doubles = path
+        .iter()
+        .zip(followers)
+        .fold(false, |found, (&byte, &next)| found | (byte == b'%') | ((byte == b'/') & (next == b'/')));
+    !doubles && path.last() != Some(&b'%')
+}
+
+/// Where in a path the prefix ends that it is below, both read leniently; `None` where it is not below.
+///
+/// `prefix` is as a lenient server reads it, without a slash at its end.
+pub(crate) fn end_of_prefix(path: &[u8], prefix: &[u8]) -> Option<usize> {
+    let mut reading = Reading::of(path);
+    for &byte in prefix {
+        if reading.next() != Some(byte) {
+            return None;
+        }
+    }
+    let end = path.len() - reading.rest.len();
+    reading.next().is_none_or(|byte| byte == b'/').then_some(end)
+}
+
 /// The first byte of a path, decoded once, and what follows; an escape that is none stays as it is.
 #[inline]
-fn decoded(path: &[u8]) -> Option<(u8, &[u8])> {
+pub(crate) fn decoded(path: &[u8]) -> Option<(u8, &[u8])> {
     match path {
         [b'%', high, low, rest @ ..] => match (hex_value(*high), hex_value(*low)) {
             (Some(high), Some(low)) => Some((high << 4 | low, rest)),
@@ -120,6 +178,35 @@ mod tests {
         ] {
             let bytes: Vec<u8> = Reading::of(path.as_bytes()).collect();
             assert_eq!(String::from_utf8(bytes).unwrap(), read, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_reading_as_bytes_is_the_same_reading() {
+        let long = format!("/{}%61//b", "x".repeat(2000));
+        for path in
+            ["/", "*", "/api/x", "//a", "/a%2fb", "/a%", "/%", "%", "/a//", "/a/b//c%41", long.as_str()]
+        {
+            let expected: Vec<u8> = Reading::of(path.as_bytes()).collect();
+            with_reading(path.as_bytes(), |bytes| assert_eq!(bytes, expected, "{path}"));
+        }
+        with_reading(b"", |bytes| assert_eq!(bytes, b"/"));
+        with_reading(b"/a/b", |bytes| assert_eq!(bytes.len(), 4));
+    }
+
+    #[test]
+    fn where_a_prefix_ends() {
+        for (path, prefix, end) in [
+            ("/api/x", "/api", Some(4)),
+            ("/api", "/api", Some(4)),
+            ("/%61pi//x", "/api", Some(6)),
+            ("//api%2Fx", "/api", Some(5)),
+            ("/apix", "/api", None),
+            ("/ap", "/api", None),
+            ("/x", "", Some(0)),
+            ("", "", Some(0)),
+        ] {
+            assert_eq!(end_of_prefix(path.as_bytes(), prefix.as_bytes()), end, "{path} {prefix}");
         }
     }
 

@@ -1,23 +1,52 @@
-//! Which route a host and a path lead to: the most specific one, whatever the order in which they were written.
+//! Which route a request takes: the most specific rule that it meets, whatever the order in which rules were written.
 //!
-//! A look-up hashes the host and searches that host's sorted prefixes; it allocates nothing. Hosts are exact names:
-//! no wildcards, and no two spellings of one IP address are equated.
+//! A look-up goes from host to path to what else a rule asks for, through tables made for each step; it allocates
+//! nothing but where said. What it decides, and why, `RouteTable::explain` says in words.
 
-use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::cmp::Reverse;
 
-use crate::path::Reading;
+use crate::host::{Hosts, without_dot};
+use crate::path::with_reading;
+use crate::pattern::Patterns;
+use crate::prefixes::{Prefixes, canonical_prefix};
+use crate::request::{Fields, Request};
+use crate::rule::{Conditions, HostRule, PathRule, Rule, Strictness};
+use crate::text_map::{TextMap, hash_on};
 
-/// RFC 1035 §2.3.4 allows 253 bytes; a longer host is no host of a table.
-const LONGEST_HOST: usize = 255;
-
-/// The routes of a proxy, as indices into the list that they were made from.
+/// The routes of a proxy, as indices into the list of rules that they were made from.
+///
+/// # The order of rules
+/// Several rules may hold for a request. Which of them comes first is settled by the first of these lines on which
+/// they differ:
+///
+/// 1. **Listener**: a rule for some listeners before one for all.
+/// 2. **Host**: an exact name; then the nearest name above it (`*.b.example` before `*.example`); then patterns, in the
+///    order in which they were first written; then every host.
+/// 3. **Path**: an exact path; then patterns, in the order in which they were first written for that host; then the
+///    longest prefix.
+/// 4. **Method**: fewer methods before more, any number before all.
+/// 5. **Header**: more conditions before fewer; of as many, exact values before patterns before prefixes before mere
+///    presence.
+/// 6. **Query**: likewise.
+/// 7. **Client**: the narrower network before the wider, any before none; of a rule with several the widest counts.
+/// 8. The rule that was written first.
+///
+/// A rule whose host comes first but whose other conditions do not hold leaves the request to the next one: of
+/// `shop.example` with `/cart` and of every host with `/`, the second gets `shop.example/blog`.
+///
+/// # Cloning
+/// A clone shares the programs of patterns, with scratch space of its own. Threads that search one table with patterns
+/// wait for each other now and then; give each a clone.
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
-    /// By host in lower case, without a dot at its end.
-    hosts: HashMap<Box<[u8]>, Prefixes>,
-    /// Of the routes without a host.
-    any_host: Prefixes,
+    /// Of rules for some listeners, by listener. A few.
+    by_listener: Vec<(usize, Hosts<Paths>)>,
+    any_listener: Hosts<Paths>,
+    depends_on_path: bool,
+    /// As they were given, for explaining.
+    pub(crate) rules: Vec<Rule>,
+    /// Of each rule.
+    pub(crate) ranks: Vec<Rank>,
 }
 
 impl RouteTable {
@@ -26,23 +55,61 @@ impl RouteTable {
     /// Of two routes for the same host and prefix the first is taken; whoever reads a configuration says that
     /// the second is never reached.
     pub fn new<'a>(routes: impl IntoIterator<Item = (Option<&'a str>, &'a str)>) -> Self {
-        let mut table = Self::default();
-        for (index, (host, prefix)) in routes.into_iter().enumerate() {
-            let prefixes = match host {
-                None => &mut table.any_host,
-                Some(host) => {
-                    let key = without_dot(host.as_bytes()).to_ascii_lowercase();
-                    table.hosts.entry(key.into()).or_default()
-                }
-            };
-            prefixes.add(prefix.as_bytes(), index);
+        let rules = routes.into_iter().map(|(host, prefix)| Rule {
+            host: host.map_or(HostRule::Any, |host| HostRule::Exact(host.to_owned())),
+            path: PathRule::Prefix(prefix.to_owned()),
+            ..Rule::default()
+        });
+        Self::compile(rules.collect())
+    }
+
+    /// Compiles rules. A route is its rule's place in the list.
+    pub fn compile(rules: Vec<Rule>) -> Self {
+        let ranks = ranks(&rules);
+        let mut order: Vec<usize> = (0..rules.len()).collect();
+        order.sort_by_key(|index| ranks[*index]);
+
+        let mut table = Self { rules, ranks, ..Self::default() };
+        for index in order {
+            let rule = &table.rules[index];
+            if rule.listeners.is_empty() {
+                add(&mut table.any_listener, rule, index);
+            }
+            let mut listeners = rule.listeners.clone();
+            listeners.sort_unstable();
+            listeners.dedup();
+            for listener in listeners {
+                let known = table.by_listener.iter().position(|(known, _)| *known == listener);
+                let place = known.unwrap_or_else(|| {
+                    table.by_listener.push((listener, Hosts::default()));
+                    table.by_listener.len() - 1
+                });
+                add(&mut table.by_listener[place].1, rule, index);
+            }
         }
-        table.any_host.link();
-        table.hosts.values_mut().for_each(Prefixes::link);
+        let all = table.by_listener.iter_mut().map(|(_, hosts)| hosts).chain([&mut table.any_listener]);
+        for hosts in all {
+            hosts.link();
+            hosts.values_mut().for_each(Paths::link);
+            table.depends_on_path |= hosts.values().any(|paths| !paths.is_everything_or_nothing());
+        }
         table
     }
 
     /// The index of the route for a request, or `None`.
+    ///
+    /// Host and path are read as told at [`RouteTable::find`], whatever they are compared with. Allocates nothing, but
+    /// for a path of more than 1 KiB that has escapes or slashes in a row, and for a parameter with escapes that is held
+    /// against a pattern.
+    #[inline]
+    pub fn choose<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> Option<usize> {
+        let own = self.by_listener.iter().find(|(listener, _)| *listener == request.listener);
+        let hold = |conditions: &Conditions| conditions.hold(request);
+        self.search(own.map(|(_, hosts)| hosts), request.host, request.path, hold)
+    }
+
+    /// The index of the route for a host and a path, or `None`, where rules ask for no more: one that does, for a
+    /// listener, a method or anything else, is passed over. See [`RouteTable::choose`].
     ///
     /// `host` is without its port; its case and a dot at its end do not matter. A route of this very host comes
     /// before those without a host, and of one host's routes the longest prefix wins. A prefix matches by whole
@@ -54,112 +121,162 @@ impl RouteTable {
     /// [`has_dot_segments`](crate::has_dot_segments). Path parameters (`/api;v=1`) and backslashes are ordinary bytes.
     #[inline]
     pub fn find(&self, host: &[u8], path: &[u8]) -> Option<usize> {
-        self.of_host(host).and_then(|prefixes| prefixes.longest(path)).or_else(|| self.any_host.longest(path))
+        self.search(None, host, path, |_| false)
     }
 
     /// Whether two paths of one host can lead to two places; if not, it does not matter how a path is read.
     pub fn depends_on_path(&self) -> bool {
-        self.hosts.values().chain([&self.any_host]).any(|prefixes| !prefixes.is_everything_or_nothing())
+        self.depends_on_path
     }
 
+    /// In the table of the listener, if it has one, then in that of all.
     #[inline]
-    fn of_host(&self, host: &[u8]) -> Option<&Prefixes> {
-        let host = without_dot(host);
-        if self.hosts.is_empty() || host.len() > LONGEST_HOST {
-            return None;
-        }
-        let mut lower = [0; LONGEST_HOST];
-        let lower = &mut lower[..host.len()];
-        lower.copy_from_slice(host);
-        lower.make_ascii_lowercase();
-        self.hosts.get(&*lower)
+    fn search(
+        &self,
+        own: Option<&Hosts<Paths>>,
+        host: &[u8],
+        path: &[u8],
+        hold: impl Fn(&Conditions) -> bool,
+    ) -> Option<usize> {
+        let search = |path: &[u8]| {
+            let within = |hosts: &Hosts<Paths>| hosts.first(host, |paths| paths.first(path, &hold));
+            own.and_then(within).or_else(|| within(&self.any_listener))
+        };
+        if self.depends_on_path { with_reading(path, search) } else { search(path) }
     }
 }
 
-/// RFC 1034 §3.1: a dot at the end is the root, which every name ends in.
-fn without_dot(host: &[u8]) -> &[u8] {
-    host.strip_suffix(b".").unwrap_or(host)
+fn add(hosts: &mut Hosts<Paths>, rule: &Rule, route: usize) {
+    let paths = hosts.entry(&rule.host);
+    let candidates = match &rule.path {
+        PathRule::Exact(path) => {
+            let path: Vec<u8> = with_reading(path.as_bytes(), <[u8]>::to_vec);
+            paths.exact.entry(hash_on(0, &path), &path, Vec::new)
+        }
+        PathRule::Prefix(prefix) => paths.prefixes.entry(prefix, Vec::new),
+        PathRule::Pattern(pattern) => paths.patterns.entry(pattern, Vec::new),
+    };
+    candidates.push(Candidate { route, conditions: Conditions::of(rule) });
 }
 
-/// The path prefixes of one host, sorted with `/` before every other byte, so that what is below a prefix
-/// follows it at once.
+/// What the paths of one host lead to.
 #[derive(Debug, Clone, Default)]
-struct Prefixes(Vec<Prefix>);
-
-#[derive(Debug, Clone)]
-struct Prefix {
-    /// As a lenient server reads it, without a slash at its end; `/` is empty.
-    path: Box<[u8]>,
-    route: usize,
-    /// The longest other prefix that this one is below.
-    parent: Option<usize>,
+struct Paths {
+    exact: TextMap<Vec<Candidate>>,
+    patterns: Patterns<Vec<Candidate>>,
+    prefixes: Prefixes<Vec<Candidate>>,
 }
 
-impl Prefixes {
-    fn add(&mut self, prefix: &[u8], route: usize) {
-        let mut path: Vec<u8> = Reading::of(prefix).collect();
-        if path.last() == Some(&b'/') {
-            path.pop();
-        }
-        self.0.push(Prefix { path: path.into(), route, parent: None });
-    }
+/// One of the routes for a host and a path, in their order.
+#[derive(Debug, Clone)]
+struct Candidate {
+    route: usize,
+    /// `None` holds for every request.
+    conditions: Option<Box<Conditions>>,
+}
 
-    /// Sorts, drops what is written twice, and finds each prefix's parent.
+impl Paths {
     fn link(&mut self) {
-        // Stable: of two equal prefixes the first stays.
-        self.0.sort_by(|one, other| compare(&one.path, other.path.iter().copied()));
-        self.0.dedup_by(|later, earlier| later.path == earlier.path);
-        for index in 1..self.0.len() {
-            let (before, rest) = self.0.split_at_mut(index);
-            // In this order the parent is the prefix before, or above that one.
-            let mut above = Some(index - 1);
-            while let Some(candidate) = above {
-                if is_below(rest[0].path.iter().copied(), &before[candidate].path) {
-                    break;
-                }
-                above = before[candidate].parent;
-            }
-            rest[0].parent = above;
+        self.patterns.link();
+        self.prefixes.link();
+        let all = self.exact.values_mut().chain(self.patterns.values_mut()).chain(self.prefixes.values_mut());
+        for candidates in all {
+            // What comes after one that holds for everything is never reached.
+            let reached = candidates.iter().position(|candidate| candidate.conditions.is_none());
+            candidates.truncate(reached.map_or(candidates.len(), |last| last + 1));
         }
     }
 
     #[inline]
-    fn longest(&self, path: &[u8]) -> Option<usize> {
-        let reading = Reading::of(path);
-        let after =
-            self.0.partition_point(|prefix| compare(&prefix.path, reading.clone()) != Ordering::Greater);
-        // Every prefix of the path is the last one not behind it, or above that one.
-        let mut candidate = after.checked_sub(1);
-        while let Some(index) = candidate {
-            let prefix = &self.0[index];
-            if is_below(reading.clone(), &prefix.path) {
-                return Some(prefix.route);
-            }
-            candidate = prefix.parent;
+    fn first(&self, path: &[u8], hold: &impl Fn(&Conditions) -> bool) -> Option<usize> {
+        let take = |candidates: &Vec<Candidate>| {
+            let held = |candidate: &&Candidate| candidate.conditions.as_deref().is_none_or(hold);
+            candidates.iter().find(held).map(|candidate| candidate.route)
+        };
+        if !self.exact.is_empty()
+            && let Some(candidates) = self.exact.find(hash_on(0, path), |known| known == path)
+            && let Some(route) = take(candidates)
+        {
+            return Some(route);
         }
-        None
+        if !self.patterns.is_empty()
+            && let Some(route) = self.patterns.matching(path).find_map(take)
+        {
+            return Some(route);
+        }
+        self.prefixes.above(path).find_map(take)
     }
 
     fn is_everything_or_nothing(&self) -> bool {
-        match self.0.as_slice() {
-            [] => true,
-            [only] => only.path.is_empty(),
-            _ => false,
-        }
+        self.exact.is_empty() && self.patterns.is_empty() && self.prefixes.is_everything_or_nothing()
     }
 }
 
-/// Whether the path is the prefix or continues it with a whole segment.
-fn is_below(mut path: impl Iterator<Item = u8>, prefix: &[u8]) -> bool {
-    if prefix.is_empty() {
-        return true;
-    }
-    prefix.iter().all(|&byte| path.next() == Some(byte)) && path.next().is_none_or(|byte| byte == b'/')
+/// Where a rule stands in the order that [`RouteTable`] tells; what is less comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    pub(crate) is_for_every_listener: bool,
+    pub(crate) host: HostRank,
+    pub(crate) path: PathRank,
+    pub(crate) strictness: Strictness,
+    index: usize,
 }
 
-fn compare(prefix: &[u8], path: impl Iterator<Item = u8>) -> Ordering {
-    let rank = |byte: u8| (byte != b'/', byte);
-    prefix.iter().copied().map(rank).cmp(path.map(rank))
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum HostRank {
+    Exact,
+    /// By length: of two that hold for a host the longer one is the nearer.
+    Below(Reverse<usize>),
+    /// By the first rule with this pattern.
+    Pattern(usize),
+    Any,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum PathRank {
+    Exact,
+    /// By the first rule with this pattern and this host.
+    Pattern(usize),
+    Prefix(Reverse<usize>),
+}
+
+fn ranks(rules: &[Rule]) -> Vec<Rank> {
+    // As many patterns as there may be, each looked for once.
+    let mut first_of_host = std::collections::HashMap::new();
+    let mut first_of_path = std::collections::HashMap::new();
+    let rank = |(index, rule): (usize, &Rule)| Rank {
+        is_for_every_listener: rule.listeners.is_empty(),
+        host: match &rule.host {
+            HostRule::Exact(_) => HostRank::Exact,
+            HostRule::Below(parent) => HostRank::Below(Reverse(without_dot(parent.as_bytes()).len())),
+            HostRule::Pattern(pattern) => {
+                HostRank::Pattern(*first_of_host.entry(pattern.as_str().to_owned()).or_insert(index))
+            }
+            HostRule::Any => HostRank::Any,
+        },
+        path: match &rule.path {
+            PathRule::Exact(_) => PathRank::Exact,
+            PathRule::Pattern(pattern) => {
+                let key = (host_key(&rule.host), pattern.as_str().to_owned());
+                PathRank::Pattern(*first_of_path.entry(key).or_insert(index))
+            }
+            PathRule::Prefix(prefix) => PathRank::Prefix(Reverse(canonical_prefix(prefix).len())),
+        },
+        strictness: Strictness::of(rule),
+        index,
+    };
+    rules.iter().enumerate().map(rank).collect()
+}
+
+/// The same for two hosts that are one.
+fn host_key(host: &HostRule) -> (u8, Vec<u8>) {
+    let canonical = |name: &str| without_dot(name.as_bytes()).to_ascii_lowercase();
+    match host {
+        HostRule::Any => (0, Vec::new()),
+        HostRule::Exact(name) => (1, canonical(name)),
+        HostRule::Below(parent) => (2, canonical(parent)),
+        HostRule::Pattern(pattern) => (3, pattern.as_str().as_bytes().to_vec()),
+    }
 }
 
 #[cfg(test)]

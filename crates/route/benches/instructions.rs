@@ -1,0 +1,104 @@
+//! Instructions per look-up, counted by valgrind: a figure that repeats, whatever else the machine does.
+//!
+//! Each case runs under callgrind for two numbers of rounds; the difference is what the rounds between them cost.
+//! `cargo bench -p route -- NAME` runs the cases whose names hold NAME.
+
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+use std::hint::black_box;
+use std::process::{Command, ExitCode};
+
+use route::RouteTable;
+
+/// A name and what it does for a number of rounds.
+type Case = (&'static str, fn(usize));
+
+const CASES: [Case; 7] = [
+    ("one_route", |rounds| find(&one(), "127.0.0.1", "/tiny", rounds)),
+    ("few_prefixes", |rounds| find(&few(), "www.example.com", "/api/v1/users/7", rounds)),
+    ("few_hosts", |rounds| find(&hosts(), "www.example.com", "/articles/2024/on-proxies", rounds)),
+    ("few_hosts_none_fits", |rounds| {
+        find(&hosts(), "other.example.net", "/articles/2024/on-proxies", rounds);
+    }),
+    ("ten_thousand_hosts", |rounds| find(&many_hosts(), "host-7777.example.com", "/p/q", rounds)),
+    ("ten_thousand_prefixes", |rounds| find(&many_prefixes(), "www.example.com", "/p/77/q/77/x", rounds)),
+    ("escaped_path", |rounds| find(&few(), "www.example.com", "/api/v1/us%65rs/7", rounds)),
+];
+
+fn one() -> RouteTable {
+    RouteTable::new([(None, "/")])
+}
+
+fn few() -> RouteTable {
+    RouteTable::new([
+        (None, "/"),
+        (None, "/api"),
+        (None, "/api/v1"),
+        (None, "/static"),
+        (None, "/api/v2/users"),
+    ])
+}
+
+fn hosts() -> RouteTable {
+    RouteTable::new([
+        (None, "/"),
+        (Some("www.example.com"), "/"),
+        (Some("api.example.com"), "/"),
+        (Some("static.example.com"), "/"),
+    ])
+}
+
+fn many_hosts() -> RouteTable {
+    let texts: Vec<String> = (0..10_000).map(|number| format!("host-{number}.example.com")).collect();
+    RouteTable::new(texts.iter().map(|host| (Some(host.as_str()), "/")))
+}
+
+fn many_prefixes() -> RouteTable {
+    let texts: Vec<String> =
+        (0..10_000).map(|number| format!("/p/{}/q/{}", number / 100, number % 100)).collect();
+    RouteTable::new(texts.iter().map(|path| (None, path.as_str())))
+}
+
+fn find(table: &RouteTable, host: &str, path: &str, rounds: usize) {
+    for _ in 0..rounds {
+        assert!(table.find(black_box(host.as_bytes()), black_box(path.as_bytes())).is_some());
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    if let [flag, name, rounds] = arguments.as_slice()
+        && flag == "--rounds-of"
+    {
+        let (_, case) = CASES.iter().find(|(known, _)| known == name).expect("a known case");
+        case(rounds.parse().expect("a number of rounds"));
+        return ExitCode::SUCCESS;
+    }
+    for (name, _) in CASES {
+        if !arguments.is_empty() && !arguments.iter().any(|wanted| name.contains(wanted.as_str())) {
+            continue;
+        }
+        match (instructions(name, 100), instructions(name, 1100)) {
+            (Ok(few), Ok(many)) => println!("{name:28} {:>8} instructions", (many - few) / 1000),
+            (Err(error), _) | (_, Err(error)) => {
+                println!("{name}: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The instructions of a whole run of this program, with so many rounds of a case.
+fn instructions(name: &str, rounds: usize) -> Result<u64, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args(["--rounds-of", name, &rounds.to_string()])
+        .output()
+        .map_err(|error| format!("valgrind does not start ({error}); install it to count instructions"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let count = said.lines().find_map(|line| line.split_once("Collected : "));
+    count.and_then(|(_, count)| count.trim().parse().ok()).ok_or_else(|| format!("valgrind said: {said}"))
+}

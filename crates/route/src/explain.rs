@@ -1,0 +1,241 @@
+//! Why a request takes its route: every rule in the order in which it counts, and what became of it.
+//!
+//! The conditions are asked here one after the other as they are told in the docs of `Rule`, apart from the tables that
+//! `RouteTable::choose` searches, so that tests hold the two against each other. It is for people, and takes its time.
+
+use std::fmt;
+
+use crate::host::{HOST_BYTES_MAX, without_dot};
+use crate::path::{end_of_prefix, with_reading};
+use crate::prefixes::canonical_prefix;
+use crate::request::{Fields, Request, parameters};
+use crate::rule::{Condition, Conditions, HostRule, PathRule, Rule, ValueRule};
+use crate::table::{Rank, RouteTable};
+
+/// What was considered for a request, and what came of it. `Display` tells it line by line, with routes numbered from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The route that the request takes.
+    pub route: Option<usize>,
+    /// Every rule, the one that counts most first.
+    pub steps: Vec<Step>,
+}
+
+/// A rule and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The route, by its place in the list of rules.
+    pub route: usize,
+    /// Whom and what it is for: host and path.
+    pub rule: String,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What becomes of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It holds, and comes first of those that do.
+    Taken,
+    /// It holds, and comes later than the one that was taken.
+    Overtaken {
+        /// The route that was taken.
+        by: usize,
+        /// What they differ in, and why that puts the other first.
+        because: String,
+    },
+    /// It does not hold, for one reason or several.
+    Missed(Vec<Miss>),
+}
+
+/// A condition that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Miss {
+    /// Which one.
+    pub condition: Condition,
+    /// What the rule asks for.
+    pub wanted: String,
+    /// What the request has.
+    pub found: String,
+}
+
+impl RouteTable {
+    /// Why [`RouteTable::choose`] decides as it does for a request.
+    pub fn explain<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> Explanation {
+        let mut order: Vec<usize> = (0..self.rules.len()).collect();
+        order.sort_by_key(|index| self.ranks[*index]);
+        let mut taken: Option<usize> = None;
+        let steps = order.into_iter().map(|route| {
+            let rule = &self.rules[route];
+            let misses = missed(rule, request);
+            let outcome = match taken {
+                _ if !misses.is_empty() => Outcome::Missed(misses),
+                None => {
+                    taken = Some(route);
+                    Outcome::Taken
+                }
+                Some(by) => Outcome::Overtaken { by, because: self.because(by, route) },
+            };
+            Step { route, rule: format!("{} {}", rule.host, rule.path), outcome }
+        });
+        let steps = steps.collect();
+        Explanation { route: taken, steps }
+    }
+
+    /// What puts one route before another, for a request that both hold for.
+    fn because(&self, first: usize, second: usize) -> String {
+        let (one, other): (&Rank, &Rank) = (&self.ranks[first], &self.ranks[second]);
+        let (rule, behind) = (&self.rules[first], &self.rules[second]);
+        if one.is_for_every_listener != other.is_for_every_listener {
+            "that one is for this listener, this one for all".to_owned()
+        } else if one.host != other.host {
+            format!("the host {} comes before {}", rule.host, behind.host)
+        } else if one.path != other.path {
+            format!("the path {} comes before {}", rule.path, behind.path)
+        } else if one.strictness.methods != other.strictness.methods {
+            "that one is for fewer methods".to_owned()
+        } else if one.strictness.headers != other.strictness.headers {
+            "that one asks for more of the headers".to_owned()
+        } else if one.strictness.query != other.strictness.query {
+            "that one asks for more of the query".to_owned()
+        } else if one.strictness.client_bits != other.strictness.client_bits {
+            "that one is for narrower networks of clients".to_owned()
+        } else {
+            "neither is more specific, and that one is written first".to_owned()
+        }
+    }
+}
+
+/// The conditions of a rule that do not hold, each with what was wanted and what was found.
+fn missed<F: Fields + ?Sized>(rule: &Rule, request: &Request<'_, F>) -> Vec<Miss> {
+    let mut misses = Vec::new();
+    let mut miss = |condition, wanted: String, found: String| misses.push(Miss { condition, wanted, found });
+    if !rule.listeners.is_empty() && !rule.listeners.contains(&request.listener) {
+        let numbers = rule.listeners.iter().map(|listener| format!("{}", listener + 1)).collect::<Vec<_>>();
+        miss(
+            Condition::Listener,
+            format!("listener {}", numbers.join(" or ")),
+            format!("{}", request.listener + 1),
+        );
+    }
+    if !host_holds(&rule.host, request.host) {
+        miss(Condition::Host, format!("host {}", rule.host), readable(request.host));
+    }
+    if !path_holds(&rule.path, request.path) {
+        let found = with_reading(request.path, readable);
+        miss(Condition::Path, format!("path {}", rule.path), found);
+    }
+    if let Some(conditions) = Conditions::of(rule) {
+        for condition in conditions.missed(request) {
+            let (wanted, found) = wanted_and_found(condition, rule, request);
+            miss(condition, wanted, found);
+        }
+    }
+    misses
+}
+
+/// Both in words, for a condition that `Conditions` knows.
+fn wanted_and_found<F: Fields + ?Sized>(
+    condition: Condition,
+    rule: &Rule,
+    request: &Request<'_, F>,
+) -> (String, String) {
+    let values = |values: Vec<String>| if values.is_empty() { "none".to_owned() } else { values.join(", ") };
+    let of_part = |kind: &str, (name, value): &(String, ValueRule), found: Vec<String>| {
+        (format!("{kind} {name} {value}"), values(found))
+    };
+    match condition {
+        Condition::Header(index) => {
+            let part = &rule.headers[index];
+            of_part("header", part, request.fields.values(part.0.as_bytes()).map(readable).collect())
+        }
+        Condition::Query(index) => {
+            let part = &rule.query[index];
+            let read = |written: &[u8]| crate::form::FormReading::of(written).collect::<Vec<u8>>();
+            let all = parameters(request.query.unwrap_or_default());
+            let found = all.filter(|(name, _)| read(name) == part.0.as_bytes());
+            of_part("parameter", part, found.map(|(_, value)| readable(&read(value))).collect())
+        }
+        Condition::Client => {
+            let networks: Vec<String> = rule.clients.iter().map(ToString::to_string).collect();
+            (format!("client in {}", networks.join(" or ")), request.client.to_string())
+        }
+        Condition::Method => (format!("method {}", rule.methods.join(" or ")), readable(request.method)),
+        // Told by `missed`.
+        Condition::Listener | Condition::Host | Condition::Path => (String::new(), String::new()),
+    }
+}
+
+fn host_holds(rule: &HostRule, host: &[u8]) -> bool {
+    let host = without_dot(host).to_ascii_lowercase();
+    let canonical = |name: &str| without_dot(name.as_bytes()).to_ascii_lowercase();
+    host.len() <= HOST_BYTES_MAX
+        && match rule {
+            HostRule::Any => true,
+            HostRule::Exact(name) => canonical(name) == host,
+            HostRule::Below(parent) => {
+                let labels = host.strip_suffix(canonical(parent).as_slice());
+                let before = labels.and_then(|labels| labels.strip_suffix(b"."));
+                before.is_some_and(|labels| !labels.is_empty())
+            }
+            HostRule::Pattern(pattern) => pattern.matches(&host),
+        }
+        || matches!(rule, HostRule::Any)
+}
+
+fn path_holds(rule: &PathRule, path: &[u8]) -> bool {
+    match rule {
+        PathRule::Prefix(prefix) => {
+            let prefix = canonical_prefix(prefix);
+            prefix.is_empty() || (prefix[0] == b'/' && end_of_prefix(path, &prefix).is_some())
+        }
+        PathRule::Exact(exact) => {
+            with_reading(exact.as_bytes(), |exact| with_reading(path, |path| exact == path))
+        }
+        PathRule::Pattern(pattern) => with_reading(path, |path| pattern.matches(path)),
+    }
+}
+
+/// What may be shown of bytes from outside: no control characters, and not too many.
+fn readable(bytes: &[u8]) -> String {
+    const SHOWN_MAX: usize = 200;
+    let shown = &bytes[..bytes.len().min(SHOWN_MAX)];
+    let text: String = shown.escape_ascii().to_string();
+    if bytes.is_empty() {
+        "(empty)".to_owned()
+    } else if shown.len() < bytes.len() {
+        format!("{text}…")
+    } else {
+        text
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken => formatter.write_str("taken"),
+            Self::Overtaken { by, because } => {
+                write!(formatter, "holds as well, but after route {}: {because}", by + 1)
+            }
+            Self::Missed(misses) => {
+                for (index, Miss { wanted, found, .. }) in misses.iter().enumerate() {
+                    let separator = if index == 0 { "no: " } else { "; " };
+                    write!(formatter, "{separator}wants {wanted}, found {found}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Step { route, rule, outcome } in &self.steps {
+            writeln!(formatter, "route {} ({rule}): {outcome}", route + 1)?;
+        }
+        match self.route {
+            Some(route) => write!(formatter, "The request takes route {}.", route + 1),
+            None => formatter.write_str("No route holds for the request."),
+        }
+    }
+}

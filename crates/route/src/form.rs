@@ -1,0 +1,59 @@
+//! Names and values of a query as a form's reader has them: escapes decoded once, `+` as a space.
+//!
+//! For comparing only: a query is passed on as it came.
+
+use crate::path::decoded;
+
+/// The bytes of a parameter's name or value (the URL standard's application/x-www-form-urlencoded).
+#[derive(Debug, Clone)]
+pub(crate) struct FormReading<'a>(&'a [u8]);
+
+impl<'a> FormReading<'a> {
+    pub(crate) fn of(written: &'a [u8]) -> Self {
+        Self(written)
+    }
+
+    pub(crate) fn is_as_it_stands(written: &[u8]) -> bool {
+        !written.iter().any(|&byte| byte == b'%' || byte == b'+')
+    }
+}
+
+impl Iterator for FormReading<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        if let [b'+', rest @ ..] = self.0 {
+            self.0 = rest;
+            return Some(b' ');
+        }
+        let (byte, rest) = decoded(self.0)?;
+        self.0 = rest;
+        Some(byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_decoded_once() {
+        for (written, read) in [
+            ("", ""),
+            ("a+b", "a b"),
+            ("a%2Bb", "a+b"),
+            ("%25%32%35", "%25"),
+            ("%", "%"),
+            ("%4", "%4"),
+            ("%c3%a9", "\u{e9}"),
+        ] {
+            let bytes: Vec<u8> = FormReading::of(written.as_bytes()).collect();
+            assert_eq!(bytes, read.as_bytes(), "{written}");
+            assert_eq!(
+                FormReading::is_as_it_stands(written.as_bytes()),
+                !written.contains(['%', '+']),
+                "{written}"
+            );
+        }
+    }
+}

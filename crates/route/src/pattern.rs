@@ -1,0 +1,279 @@
+//! Regular expressions that have to match the whole of what they are held against.
+//!
+//! Matching takes time linear in the text, whatever the expression. What it costs to compile is limited.
+
+use std::fmt;
+use std::ops::Range;
+
+use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+
+/// Length of an expression as it is written.
+pub const PATTERN_BYTES_MAX: usize = 4096;
+
+/// Of a compiled expression, or of those that are searched together.
+const PROGRAM_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Of what one search may build as it goes.
+const CACHE_BYTES_MAX: usize = 1024 * 1024;
+/// How deep groups may stand in groups.
+const NESTING_MAX: u32 = 50;
+
+/// A regular expression over bytes, in the syntax of the crate `regex`.
+///
+/// It has to match the whole text: `/files/.*`, not `/files/`. A dot matches every byte, line ends included, so that
+/// no byte slips past `.*`; classes such as `\w` are those of ASCII unless `(?u)` says otherwise.
+///
+/// A clone shares the program and has scratch space of its own: searches through one pattern on two threads at a time
+/// wait for each other now and then, searches through clones never do.
+#[derive(Clone)]
+pub struct Pattern {
+    text: Box<str>,
+    regex: Regex,
+}
+
+/// Why a text is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// See [`PATTERN_BYTES_MAX`].
+    #[error("the expression has {0} bytes; at most {PATTERN_BYTES_MAX} are allowed")]
+    TooLong(usize),
+    /// What it would compile to is over the limit, most often for a large count such as `{{1000}}`.
+    #[error("the expression is too large once compiled; use smaller repetition counts or fewer alternatives")]
+    TooLarge,
+    /// What the crate `regex` says of it, over several lines.
+    #[error("{0}")]
+    Syntax(String),
+}
+
+impl Pattern {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(text: &str) -> Result<Self, PatternError> {
+        if text.len() > PATTERN_BYTES_MAX {
+            return Err(PatternError::TooLong(text.len()));
+        }
+        // Alone first, so that a mistake is shown in the text as it was written.
+        build(text)?;
+        Ok(Self { text: text.into(), regex: build(&whole(text))? })
+    }
+
+    /// The expression as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it matches the whole text.
+    #[inline]
+    pub fn matches(&self, text: &[u8]) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// How many groups there are, the whole match (0) among them.
+    pub fn groups(&self) -> usize {
+        self.regex.captures_len()
+    }
+
+    /// The number of the group `(?<name>…)`.
+    pub fn group(&self, name: &str) -> Option<usize> {
+        self.regex.capture_names().position(|known| known == Some(name))
+    }
+
+    /// What its groups match, where it matches the whole text. Allocates twice.
+    pub fn captures(&self, text: &[u8]) -> Option<Captures> {
+        let mut locations = self.regex.capture_locations();
+        self.regex.captures_read(&mut locations, text)?;
+        let spans = (0..locations.len()).map(|group| locations.get(group).map(|(start, end)| start..end));
+        Some(Captures { text: text.into(), spans: spans.collect() })
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Pattern({:?})", self.text)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+/// What the groups of a pattern matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Captures {
+    text: Box<[u8]>,
+    spans: Box<[Option<Range<usize>>]>,
+}
+
+impl Captures {
+    /// What a group matched; `None` for one that took no part in the match or does not exist.
+    pub fn group(&self, number: usize) -> Option<&[u8]> {
+        let span = self.spans.get(number)?.clone()?;
+        self.text.get(span)
+    }
+}
+
+/// Patterns in an order, of which the first that matches is looked for.
+///
+/// From [`SET_FROM`] patterns on, one pass over the text tells first whether any of them matches: few requests get
+/// past it where patterns are exceptions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Patterns<T> {
+    list: Vec<(Pattern, T)>,
+    any: Option<RegexSet>,
+}
+
+/// Below that, a pattern each is as quick as the set.
+const SET_FROM: usize = 4;
+
+impl<T> Patterns<T> {
+    /// The value at this pattern, which is put last if it is new.
+    pub(crate) fn entry(&mut self, pattern: &Pattern, new: impl FnOnce() -> T) -> &mut T {
+        let found = self.list.iter().position(|(known, _)| known == pattern);
+        let index = found.unwrap_or_else(|| {
+            self.list.push((pattern.clone(), new()));
+            self.list.len() - 1
+        });
+        &mut self.list[index].1
+    }
+
+    /// Prepares to search, once all are there.
+    pub(crate) fn link(&mut self) {
+        if self.list.len() >= SET_FROM {
+            let texts = self.list.iter().map(|(pattern, _)| whole(pattern.as_str()));
+            let mut builder = RegexSetBuilder::new(texts);
+            builder.unicode(false).dot_matches_new_line(true).nest_limit(NESTING_MAX + 1);
+            // Many patterns may be over the limit together; then each is tried alone.
+            self.any = builder.size_limit(PROGRAM_BYTES_MAX).dfa_size_limit(CACHE_BYTES_MAX).build().ok();
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.list.iter_mut().map(|(_, value)| value)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.list.iter().map(|(_, value)| value)
+    }
+
+    /// The values of the patterns that match, in order.
+    #[inline]
+    pub(crate) fn matching<'s>(&'s self, text: &'s [u8]) -> impl Iterator<Item = &'s T> {
+        let list = match &self.any {
+            Some(any) if !any.is_match(text) => &[][..],
+            _ => &self.list,
+        };
+        list.iter().filter(move |(pattern, _)| pattern.matches(text)).map(|(_, value)| value)
+    }
+}
+
+fn whole(text: &str) -> String {
+    let framed = format!(r"\A(?:{text})\z");
+    // `(?x)` allows a comment, which ends with its line; in other expressions a line end would be matched.
+    let ends_in_comment = text.contains('#') && build(&framed).is_err();
+    if ends_in_comment { format!("\\A(?:{text}\n)\\z") } else { framed }
+}
+
+fn build(text: &str) -> Result<Regex, PatternError> {
+    let mut builder = RegexBuilder::new(text);
+    builder.unicode(false).dot_matches_new_line(true).nest_limit(NESTING_MAX + 1);
+    builder.size_limit(PROGRAM_BYTES_MAX).dfa_size_limit(CACHE_BYTES_MAX);
+    builder.build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => PatternError::TooLarge,
+        error => PatternError::Syntax(error.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_the_whole_text() {
+        for (pattern, text, matches) in [
+            ("/files/.*", "/files/a", true),
+            ("/files/", "/files/a", false),
+            ("a|ab", "ab", true),
+            ("^/x$", "/x", true),
+            (r".*\.php", "/a.php", true),
+            (r".*\.php", "/a.php\n", false),
+            ("/admin.*", "/admin\n/x", true),
+            ("", "", true),
+            ("(?x) /a  # and no more", "/a", true),
+            ("(?x) /a  # and no more", "/a\n", false),
+            ("(?i)/CAF\u{e9}", "/caf\u{e9}", true),
+            ("/[a-z]+/\u{e9}", "/abc/\u{e9}", true),
+            (r"/\w+", "/\u{e9}", false),
+            (r"(?u)/\w+", "/\u{e9}", true),
+        ] {
+            assert_eq!(
+                Pattern::new(pattern).unwrap().matches(text.as_bytes()),
+                matches,
+                "{pattern} {text:?}"
+            );
+        }
+        assert!(Pattern::new("/.*").unwrap().matches(b"/\xff\x00\r"), "a dot is for every byte");
+    }
+
+    #[test]
+    fn what_is_no_pattern() {
+        let message = |text: &str| Pattern::new(text).unwrap_err().to_string();
+        assert!(message("/a(").contains("unclosed group"), "{}", message("/a("));
+        assert!(!message("/a(").contains(r"\A"), "shown as it was written: {}", message("/a("));
+        assert!(matches!(Pattern::new("a)|(b"), Err(PatternError::Syntax(_))), "no way out of the frame");
+        assert_eq!(Pattern::new(r"(?u)(\w{500}){500}"), Err(PatternError::TooLarge));
+        assert_eq!(Pattern::new(&"a".repeat(5000)), Err(PatternError::TooLong(5000)));
+        assert!(matches!(Pattern::new(&"(".repeat(200)), Err(PatternError::Syntax(_))));
+        assert!(matches!(
+            Pattern::new(&format!("{}{}", "(".repeat(60), ")".repeat(60))),
+            Err(PatternError::Syntax(_))
+        ));
+    }
+
+    #[test]
+    fn groups_that_take_no_part_are_none() {
+        let pattern = Pattern::new("/(?<kind>a|b)(/(c))?(.*)").unwrap();
+        assert_eq!((pattern.groups(), pattern.group("kind"), pattern.group("other")), (5, Some(1), None));
+        let captures = pattern.captures(b"/ax").unwrap();
+        assert_eq!(captures.group(0), Some(&b"/ax"[..]));
+        assert_eq!(captures.group(1), Some(&b"a"[..]));
+        assert_eq!((captures.group(2), captures.group(3), captures.group(9)), (None, None, None));
+        assert_eq!(captures.group(4), Some(&b"x"[..]));
+        assert_eq!(pattern.captures(b"/c"), None);
+    }
+
+    #[test]
+    fn the_first_of_many_wins() {
+        for count in [1, 3, 4, 50] {
+            let mut patterns = Patterns::default();
+            for index in 0..count {
+                patterns.entry(&Pattern::new(&format!("/{index}.*")).unwrap(), || index);
+            }
+            patterns.entry(&Pattern::new("/0.*").unwrap(), || 99);
+            patterns.link();
+            for text in ["/0", "/1", "/10", "/44x", "/x"] {
+                let expected: Vec<usize> =
+                    (0..count).filter(|index| text.starts_with(&format!("/{index}"))).collect();
+                assert_eq!(
+                    patterns.matching(text.as_bytes()).copied().collect::<Vec<_>>(),
+                    expected,
+                    "{text} {count}"
+                );
+            }
+        }
+    }
+}

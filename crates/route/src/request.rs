@@ -1,0 +1,133 @@
+//! What routes and policies see of a request: borrowed bytes, from whatever parsed them.
+//!
+//! Nothing here is checked: a message parser has refused what is no request before a route is looked for.
+
+use std::net::IpAddr;
+
+/// The fields of a message, whoever parsed it.
+pub trait Fields {
+    /// Name and value of each field line, in order; a value has no white space around it.
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])>;
+
+    /// The values of the field lines of this name; the case of names does not matter (RFC 9110 §5.1).
+    fn values<'f>(&'f self, name: &'f [u8]) -> impl Iterator<Item = &'f [u8]> {
+        self.lines().filter_map(move |(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
+    }
+
+    /// The value of the first field line of this name.
+    fn value<'f>(&'f self, name: &'f [u8]) -> Option<&'f [u8]> {
+        self.values(name).next()
+    }
+}
+
+impl<Name: AsRef<[u8]>, Value: AsRef<[u8]>> Fields for [(Name, Value)] {
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+}
+
+impl<Name: AsRef<[u8]>, Value: AsRef<[u8]>, const N: usize> Fields for [(Name, Value); N] {
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.as_slice().lines()
+    }
+}
+
+/// A message without fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NoFields;
+
+impl Fields for NoFields {
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        std::iter::empty()
+    }
+}
+
+/// A request, as far as routes can depend on it.
+#[derive(Debug)]
+pub struct Request<'a, F: ?Sized> {
+    /// The listener that it came to, by its index.
+    pub listener: usize,
+    /// Without its port, an IPv6 address in brackets; its case and a dot at its end do not matter.
+    pub host: &'a [u8],
+    /// As it was sent, without its query.
+    pub path: &'a [u8],
+    /// As it was sent, without the `?`; `None` where there is no `?`.
+    pub query: Option<&'a [u8]>,
+    /// As it was sent; methods are case-sensitive (RFC 9110 §9.1).
+    pub method: &'a [u8],
+    /// Who asks: the peer, or whom a trusted proxy names.
+    pub client: IpAddr,
+    /// Its header section.
+    pub fields: &'a F,
+}
+
+impl<F: ?Sized> Clone for Request<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F: ?Sized> Copy for Request<'_, F> {}
+
+/// The parameters of a query as a form writes them: `a=1&b=2`. Names and values are escaped as they were sent.
+///
+/// A parameter without `=` has an empty value; empty parameters (`a&&b`) are left out. Only `&` separates.
+pub fn parameters(query: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let parts = query.split(|&byte| byte == b'&').filter(|part| !part.is_empty());
+    parts.map(|part| match part.iter().position(|&byte| byte == b'=') {
+        Some(at) => (&part[..at], &part[at + 1..]),
+        None => (part, &[][..]),
+    })
+}
+
+/// The value of the first cookie of this name, as it was sent (RFC 6265 §5.4); names are case-sensitive.
+pub fn cookie<'f, F: Fields + ?Sized>(fields: &'f F, name: &[u8]) -> Option<&'f [u8]> {
+    // RFC 9113 §8.2.3: over HTTP/2 there may be a line for each cookie.
+    let pairs = fields.values(b"cookie").flat_map(|value| value.split(|&byte| byte == b';'));
+    pairs.map(<[u8]>::trim_ascii).find_map(|pair| {
+        let at = pair.iter().position(|&byte| byte == b'=')?;
+        (&pair[..at] == name).then_some(&pair[at + 1..])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_by_name() {
+        let fields = [("Accept", "a"), ("X-Two", "1"), ("x-two", "2")];
+        assert_eq!(fields.value(b"accept"), Some(&b"a"[..]));
+        assert_eq!(fields.values(b"X-TWO").collect::<Vec<_>>(), [b"1", b"2"]);
+        assert_eq!(fields.value(b"x"), None);
+        assert_eq!(NoFields.value(b"accept"), None);
+    }
+
+    #[test]
+    fn parameters_of_a_query() {
+        let text = |query: &str| -> Vec<String> {
+            let of = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            parameters(query.as_bytes()).map(|(name, value)| format!("{}:{}", of(name), of(value))).collect()
+        };
+        assert_eq!(text(""), [""; 0]);
+        assert_eq!(text("&&"), [""; 0]);
+        assert_eq!(text("a=1&b&c=&=d&a=2=3&&e;f=%26"), ["a:1", "b:", "c:", ":d", "a:2=3", "e;f:%26"]);
+    }
+
+    /// RFC 6265 §5.4.
+    #[test]
+    fn cookies_by_name() {
+        let fields = [("Cookie", "a=1; b=2;c=3=4;  d"), ("cookie", "a=5; e=\"q\""), ("Set-Cookie", "f=6")];
+        for (name, value) in [
+            ("a", Some("1")),
+            ("b", Some("2")),
+            ("c", Some("3=4")),
+            ("e", Some("\"q\"")),
+            ("d", None),
+            ("A", None),
+            ("f", None),
+        ] {
+            assert_eq!(cookie(&fields, name.as_bytes()), value.map(str::as_bytes), "{name}");
+        }
+    }
+}

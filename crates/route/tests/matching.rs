@@ -1,0 +1,283 @@
+//! Which route a request takes, with every kind of condition, and that the table and its explanation agree.
+
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+use route::{
+    Condition, HostRule, NoFields, Outcome, PathRule, Pattern, Request, RouteTable, Rule, ValueRule,
+};
+
+fn pattern(text: &str) -> Pattern {
+    Pattern::new(text).unwrap()
+}
+
+fn exact(text: &str) -> PathRule {
+    PathRule::Exact(text.to_owned())
+}
+
+fn prefix(text: &str) -> PathRule {
+    PathRule::Prefix(text.to_owned())
+}
+
+fn named(name: &str, rule: ValueRule) -> (String, ValueRule) {
+    (name.to_owned(), rule)
+}
+
+fn value(text: &str) -> ValueRule {
+    ValueRule::Exact(text.to_owned())
+}
+
+const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7));
+
+fn get<'a>(host: &'a str, path: &'a str) -> Request<'a, NoFields> {
+    Request {
+        listener: 0,
+        host: host.as_bytes(),
+        path: path.as_bytes(),
+        query: None,
+        method: b"GET",
+        client: CLIENT,
+        fields: &NoFields,
+    }
+}
+
+#[test]
+fn paths_exact_then_patterns_then_the_longest_prefix() {
+    let paths = [
+        prefix("/"),
+        PathRule::Pattern(pattern(r"/files/.*\.jpg")),
+        exact("/files/a.jpg"),
+        PathRule::Pattern(pattern("/files/(private|secret)/.*")),
+        prefix("/files/private/thumbs"),
+        exact("/files/"),
+        PathRule::Pattern(pattern("/")),
+    ];
+    let table = RouteTable::compile(paths.into_iter().map(|path| Rule { path, ..Rule::default() }).collect());
+    for (path, route) in [
+        ("/files/a.jpg", 2),
+        ("/files//%61.jpg", 2),
+        ("/files/b.jpg", 1),
+        ("/files/private/b.jpg", 1),
+        ("/files/private/b.png", 3),
+        ("/files/%70rivate/b.png", 3),
+        ("/files/private/b\n.png", 3),
+        ("/files/private/thumbs/b.png", 3),
+        ("/files/private%2Fb.png", 3),
+        ("/files/private", 0),
+        ("/files/", 5),
+        ("/files", 0),
+        ("/", 6),
+        ("", 6),
+        ("*", 0),
+        ("/caf\u{e9}", 0),
+    ] {
+        assert_eq!(table.choose(&get("a.example", path)), Some(route), "{path:?}");
+        assert_eq!(table.find(b"a.example", path.as_bytes()), Some(route), "{path:?}");
+    }
+    assert!(table.depends_on_path());
+    let long = format!("/files/{}%61.jpg", "x".repeat(5000));
+    assert_eq!(table.choose(&get("a.example", &long)), Some(1));
+}
+
+#[test]
+fn what_else_is_asked_for_comes_after_host_and_path() {
+    let rules = vec![
+        Rule::default(),
+        Rule { methods: vec!["POST".to_owned(), "PUT".to_owned()], ..Rule::default() },
+        Rule { methods: vec!["POST".to_owned()], ..Rule::default() },
+        Rule { headers: vec![named("X-Beta", ValueRule::Present)], ..Rule::default() },
+        Rule { headers: vec![named("x-beta", value("1"))], ..Rule::default() },
+        Rule {
+            headers: vec![named("x-beta", value("1")), named("x-who", ValueRule::Present)],
+            ..Rule::default()
+        },
+        Rule { query: vec![named("v", ValueRule::Prefix("2 ".to_owned()))], ..Rule::default() },
+        Rule { query: vec![named("v", ValueRule::Pattern(pattern(r"\d\+")))], ..Rule::default() },
+        Rule { clients: vec!["192.0.2.0/24".parse().unwrap()], ..Rule::default() },
+        Rule { clients: vec!["192.0.2.0/28".parse().unwrap()], ..Rule::default() },
+        Rule {
+            clients: vec!["192.0.2.7/32".parse().unwrap(), "10.0.0.0/8".parse().unwrap()],
+            ..Rule::default()
+        },
+        Rule { listeners: vec![2, 3, 2], path: prefix("/a"), ..Rule::default() },
+        Rule { path: prefix("/a"), methods: vec!["HEAD".to_owned()], ..Rule::default() },
+    ];
+    let table = RouteTable::compile(rules);
+    let none: &[(&str, &str)] = &[];
+    for (listener, method, path, query, client, fields, route) in [
+        (0, "GET", "/", None, "198.51.100.1", none, 0),
+        (0, "PUT", "/", None, "198.51.100.1", none, 1),
+        (0, "POST", "/", None, "198.51.100.1", none, 2),
+        (0, "post", "/", None, "198.51.100.1", none, 0),
+        (0, "GET", "/", None, "198.51.100.1", &[("X-BETA", "")], 3),
+        (0, "GET", "/", None, "198.51.100.1", &[("x-beta", "0"), ("X-Beta", "1")], 4),
+        (0, "GET", "/", None, "198.51.100.1", &[("x-who", "me"), ("X-Beta", "1")], 5),
+        (0, "PUT", "/", None, "198.51.100.1", &[("x-beta", "1")], 1),
+        (0, "GET", "/", Some("v=2+x"), "198.51.100.1", none, 6),
+        (0, "GET", "/", Some("w=1&%76=2%20"), "198.51.100.1", none, 6),
+        (0, "GET", "/", Some("v=2%2B"), "198.51.100.1", none, 7),
+        (0, "GET", "/", Some("v=2"), "198.51.100.1", none, 0),
+        (0, "GET", "/", None, "192.0.2.99", none, 8),
+        (0, "GET", "/", None, "192.0.2.7", none, 9),
+        (0, "GET", "/", None, "::ffff:192.0.2.7", none, 9),
+        (0, "GET", "/", None, "10.9.9.9", none, 10),
+        (0, "GET", "/", None, "2001:db8::1", none, 0),
+        (0, "GET", "/a", None, "198.51.100.1", none, 0),
+        (0, "HEAD", "/a", None, "198.51.100.1", none, 12),
+        (2, "HEAD", "/a", None, "198.51.100.1", none, 11),
+        (3, "GET", "/a/b", None, "198.51.100.1", none, 11),
+        (3, "GET", "/b", None, "198.51.100.1", none, 0),
+        (4, "GET", "/a/b", None, "198.51.100.1", none, 0),
+    ] {
+        let request = Request {
+            listener,
+            host: b"a.example",
+            path: path.as_bytes(),
+            query: query.map(str::as_bytes),
+            method: method.as_bytes(),
+            client: client.parse().unwrap(),
+            fields,
+        };
+        let explanation = table.explain(&request);
+        assert_eq!(table.choose(&request), Some(route), "{explanation}");
+        assert_eq!(explanation.route, Some(route), "{explanation}");
+    }
+    assert_eq!(table.find(b"a.example", b"/a"), Some(0), "rules that ask for more are passed over");
+}
+
+#[test]
+fn an_explanation_says_what_was_considered() {
+    let table = RouteTable::compile(vec![
+        Rule::default(),
+        Rule { host: HostRule::of("*.example.com"), path: prefix("/api"), ..Rule::default() },
+        Rule {
+            host: HostRule::of("www.example.com"),
+            methods: vec!["POST".to_owned()],
+            headers: vec![named("X-Key", value("secret"))],
+            query: vec![named("q", ValueRule::Pattern(pattern("a+")))],
+            clients: vec!["10.0.0.0/8".parse().unwrap()],
+            listeners: vec![1],
+            ..Rule::default()
+        },
+        Rule { path: exact("/api/x"), ..Rule::default() },
+        Rule::default(),
+    ]);
+    let fields = [("x-key", "wrong"), ("X-Key", "o\u{7}ther")];
+    let request = Request { query: Some(b"q=b&q=%0a"), ..get("WWW.example.com.", "/api//x").with(&fields) };
+    assert_eq!(
+        table.explain(&request).to_string(),
+        "route 3 (www.example.com /): no: wants listener 2, found 1; wants method POST, found GET; \
+         wants header X-Key = secret, found wrong, o\\x07ther; wants parameter q ~ a+, found b, \\n; \
+         wants client in 10.0.0.0/8, found 192.0.2.7\n\
+         route 2 (*.example.com /api): taken\n\
+         route 4 (* = /api/x): holds as well, but after route 2: the host *.example.com comes before *\n\
+         route 1 (* /): holds as well, but after route 2: the host *.example.com comes before *\n\
+         route 5 (* /): holds as well, but after route 2: the host *.example.com comes before *\n\
+         The request takes route 2."
+    );
+    let explanation = table.explain(&get("", "/x"));
+    assert_eq!(explanation.route, Some(0));
+    let Outcome::Missed(misses) = &explanation.steps[1].outcome else { panic!("{explanation}") };
+    assert_eq!(
+        misses.iter().map(|miss| miss.condition).collect::<Vec<_>>(),
+        [Condition::Host, Condition::Path]
+    );
+    assert_eq!(misses[0].found, "(empty)");
+    assert!(explanation.to_string().contains("neither is more specific, and that one is written first"));
+    let nothing = RouteTable::compile(vec![Rule { path: exact("/a"), ..Rule::default() }]);
+    assert_eq!(
+        nothing.explain(&get("", "/b")).to_string(),
+        "route 1 (* = /a): no: wants path = /a, found /b\nNo route holds for the request."
+    );
+}
+
+trait With<'a> {
+    fn with<F: ?Sized>(self, fields: &'a F) -> Request<'a, F>;
+}
+
+impl<'a> With<'a> for Request<'a, NoFields> {
+    fn with<F: ?Sized>(self, fields: &'a F) -> Request<'a, F> {
+        let Request { listener, host, path, query, method, client, .. } = self;
+        Request { listener, host, path, query, method, client, fields }
+    }
+}
+
+fn hosts() -> impl Strategy<Value = HostRule> {
+    prop_oneof![
+        Just(HostRule::Any),
+        "[ab](\\.[ab]){0,2}".prop_map(HostRule::Exact),
+        "[ab](\\.[ab]){0,1}".prop_map(HostRule::Below),
+        prop::sample::select(vec![".*", "a.*", ".*b", "[ab]\\.[ab]"])
+            .prop_map(|text| HostRule::Pattern(pattern(text))),
+    ]
+}
+
+fn paths() -> impl Strategy<Value = PathRule> {
+    prop_oneof![
+        "(/[ab]{0,2}){1,3}".prop_map(PathRule::Exact),
+        "(/[ab]{0,2}){1,3}".prop_map(PathRule::Prefix),
+        prop::sample::select(vec![".*", "/a.*", ".*b", "/[ab]/.*", "/b+", "/a/?.*"])
+            .prop_map(|text| PathRule::Pattern(pattern(text))),
+    ]
+}
+
+fn values() -> impl Strategy<Value = ValueRule> {
+    prop_oneof![
+        Just(ValueRule::Present),
+        "[ab]{0,2}".prop_map(ValueRule::Exact),
+        "[ab]{0,1}".prop_map(ValueRule::Prefix),
+        Just(ValueRule::Pattern(pattern("a*b"))),
+    ]
+}
+
+fn rules() -> impl Strategy<Value = Rule> {
+    let parts = || prop::collection::vec(("[xy]", values()), 0..2);
+    let methods = prop::collection::vec(prop::sample::select(vec!["GET".to_owned(), "PUT".to_owned()]), 0..2);
+    let clients = prop::collection::vec(
+        prop::sample::select(vec!["10.0.0.0/8", "10.0.0.0/16", "10.0.0.1/32", "::/0"])
+            .prop_map(|text| text.parse().unwrap()),
+        0..2,
+    );
+    let listeners = prop::collection::vec(0..3_usize, 0..2);
+    (listeners, hosts(), paths(), methods, parts(), parts(), clients).prop_map(
+        |(listeners, host, path, methods, headers, query, clients)| Rule {
+            listeners,
+            host,
+            path,
+            methods,
+            headers,
+            query,
+            clients,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn the_table_and_its_explanation_agree(
+        rules in prop::collection::vec(rules(), 0..24),
+        listener in 0..3_usize,
+        host in "[abAB](\\.[ab]){0,3}\\.?",
+        path in "(/[ab]{0,2}){0,4}(/%6[12])?",
+        query in prop::option::of("([xy]=[ab]{0,2}&?){0,3}"),
+        method in prop::sample::select(vec!["GET", "PUT", "POST"]),
+        client in prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "10.1.0.1", "11.0.0.1", "::1", "::ffff:10.0.0.1"]),
+        fields in prop::collection::vec(("[xyXY]", "[ab]{0,2}"), 0..3),
+    ) {
+        let table = RouteTable::compile(rules);
+        let request = Request {
+            listener,
+            host: host.as_bytes(),
+            path: path.as_bytes(),
+            query: query.as_deref().map(str::as_bytes),
+            method: method.as_bytes(),
+            client: client.parse().unwrap(),
+            fields: fields.as_slice(),
+        };
+        let explanation = table.explain(&request);
+        prop_assert_eq!(table.choose(&request), explanation.route, "{}", explanation);
+        prop_assert_eq!(table.clone().choose(&request), explanation.route);
+    }
+}
