@@ -4,14 +4,17 @@
 use std::cell::RefCell;
 
 /// Room in front of what is read: a head that grows by the proxy's own fields still fits before its body.
-const HEADROOM: usize = 1024;
+const HEADROOM: usize = 256;
 /// Room behind it, never read into: what closes a chunk, and a body.
 const TAILROOM: usize = 16;
-/// Read area of the buffers that every exchange has two of: heads and short bodies.
+/// Read area of the two buffers that an exchange over a stream begins with: it is one of many on its connection.
+pub(crate) const TINY: usize = 1024;
+/// Read area of the two buffers that every other exchange has: heads and short bodies.
 pub(crate) const SMALL: usize = 16 * 1024;
 /// Read area of the buffers for long bodies that have to be looked at.
 pub(crate) const BULK: usize = 128 * 1024;
-/// Spare buffers that a worker keeps of either size.
+/// The sizes that are kept for reuse, and how many of each.
+const SIZES: [usize; 3] = [TINY, SMALL, BULK];
 const SPARE_MAX: usize = 64;
 
 /// Bytes that have arrived and are not yet passed on.
@@ -20,11 +23,19 @@ pub(crate) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// The read area that it is given back for.
+    base: usize,
 }
 
 impl Buffer {
     pub(crate) fn new(read_area: usize) -> Self {
-        Self { bytes: vec![0; HEADROOM + read_area + TAILROOM], start: HEADROOM, end: HEADROOM }
+        let bytes = vec![0; HEADROOM + read_area + TAILROOM];
+        Self { bytes, start: HEADROOM, end: HEADROOM, base: read_area }
+    }
+
+    /// Whether it belongs to one of many streams, and should be no larger than it has to be.
+    pub(crate) fn is_of_stream(&self) -> bool {
+        self.base == TINY
     }
 
     pub(crate) fn filled(&self) -> &[u8] {
@@ -85,6 +96,7 @@ impl Buffer {
         }
         // Rare: long trailers before a pipelined request. The odd size is not pooled afterwards.
         let mut larger = Buffer::new(self.read_area() + head.len());
+        larger.base = self.base;
         larger.bytes[HEADROOM..HEADROOM + head.len()].copy_from_slice(head);
         larger.end = HEADROOM + head.len() + self.len();
         larger.bytes[HEADROOM + head.len()..larger.end].copy_from_slice(self.filled());
@@ -121,48 +133,72 @@ impl Buffer {
 /// The spare buffers of one worker.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    small: RefCell<Vec<Buffer>>,
-    bulk: RefCell<Vec<Buffer>>,
+    spare: [RefCell<Vec<Buffer>>; SIZES.len()],
 }
 
 impl Buffers {
-    /// An empty buffer with a read area of `SMALL`.
-    pub(crate) fn small(&self) -> Buffer {
-        self.small.borrow_mut().pop().unwrap_or_else(|| Buffer::new(SMALL))
+    /// An empty buffer with a read area of one of the sizes.
+    pub(crate) fn take(&self, read_area: usize) -> Buffer {
+        let spare = self.spare_of(read_area).and_then(|spare| spare.borrow_mut().pop());
+        spare.unwrap_or_else(|| Buffer::new(read_area))
     }
 
     /// Exchanges a buffer for one with at least twice the read area, and moves what is filled.
     pub(crate) fn grow(&self, buffer: &mut Buffer) {
-        let read_area = (buffer.read_area() * 2).max(BULK);
-        let spare = if read_area == BULK { self.bulk.borrow_mut().pop() } else { None };
-        let mut larger = spare.unwrap_or_else(|| Buffer::new(read_area));
-        let count = buffer.len();
-        larger.spare()[..count].copy_from_slice(buffer.filled());
-        larger.advance(count);
-        self.give(std::mem::replace(buffer, larger));
+        let wanted = buffer.read_area() * 2;
+        let size = SIZES.into_iter().find(|&size| size >= wanted && !buffer.is_of_stream());
+        self.exchange(buffer, size.unwrap_or(wanted));
     }
 
-    /// Exchanges an empty large buffer for a small one.
+    /// Exchanges an empty buffer for one into which more can be read, up to `wanted` or the largest size.
+    pub(crate) fn grow_to(&self, buffer: &mut Buffer, wanted: usize) {
+        debug_assert!(buffer.is_empty());
+        let size = SIZES.into_iter().find(|&size| size >= wanted).unwrap_or(BULK);
+        if size > buffer.read_area() {
+            self.exchange(buffer, size);
+        }
+    }
+
+    /// Exchanges a buffer for one into which no more than `len` bytes fit, or what is filled of it.
+    pub(crate) fn fit(&self, buffer: &mut Buffer, len: usize) {
+        let len = len.max(buffer.len());
+        let wanted = if len <= buffer.base { buffer.base } else { len };
+        if wanted != buffer.read_area() {
+            self.exchange(buffer, wanted);
+        }
+    }
+
+    /// Exchanges an empty buffer for one of the size that it began with.
     pub(crate) fn shrink(&self, buffer: &mut Buffer) {
         debug_assert!(buffer.is_empty());
-        if buffer.read_area() != SMALL {
-            let large = std::mem::replace(buffer, self.small());
-            self.give(large);
+        if buffer.read_area() != buffer.base {
+            self.exchange(buffer, buffer.base);
         }
+    }
+
+    fn exchange(&self, buffer: &mut Buffer, read_area: usize) {
+        let mut other = self.take(read_area);
+        let count = buffer.len();
+        other.spare()[..count].copy_from_slice(buffer.filled());
+        other.advance(count);
+        other.base = buffer.base;
+        self.give(std::mem::replace(buffer, other));
     }
 
     /// Takes a buffer back.
     fn give(&self, mut buffer: Buffer) {
         buffer.clear();
-        let stock = match buffer.read_area() {
-            SMALL => &self.small,
-            BULK => &self.bulk,
-            _ => return,
-        };
-        let mut stock = stock.borrow_mut();
-        if stock.len() < SPARE_MAX {
-            stock.push(buffer);
+        if let Some(spare) = self.spare_of(buffer.read_area()) {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_MAX {
+                spare.push(buffer);
+            }
         }
+    }
+
+    fn spare_of(&self, read_area: usize) -> Option<&RefCell<Vec<Buffer>>> {
+        let at = SIZES.into_iter().position(|size| size == read_area)?;
+        Some(&self.spare[at])
     }
 }
 
@@ -195,7 +231,7 @@ mod tests {
     #[test]
     fn growing_keeps_the_bytes_and_shrinking_gives_the_large_one_back() {
         let stock = Buffers::default();
-        let mut buffer = stock.small();
+        let mut buffer = stock.take(SMALL);
         buffer.advance(SMALL);
         buffer.filled_mut()[SMALL - 1] = 7;
         stock.grow(&mut buffer);
@@ -204,6 +240,24 @@ mod tests {
         buffer.clear();
         stock.shrink(&mut buffer);
         assert_eq!(buffer.spare().len(), SMALL);
-        assert_eq!((stock.small.borrow().len(), stock.bulk.borrow().len()), (0, 1));
+        assert_eq!(stock.spare.each_ref().map(|spare| spare.borrow().len()), [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_stream_has_no_more_than_it_needs() {
+        let stock = Buffers::default();
+        let mut buffer = stock.take(TINY);
+        assert!(buffer.is_of_stream());
+        for (wanted, got) in [(1, TINY), (TINY + 1, SMALL), (SMALL, SMALL), (usize::MAX, BULK), (0, BULK)] {
+            stock.grow_to(&mut buffer, wanted);
+            assert_eq!(buffer.spare().len(), got);
+        }
+        for (filled, got) in [(3000, 3000), (100, TINY)] {
+            buffer.advance(filled - buffer.len().min(filled));
+            buffer.truncate(filled);
+            stock.fit(&mut buffer, 0);
+            assert_eq!((buffer.len(), buffer.len() + buffer.spare().len()), (filled, got));
+        }
+        assert!(buffer.is_of_stream());
     }
 }

@@ -11,12 +11,12 @@ use std::task::Poll;
 use tls::Handshake;
 use wire::{HeadError, HeadLimits, Parsed, Version};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, SMALL};
 use crate::deadline::{Deadline, Ticks};
 use crate::exchange;
 use crate::failure::Failure;
 use crate::http2;
-use crate::lane::{Memory, Request};
+use crate::lane::{Kind, Memory, Request};
 use crate::respond;
 use crate::secure::{HandshakeError, Secure};
 use crate::socket::Socket;
@@ -117,7 +117,7 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
             if !client.is_to_be_read(&worker).await {
                 return;
             }
-            let mut lane = worker.lanes.take(&worker);
+            let mut lane = worker.lanes.take(&worker, Kind::Connection);
             lane.hand_over(client);
             let served = lane.served().await;
             worker.lanes.give(lane);
@@ -170,7 +170,7 @@ async fn answer_in_the_clear(worker: &Worker, client: &Client) {
     let write = client.socket.write(&out, Follows::Nothing);
     // A fresh socket takes this little at once; if not, so be it.
     if let Ok(Ok(_)) = client.deadline.within(Ticks(1), write).await {
-        linger(client, &mut worker.buffers.small()).await;
+        linger(client, &mut worker.buffers.take(SMALL)).await;
     }
 }
 
@@ -239,6 +239,9 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memo
 /// Reads until the head of a request is whole.
 async fn read(worker: &Worker, client: &Client, request: &mut Request) -> Reading {
     request.head.clear();
+    if let Some(len) = client.socket.head_len() {
+        worker.buffers.fit(&mut request.buffer, len);
+    }
     let limits = &worker.head_limits;
     // Within the deadline for the whole head, from its first byte on, or that of a record that holds it.
     let is_armed = Cell::new(false);

@@ -299,7 +299,9 @@ impl Attempt<'_> {
         let connection = match self.upstream.protocol {
             Protocol::Http1 => server.connect(self.worker, &self.client.deadline).await,
             Protocol::Http2 => {
-                server.connect_for_streams(self.worker, &self.client.deadline, self.may_reuse).await
+                let (worker, deadline) = (self.worker, &self.client.deadline);
+                // Rare and large: in a box it is no part of every lane.
+                Box::pin(server.connect_for_streams(worker, deadline, self.may_reuse)).await
             }
         };
         match &connection {

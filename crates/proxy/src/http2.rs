@@ -19,6 +19,7 @@ use crate::client::Client;
 use crate::control::notice;
 use crate::failure::Failure;
 use crate::frames::Frames;
+use crate::lane::Kind;
 use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::upstream::Permit;
@@ -159,7 +160,7 @@ impl Session<'_> {
 
 /// One stream: a lane serves it as it does a connection of HTTP/1.
 async fn exchange(worker: Rc<Worker>, client: Client, _active: Permit) {
-    let mut lane = worker.lanes.take(&worker);
+    let mut lane = worker.lanes.take(&worker, Kind::Stream);
     lane.hand_over(client);
     drop(lane.served().await);
     worker.lanes.give(lane);

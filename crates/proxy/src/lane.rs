@@ -4,7 +4,7 @@
 //! once. A connection's own task borrows a lane while it has requests and polls it in place; idle it holds none, so
 //! it is small, and nothing is allocated for a request.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -13,13 +13,15 @@ use std::task::Poll;
 
 use wire::{RequestHead, ResponseHead};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, SMALL, TINY};
 use crate::client::{self, Client};
 use crate::relay::Pump;
 use crate::worker::Worker;
 
-/// Lanes that a worker keeps beyond those in use.
+/// Lanes of either kind that a worker keeps beyond those in use.
 const SPARE_MAX: usize = 256;
+/// Memory for a head that a lane keeps beyond its exchange.
+const KEEP_MAX: usize = 4096;
 
 /// A request in hand: its bytes, and what is made of them.
 pub(crate) struct Request {
@@ -78,20 +80,21 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    fn new(worker: &Worker) -> Self {
+    /// With buffers of this read area, and room for heads in proportion.
+    fn new(worker: &Worker, read_area: usize) -> Self {
         Self {
             request: Request {
                 head: RequestHead::default(),
-                buffer: worker.buffers.small(),
+                buffer: worker.buffers.take(read_area),
                 kept: Vec::new(),
                 first_piece: Vec::new(),
-                out: Vec::with_capacity(2048),
+                out: Vec::with_capacity(read_area / 8),
                 body: Pump::new(),
             },
             response: Response {
                 head: ResponseHead::default(),
-                buffer: worker.buffers.small(),
-                out: Vec::with_capacity(1024),
+                buffer: worker.buffers.take(read_area),
+                out: Vec::with_capacity(read_area / 16),
                 body: Pump::new(),
             },
         }
@@ -103,6 +106,15 @@ impl Memory {
         self.response.buffer.clear();
         worker.buffers.shrink(&mut self.request.buffer);
         worker.buffers.shrink(&mut self.response.buffer);
+        for text in [
+            &mut self.request.kept,
+            &mut self.request.first_piece,
+            &mut self.request.out,
+            &mut self.response.out,
+        ] {
+            text.clear();
+            text.shrink_to(KEEP_MAX);
+        }
     }
 }
 
@@ -110,6 +122,16 @@ impl Memory {
 pub(crate) struct Lane {
     future: Pin<Box<dyn Future<Output = Infallible>>>,
     desk: Rc<Desk>,
+    kind: Kind,
+}
+
+/// What a lane is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A connection of HTTP/1, which has it for itself.
+    Connection,
+    /// One of the streams of a connection, which may be many.
+    Stream,
 }
 
 /// Where a connection is handed over, and back.
@@ -120,10 +142,14 @@ struct Desk {
 }
 
 impl Lane {
-    fn new(worker: &Rc<Worker>) -> Self {
+    fn new(worker: &Rc<Worker>, kind: Kind) -> Self {
         let desk = Rc::new(Desk::default());
-        let future = Box::pin(run(Rc::clone(worker), Rc::clone(&desk)));
-        Self { future, desk }
+        let read_area = match kind {
+            Kind::Connection => SMALL,
+            Kind::Stream => TINY,
+        };
+        let future = Box::pin(run(Rc::clone(worker), Rc::clone(&desk), read_area));
+        Self { future, desk, kind }
     }
 
     /// Gives the lane a connection to serve.
@@ -140,8 +166,8 @@ impl Lane {
     }
 }
 
-async fn run(worker: Rc<Worker>, desk: Rc<Desk>) -> Infallible {
-    let mut memory = Memory::new(&worker);
+async fn run(worker: Rc<Worker>, desk: Rc<Desk>, read_area: usize) -> Infallible {
+    let mut memory = Memory::new(&worker, read_area);
     loop {
         // Whoever puts a connection there polls at once: no waker is needed.
         let next = || desk.inbox.take().map_or(Poll::Pending, Poll::Ready);
@@ -155,17 +181,18 @@ async fn run(worker: Rc<Worker>, desk: Rc<Desk>) -> Infallible {
 /// The spare lanes of one worker.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    spare: std::cell::RefCell<Vec<Lane>>,
+    of_connections: RefCell<Vec<Lane>>,
+    of_streams: RefCell<Vec<Lane>>,
 }
 
 impl Lanes {
-    pub(crate) fn take(&self, worker: &Rc<Worker>) -> Lane {
-        self.spare.borrow_mut().pop().unwrap_or_else(|| Lane::new(worker))
+    pub(crate) fn take(&self, worker: &Rc<Worker>, kind: Kind) -> Lane {
+        self.spare(kind).borrow_mut().pop().unwrap_or_else(|| Lane::new(worker, kind))
     }
 
     /// Takes back a lane whose connection has been handed back.
     pub(crate) fn give(&self, lane: Lane) {
-        let mut spare = self.spare.borrow_mut();
+        let mut spare = self.spare(lane.kind).borrow_mut();
         if spare.len() < SPARE_MAX {
             spare.push(lane);
         }
@@ -173,6 +200,14 @@ impl Lanes {
 
     /// Lets go of all lanes: they hold the worker, which holds them.
     pub(crate) fn clear(&self) {
-        self.spare.take();
+        self.of_connections.take();
+        self.of_streams.take();
+    }
+
+    fn spare(&self, kind: Kind) -> &RefCell<Vec<Lane>> {
+        match kind {
+            Kind::Connection => &self.of_connections,
+            Kind::Stream => &self.of_streams,
+        }
     }
 }

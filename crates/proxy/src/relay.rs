@@ -5,13 +5,14 @@
 //! a pipe inside the kernel.
 
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
+use std::task::Poll;
 
 use wire::{ChunkError, ChunkLimits, Chunked, Framing, chunk_prefix};
 
-use crate::buffer::{Buffer, SMALL};
+use crate::buffer::{BULK, Buffer, SMALL, TINY};
 use crate::deadline::{Deadline, TICK, Ticks};
 use crate::socket::Socket;
 use crate::tcp::{Follows, Pipe, Tcp};
@@ -41,6 +42,8 @@ pub(crate) struct Pump {
     unsent: usize,
     pipe: Option<Pipe>,
     in_pipe: usize,
+    /// Whether the last read filled the buffer: the next may go into a larger one.
+    fills: bool,
     /// Body bytes taken from the source so far, without framing.
     pub(crate) moved: u64,
     /// More than this many is `Stop::TooLarge`.
@@ -102,6 +105,7 @@ impl Pump {
             unsent: 0,
             pipe: None,
             in_pipe: 0,
+            fills: false,
             moved: 0,
             limit: u64::MAX,
         }
@@ -123,6 +127,7 @@ impl Pump {
             self.pipe = None;
             self.in_pipe = 0;
         }
+        self.fills = false;
         self.moved = 0;
         self.limit = limit.unwrap_or(u64::MAX);
     }
@@ -256,8 +261,7 @@ impl Pump {
         let mut pace = Pace::default();
         loop {
             if self.unsent > 0 {
-                let write = ends.sink.write(&buffer.filled()[..self.unsent], self.follows(ends));
-                let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
+                let count = self.write(ends, buffer, &mut pace).await.map_err(Stop::Sink)?;
                 self.sent(buffer, count);
             } else if let (Some(pipe), Some((_, sink))) =
                 (self.pipe.as_ref().filter(|_| self.in_pipe > 0), ends.spliceable())
@@ -270,7 +274,7 @@ impl Pump {
             } else if !buffer.is_empty() {
                 self.take_in(buffer)?;
             } else {
-                if ends.sink.frames_itself() {
+                if ends.sink.frames_itself() || buffer.is_of_stream() {
                     self.make_way(ends, buffer, &mut pace).await?;
                 }
                 self.read(ends, buffer, &mut pace).await?;
@@ -298,12 +302,31 @@ impl Pump {
         }
     }
 
-    /// Waits until a stream can take something, and holds nothing meanwhile: it may be one of many.
+    /// Writes some of what is unsent. A stream that has to wait for that holds no more memory than it takes.
+    async fn write(&self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<usize, End> {
+        let follows = self.follows(ends);
+        if buffer.is_of_stream() {
+            let bytes = &buffer.filled()[..self.unsent];
+            let at_once = poll_fn(|context| Poll::Ready(ends.sink.poll_write(context, bytes, follows))).await;
+            if let Poll::Ready(written) = at_once {
+                return written.map_err(|_| End::Gone);
+            }
+            ends.worker.buffers.fit(buffer, 0);
+        }
+        let write = ends.sink.write(&buffer.filled()[..self.unsent], follows);
+        ends.wait(Side::Sink, pace, write).await
+    }
+
+    /// Waits until both sides are ready, and holds nothing meanwhile: a stream may be one of many.
     async fn make_way(&self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
-        ends.worker.buffers.shrink(buffer);
-        ends.wait(Side::Sink, pace, ends.sink.writable()).await.map_err(Stop::Sink)?;
-        if matches!(self.incoming, Incoming::Length(left) if left > SMALL as u64) {
-            ends.worker.buffers.grow(buffer);
+        let is_ready = poll_fn(|context| {
+            let is_readable = ends.source.poll_readable(context).is_ready();
+            Poll::Ready(is_readable && ends.sink.poll_writable(context).is_ready())
+        });
+        if !is_ready.await {
+            ends.worker.buffers.shrink(buffer);
+            ends.wait(Side::Source, pace, ends.source.readable()).await.map_err(Stop::Source)?;
+            ends.wait(Side::Sink, pace, ends.sink.writable()).await.map_err(Stop::Sink)?;
         }
         Ok(())
     }
@@ -326,19 +349,24 @@ impl Pump {
             self.incoming = if left == 0 { Incoming::Ended } else { Incoming::Length(left) };
             return Ok(());
         }
-        let read = ends.source.read(buffer.spare());
+        // What a stream cannot send on stays here: more than a little of that is not read.
+        let room = ends.sink.room().max(TINY);
+        let is_long = matches!(self.incoming, Incoming::Length(left) if left > SMALL as u64);
+        if self.fills || (is_long && ends.sink.frames_itself()) {
+            // More than the buffer takes at once: go on in large pieces.
+            let wanted = if is_long { BULK } else { 2 * buffer.spare().len() };
+            ends.worker.buffers.grow_to(buffer, wanted.min(room));
+        }
+        let spare = buffer.spare();
+        let limit = spare.len().min(room);
+        let read = ends.source.read(&mut spare[..limit]);
         let count = ends.wait(Side::Source, pace, read).await.map_err(Stop::Source)?;
         if count == 0 {
             return self.source_ended(buffer);
         }
         buffer.advance(count);
-        let is_full = buffer.spare().is_empty();
-        self.take_in(buffer)?;
-        if is_full && buffer.len() <= SMALL + 64 && self.incoming != Incoming::Ended {
-            // More than a small buffer takes at once: go on in large pieces.
-            ends.worker.buffers.grow(buffer);
-        }
-        Ok(())
+        self.fills = buffer.spare().is_empty();
+        self.take_in(buffer)
     }
 
     /// Whether what remains is long, leaves as it came, and nothing has to look at it.

@@ -36,7 +36,8 @@ pub(crate) async fn respond(
             record.status = 0;
             return Err(Failure::UpstreamMalformed);
         }
-        return tunnel(worker, client, memory, &reply, record).await;
+        // Rare and large: in a box it is no part of every lane.
+        return Box::pin(tunnel(worker, client, memory, &reply, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     let begun = begin(response, &reply, is_chunked);

@@ -24,8 +24,21 @@ impl Socket {
         match self {
             Self::Plain(tcp) => tcp.poll_readable(context),
             Self::Secure(secure) => secure.poll_readable(context),
-            Self::Stream(_) => Poll::Ready(Ok(())),
+            Self::Stream(stream) => stream.poll_readable(context),
         }
+    }
+
+    /// The length of the head that waits to be read, where it is known.
+    pub(crate) fn head_len(&self) -> Option<usize> {
+        match self {
+            Self::Plain(_) | Self::Secure(_) => None,
+            Self::Stream(stream) => Some(stream.text_len()),
+        }
+    }
+
+    /// Ready when there is something to read, or the end.
+    pub(crate) async fn readable(&self) -> io::Result<usize> {
+        poll_fn(|context| self.poll_readable(context)).await.map(|()| 0)
     }
 
     /// Reads into `buffer`, which is not empty; 0 is the end.
@@ -63,11 +76,24 @@ impl Socket {
 
     /// Ready when it is worth reading what is to be written here; a connection's buffers say so by themselves.
     pub(crate) async fn writable(&self) -> io::Result<usize> {
-        match self {
-            Self::Plain(_) | Self::Secure(_) => {}
-            Self::Stream(stream) => poll_fn(|context| stream.poll_writable(context)).await,
-        }
+        poll_fn(|context| self.poll_writable(context)).await;
         Ok(0)
+    }
+
+    /// Ready when it is worth reading what is to be written here.
+    pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(_) | Self::Secure(_) => Poll::Ready(()),
+            Self::Stream(stream) => stream.poll_writable(context),
+        }
+    }
+
+    /// How much is taken at once of what is written here.
+    pub(crate) fn room(&self) -> usize {
+        match self {
+            Self::Plain(_) | Self::Secure(_) => usize::MAX,
+            Self::Stream(stream) => stream.room(),
+        }
     }
 
     /// Whether the end of a message and its trailers are told apart from its bytes, with `end`.

@@ -98,6 +98,20 @@ impl Stream {
         Self { sides: RefCell::new(sides), frames }
     }
 
+    /// The length of the text that waits to be read: at first, that of the head.
+    pub(crate) fn text_len(&self) -> usize {
+        self.sides.borrow().text.len()
+    }
+
+    /// Ready when there is something to read, or the end.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let sides = &mut *self.sides.borrow_mut();
+        while sides.text.is_empty() && sides.rest.is_empty() && !matches!(sides.incoming, Incoming::Ended) {
+            ready!(sides.poll_receive(context))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
     /// Reads into `buffer`; 0 is the end.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let sides = &mut *self.sides.borrow_mut();
@@ -159,6 +173,14 @@ impl Stream {
             // What went wrong is told by the write.
             Outgoing::Body(send) => poll_room(send, self.frames.gate(), context).map(|_| ()),
             _ => Poll::Ready(()),
+        }
+    }
+
+    /// How much is taken at once now.
+    pub(crate) fn room(&self) -> usize {
+        match &self.sides.borrow().outgoing {
+            Outgoing::Body(send) => send.capacity(),
+            _ => usize::MAX,
         }
     }
 
