@@ -1,75 +1,58 @@
-//! Which server of an upstream answers a request. No sockets, no clock, no randomness: picks follow from picks.
+//! Which server of an upstream answers a request, and for how long it may: policies, limits, health, sessions.
 //!
-//! A new policy is one file, one variant of `Balancer` and one row of `POLICIES`. Each worker has a balancer of its
-//! own, so nothing is shared on the request path.
+//! No sockets, no clock, no randomness: time and random bits come in as values. A `Picker` is one worker's; what has
+//! to be right over all workers lies in the `Standing` of each server, in atomics that all share.
 
 #![forbid(unsafe_code)]
 
-/// Each server in turn, by weight.
-mod round_robin;
+/// A point in time, as a number.
+mod time;
+/// Keys and servers as numbers that never change.
+mod hash;
+/// How long a server takes to answer.
+mod latency;
+/// The circuit breaker of a server.
+mod breaker;
+/// How a server stands, as all workers know it.
+mod standing;
+/// The servers of one upstream, and the rules for them.
+mod fleet;
+/// The servers that may be asked now.
+mod view;
+/// Which server gets a request.
+mod picker;
+/// The ways to choose.
+mod policy;
+/// The servers of an upstream by weight alone.
+mod balancer;
+/// Requests that wait for a server with room.
+mod queue;
+/// How many requests may be under way before more only wait for each other.
+mod shed;
+/// How many retries are allowed.
+mod retry;
+/// Active checks.
+mod check;
+/// Servers that are worse than the others.
+mod eject;
+/// What keeps a client on one server.
+mod session;
 
-pub use round_robin::RoundRobin;
-
-/// The policies by the name under which a configuration chooses them; the first is the default.
-pub const POLICIES: [Policy; 1] =
-    [Policy { name: "round-robin", build: |weights| Balancer::RoundRobin(RoundRobin::new(weights)) }];
-
-/// A way to choose servers.
-#[derive(Debug, Clone, Copy)]
-pub struct Policy {
-    /// Its name in a configuration.
-    pub name: &'static str,
-    /// Builds a balancer for servers of these weights.
-    ///
-    /// # Panics
-    /// Without a server, or with a weight of 0: a configuration allows neither.
-    pub build: fn(weights: &[u32]) -> Balancer,
-}
-
-/// The servers of one upstream, under one policy. Servers are named by their place in the list of weights.
-#[derive(Debug, Clone)]
-pub enum Balancer {
-    /// Each server in turn, by weight.
-    RoundRobin(RoundRobin),
-}
-
-impl Balancer {
-    /// The server for a new request.
-    #[inline]
-    pub fn pick(&mut self) -> usize {
-        match self {
-            Balancer::RoundRobin(policy) => policy.pick(),
-        }
-    }
-
-    /// A server besides those that were tried for this request, or `None` if all were.
-    pub fn pick_except(&mut self, tried: &[usize]) -> Option<usize> {
-        match self {
-            Balancer::RoundRobin(policy) => policy.pick_except(tried),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_policy_serves_one_server_and_several() {
-        for policy in POLICIES {
-            let mut one = (policy.build)(&[7]);
-            assert_eq!(
-                (one.pick(), one.pick_except(&[]), one.pick_except(&[0])),
-                (0, Some(0), None),
-                "{}",
-                policy.name
-            );
-            let mut three = (policy.build)(&[1, 2, 3]);
-            let first = three.pick();
-            let second = three.pick_except(&[first]).unwrap();
-            let third = three.pick_except(&[first, second]).unwrap();
-            assert_eq!(first + second + third, 3, "{}: each server once", policy.name);
-            assert_eq!(three.pick_except(&[2, 0, 1]), None, "{}", policy.name);
-        }
-    }
-}
+pub use balancer::Balancer;
+pub use breaker::{Breaker, BreakerSettings, Flow, Turn};
+pub use check::{CheckSettings, Health, Verdict};
+pub use eject::{EjectionSettings, Ejector, Judgement, Outlier, Spared};
+pub use fleet::{Event, Fleet, Member, NoneUp, SERVERS_MAX, Settings, WEIGHT_MAX};
+pub use hash::{Secret, ServerId};
+pub use picker::{Ask, Loss, Pick, Picker};
+pub use policy::round_robin::RoundRobin;
+pub use policy::{AddressPrefixes, DEFAULT, POLICIES, PolicyRow, client_key, policy};
+pub use queue::{Queue, Ticket, WaitingWorkers};
+pub use retry::{RetryBudget, RetryReserve, RetrySettings};
+pub use session::{
+    CookieAttributes, Fields, InsertedCookie, Parts, SameSite, SessionKey, Sessions, Source, Stuck,
+    learnt_cookie,
+};
+pub use shed::{SAMPLES_MAX, Shed, ShedSettings, Work};
+pub use standing::{Cause, Changes, Counts, InFlight, Outcome, Standing, State};
+pub use time::Time;

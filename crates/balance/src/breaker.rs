@@ -1,0 +1,345 @@
+//! The circuit breaker of a server: closed, open, half open (Nygard, "Release It!", 2007). One word, for all workers.
+//!
+//! It bounds what a broken server costs, whatever the others do; being worse than others is for `eject`. An open
+//! circuit closes over a few requests that try whether the server is well again, never over a crowd.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::time::{Time, micros};
+
+/// When a circuit opens, and what closes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// So many failures in a row open it; at least 1.
+    pub failures: u32,
+    /// How long it stays open the first time; each time that a try fails it is twice as long.
+    pub open: Duration,
+    /// And never longer than this.
+    pub open_max: Duration,
+    /// Requests let through at a time to try the server; at least 1.
+    pub probes: u8,
+    /// Answers that close it; at least 1.
+    pub successes: u8,
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self {
+            failures: 10,
+            open: Duration::from_secs(1),
+            open_max: Duration::from_secs(30),
+            probes: 1,
+            successes: 2,
+        }
+    }
+}
+
+/// What a circuit lets through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Everything.
+    Closed,
+    /// A request that tries the server, now.
+    Probe,
+    /// Nothing until then.
+    Open(Time),
+}
+
+/// What a failure or an answer changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// The circuit opened until then.
+    Opened(Time),
+    /// It is closed again.
+    Closed,
+}
+
+/// A circuit, in one word: 0 is closed and without failures.
+#[derive(Debug, Default)]
+pub struct Breaker(AtomicU64);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Circuit {
+    Closed {
+        failures: u32,
+    },
+    Open {
+        /// How often it has opened without closing; at most `OPENINGS_MAX`.
+        openings: u8,
+        until_millis: u64,
+    },
+    HalfOpen {
+        openings: u8,
+        /// Under way, as far as is known.
+        probes: u8,
+        successes: u8,
+        /// When the last probe began: one that never ends must not keep the circuit open.
+        since_millis: u64,
+    },
+}
+
+/// After so many the time that a circuit is open no longer grows.
+const OPENINGS_MAX: u8 = 31;
+
+impl Breaker {
+    /// What it lets through.
+    #[inline]
+    pub fn flow(&self, settings: &BreakerSettings, now: Time) -> Flow {
+        let word = self.0.load(Relaxed);
+        if word == 0 { Flow::Closed } else { Circuit::unpack(word).flow(settings, now) }
+    }
+
+    /// Takes a place for a request: says whether it may be sent. How it ended must be told; if it is not, its place is
+    /// free again after the time that the circuit was open.
+    #[inline]
+    pub fn enter(&self, settings: &BreakerSettings, now: Time) -> bool {
+        if self.0.load(Relaxed) == 0 {
+            return true;
+        }
+        let next = |word| Circuit::unpack(word).entered(settings, now).map(Circuit::pack);
+        self.0.fetch_update(Relaxed, Relaxed, next).is_ok()
+    }
+
+    /// A request was answered.
+    #[inline]
+    pub fn succeeded(&self, settings: &BreakerSettings) -> Option<Turn> {
+        if self.0.load(Relaxed) == 0 {
+            return None;
+        }
+        self.turn(|circuit| circuit.succeeded(settings))
+    }
+
+    /// A request failed.
+    pub fn failed(&self, settings: &BreakerSettings, now: Time) -> Option<Turn> {
+        self.turn(|circuit| circuit.failed(settings, now))
+    }
+
+    /// A request ended in a way that says nothing about the server.
+    pub fn abandoned(&self) {
+        if self.0.load(Relaxed) != 0 {
+            self.turn(Circuit::abandoned);
+        }
+    }
+
+    fn turn(&self, step: impl Fn(Circuit) -> Circuit) -> Option<Turn> {
+        let next = |word| Some(step(Circuit::unpack(word)).pack());
+        let before = self.0.fetch_update(Relaxed, Relaxed, next).map(Circuit::unpack).ok()?;
+        match (before, step(before)) {
+            (Circuit::Open { .. }, Circuit::Open { .. }) => None,
+            (_, Circuit::Open { until_millis, .. }) => Some(Turn::Opened(Time::from_millis(until_millis))),
+            (Circuit::Closed { .. }, Circuit::Closed { .. }) => None,
+            (_, Circuit::Closed { .. }) => Some(Turn::Closed),
+            (_, Circuit::HalfOpen { .. }) => None,
+        }
+    }
+}
+
+impl Circuit {
+    fn flow(self, settings: &BreakerSettings, now: Time) -> Flow {
+        match self {
+            Circuit::Closed { .. } => Flow::Closed,
+            Circuit::Open { until_millis, .. } if now.as_millis() < until_millis => {
+                Flow::Open(Time::from_millis(until_millis))
+            }
+            Circuit::Open { .. } => Flow::Probe,
+            Circuit::HalfOpen { openings, probes, since_millis, .. } => {
+                let forgotten = since_millis + open_millis(settings, openings);
+                if probes < settings.probes.max(1) || now.as_millis() >= forgotten {
+                    Flow::Probe
+                } else {
+                    Flow::Open(Time::from_millis(forgotten))
+                }
+            }
+        }
+    }
+
+    fn entered(self, settings: &BreakerSettings, now: Time) -> Option<Self> {
+        let since_millis = now.as_millis();
+        match (self.flow(settings, now), self) {
+            (Flow::Closed, closed) => Some(closed),
+            (Flow::Open(_), _) => None,
+            (Flow::Probe, Circuit::HalfOpen { openings, probes, successes, .. })
+                if probes < settings.probes.max(1) =>
+            {
+                Some(Circuit::HalfOpen { openings, probes: probes + 1, successes, since_millis })
+            }
+            (Flow::Probe, Circuit::HalfOpen { openings, successes, .. }) => {
+                Some(Circuit::HalfOpen { openings, probes: 1, successes, since_millis })
+            }
+            (Flow::Probe, Circuit::Open { openings, .. }) => {
+                Some(Circuit::HalfOpen { openings, probes: 1, successes: 0, since_millis })
+            }
+            (Flow::Probe, closed @ Circuit::Closed { .. }) => Some(closed),
+        }
+    }
+
+    fn succeeded(self, settings: &BreakerSettings) -> Self {
+        match self {
+            Circuit::Closed { .. } => Circuit::Closed { failures: 0 },
+            // Sent before it opened: too late to count.
+            Circuit::Open { .. } => self,
+            Circuit::HalfOpen { openings, probes, successes, since_millis } => {
+                if successes + 1 >= settings.successes.max(1) {
+                    return Circuit::Closed { failures: 0 };
+                }
+                let (probes, successes) = (probes.saturating_sub(1), successes + 1);
+                Circuit::HalfOpen { openings, probes, successes, since_millis }
+            }
+        }
+    }
+
+    fn failed(self, settings: &BreakerSettings, now: Time) -> Self {
+        match self {
+            Circuit::Closed { failures } if failures + 1 < settings.failures => {
+                Circuit::Closed { failures: failures + 1 }
+            }
+            Circuit::Closed { .. } => Self::opened(settings, 0, now),
+            Circuit::Open { .. } => self,
+            Circuit::HalfOpen { openings, .. } => Self::opened(settings, openings, now),
+        }
+    }
+
+    fn abandoned(self) -> Self {
+        match self {
+            Circuit::HalfOpen { openings, probes, successes, since_millis } => {
+                Circuit::HalfOpen { openings, probes: probes.saturating_sub(1), successes, since_millis }
+            }
+            other => other,
+        }
+    }
+
+    fn opened(settings: &BreakerSettings, openings: u8, now: Time) -> Self {
+        let openings = (openings + 1).min(OPENINGS_MAX);
+        Circuit::Open { openings, until_millis: now.as_millis() + open_millis(settings, openings) }
+    }
+
+    // The word: two bits that say which, six for the openings, then what is left.
+    fn pack(self) -> u64 {
+        match self {
+            Circuit::Closed { failures } => u64::from(failures),
+            Circuit::Open { openings, until_millis } => {
+                1 << 62 | u64::from(openings) << 56 | until_millis.min(MILLIS_MAX)
+            }
+            Circuit::HalfOpen { openings, probes, successes, since_millis } => {
+                let counts = u64::from(probes) << 48 | u64::from(successes) << 40;
+                2 << 62 | u64::from(openings) << 56 | counts | since_millis.min(MILLIS_MAX)
+            }
+        }
+    }
+
+    fn unpack(word: u64) -> Self {
+        let openings = (word >> 56) as u8 & 0x3f;
+        match word >> 62 {
+            0 => Circuit::Closed { failures: word as u32 },
+            1 => Circuit::Open { openings, until_millis: word & MILLIS_MAX },
+            _ => Circuit::HalfOpen {
+                openings,
+                probes: (word >> 48) as u8,
+                successes: (word >> 40) as u8,
+                since_millis: word & MILLIS_MAX,
+            },
+        }
+    }
+}
+
+/// 34 years of milliseconds.
+const MILLIS_MAX: u64 = (1 << 40) - 1;
+
+/// How long a circuit is open that has opened so often.
+fn open_millis(settings: &BreakerSettings, openings: u8) -> u64 {
+    let doublings = u32::from(openings.saturating_sub(1).min(OPENINGS_MAX));
+    let open = settings.open.saturating_mul(1 << doublings);
+    (micros(open.min(settings.open_max.max(settings.open))) / 1000).clamp(1, MILLIS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SETTINGS: BreakerSettings = BreakerSettings {
+        failures: 3,
+        open: Duration::from_secs(1),
+        open_max: Duration::from_secs(3),
+        probes: 1,
+        successes: 2,
+    };
+
+    fn at(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn opened_at(millis: u64) -> Breaker {
+        let breaker = Breaker::default();
+        assert_eq!(breaker.failed(&SETTINGS, at(millis)), None);
+        assert_eq!(breaker.failed(&SETTINGS, at(millis)), None);
+        assert_eq!(breaker.failed(&SETTINGS, at(millis)), Some(Turn::Opened(at(millis + 1000))));
+        breaker
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it() {
+        let breaker = Breaker::default();
+        for _ in 0..10 {
+            assert_eq!(breaker.failed(&SETTINGS, at(0)), None);
+            assert_eq!(breaker.failed(&SETTINGS, at(0)), None);
+            assert_eq!(breaker.succeeded(&SETTINGS), None, "an answer ends the row");
+        }
+        let breaker = opened_at(5);
+        assert!(!breaker.enter(&SETTINGS, at(5)));
+        assert_eq!(breaker.flow(&SETTINGS, at(1004)), Flow::Open(at(1005)));
+        assert_eq!(breaker.failed(&SETTINGS, at(900)), None, "one that was under way changes nothing");
+        assert_eq!(breaker.succeeded(&SETTINGS), None, "nor does an answer that comes late");
+        assert_eq!(breaker.flow(&SETTINGS, at(1005)), Flow::Probe);
+    }
+
+    #[test]
+    fn probes_one_at_a_time_close_it() {
+        let breaker = opened_at(0);
+        assert!(breaker.enter(&SETTINGS, at(1000)));
+        assert!(!breaker.enter(&SETTINGS, at(1000)), "one probe at a time");
+        assert_eq!(breaker.succeeded(&SETTINGS), None);
+        assert!(breaker.enter(&SETTINGS, at(1001)));
+        assert_eq!(breaker.succeeded(&SETTINGS), Some(Turn::Closed));
+        assert_eq!(breaker.flow(&SETTINGS, at(1001)), Flow::Closed);
+    }
+
+    #[test]
+    fn a_failed_probe_opens_it_for_longer_up_to_a_limit() {
+        let breaker = opened_at(0);
+        let mut now = 1000;
+        for open in [2000, 3000, 3000] {
+            assert!(breaker.enter(&SETTINGS, at(now)));
+            assert_eq!(breaker.failed(&SETTINGS, at(now)), Some(Turn::Opened(at(now + open))));
+            now += open;
+        }
+    }
+
+    #[test]
+    fn a_probe_that_says_nothing_gives_its_place_back() {
+        let breaker = opened_at(0);
+        assert!(breaker.enter(&SETTINGS, at(1000)));
+        breaker.abandoned();
+        assert!(breaker.enter(&SETTINGS, at(1000)));
+        assert_eq!(breaker.flow(&SETTINGS, at(1500)), Flow::Open(at(2000)));
+        assert!(breaker.enter(&SETTINGS, at(2000)), "nor may one that never ends keep it");
+        assert!(!breaker.enter(&SETTINGS, at(2000)));
+    }
+
+    proptest! {
+        #[test]
+        fn words_hold_circuits(
+            openings in 0..=OPENINGS_MAX, probes: u8, successes: u8, millis in 0..=MILLIS_MAX, failures: u32,
+        ) {
+            for circuit in [
+                Circuit::Closed { failures },
+                Circuit::Open { openings, until_millis: millis },
+                Circuit::HalfOpen { openings, probes, successes, since_millis: millis },
+            ] {
+                prop_assert_eq!(Circuit::unpack(circuit.pack()), circuit);
+            }
+        }
+    }
+}

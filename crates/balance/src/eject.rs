@@ -1,0 +1,341 @@
+//! Passive ejection: servers that answer worse than the others are left out for a while, longer each time.
+//!
+//! What is worse is judged from what requests met, so it costs no probe; as Envoy's outlier detection, but for
+//! latencies, which are compared with the median. It ends by itself (`View`), and by a slow start.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+use crate::fleet::Fleet;
+use crate::standing::{Cause, Counts, State};
+use crate::time::Time;
+
+/// When a server is ejected, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EjectionSettings {
+    /// So many failures in a row eject at once.
+    pub failures_in_a_row: Option<NonZeroU32>,
+    /// How often the servers are compared.
+    pub interval: Duration,
+    /// A server is compared when it had so many requests in an interval.
+    pub requests_min: u32,
+    /// A share of failures, in percent, that is an outlier if it is also well above that of the others.
+    pub failures_percent: Option<NonZeroU32>,
+    /// A mean latency so many times the median of the servers' is an outlier.
+    pub latency_factor: Option<NonZeroU32>,
+    /// Latencies up to this are never outliers, whatever the others': 100 microseconds beside 10 harm nobody.
+    pub latency_floor: Duration,
+    /// How long the first ejection lasts; each further one lasts this much longer.
+    pub base: Duration,
+    /// And never longer than this.
+    pub longest: Duration,
+    /// So much of its priority group stays, in percent of its servers, and at least one.
+    pub up_percent_min: u32,
+}
+
+impl Default for EjectionSettings {
+    fn default() -> Self {
+        Self {
+            failures_in_a_row: NonZeroU32::new(5),
+            interval: Duration::from_secs(1),
+            requests_min: 20,
+            failures_percent: NonZeroU32::new(20),
+            latency_factor: NonZeroU32::new(5),
+            latency_floor: Duration::from_millis(10),
+            base: Duration::from_secs(5),
+            longest: Duration::from_secs(300),
+            up_percent_min: 50,
+        }
+    }
+}
+
+/// Why a server is to be ejected.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Outlier {
+    /// So much of its requests failed, in percent, while so much of the others' did.
+    Failures {
+        /// Its own.
+        percent: f64,
+        /// That of the other servers together.
+        others_percent: f64,
+    },
+    /// Its answers took so long, in the mean, while the median of the servers' means was that.
+    Latency {
+        /// Its own.
+        mean: Duration,
+        /// The median.
+        median: Duration,
+    },
+}
+
+/// Why a server is not ejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spared {
+    /// Too few servers would be left.
+    TooFewLeft,
+    /// It was not asked anyway.
+    NotUp,
+    /// Another server is being ejected this moment: the next failure will tell.
+    Busy,
+}
+
+/// A judgement on one server, for the log.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Judgement {
+    /// The server.
+    pub server: usize,
+    /// Why it is an outlier.
+    pub outlier: Outlier,
+    /// Until when it is ejected, or why it is not.
+    pub ejected: Result<Time, Spared>,
+}
+
+/// A share of failures must be so many times that of the others to be an outlier: where all fail alike, none is.
+const FAILURES_FACTOR: f64 = 2.0;
+
+impl Fleet {
+    /// Leaves a server out for a while, if enough of its group stay up. Any worker may.
+    ///
+    /// # Errors
+    /// Why it was not ejected.
+    pub fn eject(&self, server: usize, now: Time) -> Result<Time, Spared> {
+        let settings = self.settings.ejection.unwrap_or_default();
+        let standing = &self.members[server].standing;
+        if standing.state() != State::Up {
+            return Err(Spared::NotUp);
+        }
+        if self.is_ejecting.compare_exchange(false, true, Acquire, Relaxed).is_err() {
+            return Err(Spared::Busy);
+        }
+        let ejected = if self.has_enough_without(server, &settings) {
+            let longer = settings.base.saturating_mul(standing.ejections() + 1);
+            let until = now + longer.min(settings.longest.max(settings.base));
+            standing.count_ejection(until);
+            standing.stop(Cause::Ejection);
+            Ok(until)
+        } else {
+            Err(Spared::TooFewLeft)
+        };
+        self.is_ejecting.store(false, Release);
+        ejected
+    }
+
+    fn has_enough_without(&self, server: usize, settings: &EjectionSettings) -> bool {
+        let priority = self.members[server].priority;
+        let (mut all, mut up) = (0, 0);
+        for member in self.members.iter().filter(|member| member.priority == priority) {
+            all += 1;
+            up += u64::from(member.standing.state() == State::Up);
+        }
+        let enough = (all * u64::from(settings.up_percent_min.min(100))).div_ceil(100).max(1);
+        up > enough
+    }
+}
+
+/// Compares the servers of a fleet, once an interval. For the control thread: it allocates.
+#[derive(Debug, Default)]
+pub struct Ejector {
+    judged_at: Time,
+}
+
+impl Ejector {
+    /// When `judge` is due.
+    pub fn due(&self, fleet: &Fleet) -> Time {
+        fleet.settings.ejection.map_or(Time::NEVER, |settings| self.judged_at + settings.interval)
+    }
+
+    /// Ejects the servers that were worse than the others since it was last asked. The worst goes first, as not all may.
+    pub fn judge(&mut self, fleet: &Fleet, now: Time) -> Vec<Judgement> {
+        self.judged_at = now;
+        let Some(settings) = fleet.settings.ejection else { return Vec::new() };
+        let mut counted = Vec::with_capacity(fleet.members.len());
+        for (server, member) in fleet.members.iter().enumerate() {
+            let counts = member.standing.take_counts();
+            if member.standing.state() == State::Up && counts.requests >= settings.requests_min.max(1) {
+                counted.push((server, counts));
+            }
+        }
+        let mut outliers = outliers(&counted, &settings);
+        outliers.sort_by(|(_, one), (_, other)| other.badness().total_cmp(&one.badness()));
+        let eject = |(server, outlier)| Judgement { server, outlier, ejected: fleet.eject(server, now) };
+        let judgements: Vec<Judgement> = outliers.into_iter().map(eject).collect();
+        for (server, _) in counted {
+            if !judgements.iter().any(|judgement| judgement.server == server) {
+                fleet.members[server].standing.forgive_ejection();
+            }
+        }
+        judgements
+    }
+}
+
+impl Outlier {
+    /// How many times as bad as the others.
+    fn badness(self) -> f64 {
+        match self {
+            // One that fails harms more than one that is slow.
+            Outlier::Failures { percent, others_percent } => 1e6 * percent / others_percent.max(1.0),
+            Outlier::Latency { mean, median } => mean.as_secs_f64() / median.as_secs_f64().max(1e-6),
+        }
+    }
+}
+
+fn outliers(counted: &[(usize, Counts)], settings: &EjectionSettings) -> Vec<(usize, Outlier)> {
+    if counted.len() < 2 {
+        return Vec::new();
+    }
+    let sum = |of: fn(&Counts) -> u32| counted.iter().map(|(_, counts)| u64::from(of(counts))).sum::<u64>();
+    let (requests, failures) = (sum(|counts| counts.requests), sum(|counts| counts.failures));
+    let mut means: Vec<Duration> = counted
+        .iter()
+        .filter(|(_, counts)| counts.failures < counts.requests)
+        .map(|(_, c)| c.latency)
+        .collect();
+    means.sort_unstable();
+    // The lower one of two: with two servers the better one sets the measure.
+    let median = if means.len() < 2 { Duration::MAX } else { means[(means.len() - 1) / 2] };
+
+    let outlier = |&(server, counts): &(usize, Counts)| {
+        let percent_of = |failures: u64, requests: u64| 100.0 * failures as f64 / requests.max(1) as f64;
+        let percent = percent_of(u64::from(counts.failures), u64::from(counts.requests));
+        let others_percent =
+            percent_of(failures - u64::from(counts.failures), requests - u64::from(counts.requests));
+        let fails = settings.failures_percent.is_some_and(|enough| percent >= f64::from(enough.get()))
+            && percent > FAILURES_FACTOR * others_percent;
+        let mean = counts.latency;
+        let is_slow = settings
+            .latency_factor
+            .is_some_and(|factor| mean > settings.latency_floor.max(median.saturating_mul(factor.get())));
+        match () {
+            () if fails => Some((server, Outlier::Failures { percent, others_percent })),
+            () if is_slow => Some((server, Outlier::Latency { mean, median })),
+            () => None,
+        }
+    };
+    counted.iter().filter_map(outlier).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fleet::{Member, Settings};
+    use crate::hash::ServerId;
+    use crate::policy;
+    use crate::standing::{Outcome, Standing};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn fleet(servers: u64, ejection: EjectionSettings) -> Fleet {
+        let changes = Arc::default();
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let settings = Settings { ejection: Some(ejection), ..Settings::default() };
+        Fleet::new(policy::DEFAULT, (0..servers).map(member).collect(), settings)
+    }
+
+    /// So many answers of so many milliseconds, and so many failures, never enough in a row to eject at once.
+    fn serve(fleet: &Fleet, server: usize, answers: u32, millis: u64, failures: u32) {
+        let answered = Outcome::Answered(Duration::from_millis(millis));
+        for request in 0..answers.max(failures) {
+            if request < failures {
+                fleet.members()[server].standing.count(Outcome::Failed);
+            }
+            if request < answers {
+                fleet.members()[server].standing.count(answered);
+            }
+        }
+    }
+
+    #[test]
+    fn outliers_are_worse_than_the_others() {
+        // Of each server: answers, milliseconds, failures.
+        for (served, ejected) in [
+            (&[(100, 20, 0), (100, 20, 0), (100, 20, 0), (100, 1000, 0)][..], &[3][..]),
+            (&[(100, 20, 0), (100, 1000, 0)], &[1]),
+            (&[(100, 20, 0), (100, 20, 0), (100, 99, 0)], &[]),
+            (&[(100, 0, 0), (100, 0, 0), (100, 9, 0)], &[]),
+            (&[(100, 20, 0), (100, 20, 0), (19, 1000, 0)], &[]),
+            (&[(100, 20, 0), (100, 20, 1), (70, 20, 30)], &[2]),
+            (&[(70, 20, 30), (70, 20, 30), (70, 20, 30)], &[]),
+            (&[(100, 20, 0), (90, 20, 10)], &[]),
+            (&[(100, 20, 0), (0, 20, 30)], &[1]),
+            (&[(0, 20, 30), (0, 20, 30)], &[]),
+            (&[(100, 1000, 0)], &[]),
+            (&[(50, 20, 0), (50, 20, 0), (50, 20, 0), (50, 20, 0), (50, 900, 0), (20, 20, 40)], &[5, 4]),
+        ] {
+            let fleet = fleet(served.len() as u64, EjectionSettings::default());
+            for (server, &(answers, millis, failures)) in served.iter().enumerate() {
+                serve(&fleet, server, answers, millis, failures);
+            }
+            let judgements = Ejector::default().judge(&fleet, Time::START);
+            let servers: Vec<usize> = judgements.iter().map(|judgement| judgement.server).collect();
+            assert_eq!(servers, ejected, "{served:?}: {judgements:?}");
+        }
+    }
+
+    #[test]
+    fn never_below_the_minimum_and_the_worst_goes_first() {
+        let settings = EjectionSettings { up_percent_min: 60, ..EjectionSettings::default() };
+        let fleet = fleet(5, settings);
+        for (server, millis) in [(0, 20), (1, 20), (2, 400), (3, 2000), (4, 20)] {
+            serve(&fleet, server, 100, millis, 0);
+        }
+        let judgements = Ejector::default().judge(&fleet, Time::START);
+        assert_eq!(judgements.iter().map(|judgement| judgement.server).collect::<Vec<_>>(), [3, 2]);
+        assert!(judgements.iter().all(|judgement| judgement.ejected.is_ok()));
+        for server in [0, 1, 4] {
+            assert_eq!(fleet.eject(server, Time::START), Err(Spared::TooFewLeft));
+        }
+        assert_eq!(fleet.eject(3, Time::START), Err(Spared::NotUp));
+        fleet.members()[2].standing.restore(Cause::Ejection, Time::START);
+        assert!(fleet.eject(0, Time::START).is_ok(), "one has returned");
+    }
+
+    #[test]
+    fn workers_that_eject_at_once_keep_to_the_minimum() {
+        for _ in 0..50 {
+            let fleet = fleet(8, EjectionSettings::default());
+            std::thread::scope(|scope| {
+                for worker in 0..4 {
+                    let fleet = &fleet;
+                    scope.spawn(move || {
+                        (0..8).map(|n| (n + worker) % 8).for_each(|server| {
+                            let _ = fleet.eject(server, Time::START);
+                        });
+                    });
+                }
+            });
+            let up = fleet.members().iter().filter(|member| member.standing.state() == State::Up).count();
+            assert!(up >= 4, "{up} of 8 are left");
+        }
+    }
+
+    #[test]
+    fn each_ejection_is_longer_until_good_intervals_are_counted() {
+        let longest = 18 * SECOND;
+        let fleet = fleet(3, EjectionSettings { longest, ..EjectionSettings::default() });
+        let standing = &fleet.members()[0].standing;
+        let mut now = Time::START;
+        for seconds in [5, 10, 15, 18, 18] {
+            assert_eq!(fleet.eject(0, now), Ok(now + seconds * SECOND));
+            now = now + seconds * SECOND;
+            assert!(standing.restore(Cause::Ejection, now));
+        }
+        let mut ejector = Ejector::default();
+        for _ in 0..4 {
+            (0..3).for_each(|server| serve(&fleet, server, 100, 1, 0));
+            assert_eq!(ejector.judge(&fleet, now), []);
+        }
+        assert_eq!(fleet.eject(0, now), Ok(now + 10 * SECOND));
+    }
+
+    #[test]
+    fn servers_are_compared_once_an_interval() {
+        let fleet = fleet(2, EjectionSettings::default());
+        let mut ejector = Ejector::default();
+        assert_eq!(ejector.due(&fleet), Time::START + SECOND);
+        ejector.judge(&fleet, Time::START + SECOND);
+        assert_eq!(ejector.due(&fleet), Time::START + 2 * SECOND);
+    }
+}

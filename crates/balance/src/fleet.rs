@@ -1,0 +1,283 @@
+//! The servers of one upstream and the rules for them: made once from a configuration, shared by all workers.
+//!
+//! What changes while it is there lies in each server's `Standing`; other servers, weights or rules are another fleet,
+//! which takes the standings over.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::breaker::{BreakerSettings, Turn};
+use crate::eject::EjectionSettings;
+use crate::hash::ServerId;
+use crate::policy::PolicyRow;
+use crate::policy::maglev::Maglev;
+use crate::standing::{Changes, InFlight, Outcome, Standing};
+use crate::time::Time;
+
+/// The most servers of one fleet.
+pub const SERVERS_MAX: usize = 16_384;
+/// The greatest weight.
+pub const WEIGHT_MAX: u32 = 1000;
+
+/// A server as a member of a fleet.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// What it is called over reloads.
+    pub id: ServerId,
+    /// Its share relative to the others, 1 to `WEIGHT_MAX`.
+    pub weight: u32,
+    /// Servers of the lowest number are used first; the others where too few of these are up.
+    pub priority: u16,
+    /// The most that may be under way with it, over all workers.
+    pub in_flight_max: Option<NonZeroU32>,
+    /// How it stands.
+    pub standing: Arc<Standing>,
+}
+
+impl Member {
+    /// A server of this id, without a limit.
+    pub fn new(id: ServerId, weight: u32, standing: &Arc<Standing>) -> Self {
+        Self { id, weight, priority: 0, in_flight_max: None, standing: Arc::clone(standing) }
+    }
+}
+
+/// The rules of a fleet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// A server that comes up is given its whole weight after this long; at once if it is zero.
+    pub slow_start: Duration,
+    /// A priority group suffices while so much of its weight is up, in percent; below it the next group is used as
+    /// well. At 0 one server suffices. At most 100.
+    pub group_suffices_percent: u8,
+    /// What to do while no server is up.
+    pub none_up: NoneUp,
+    /// With a consistent hash, how much more than its share a server may have under way before keys go elsewhere, in
+    /// percent of the share: 125 is the usual. `None` keeps keys where they are.
+    pub load_bound_percent: Option<NonZeroU32>,
+    /// For how long an answer counts in a server's response time.
+    pub latency_memory: Duration,
+    /// When the circuit of a server opens.
+    pub breaker: Option<BreakerSettings>,
+    /// When a server is ejected.
+    pub ejection: Option<EjectionSettings>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            slow_start: Duration::ZERO,
+            group_suffices_percent: 0,
+            none_up: NoneUp::TryAll,
+            load_bound_percent: NonZeroU32::new(125),
+            latency_memory: Duration::from_secs(10),
+            breaker: None,
+            ejection: None,
+        }
+    }
+}
+
+/// What to do while checks and ejections leave no server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoneUp {
+    /// Servers are asked as if all were up but those that are drained and those whose circuit is open: checks that all
+    /// fail say more about the checks than about the servers, and a try costs less than an outage.
+    TryAll,
+    /// Requests are refused.
+    Refuse,
+}
+
+/// The servers of one upstream. Servers are named by their place in the list that it was made from.
+#[derive(Debug)]
+pub struct Fleet {
+    pub(crate) members: Box<[Member]>,
+    pub(crate) settings: Settings,
+    pub(crate) policy: &'static PolicyRow,
+    /// Servers by priority, then by place.
+    pub(crate) by_priority: Box<[u32]>,
+    /// Servers by id.
+    by_id: Box<[(ServerId, u32)]>,
+    /// For policies that hash.
+    pub(crate) maglev: Option<Maglev>,
+    pub(crate) changes: Arc<Changes>,
+    /// Held by whoever ejects a server, so that not two at a time believe that there is one left.
+    pub(crate) is_ejecting: AtomicBool,
+}
+
+/// What the end of a request changed about its server: for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It was ejected until then.
+    Ejected(Time),
+    /// Its circuit opened until then.
+    CircuitOpened(Time),
+    /// Its circuit is closed again.
+    CircuitClosed,
+}
+
+impl Fleet {
+    /// A fleet of these servers.
+    ///
+    /// # Panics
+    /// Without a server or with more than `SERVERS_MAX`, with a weight that is none, with an id twice, or with standings
+    /// that do not share their `Changes`: no configuration gives these.
+    pub fn new(policy: &'static PolicyRow, members: Vec<Member>, settings: Settings) -> Self {
+        assert!((1..=SERVERS_MAX).contains(&members.len()), "a fleet has servers, and a limited number");
+        assert!(
+            members.iter().all(|member| (1..=WEIGHT_MAX).contains(&member.weight)),
+            "weights are positive"
+        );
+        let changes = Arc::clone(members[0].standing.changes());
+        let shares_changes = |member: &Member| Arc::ptr_eq(member.standing.changes(), &changes);
+        assert!(members.iter().all(shares_changes), "the standings of a fleet share their changes");
+        let mut by_id: Box<[_]> = members.iter().map(|member| member.id).zip(0..).collect();
+        by_id.sort_unstable();
+        assert!(by_id.windows(2).all(|pair| pair[0].0 != pair[1].0), "an id names one server");
+        let mut by_priority: Box<[u32]> = (0..).take(members.len()).collect();
+        by_priority.sort_by_key(|&server| members[server as usize].priority);
+        let shares = || members.iter().map(|member| (member.id, member.weight));
+        Self {
+            maglev: policy.hashes.then(|| Maglev::new(shares())),
+            members: members.into_boxed_slice(),
+            settings,
+            policy,
+            by_priority,
+            by_id,
+            changes,
+            is_ejecting: AtomicBool::new(false),
+        }
+    }
+
+    /// Its servers.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Its rules.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The server of this id, if it is one of the fleet's.
+    pub fn index_of(&self, id: ServerId) -> Option<usize> {
+        let found = self.by_id.binary_search_by_key(&id, |(known, _)| *known).ok()?;
+        Some(self.by_id[found].1 as usize)
+    }
+
+    /// A request to this server begins; it is under way until the returned value is dropped. `None` if the server has
+    /// meanwhile got as many as it may have.
+    #[inline]
+    pub fn begin(&self, server: usize) -> Option<InFlight> {
+        let member = &self.members[server];
+        member.standing.admit(member.in_flight_max)
+    }
+
+    /// A request to this server has ended so: told once for each pick that was followed by a request.
+    #[inline]
+    pub fn end(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
+        let standing = &self.members[server].standing;
+        let failures_in_a_row = standing.count(outcome);
+        if self.policy.measures {
+            match outcome {
+                Outcome::Answered(latency) => {
+                    standing.latency.answered(latency, now, self.settings.latency_memory);
+                }
+                Outcome::Failed => standing.latency.failed(now, self.settings.latency_memory),
+                Outcome::Abandoned => {}
+            }
+        }
+        if let Some(event) = self.turn_circuit(standing, outcome, now) {
+            return Some(event);
+        }
+        let ejection = self.settings.ejection.as_ref()?;
+        let is_enough = ejection.failures_in_a_row.is_some_and(|enough| failures_in_a_row >= enough.get());
+        if is_enough { self.eject(server, now).ok().map(Event::Ejected) } else { None }
+    }
+
+    fn turn_circuit(&self, standing: &Standing, outcome: Outcome, now: Time) -> Option<Event> {
+        let settings = self.settings.breaker.as_ref()?;
+        let turn = match outcome {
+            Outcome::Answered(_) => standing.breaker.succeeded(settings),
+            Outcome::Failed => standing.breaker.failed(settings, now),
+            Outcome::Abandoned => {
+                standing.breaker.abandoned();
+                None
+            }
+        }?;
+        if turn == Turn::Closed {
+            standing.starts_slowly(now);
+        }
+        standing.changed();
+        Some(match turn {
+            Turn::Opened(until) => Event::CircuitOpened(until),
+            Turn::Closed => Event::CircuitClosed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy;
+    use crate::standing::{Cause, State};
+
+    fn fleet(servers: u64, settings: Settings) -> Fleet {
+        let changes = Arc::default();
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        Fleet::new(policy::DEFAULT, (0..servers).map(member).collect(), settings)
+    }
+
+    #[test]
+    fn servers_are_found_by_id() {
+        let fleet = fleet(9, Settings::default());
+        for server in 0..9 {
+            assert_eq!(fleet.index_of(ServerId::from_u64(server as u64)), Some(server));
+        }
+        assert_eq!(fleet.index_of(ServerId::from_u64(9)), None);
+    }
+
+    #[test]
+    fn failures_in_a_row_eject_a_server_but_the_last() {
+        let ejection = EjectionSettings { failures_in_a_row: NonZeroU32::new(2), ..Default::default() };
+        let fleet = fleet(2, Settings { ejection: Some(ejection), ..Settings::default() });
+        let (now, until) = (Time::START, Time::START + ejection.base);
+        assert_eq!(fleet.end(0, Outcome::Failed, now), None);
+        assert_eq!(fleet.end(0, Outcome::Abandoned, now), None);
+        assert_eq!(fleet.end(0, Outcome::Failed, now), Some(Event::Ejected(until)));
+        assert_eq!(fleet.members()[0].standing.state(), State::Ejected);
+        for _ in 0..9 {
+            assert_eq!(fleet.end(1, Outcome::Failed, now), None, "the last one stays");
+        }
+        assert_eq!(fleet.members()[1].standing.state(), State::Up);
+    }
+
+    #[test]
+    fn a_circuit_that_closes_is_a_change_and_a_slow_start() {
+        let breaker = BreakerSettings { failures: 1, successes: 1, ..BreakerSettings::default() };
+        let fleet = fleet(1, Settings { breaker: Some(breaker), ..Settings::default() });
+        let standing = &fleet.members()[0].standing;
+        let until = Time::START + breaker.open;
+        assert_eq!(fleet.end(0, Outcome::Failed, Time::START), Some(Event::CircuitOpened(until)));
+        assert!(standing.breaker.enter(&breaker, until));
+        let answered = Outcome::Answered(Duration::from_millis(1));
+        assert_eq!(fleet.end(0, answered, until), Some(Event::CircuitClosed));
+        assert_eq!((standing.returned_at(), fleet.changes.count()), (Some(until), 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "an id names one server")]
+    fn an_id_names_one_server() {
+        let standing = Standing::new(&Arc::default());
+        let member = Member::new(ServerId::from_u64(1), 1, &standing);
+        Fleet::new(policy::DEFAULT, vec![member.clone(), member], Settings::default());
+    }
+
+    #[test]
+    fn what_is_stopped_stays_stopped_in_the_next_fleet() {
+        let before = fleet(1, Settings::default());
+        before.members()[0].standing.stop(Cause::Drain);
+        let after = Fleet::new(policy::DEFAULT, before.members().to_vec(), Settings::default());
+        assert_eq!(after.members()[0].standing.state(), State::Draining);
+    }
+}

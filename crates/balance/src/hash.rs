@@ -1,0 +1,93 @@
+//! Keys and servers as numbers that are the same in every process, on every machine and in every version.
+//!
+//! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012), so that who does not know the secret
+//! cannot choose keys that all meet on one server. Not for what must be unforgeable: see `session::cookie`.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+use siphasher::sip128::{Hasher128, SipHasher13 as SipHasher13Wide};
+
+/// What a server is called for as long as it lives: over reloads, and in the cookies of clients. Two servers of one
+/// upstream never share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId(u64);
+
+impl ServerId {
+    /// The server of this name: its URL as it is configured, say. The same name gives the same id everywhere.
+    pub fn of(name: &str) -> Self {
+        Self(Secret::default().hash(name.as_bytes()))
+    }
+
+    /// As a number, to be written down.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// From a number that `as_u64` gave.
+    pub const fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// The secret of a hash. Proxies that share it, as those with the default do, send the same key to the same server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Secret(u64, u64);
+
+impl Secret {
+    /// A secret of 128 bits.
+    pub const fn new(bits: u128) -> Self {
+        Self((bits >> 64) as u64, bits as u64)
+    }
+
+    /// A key as 64 bits.
+    pub fn hash(self, key: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.0, self.1);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// A key as 128 bits: two keys that share them are not met with.
+    pub fn hash_wide(self, key: &[u8]) -> u128 {
+        let mut hasher = SipHasher13Wide::new_with_keys(self.0, self.1);
+        hasher.write(key);
+        hasher.finish128().as_u128()
+    }
+}
+
+/// Another number that looks random for each number: every bit of one depends on every bit of the other (the finaliser
+/// of SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+#[inline]
+pub(crate) const fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// A number below `bound`, as evenly as 64 random bits allow.
+#[inline]
+pub(crate) const fn below(random: u64, bound: u64) -> u64 {
+    ((random as u128 * bound as u128) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_never_change() {
+        // Recorded: cookies and other proxies hold these numbers.
+        assert_eq!(ServerId::of("http://127.0.0.1:9000").as_u64(), 0x5403_15ce_30fa_98d9);
+        assert_eq!(Secret::default().hash(b""), 0xd1fb_a762_150c_532c);
+        assert_eq!(Secret::new(1).hash(b"key"), Secret::new(1).hash(b"key"));
+        assert_ne!(Secret::new(1).hash(b"key"), Secret::new(2).hash(b"key"));
+        assert_ne!(Secret::new(1).hash_wide(b"key"), Secret::new(1 << 64).hash_wide(b"key"));
+    }
+
+    #[test]
+    fn numbers_below_a_bound_reach_both_ends() {
+        assert_eq!((below(0, 7), below(u64::MAX, 7), below(u64::MAX, 1)), (0, 6, 0));
+        assert_ne!(mix(0), mix(1));
+    }
+}

@@ -1,0 +1,259 @@
+//! The ways to choose a server. Each is one file, one variant of `Policy` and one row of `POLICIES`.
+//!
+//! A policy chooses among the servers of a `View`, by their places in it; who may be asked at all is decided there.
+
+/// Each server in turn, by weight.
+pub(crate) mod round_robin;
+/// The server that has least under way for its weight.
+mod least_connections;
+/// The less busy of two drawn at random.
+mod two_choices;
+/// The one of two drawn at random that is likely to answer first.
+mod response_time;
+/// Each client to one server, by its address.
+mod client_address;
+/// Each key to one server, unless that one is far busier than others.
+mod consistent_hash;
+/// Servers drawn at random, by weight.
+mod draw;
+/// The table that gives each key a server.
+pub(crate) mod maglev;
+
+pub use client_address::{AddressPrefixes, client_key};
+
+use self::client_address::ClientAddress;
+use self::consistent_hash::ConsistentHash;
+use self::least_connections::LeastConnections;
+use self::response_time::ResponseTime;
+use self::round_robin::RoundRobin;
+use self::two_choices::TwoChoices;
+use crate::picker::Candidates;
+
+/// The policies by the name under which a configuration chooses them; the first is the default.
+pub static POLICIES: [PolicyRow; 6] = [
+    PolicyRow {
+        name: "round-robin",
+        what: "each in turn, by weight",
+        hashes: false,
+        measures: false,
+        build: |servers, seed| Policy::RoundRobin(RoundRobin::among(servers, seed)),
+    },
+    PolicyRow {
+        name: "least-connections",
+        what: "the one with the least under way for its weight",
+        hashes: false,
+        measures: false,
+        build: |servers, seed| Policy::LeastConnections(LeastConnections::new(servers, seed)),
+    },
+    PolicyRow {
+        name: "two-choices",
+        what: "the less busy of two drawn at random by weight",
+        hashes: false,
+        measures: false,
+        build: |servers, _| Policy::TwoChoices(TwoChoices::new(servers)),
+    },
+    PolicyRow {
+        name: "response-time",
+        what: "of two drawn at random, the one that is likely to answer first",
+        hashes: false,
+        measures: true,
+        build: |servers, _| Policy::ResponseTime(ResponseTime::new(servers)),
+    },
+    PolicyRow {
+        name: "client-address",
+        what: "always the same for a client, by its address",
+        hashes: true,
+        measures: false,
+        build: |_, _| Policy::ClientAddress(ClientAddress),
+    },
+    PolicyRow {
+        name: "consistent-hash",
+        what: "always the same for a key, unless that one is far busier than the others",
+        hashes: true,
+        measures: false,
+        build: |_, _| Policy::ConsistentHash(ConsistentHash::default()),
+    },
+];
+
+/// The policy where none is chosen.
+pub static DEFAULT: &PolicyRow = &POLICIES[0];
+
+/// A way to choose servers, as a configuration knows it.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyRow {
+    /// Its name in a configuration.
+    pub name: &'static str,
+    /// Which server it chooses, in half a sentence.
+    pub what: &'static str,
+    /// Whether it chooses by `Ask::key`.
+    pub hashes: bool,
+    /// Whether it needs to be told how long answers take, and so a clock.
+    pub measures: bool,
+    /// Builds it for so many servers, with a number that differs between workers.
+    pub(crate) build: fn(servers: usize, seed: u64) -> Policy,
+}
+
+/// The policy of this name.
+pub fn policy(name: &str) -> Option<&'static PolicyRow> {
+    POLICIES.iter().find(|row| row.name == name)
+}
+
+/// A policy and what one worker remembers for it.
+#[derive(Debug, Clone)]
+pub(crate) enum Policy {
+    RoundRobin(RoundRobin),
+    LeastConnections(LeastConnections),
+    TwoChoices(TwoChoices),
+    ResponseTime(ResponseTime),
+    ClientAddress(ClientAddress),
+    ConsistentHash(ConsistentHash),
+}
+
+impl Policy {
+    /// The place of the server for a request; `None` if none of the candidates is allowed.
+    #[inline]
+    pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
+        match self {
+            Policy::RoundRobin(policy) => policy.pick_from(candidates),
+            Policy::LeastConnections(policy) => policy.pick(candidates),
+            Policy::TwoChoices(policy) => policy.pick(candidates),
+            Policy::ResponseTime(policy) => policy.pick(candidates),
+            Policy::ClientAddress(policy) => policy.pick(candidates),
+            Policy::ConsistentHash(policy) => policy.pick(candidates),
+        }
+    }
+
+    /// The servers weigh this now; `are_others` if they are not those that they were.
+    pub(crate) fn arrange(&mut self, weights: &[u32], are_others: bool) {
+        match self {
+            Policy::RoundRobin(policy) => policy.arrange(weights, are_others),
+            Policy::LeastConnections(policy) => policy.arrange(weights, are_others),
+            Policy::TwoChoices(policy) => policy.arrange(weights),
+            Policy::ResponseTime(policy) => policy.arrange(weights),
+            Policy::ClientAddress(_) => {}
+            Policy::ConsistentHash(policy) => policy.arrange(weights),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fleet::{Fleet, Member, NoneUp, Settings};
+    use crate::hash::{ServerId, mix};
+    use crate::picker::{Ask, Loss, Pick, Picker};
+    use crate::standing::{Cause, Standing};
+    use crate::time::Time;
+
+    fn fleet(policy: &'static PolicyRow, weights: &[u32], limit: Option<u32>) -> Arc<Fleet> {
+        let changes = Arc::default();
+        let member = |(id, &weight): (u64, &u32)| Member {
+            in_flight_max: limit.and_then(NonZeroU32::new),
+            ..Member::new(ServerId::from_u64(id), weight, &Standing::new(&changes))
+        };
+        let settings = Settings { none_up: NoneUp::Refuse, ..Settings::default() };
+        Arc::new(Fleet::new(policy, (0..).zip(weights).map(member).collect(), settings))
+    }
+
+    fn ask(turn: u64, tried: &[usize]) -> Ask<'_> {
+        Ask { now: Time::START, random: mix(turn), key: Some(mix(!turn)), tried }
+    }
+
+    #[test]
+    fn every_policy_serves_one_server_and_several() {
+        for row in &POLICIES {
+            let mut one = Picker::new(fleet(row, &[7], None), 1);
+            assert_eq!(one.pick(&ask(0, &[])), Pick::Server(0), "{}", row.name);
+            assert_eq!(one.pick(&ask(1, &[0])), Pick::None, "{}", row.name);
+            let mut three = Picker::new(fleet(row, &[1, 2, 3], None), 1);
+            let mut tried = Vec::new();
+            for turn in 0..3 {
+                let Pick::Server(server) = three.pick(&ask(turn, &tried)) else { panic!("{}", row.name) };
+                assert!(!tried.contains(&server), "{}: each server once", row.name);
+                tried.push(server);
+            }
+            assert_eq!(three.pick(&ask(3, &tried)), Pick::None, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn shares_are_the_weights_under_every_policy() {
+        let weights = [1, 2, 3, 4, 2, 8];
+        let total: u32 = weights.iter().sum();
+        const REQUESTS: u64 = 100_000;
+        for row in &POLICIES {
+            let mut picker = Picker::new(fleet(row, &weights, None), 3);
+            let mut counts = [0u32; 6];
+            for turn in 0..REQUESTS {
+                let Pick::Server(server) = picker.pick(&ask(turn, &[])) else { panic!("{}", row.name) };
+                counts[server] += 1;
+            }
+            // With nothing under way, all that counts is the weight. Response time is asked with equal weights below:
+            // for it a heavier server is a faster one.
+            if row.measures {
+                continue;
+            }
+            for (count, weight) in counts.into_iter().zip(weights) {
+                let share = f64::from(count) / REQUESTS as f64;
+                let due = f64::from(weight) / f64::from(total);
+                assert!((share - due).abs() < 0.005, "{}: {counts:?}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn equal_servers_have_equal_shares_under_every_policy() {
+        for row in &POLICIES {
+            let mut picker = Picker::new(fleet(row, &[5; 8], None), 3);
+            let mut counts = [0i64; 8];
+            for turn in 0..80_000 {
+                let Pick::Server(server) = picker.pick(&ask(turn, &[])) else { panic!("{}", row.name) };
+                counts[server] += 1;
+            }
+            let chi_square: f64 = counts.iter().map(|count| ((count - 10_000) as f64).powi(2) / 1e4).sum();
+            // 7 degrees of freedom: 24.3 is passed once in a thousand; a Maglev table adds a little of its own.
+            assert!(chi_square < 24.3, "{}: {chi_square}, {counts:?}", row.name);
+        }
+    }
+
+    #[test]
+    fn servers_that_are_full_or_stopped_are_passed_over_under_every_policy() {
+        for row in &POLICIES {
+            let fleet = fleet(row, &[1, 9, 1, 1], Some(1));
+            let mut picker = Picker::new(Arc::clone(&fleet), 3);
+            let _busy = fleet.begin(1).expect("room");
+            assert!(fleet.begin(1).is_none());
+            fleet.members()[2].standing.stop(Cause::Check);
+            for turn in 0..100 {
+                let pick = picker.pick(&ask(turn, &[3]));
+                assert_eq!(pick, Pick::Server(0), "{}", row.name);
+                assert_eq!(picker.pick(&ask(turn, &[0, 3])), Pick::Full, "{}", row.name);
+            }
+            fleet.members()[1].standing.stop(Cause::Drain);
+            assert_eq!(picker.pick(&ask(0, &[0, 3])), Pick::None, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn sessions_stay_for_as_long_as_their_server_may_be_asked() {
+        let fleet = fleet(DEFAULT, &[1, 1], Some(1));
+        let mut picker = Picker::new(Arc::clone(&fleet), 3);
+        let id = |server: usize| fleet.members()[server].id;
+        let standing = &fleet.members()[0].standing;
+        let ask = ask(0, &[]);
+        assert_eq!(picker.follow(ServerId::from_u64(77), &ask), Err(Loss::Removed));
+        assert_eq!(picker.follow(id(0), &ask), Ok(0));
+        standing.stop(Cause::Drain);
+        assert_eq!(picker.follow(id(0), &ask), Ok(0), "a server that drains keeps its sessions");
+        assert_eq!(picker.pick(&ask), Pick::Server(1), "and gets no new ones");
+        standing.stop(Cause::Check);
+        assert_eq!(picker.follow(id(0), &ask), Err(Loss::Stopped));
+        standing.restore(Cause::Check, Time::START);
+        assert_eq!(picker.follow(id(0), &Ask { tried: &[0], ..ask }), Err(Loss::Tried));
+        let _busy = fleet.begin(0);
+        assert_eq!(picker.follow(id(0), &ask), Err(Loss::Full));
+    }
+}

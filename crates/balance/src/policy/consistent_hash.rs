@@ -1,0 +1,105 @@
+//! Each key to one server, unless that one has far more under way than its share; then to another, always the same one
+//! for as long as that lasts.
+//!
+//! Mirrokni, Thorup and Zadimoghaddam, "Consistent hashing with bounded loads" (2016), where what does not fit jumps:
+//! Chen, Coleman and Shrivastava, "Revisiting consistent hashing with bounded loads" (2021).
+
+use crate::picker::Candidates;
+
+/// So many servers' loads are added up for a pick; the sum of all is that old at most.
+const ADDED_PER_PICK: usize = 16;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConsistentHash {
+    /// What all servers weigh together.
+    weight: u64,
+    /// What all had under way when they were last added up.
+    load: u64,
+    /// Picks until they are added up again.
+    picks_left: usize,
+}
+
+impl ConsistentHash {
+    pub(crate) fn arrange(&mut self, weights: &[u32]) {
+        self.weight = weights.iter().map(|&weight| u64::from(weight)).sum();
+        self.picks_left = 0;
+    }
+
+    #[inline]
+    pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
+        let maglev = candidates.fleet.maglev.as_ref()?;
+        let key = candidates.ask.key.unwrap_or(candidates.ask.random);
+        let Some(percent) = candidates.fleet.settings.load_bound_percent else {
+            return maglev.find(candidates, key, |place| candidates.allows(place));
+        };
+        self.add_up(candidates);
+        // A bound below the share itself would leave no server for some keys.
+        let allowed = (self.load + 1) * u64::from(percent.get().max(101));
+        let weight_in_percent = self.weight * 100;
+        maglev.find(candidates, key, |place| {
+            let bound = (allowed * u64::from(candidates.weight(place))).div_ceil(weight_in_percent);
+            u64::from(candidates.standing(place).in_flight()) < bound && candidates.allows(place)
+        })
+    }
+
+    fn add_up(&mut self, candidates: &Candidates<'_>) {
+        if self.picks_left == 0 {
+            let load = |place| u64::from(candidates.standing(place).in_flight());
+            self.load = (0..candidates.len()).map(load).sum();
+            self.picks_left = candidates.len() / ADDED_PER_PICK;
+        } else {
+            self.picks_left -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::fleet::{Fleet, Member, Settings};
+    use crate::hash::{ServerId, mix};
+    use crate::picker::{Ask, Pick, Picker};
+    use crate::policy::policy;
+    use crate::standing::Standing;
+    use crate::time::Time;
+
+    fn picker(servers: u64, settings: Settings) -> Picker {
+        let changes = Arc::default();
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let row = policy("consistent-hash").expect("a policy");
+        Picker::new(Arc::new(Fleet::new(row, (0..servers).map(member).collect(), settings)), 0)
+    }
+
+    fn picked(picker: &mut Picker, key: u64) -> usize {
+        match picker.pick(&Ask { now: Time::START, random: 0, key: Some(key), tried: &[] }) {
+            Pick::Server(server) => server,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_busy_key_stays_within_the_bound_and_others_stay_where_they_are() {
+        for servers in [10, 100] {
+            let mut picker = picker(servers, Settings::default());
+            let fleet = Arc::clone(picker.fleet());
+            let busy_key = mix(7);
+            let mut under_way = Vec::new();
+            for begun in 1..=100 * servers {
+                under_way.push(fleet.begin(picked(&mut picker, busy_key)));
+                let most = fleet.members().iter().map(|member| member.standing.in_flight()).max();
+                let bound = (begun as f64 * 1.25 / servers as f64).ceil() as u32;
+                assert!(most.is_some_and(|most| most <= bound), "{most:?} of {begun} with one server");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_bound_a_key_stays_whatever_is_under_way() {
+        let mut picker = picker(10, Settings { load_bound_percent: None, ..Settings::default() });
+        let fleet = Arc::clone(picker.fleet());
+        let server = picked(&mut picker, 1);
+        let _under_way: Vec<_> = (0..1000).map(|_| fleet.begin(server)).collect();
+        assert_eq!(picked(&mut picker, 1), server);
+    }
+}

@@ -1,0 +1,88 @@
+//! Servers drawn at random, each with its weight's chance, in as many steps as the number of servers has bits.
+
+use crate::hash::{below, mix};
+use crate::picker::Candidates;
+
+/// Weights added up, from the first server to each.
+#[derive(Debug, Clone)]
+pub(crate) struct Urn {
+    sums: Vec<u64>,
+    /// The weight of each, if all weigh the same: then nothing needs to be searched.
+    equal: Option<u64>,
+}
+
+impl Urn {
+    pub(crate) fn among(servers: usize) -> Self {
+        Self { sums: Vec::with_capacity(servers), equal: None }
+    }
+
+    pub(crate) fn arrange(&mut self, weights: &[u32]) {
+        self.sums.clear();
+        let mut sum = 0;
+        self.sums.extend(weights.iter().map(|&weight| {
+            sum += u64::from(weight);
+            sum
+        }));
+        let first = weights.first().copied().unwrap_or(0);
+        self.equal = weights.iter().all(|&weight| weight == first).then_some(u64::from(first));
+    }
+
+    /// Two different servers; the first one twice if there is no other, `None` if there is none.
+    #[inline]
+    pub(crate) fn draw_two(&self, candidates: &Candidates<'_>) -> Option<(usize, usize)> {
+        let random = candidates.ask.random;
+        if !candidates.is_free {
+            return self.draw_two_allowed(candidates);
+        }
+        let total = *self.sums.last()?;
+        let first = self.at(below(random, total));
+        let (before, weight) = self.span(first);
+        if weight == total {
+            return Some((first, first));
+        }
+        // From what is left when the first is taken out.
+        let ticket = below(mix(random), total - weight);
+        Some((first, self.at(if ticket < before { ticket } else { ticket + weight })))
+    }
+
+    /// The server that a ticket belongs to.
+    #[inline]
+    fn at(&self, ticket: u64) -> usize {
+        match self.equal {
+            Some(weight) => (ticket / weight) as usize,
+            None => self.sums.partition_point(|&sum| sum <= ticket),
+        }
+    }
+
+    /// The tickets before those of a server, and how many it has.
+    #[inline]
+    fn span(&self, server: usize) -> (u64, u64) {
+        let before = if server == 0 { 0 } else { self.sums[server - 1] };
+        (before, self.sums[server] - before)
+    }
+
+    #[cold]
+    fn draw_two_allowed(&self, candidates: &Candidates<'_>) -> Option<(usize, usize)> {
+        let random = candidates.ask.random;
+        let first = self.draw_allowed(random, |place| candidates.allows(place))?;
+        let second = self.draw_allowed(mix(random), |place| place != first && candidates.allows(place));
+        Some((first, second.unwrap_or(first)))
+    }
+
+    fn draw_allowed(&self, random: u64, is_allowed: impl Fn(usize) -> bool) -> Option<usize> {
+        let allowed = || (0..self.sums.len()).filter(|&place| is_allowed(place));
+        let total: u64 = allowed().map(|place| self.span(place).1).sum();
+        let mut ticket = below(random, total);
+        let mut last = None;
+        for place in allowed() {
+            let weight = self.span(place).1;
+            if ticket < weight {
+                return Some(place);
+            }
+            ticket -= weight;
+            last = Some(place);
+        }
+        // Another worker's request took a place between the two looks.
+        last
+    }
+}

@@ -1,0 +1,87 @@
+//! Two servers drawn at random by weight, and the one of them that is likely to answer first: its response time lately
+//! times the requests that it would have, over all workers, for its weight.
+//!
+//! As Finagle's "p2c peak EWMA". How response times are remembered is in `latency`.
+
+use crate::picker::Candidates;
+use crate::policy::draw::Urn;
+
+/// A server of which nothing is known yet gets a first request as if it were quick, and then as if each took this long:
+/// a crowd waits until it has answered.
+const UNKNOWN_MICROS: f32 = 1e6;
+
+/// What counts as quicker. Servers that are nearly alike are left to chance, so that noise does not send every request
+/// of a quiet hour to one of them.
+const CLEARLY: f32 = 0.875;
+
+#[derive(Debug, Clone)]
+pub(crate) struct ResponseTime(Urn);
+
+impl ResponseTime {
+    pub(crate) fn new(servers: usize) -> Self {
+        Self(Urn::among(servers))
+    }
+
+    pub(crate) fn arrange(&mut self, weights: &[u32]) {
+        self.0.arrange(weights);
+    }
+
+    #[inline]
+    pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
+        let (first, second) = self.0.draw_two(candidates)?;
+        if first == second {
+            return Some(first);
+        }
+        let is_quicker = cost(candidates, second) < cost(candidates, first) * CLEARLY;
+        Some(if is_quicker { second } else { first })
+    }
+}
+
+fn cost(candidates: &Candidates<'_>, place: usize) -> f32 {
+    let standing = candidates.standing(place);
+    let known = standing.latency.micros(candidates.ask.now, candidates.fleet.settings.latency_memory);
+    let load = standing.in_flight();
+    let micros = match (known, load) {
+        (0.0, 0) => 0.0,
+        (0.0, _) => UNKNOWN_MICROS,
+        (known, _) => known,
+    };
+    micros * (load as f32 + 1.0) / candidates.weight(place) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use crate::fleet::{Fleet, Member, Settings};
+    use crate::hash::{ServerId, mix};
+    use crate::picker::{Ask, Pick, Picker};
+    use crate::policy::policy;
+    use crate::standing::{Outcome, Standing};
+    use crate::time::Time;
+
+    #[test]
+    fn the_quicker_server_is_asked_and_the_slower_one_again_when_that_is_long_ago() {
+        let changes = Arc::default();
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let row = policy("response-time").expect("a policy");
+        let fleet = Arc::new(Fleet::new(row, (0..2).map(member).collect(), Settings::default()));
+        let mut picker = Picker::new(Arc::clone(&fleet), 0);
+        let mut counts = |from: u64, millis: [u64; 2]| {
+            let mut counts = [0; 2];
+            for turn in from..from + 1000 {
+                let now = Time::from_millis(turn);
+                let ask = Ask { now, random: mix(turn), key: None, tried: &[] };
+                let Pick::Server(server) = picker.pick(&ask) else { panic!("no server") };
+                counts[server] += 1;
+                fleet.end(server, Outcome::Answered(Duration::from_millis(millis[server])), now);
+            }
+            counts
+        };
+        let first = counts(0, [2, 40]);
+        assert!(first[0] >= 998, "{first:?}");
+        let later = counts(60_000, [2, 2]);
+        assert!(later[1] > 300, "forgotten after a minute: {later:?}");
+    }
+}

@@ -1,0 +1,165 @@
+//! The retry budget: retries are a share of requests, so that an outage is not multiplied by those who retry.
+//!
+//! Each worker counts its own requests, as shares add up; the few retries each second that are allowed however few the
+//! requests are shared by all. As Finagle's retry budgets. Whether a request may be retried at all is elsewhere.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::time::Time;
+
+/// How many retries are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetrySettings {
+    /// Of the requests of the last ten seconds, so many percent may have been retries.
+    pub percent: u32,
+    /// And beyond that so many each second, over all workers.
+    pub per_second_min: u32,
+}
+
+impl Default for RetrySettings {
+    fn default() -> Self {
+        Self { percent: 20, per_second_min: 10 }
+    }
+}
+
+/// Seconds that are remembered.
+const SECONDS: usize = 10;
+
+/// What one worker's requests allow.
+#[derive(Debug, Clone)]
+pub struct RetryBudget {
+    settings: RetrySettings,
+    /// Requests and retries of each of the last seconds, by the second modulo their number.
+    seconds: [Second; SECONDS],
+    /// The latest second that is counted.
+    latest: u64,
+    /// Their sums.
+    requests: u64,
+    retries: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Second {
+    requests: u32,
+    retries: u32,
+}
+
+impl RetryBudget {
+    /// A budget of which nothing is used.
+    pub fn new(settings: RetrySettings) -> Self {
+        Self { settings, seconds: [Second::default(); SECONDS], latest: 0, requests: 0, retries: 0 }
+    }
+
+    /// A request began: not a retry of one.
+    #[inline]
+    pub fn request(&mut self, now: Time) {
+        let second = self.second(now);
+        // Full after four billion in a second.
+        second.requests = second.requests.saturating_add(1);
+        self.requests += 1;
+    }
+
+    /// Takes a retry from what this worker's requests allow, or from what all workers share. Says whether there was one.
+    pub fn retry(&mut self, now: Time, reserve: &RetryReserve) -> bool {
+        let percent = u64::from(self.settings.percent);
+        let second = self.second(now);
+        second.retries = second.retries.saturating_add(1);
+        self.retries += 1;
+        if self.retries * 100 <= self.requests * percent {
+            return true;
+        }
+        self.second(now).retries -= 1;
+        self.retries -= 1;
+        reserve.take(self.settings.per_second_min, now)
+    }
+
+    /// The second that is now, with what is older than ten seconds forgotten.
+    fn second(&mut self, now: Time) -> &mut Second {
+        // Another worker's clock may have been a little ahead.
+        let current = (now.as_millis() / 1000).max(self.latest);
+        let passed = (current - self.latest).min(SECONDS as u64);
+        for forgotten in current + 1 - passed..=current {
+            let second = std::mem::take(&mut self.seconds[(forgotten % SECONDS as u64) as usize]);
+            self.requests -= u64::from(second.requests);
+            self.retries -= u64::from(second.retries);
+        }
+        self.latest = current;
+        &mut self.seconds[(current % SECONDS as u64) as usize]
+    }
+}
+
+/// Retries that all workers share: so many each second, and one second's worth at once. A token bucket in one word, as
+/// the time at which it would be full (the virtual scheduling of the GCRA: ITU-T I.371).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct RetryReserve(AtomicU64);
+
+impl RetryReserve {
+    /// Takes one, if there is one.
+    fn take(&self, per_second: u32, now: Time) -> bool {
+        let Some(interval) = 1_000_000u64.checked_div(u64::from(per_second)) else { return false };
+        let now = now.as_micros();
+        let next = |full_at: u64| {
+            let next = full_at.max(now) + interval.max(1);
+            (next <= now + 1_000_000).then_some(next)
+        };
+        self.0.fetch_update(Relaxed, Relaxed, next).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn taken(budget: &mut RetryBudget, reserve: &RetryReserve, now: Time, tries: u32) -> u32 {
+        (0..tries).map(|_| u32::from(budget.retry(now, reserve))).sum()
+    }
+
+    #[test]
+    fn retries_are_a_share_of_the_requests_of_ten_seconds() {
+        let mut budget = RetryBudget::new(RetrySettings { percent: 20, per_second_min: 0 });
+        let reserve = RetryReserve::default();
+        assert_eq!(taken(&mut budget, &reserve, at(0), 5), 0, "nothing from nothing");
+        (0..1000).for_each(|_| budget.request(at(500)));
+        assert_eq!(taken(&mut budget, &reserve, at(900), 500), 200);
+        assert_eq!(taken(&mut budget, &reserve, at(9_999), 500), 0);
+        (0..10).for_each(|_| budget.request(at(9_999)));
+        assert_eq!(taken(&mut budget, &reserve, at(9_999), 500), 2);
+        assert_eq!(taken(&mut budget, &reserve, at(10_000), 500), 0, "both are forgotten together");
+        (0..10).for_each(|_| budget.request(at(60_000)));
+        assert_eq!(taken(&mut budget, &reserve, at(60_000), 500), 2);
+    }
+
+    #[test]
+    fn a_few_each_second_are_shared_by_all_workers() {
+        let settings = RetrySettings { percent: 0, per_second_min: 10 };
+        let mut workers = [RetryBudget::new(settings), RetryBudget::new(settings)];
+        let reserve = RetryReserve::default();
+        let mut all = |now| workers.iter_mut().map(|worker| taken(worker, &reserve, now, 50)).sum::<u32>();
+        for (now, expected) in [(0, 10), (50, 0), (100, 1), (400, 3), (1400, 10), (99_000, 10)] {
+            assert_eq!(all(at(now)), expected, "at {now} ms");
+        }
+    }
+
+    #[test]
+    fn an_outage_is_multiplied_by_no_more_than_the_share() {
+        let mut budget = RetryBudget::new(RetrySettings { percent: 20, per_second_min: 5 });
+        let reserve = RetryReserve::default();
+        let mut sent = 0;
+        for request in 0..100_000u64 {
+            let now = at(request / 2);
+            budget.request(now);
+            sent += 1;
+            // Each fails, and would be repeated three times.
+            sent += taken(&mut budget, &reserve, now, 3);
+        }
+        let retried_percent = (f64::from(sent) - 1e5) / 1e3;
+        // 5 each second of 2000 requests are a quarter of a percent.
+        assert!((20.0..20.3).contains(&retried_percent), "{retried_percent}%");
+    }
+}

@@ -1,0 +1,290 @@
+//! The cookie that the proxy inserts: which server a client is on, until when, and a signature over both.
+//!
+//! It keeps no memory and outlives a restart. Signed, so that a client can neither choose a server nor make a session
+//! last; it names a server by its id, which tells nothing about the fleet. Not encrypted.
+
+use aws_lc_rs::{constant_time, hmac};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::hash::ServerId;
+use crate::session::source::{Fields, cookie};
+
+/// The id, when it ends in seconds of Unix time, and the leading half of an HMAC-SHA-256 (RFC 2104 §5 allows it).
+const ID_BYTES: usize = 8;
+const END_BYTES: usize = 8;
+const MAC_BYTES: usize = 16;
+const SIGNED_BYTES: usize = ID_BYTES + END_BYTES;
+const VALUE_BYTES: usize = SIGNED_BYTES + MAC_BYTES;
+/// The value in base64 without padding.
+const TEXT_BYTES: usize = (VALUE_BYTES * 4).div_ceil(3);
+
+/// What browsers are told about the cookie (RFC 6265 §5.2). It is always `HttpOnly`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CookieAttributes {
+    /// `Path`.
+    pub path: String,
+    /// `Domain`; without, the host alone.
+    pub domain: Option<String>,
+    /// `Secure`: sent over TLS only.
+    pub is_secure: bool,
+    /// `SameSite`.
+    pub same_site: SameSite,
+}
+
+impl Default for CookieAttributes {
+    fn default() -> Self {
+        Self { path: "/".to_owned(), domain: None, is_secure: false, same_site: SameSite::Lax }
+    }
+}
+
+/// With which requests of other sites a browser sends a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SameSite {
+    /// None.
+    Strict,
+    /// Those that lead to the site.
+    Lax,
+    /// All; browsers ask for `Secure` as well.
+    None,
+}
+
+/// What a request's cookie says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stuck {
+    /// The server of the session.
+    pub server: ServerId,
+    /// Whether half of its time is over: then the response renews it, so that a session in use goes on.
+    pub is_to_be_renewed: bool,
+}
+
+/// How cookies of an upstream are made and read.
+#[derive(Debug)]
+pub struct InsertedCookie {
+    name: String,
+    /// All that follows the value in Set-Cookie.
+    attributes: String,
+    /// How long a session lasts without a request; `None` for as long as the browser is open.
+    ttl_seconds: Option<u64>,
+    /// What tells this upstream's cookies from those of others with the same keys.
+    context: String,
+    /// The first one signs; all are accepted, so that keys can be exchanged.
+    keys: Vec<hmac::Key>,
+}
+
+impl InsertedCookie {
+    /// Cookies of this name for an upstream of the name `context`. The secrets are 32 bytes or more each.
+    ///
+    /// # Panics
+    /// Without a secret, or with a name that is no token (RFC 9110 §5.6.2) or attributes that would end the field's line
+    /// or the attribute: no configuration gives these.
+    pub fn new(
+        name: &str,
+        context: &str,
+        ttl_seconds: Option<u64>,
+        attributes: &CookieAttributes,
+        secrets: &[&[u8]],
+    ) -> Self {
+        assert!(!secrets.is_empty(), "a cookie is signed");
+        assert!(!name.is_empty() && name.bytes().all(is_token), "a cookie's name is a token");
+        let values = [Some(&attributes.path), attributes.domain.as_ref()];
+        let is_plain =
+            |value: &String| value.bytes().all(|byte| (0x20..0x7f).contains(&byte) && byte != b';');
+        assert!(values.into_iter().flatten().all(is_plain), "an attribute is plain text");
+        Self {
+            name: name.to_owned(),
+            attributes: attributes.text(ttl_seconds),
+            ttl_seconds,
+            context: context.to_owned(),
+            keys: secrets.iter().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret)).collect(),
+        }
+    }
+
+    /// What a request's cookie says, if it has one that was made here and has not ended.
+    pub fn read(&self, fields: &impl Fields, unix_seconds: u64) -> Option<Stuck> {
+        let values = fields.values("Cookie").filter_map(|field| cookie(field, self.name.as_bytes()));
+        values.take(COOKIES_READ_MAX).find_map(|value| self.verify(value, unix_seconds))
+    }
+
+    /// Appends the value of a Set-Cookie field that keeps a client on this server.
+    pub fn write(&self, out: &mut Vec<u8>, server: ServerId, unix_seconds: u64) {
+        let end = self.ttl_seconds.map_or(u64::MAX, |ttl| unix_seconds.saturating_add(ttl));
+        let mut value = [0; VALUE_BYTES];
+        value[..ID_BYTES].copy_from_slice(&server.as_u64().to_be_bytes());
+        value[ID_BYTES..SIGNED_BYTES].copy_from_slice(&end.to_be_bytes());
+        let mac = self.sign(&self.keys[0], &value[..SIGNED_BYTES]);
+        value[SIGNED_BYTES..].copy_from_slice(&mac.as_ref()[..MAC_BYTES]);
+        let mut text = [0; TEXT_BYTES];
+        let written = URL_SAFE_NO_PAD.encode_slice(value, &mut text).unwrap_or(0);
+        out.extend_from_slice(self.name.as_bytes());
+        out.push(b'=');
+        out.extend_from_slice(&text[..written]);
+        out.extend_from_slice(self.attributes.as_bytes());
+    }
+
+    fn verify(&self, text: &[u8], unix_seconds: u64) -> Option<Stuck> {
+        if text.len() != TEXT_BYTES {
+            return None;
+        }
+        let mut value = [0; VALUE_BYTES];
+        URL_SAFE_NO_PAD.decode_slice(text, &mut value).ok().filter(|&length| length == VALUE_BYTES)?;
+        let (signed, mac) = value.split_at(SIGNED_BYTES);
+        let is_of = |key: &hmac::Key| {
+            let expected = self.sign(key, signed);
+            constant_time::verify_slices_are_equal(&expected.as_ref()[..MAC_BYTES], mac).is_ok()
+        };
+        if !self.keys.iter().any(is_of) {
+            return None;
+        }
+        let (id, end) = signed.split_at(ID_BYTES);
+        let server = ServerId::from_u64(u64::from_be_bytes(id.try_into().ok()?));
+        let end = u64::from_be_bytes(end.try_into().ok()?);
+        let left = end.checked_sub(unix_seconds).filter(|&left| left > 0)?;
+        let is_to_be_renewed = self.ttl_seconds.is_some_and(|ttl| left <= ttl / 2);
+        Some(Stuck { server, is_to_be_renewed })
+    }
+
+    fn sign(&self, key: &hmac::Key, signed: &[u8]) -> hmac::Tag {
+        let mut context = hmac::Context::with_key(key);
+        // The signed part has a fixed length, so what follows it cannot be taken for it.
+        context.update(signed);
+        context.update(self.name.as_bytes());
+        context.update(b"=");
+        context.update(self.context.as_bytes());
+        context.sign()
+    }
+}
+
+/// Cookies of the name that are looked at: a browser sends several where paths or domains overlap.
+const COOKIES_READ_MAX: usize = 4;
+
+impl CookieAttributes {
+    fn text(&self, ttl_seconds: Option<u64>) -> String {
+        let domain = self.domain.as_ref().map_or_else(String::new, |domain| format!("; Domain={domain}"));
+        let max_age = ttl_seconds.map_or_else(String::new, |seconds| format!("; Max-Age={seconds}"));
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let same_site = match self.same_site {
+            SameSite::Strict => "Strict",
+            SameSite::Lax => "Lax",
+            SameSite::None => "None",
+        };
+        format!("; Path={}{domain}{max_age}; HttpOnly{secure}; SameSite={same_site}", self.path)
+    }
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Cookies(Vec<Vec<u8>>);
+
+    impl Fields for Cookies {
+        fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+            assert_eq!(name, "Cookie");
+            self.0.iter().map(Vec::as_slice)
+        }
+    }
+
+    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+    const OTHER_SECRET: &[u8] = b"fedcba9876543210fedcba9876543210";
+    const NOW: u64 = 1_700_000_000;
+
+    fn made(context: &str, ttl_seconds: Option<u64>, secrets: &[&[u8]]) -> InsertedCookie {
+        InsertedCookie::new("server", context, ttl_seconds, &CookieAttributes::default(), secrets)
+    }
+
+    /// What a browser sends back.
+    fn kept(cookie: &InsertedCookie, server: u64) -> Vec<u8> {
+        let mut set = Vec::new();
+        cookie.write(&mut set, ServerId::from_u64(server), NOW);
+        set.split(|byte| *byte == b';').next().map(<[u8]>::to_vec).unwrap_or_default()
+    }
+
+    fn read(cookie: &InsertedCookie, sent: &[u8], unix_seconds: u64) -> Option<(u64, bool)> {
+        let stuck = cookie.read(&Cookies(vec![sent.to_vec()]), unix_seconds)?;
+        Some((stuck.server.as_u64(), stuck.is_to_be_renewed))
+    }
+
+    #[test]
+    fn a_cookie_names_its_server_until_it_ends() {
+        let cookie = made("app", Some(100), &[SECRET]);
+        let sent = kept(&cookie, 77);
+        for (later, expected) in [
+            (0, Some((77, false))),
+            (49, Some((77, false))),
+            (50, Some((77, true))),
+            (99, Some((77, true))),
+            (100, None),
+        ] {
+            assert_eq!(read(&cookie, &sent, NOW + later), expected, "after {later} s");
+        }
+        let for_ever = made("app", None, &[SECRET]);
+        assert_eq!(read(&for_ever, &kept(&for_ever, 5), NOW * 100), Some((5, false)));
+    }
+
+    #[test]
+    fn only_what_was_signed_here_counts() {
+        let cookie = made("app", Some(100), &[SECRET]);
+        let sent = kept(&cookie, 77);
+        assert_eq!(read(&made("other", Some(100), &[SECRET]), &sent, NOW), None, "another upstream");
+        assert_eq!(read(&made("app", Some(100), &[OTHER_SECRET]), &sent, NOW), None, "another key");
+        assert_eq!(
+            read(&made("app", Some(100), &[OTHER_SECRET, SECRET]), &sent, NOW),
+            Some((77, false)),
+            "a key that was exchanged"
+        );
+        for place in 7..sent.len() {
+            let mut forged = sent.clone();
+            forged[place] = if forged[place] == b'A' { b'B' } else { b'A' };
+            assert_eq!(read(&cookie, &forged, NOW), None, "byte {place}");
+            assert_eq!(read(&cookie, &sent[..place], NOW), None, "cut at {place}");
+        }
+    }
+
+    #[test]
+    fn one_of_several_cookies_of_the_name_is_enough() {
+        let cookie = made("app", None, &[SECRET]);
+        let sent = Cookies(vec![b"server=stale; a=b".to_vec(), [b"c=d; ", &kept(&cookie, 9)[..]].concat()]);
+        assert_eq!(cookie.read(&sent, NOW).map(|stuck| stuck.server.as_u64()), Some(9));
+    }
+
+    #[test]
+    fn attributes_are_written_out() {
+        let attributes = |attributes: CookieAttributes, ttl_seconds| {
+            let cookie = InsertedCookie::new("server", "app", ttl_seconds, &attributes, &[SECRET]);
+            let mut set = Vec::new();
+            cookie.write(&mut set, ServerId::from_u64(1), NOW);
+            let set = String::from_utf8(set).expect("text");
+            set.split_once(';').map(|(_, attributes)| attributes.to_owned()).unwrap_or_default()
+        };
+        assert_eq!(attributes(CookieAttributes::default(), None), " Path=/; HttpOnly; SameSite=Lax");
+        let all = CookieAttributes {
+            path: "/app".to_owned(),
+            domain: Some("example.com".to_owned()),
+            is_secure: true,
+            same_site: SameSite::None,
+        };
+        let expected = " Path=/app; Domain=example.com; Max-Age=60; HttpOnly; Secure; SameSite=None";
+        assert_eq!(attributes(all, Some(60)), expected);
+    }
+
+    #[test]
+    #[should_panic(expected = "a cookie's name is a token")]
+    fn a_name_that_would_break_the_field_is_our_own_mistake() {
+        InsertedCookie::new("a;b", "app", None, &CookieAttributes::default(), &[SECRET]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_clients_send_breaks_it(sent: Vec<u8>) {
+            let cookie = made("app", Some(100), &[SECRET]);
+            prop_assert_eq!(read(&cookie, &sent, NOW), None);
+            prop_assert_eq!(read(&cookie, &[b"server=", &sent[..]].concat(), NOW), None);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Which server each session is on, for all workers: in shards, each behind a lock that is held for one look.
+//!
+//! Keys are kept as 128 bits of hash, so a session costs 48 bytes (and twice 20 of index), whatever its name, and the
+//! memory holds nobody's name. Bounded: the session used least recently makes room.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::hash::{Secret, ServerId};
+use crate::time::Time;
+
+/// What names a session, as a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionKey(u128);
+
+impl SessionKey {
+    /// The session of this name. With a secret of the process, nobody outside can name another's.
+    pub fn of(name: &[u8], secret: Secret) -> Self {
+        Self(secret.hash_wide(name))
+    }
+}
+
+/// Shards of a table that is not small.
+const SHARDS: usize = 16;
+/// Tables of fewer sessions have one shard, so that they hold just as many as they say.
+const SHARDED_MIN: usize = 1024;
+
+/// The sessions of an upstream.
+#[derive(Debug)]
+pub struct Sessions {
+    shards: Box<[Mutex<Shard>]>,
+    secret: Secret,
+}
+
+impl Sessions {
+    /// Room for so many sessions, each forgotten when it was not used for `ttl`. The memory is taken as it is needed.
+    /// `secret` is random.
+    ///
+    /// # Panics
+    /// Without room for one, or for more than two billion.
+    pub fn new(sessions_max: usize, ttl: Duration, secret: Secret) -> Self {
+        assert!((1..=i32::MAX as usize).contains(&sessions_max), "a table has room for sessions");
+        let shards = if sessions_max < SHARDED_MIN { 1 } else { SHARDS };
+        let shard = |_| Mutex::new(Shard::new(sessions_max.div_ceil(shards), ttl));
+        Self { shards: (0..shards).map(shard).collect(), secret }
+    }
+
+    /// The session of this name.
+    pub fn key(&self, name: &[u8]) -> SessionKey {
+        SessionKey::of(name, self.secret)
+    }
+
+    /// The server of a session, which has been used now.
+    pub fn find(&self, key: SessionKey, now: Time) -> Option<ServerId> {
+        self.shard(key).find(key, now)
+    }
+
+    /// A session is on this server from now on, wherever it was.
+    pub fn bind(&self, key: SessionKey, server: ServerId, now: Time) {
+        self.shard(key).bind(key, server, now);
+    }
+
+    /// A session is over. Says whether it was there.
+    pub fn forget(&self, key: SessionKey) -> bool {
+        self.shard(key).forget(key)
+    }
+
+    /// How many sessions there are, those whose time is over included until they are looked for or make room.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).index.len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many sessions are on a server. Looks at all.
+    pub fn on(&self, server: ServerId, now: Time) -> usize {
+        self.shards.iter().map(|shard| lock(shard).on(server, now)).sum()
+    }
+
+    fn shard(&self, key: SessionKey) -> MutexGuard<'_, Shard> {
+        // The index uses the lower bits.
+        lock(&self.shards[(key.0 >> 96) as usize % self.shards.len()])
+    }
+}
+
+/// A shard is whole between any two of its steps, so a panic elsewhere does not spoil it.
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct Shard {
+    index: HashMap<SessionKey, u32, BuildHasherDefault<Hashed>>,
+    sessions: Vec<Session>,
+    sessions_max: usize,
+    ttl: Duration,
+    /// Used last, and used least recently; links lead from the one to the other.
+    newest: u32,
+    oldest: u32,
+    /// Places of sessions that are over, linked by `older`.
+    free: u32,
+}
+
+#[derive(Debug)]
+struct Session {
+    key: SessionKey,
+    server: ServerId,
+    used_at: Time,
+    newer: u32,
+    older: u32,
+}
+
+/// No session.
+const NONE: u32 = u32::MAX;
+
+impl Shard {
+    fn new(sessions_max: usize, ttl: Duration) -> Self {
+        let index = HashMap::default();
+        Self { index, sessions: Vec::new(), sessions_max, ttl, newest: NONE, oldest: NONE, free: NONE }
+    }
+
+    fn find(&mut self, key: SessionKey, now: Time) -> Option<ServerId> {
+        let place = *self.index.get(&key)?;
+        if self.is_over(place, now) {
+            self.forget(key);
+            return None;
+        }
+        self.use_now(place, now);
+        Some(self.sessions[place as usize].server)
+    }
+
+    fn bind(&mut self, key: SessionKey, server: ServerId, now: Time) {
+        if let Some(&place) = self.index.get(&key) {
+            self.sessions[place as usize].server = server;
+            self.use_now(place, now);
+            return;
+        }
+        // One that is over makes room before the memory grows; one that is not, when it is full.
+        let is_full = self.index.len() >= self.sessions_max;
+        if self.oldest != NONE && (is_full || self.is_over(self.oldest, now)) {
+            self.forget(self.sessions[self.oldest as usize].key);
+        }
+        let session = Session { key, server, used_at: now, newer: NONE, older: NONE };
+        let place = self.free;
+        let place = if place == NONE {
+            self.sessions.push(session);
+            self.sessions.len() as u32 - 1
+        } else {
+            self.free = self.sessions[place as usize].older;
+            self.sessions[place as usize] = session;
+            place
+        };
+        self.index.insert(key, place);
+        self.link(place);
+    }
+
+    fn forget(&mut self, key: SessionKey) -> bool {
+        let Some(place) = self.index.remove(&key) else { return false };
+        self.unlink(place);
+        self.sessions[place as usize].older = self.free;
+        self.free = place;
+        true
+    }
+
+    fn on(&self, server: ServerId, now: Time) -> usize {
+        let places = self.index.values().filter(|&&place| !self.is_over(place, now));
+        places.filter(|&&place| self.sessions[place as usize].server == server).count()
+    }
+
+    fn is_over(&self, place: u32, now: Time) -> bool {
+        now.since(self.sessions[place as usize].used_at) >= self.ttl
+    }
+
+    fn use_now(&mut self, place: u32, now: Time) {
+        self.sessions[place as usize].used_at = now;
+        if self.newest != place {
+            self.unlink(place);
+            self.link(place);
+        }
+    }
+
+    fn link(&mut self, place: u32) {
+        let older = std::mem::replace(&mut self.newest, place);
+        match older {
+            NONE => self.oldest = place,
+            older => self.sessions[older as usize].newer = place,
+        }
+        let session = &mut self.sessions[place as usize];
+        (session.newer, session.older) = (NONE, older);
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Session { newer, older, .. } = self.sessions[place as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.sessions[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.sessions[older as usize].newer = newer,
+        }
+    }
+}
+
+/// Keys are hashes already.
+#[derive(Debug, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
+        }
+    }
+
+    fn write_u128(&mut self, key: u128) {
+        self.0 = key as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TTL: Duration = Duration::from_millis(100);
+
+    fn at(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn server(number: u64) -> ServerId {
+        ServerId::from_u64(number)
+    }
+
+    #[test]
+    fn sessions_are_forgotten_when_they_are_not_used() {
+        let sessions = Sessions::new(10, TTL, Secret::default());
+        let [one, other] = [sessions.key(b"one"), sessions.key(b"other")];
+        sessions.bind(one, server(1), at(0));
+        sessions.bind(other, server(2), at(0));
+        assert_eq!(sessions.find(one, at(99)), Some(server(1)), "used, and so kept");
+        assert_eq!((sessions.on(server(1), at(120)), sessions.on(server(2), at(120))), (1, 0));
+        assert_eq!(sessions.find(one, at(198)), Some(server(1)));
+        assert_eq!((sessions.find(other, at(198)), sessions.len()), (None, 1));
+        sessions.bind(one, server(3), at(200));
+        assert_eq!(sessions.find(one, at(200)), Some(server(3)), "moved");
+        assert!(sessions.forget(one) && !sessions.forget(one));
+        assert!(sessions.is_empty());
+    }
+
+    #[test]
+    fn the_session_used_least_recently_makes_room() {
+        let sessions = Sessions::new(3, TTL, Secret::default());
+        let keys = [b"a", b"b", b"c", b"d"].map(|name| sessions.key(name));
+        for (key, millis) in keys[..3].iter().zip(0..) {
+            sessions.bind(*key, server(millis), at(millis));
+        }
+        sessions.find(keys[0], at(5));
+        sessions.bind(keys[3], server(9), at(6));
+        let found = keys.map(|key| sessions.find(key, at(7)).map(ServerId::as_u64));
+        assert_eq!(found, [Some(0), None, Some(2), Some(9)]);
+    }
+
+    #[test]
+    fn a_large_table_holds_what_it_says_and_no_more() {
+        let sessions = Sessions::new(10_000, TTL, Secret::new(7));
+        for number in 0u32..50_000 {
+            sessions.bind(sessions.key(&number.to_be_bytes()), server(1), at(0));
+        }
+        assert!((9_900..=10_000).contains(&sessions.len()), "{}", sessions.len());
+        let room: usize = sessions.shards.iter().map(|shard| lock(shard).sessions.len()).sum();
+        assert_eq!(room, 10_000);
+    }
+
+    #[test]
+    fn sessions_whose_time_is_over_make_room_before_memory_grows() {
+        let sessions = Sessions::new(1000, TTL, Secret::default());
+        for number in 0u32..5000 {
+            // Never more than a hundred are alive.
+            sessions.bind(sessions.key(&number.to_be_bytes()), server(1), at(u64::from(number)));
+        }
+        assert_eq!(lock(&sessions.shards[0]).sessions.len(), 100);
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_as_a_list_would(steps in prop::collection::vec((0u8..3, 0u8..12, 0u64..30), 0..300)) {
+            let sessions = Sessions::new(5, TTL, Secret::default());
+            // From the one used least recently: key, server, when it was used.
+            let mut list: Vec<(u8, u64, u64)> = Vec::new();
+            let mut now = 0;
+            for (step, name, millis) in steps {
+                now += millis;
+                let key = sessions.key(&[name]);
+                let known = list.iter().position(|session| session.0 == name).map(|place| list.remove(place));
+                match step {
+                    0 => {
+                        let known = known.filter(|session| now - session.2 < 100);
+                        prop_assert_eq!(sessions.find(key, at(now)).map(ServerId::as_u64), known.map(|known| known.1));
+                        list.extend(known.map(|(name, server, _)| (name, server, now)));
+                    }
+                    1 => {
+                        if known.is_none() && !list.is_empty() && (list.len() >= 5 || now - list[0].2 >= 100) {
+                            list.remove(0);
+                        }
+                        sessions.bind(key, server(now), at(now));
+                        list.push((name, now, now));
+                    }
+                    _ => prop_assert_eq!(sessions.forget(key), known.is_some()),
+                }
+                prop_assert_eq!(sessions.len(), list.len());
+            }
+        }
+    }
+}

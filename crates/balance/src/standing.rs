@@ -1,0 +1,331 @@
+//! How a server stands, as all workers know it: what is under way, whether it may be asked, how fast it answers.
+//!
+//! One for each server, shared, without locks, and kept over reloads. All that a request writes lies on one pair of
+//! cache lines of its own, so that servers do not slow each other down. Who decides what is written is elsewhere.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use crate::breaker::Breaker;
+use crate::latency::Latency;
+use crate::time::{Time, micros};
+
+/// Counts what changes about servers, so that workers look at all of them only when something did. Read for every
+/// pick, written seldom; alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Changes(AtomicU32);
+
+impl Changes {
+    pub(crate) fn count(&self) -> u32 {
+        self.0.load(Acquire)
+    }
+
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Release);
+    }
+}
+
+/// What all workers know of one server.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Standing {
+    /// What is under way with it now: requests or connections, as its owner counts.
+    in_flight: AtomicU32,
+    /// A bit for each `Cause` that stops it.
+    stopped: AtomicU32,
+    failures_in_a_row: AtomicU32,
+    /// How often it was ejected lately.
+    ejections: AtomicU32,
+    pub(crate) latency: Latency,
+    pub(crate) breaker: Breaker,
+    /// Answers of this interval in the upper half, failures among them in the lower.
+    answers: AtomicU64,
+    /// What the answers of this interval took together.
+    answers_micros: AtomicU64,
+    /// When it came up last; `NEVER` if it has been up from the start.
+    returned_at: AtomicU64,
+    ejected_until: AtomicU64,
+    changes: Arc<Changes>,
+}
+
+/// Why a server gets no new requests. Each cause comes and goes by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Active checks fail.
+    Check,
+    /// Its answers were worse than those of the others.
+    Ejection,
+    /// An operator takes it out; sessions that it has may end.
+    Drain,
+}
+
+impl Cause {
+    const fn bit(self) -> u32 {
+        match self {
+            Cause::Check => 1,
+            Cause::Ejection => 2,
+            Cause::Drain => 4,
+        }
+    }
+}
+
+/// Whether a server is asked. What weighs more is said where several hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Asked.
+    Up,
+    /// Asked only for sessions that it has.
+    Draining,
+    /// Not asked until its ejection is over.
+    Ejected,
+    /// Not asked until checks succeed.
+    Down,
+}
+
+/// How a request to a server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It answered, this long after it was asked.
+    Answered(Duration),
+    /// It failed: no connection, no answer, none in time, or one that counts as a failure.
+    Failed,
+    /// The client left before it was decided: that says nothing about the server.
+    Abandoned,
+}
+
+/// What a server did in an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Requests that ended, failures included.
+    pub requests: u32,
+    /// Those that failed.
+    pub failures: u32,
+    /// How long an answer took, in the mean.
+    pub latency: Duration,
+}
+
+impl Standing {
+    /// A server that is up, and was from the start.
+    pub fn new(changes: &Arc<Changes>) -> Arc<Self> {
+        Arc::new(Self {
+            in_flight: AtomicU32::new(0),
+            stopped: AtomicU32::new(0),
+            failures_in_a_row: AtomicU32::new(0),
+            ejections: AtomicU32::new(0),
+            latency: Latency::default(),
+            breaker: Breaker::default(),
+            answers: AtomicU64::new(0),
+            answers_micros: AtomicU64::new(0),
+            returned_at: AtomicU64::new(Time::NEVER.as_micros()),
+            ejected_until: AtomicU64::new(0),
+            changes: Arc::clone(changes),
+        })
+    }
+
+    /// A server that comes up now, beside others that are up: it starts slowly.
+    pub fn joining(changes: &Arc<Changes>, now: Time) -> Arc<Self> {
+        let standing = Self::new(changes);
+        standing.returned_at.store(now.as_micros(), Relaxed);
+        standing
+    }
+
+    /// What is under way with it, over all workers.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// Counts one more under way until the returned value is dropped; `None` if `limit` are.
+    #[inline]
+    pub fn admit(self: &Arc<Self>, limit: Option<NonZeroU32>) -> Option<InFlight> {
+        let is_admitted = match limit {
+            None => {
+                self.in_flight.fetch_add(1, Relaxed);
+                true
+            }
+            Some(limit) => {
+                let one_more = |count| (count < limit.get()).then_some(count + 1);
+                self.in_flight.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+            }
+        };
+        is_admitted.then(|| InFlight(Arc::clone(self)))
+    }
+
+    /// Whether it is asked.
+    pub fn state(&self) -> State {
+        let stopped = self.stopped.load(Acquire);
+        let holds = |cause: Cause| stopped & cause.bit() != 0;
+        match () {
+            () if holds(Cause::Check) => State::Down,
+            () if holds(Cause::Ejection) => State::Ejected,
+            () if holds(Cause::Drain) => State::Draining,
+            () => State::Up,
+        }
+    }
+
+    /// Whether this cause keeps it from being asked.
+    pub fn is_stopped_by(&self, cause: Cause) -> bool {
+        self.stopped.load(Acquire) & cause.bit() != 0
+    }
+
+    /// Stops it for a cause. Says whether that is news.
+    pub fn stop(&self, cause: Cause) -> bool {
+        let before = self.stopped.fetch_or(cause.bit(), AcqRel);
+        let is_news = before & cause.bit() == 0;
+        if is_news {
+            self.changes.add();
+        }
+        is_news
+    }
+
+    /// Ends a cause. When none is left the server is up, and starts slowly. Says whether that is news.
+    pub fn restore(&self, cause: Cause, now: Time) -> bool {
+        let before = self.stopped.fetch_and(!cause.bit(), AcqRel);
+        let is_news = before & cause.bit() != 0;
+        if is_news {
+            if before == cause.bit() {
+                self.starts_slowly(now);
+            }
+            self.failures_in_a_row.store(0, Relaxed);
+            self.changes.add();
+        }
+        is_news
+    }
+
+    /// When it came up last, if it has not been up from the start.
+    pub fn returned_at(&self) -> Option<Time> {
+        Some(Time::from_micros(self.returned_at.load(Relaxed))).filter(|time| *time != Time::NEVER)
+    }
+
+    pub(crate) fn starts_slowly(&self, now: Time) {
+        self.returned_at.store(now.as_micros(), Relaxed);
+    }
+
+    /// When its ejection ends, or ended.
+    pub fn ejected_until(&self) -> Time {
+        Time::from_micros(self.ejected_until.load(Relaxed))
+    }
+
+    /// How often it was ejected lately.
+    pub fn ejections(&self) -> u32 {
+        self.ejections.load(Relaxed)
+    }
+
+    pub(crate) fn count_ejection(&self, until: Time) {
+        self.ejections.fetch_add(1, Relaxed);
+        self.ejected_until.store(until.as_micros(), Relaxed);
+    }
+
+    pub(crate) fn forgive_ejection(&self) {
+        let one_less = |count: u32| count.checked_sub(1);
+        let _ = self.ejections.fetch_update(Relaxed, Relaxed, one_less);
+    }
+
+    pub(crate) fn changed(&self) {
+        self.changes.add();
+    }
+
+    pub(crate) fn changes(&self) -> &Arc<Changes> {
+        &self.changes
+    }
+
+    /// Counts how a request ended. Returns the failures in a row, this one included.
+    pub(crate) fn count(&self, outcome: Outcome) -> u32 {
+        match outcome {
+            Outcome::Answered(latency) => {
+                // Read first: in the steady state there is nothing to write.
+                if self.failures_in_a_row.load(Relaxed) != 0 {
+                    self.failures_in_a_row.store(0, Relaxed);
+                }
+                self.answers.fetch_add(1 << 32, Relaxed);
+                self.answers_micros.fetch_add(micros(latency), Relaxed);
+                0
+            }
+            Outcome::Failed => {
+                self.answers.fetch_add((1 << 32) | 1, Relaxed);
+                self.failures_in_a_row.fetch_add(1, Relaxed) + 1
+            }
+            Outcome::Abandoned => 0,
+        }
+    }
+
+    /// What it did since this was asked last. For one asker.
+    pub fn take_counts(&self) -> Counts {
+        let answers = self.answers.swap(0, Relaxed);
+        let micros = self.answers_micros.swap(0, Relaxed);
+        let (requests, failures) = ((answers >> 32) as u32, answers as u32);
+        let answered = u64::from(requests.saturating_sub(failures));
+        let latency = Duration::from_micros(micros.checked_div(answered).unwrap_or(0));
+        Counts { requests, failures, latency }
+    }
+}
+
+/// One request or connection under way, counted for as long as it is there.
+#[derive(Debug)]
+pub struct InFlight(Arc<Standing>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_come_and_go_by_themselves() {
+        let changes = Arc::new(Changes::default());
+        let standing = Standing::new(&changes);
+        let now = Time::from_millis(5);
+        assert_eq!((standing.state(), standing.returned_at()), (State::Up, None));
+        assert!(standing.stop(Cause::Drain) && !standing.stop(Cause::Drain));
+        assert_eq!(standing.state(), State::Draining);
+        assert!(standing.stop(Cause::Check));
+        assert_eq!(standing.state(), State::Down);
+        assert!(standing.restore(Cause::Drain, now) && !standing.restore(Cause::Drain, now));
+        assert_eq!((standing.state(), standing.returned_at()), (State::Down, None));
+        assert!(standing.stop(Cause::Ejection) && standing.restore(Cause::Check, now));
+        assert_eq!((standing.state(), standing.returned_at()), (State::Ejected, None));
+        assert!(standing.restore(Cause::Ejection, now));
+        assert_eq!((standing.state(), standing.returned_at()), (State::Up, Some(now)));
+        assert_eq!(changes.count(), 6, "what is no news makes nobody look");
+    }
+
+    #[test]
+    fn no_more_than_the_limit_are_admitted_by_all_workers() {
+        let standing = Standing::new(&Arc::default());
+        let limit = NonZeroU32::new(3);
+        let admitted: Vec<InFlight> = std::thread::scope(|scope| {
+            let worker = || (0..50).filter_map(|_| standing.admit(limit)).collect::<Vec<_>>();
+            let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
+        });
+        assert_eq!((admitted.len(), standing.in_flight()), (3, 3));
+        drop(admitted);
+        assert_eq!(standing.in_flight(), 0);
+        assert!(standing.admit(limit).is_some() && standing.admit(None).is_some());
+    }
+
+    #[test]
+    fn counts_are_of_one_interval() {
+        let standing = Standing::new(&Arc::default());
+        let answered = |millis| Outcome::Answered(Duration::from_millis(millis));
+        for (outcome, in_a_row) in
+            [(Outcome::Failed, 1), (Outcome::Failed, 2), (Outcome::Abandoned, 0), (Outcome::Failed, 3)]
+        {
+            assert_eq!(standing.count(outcome), in_a_row);
+        }
+        standing.count(answered(2));
+        standing.count(answered(4));
+        assert_eq!(standing.count(Outcome::Failed), 1, "an answer ends the row");
+        let counts = Counts { requests: 6, failures: 4, latency: Duration::from_millis(3) };
+        assert_eq!(standing.take_counts(), counts);
+        assert_eq!(standing.take_counts(), Counts::default());
+    }
+}
