@@ -8,13 +8,15 @@ const HEADROOM: usize = 256;
 /// Room behind it, never read into: what closes a chunk, and a body.
 const TAILROOM: usize = 16;
 /// Read area of the two buffers that an exchange over a stream begins with: it is one of many on its connection.
-pub(crate) const TINY: usize = 1024;
+pub(crate) const TINY: usize = 512;
 /// Read area of the two buffers that every other exchange has: heads and short bodies.
 pub(crate) const SMALL: usize = 16 * 1024;
 /// Read area of the buffers for long bodies that have to be looked at.
 pub(crate) const BULK: usize = 128 * 1024;
+/// The same for what is sent on over a stream.
+pub(crate) const PIECE: usize = 48 * 1024;
 /// The sizes that are kept for reuse, and how many of each.
-const SIZES: [usize; 3] = [TINY, SMALL, BULK];
+const SIZES: [usize; 4] = [TINY, SMALL, PIECE, BULK];
 const SPARE_MAX: usize = 64;
 
 /// Bytes that have arrived and are not yet passed on.
@@ -146,8 +148,8 @@ impl Buffers {
     /// Exchanges a buffer for one with at least twice the read area, and moves what is filled.
     pub(crate) fn grow(&self, buffer: &mut Buffer) {
         let wanted = buffer.read_area() * 2;
-        let size = SIZES.into_iter().find(|&size| size >= wanted && !buffer.is_of_stream());
-        self.exchange(buffer, size.unwrap_or(wanted));
+        let size = if wanted <= SMALL { SMALL } else { wanted.max(BULK) };
+        self.exchange(buffer, if buffer.is_of_stream() { wanted } else { size });
     }
 
     /// Exchanges an empty buffer for one into which more can be read, up to `wanted` or the largest size.
@@ -240,7 +242,7 @@ mod tests {
         buffer.clear();
         stock.shrink(&mut buffer);
         assert_eq!(buffer.spare().len(), SMALL);
-        assert_eq!(stock.spare.each_ref().map(|spare| spare.borrow().len()), [0, 0, 1]);
+        assert_eq!(stock.spare.each_ref().map(|spare| spare.borrow().len()), [0, 0, 0, 1]);
     }
 
     #[test]
@@ -248,7 +250,9 @@ mod tests {
         let stock = Buffers::default();
         let mut buffer = stock.take(TINY);
         assert!(buffer.is_of_stream());
-        for (wanted, got) in [(1, TINY), (TINY + 1, SMALL), (SMALL, SMALL), (usize::MAX, BULK), (0, BULK)] {
+        for (wanted, got) in
+            [(1, TINY), (TINY + 1, SMALL), (SMALL, SMALL), (SMALL + 1, PIECE), (usize::MAX, BULK), (0, BULK)]
+        {
             stock.grow_to(&mut buffer, wanted);
             assert_eq!(buffer.spare().len(), got);
         }

@@ -20,7 +20,7 @@ fn flood_of(header: &[u8; HEADER_LEN]) -> Option<Failure> {
     let [_, _, _, kind, flags, ..] = *header;
     Some(match kind {
         0 if is_empty && flags & END_STREAM == 0 => Failure::EmptyFrameFlood,
-        9 if is_empty && flags & END_HEADERS == 0 => Failure::EmptyFrameFlood,
+        CONTINUATION if is_empty && flags & END_HEADERS == 0 => Failure::EmptyFrameFlood,
         2 => Failure::PriorityFlood,
         3 => Failure::ResetFlood,
         4 if flags & ACK == 0 => Failure::SettingsFlood,
@@ -29,8 +29,13 @@ fn flood_of(header: &[u8; HEADER_LEN]) -> Option<Failure> {
     })
 }
 
-/// RFC 9113 §4.1.
+/// Bytes of heads that are taken in at once.
+const HEADS_PER_TURN: usize = 1024;
+
+/// RFC 9113 §4.1, §6.
 const HEADER_LEN: usize = 9;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -46,6 +51,8 @@ pub(crate) struct Walk {
     counts: [u32; PER_SECOND.len()],
     tripped: Option<Failure>,
     has_begun: bool,
+    /// Bytes of heads since a turn began.
+    heads: usize,
 }
 
 impl Walk {
@@ -59,29 +66,49 @@ impl Walk {
         self.has_begun
     }
 
-    /// Takes note of what has arrived within a second, which is counted from anywhere.
-    pub(crate) fn follow(&mut self, mut bytes: &[u8], second: u32) {
+    /// Begins a turn: what was told of heads has been dealt with.
+    pub(crate) fn begin_turn(&mut self) {
+        self.heads = 0;
+    }
+
+    /// Whether enough heads have passed in this turn. They mean more than they are long (RFC 7541 §7.3), so that they
+    /// are dealt with before the next.
+    pub(crate) fn is_turn_over(&self) -> bool {
+        self.heads >= HEADS_PER_TURN && self.header_len == 0 && self.payload_left == 0
+    }
+
+    /// Takes note of what has arrived within a second, which is counted from anywhere, to the end of a turn; how much
+    /// that is.
+    pub(crate) fn follow(&mut self, bytes: &[u8], second: u32) -> usize {
         if second != self.second {
             self.second = second;
             self.counts = Default::default();
         }
-        while !bytes.is_empty() {
-            let skipped = self.payload_left.min(bytes.len());
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.is_turn_over() {
+            let skipped = self.payload_left.min(rest.len());
             self.payload_left -= skipped;
-            bytes = &bytes[skipped..];
+            rest = &rest[skipped..];
             self.has_begun |= skipped > 0 && self.payload_left == 0;
-            let taken = (HEADER_LEN - self.header_len).min(bytes.len());
-            self.header[self.header_len..self.header_len + taken].copy_from_slice(&bytes[..taken]);
+            if self.payload_left > 0 || self.is_turn_over() {
+                break;
+            }
+            let taken = (HEADER_LEN - self.header_len).min(rest.len());
+            self.header[self.header_len..self.header_len + taken].copy_from_slice(&rest[..taken]);
             self.header_len += taken;
-            bytes = &bytes[taken..];
+            rest = &rest[taken..];
             if self.header_len == HEADER_LEN {
-                let [a, b, c, ..] = self.header;
+                let [a, b, c, kind, ..] = self.header;
                 self.payload_left = u32::from_be_bytes([0, a, b, c]) as usize;
                 self.header_len = 0;
                 self.has_begun |= self.payload_left == 0;
+                if matches!(kind, HEADERS | CONTINUATION) {
+                    self.heads += HEADER_LEN + self.payload_left;
+                }
                 self.count();
             }
         }
+        bytes.len() - rest.len()
     }
 
     fn count(&mut self) {

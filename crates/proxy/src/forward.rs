@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use config::{HostHeader, Protocol};
@@ -27,6 +27,9 @@ use crate::worker::Worker;
 const ATTEMPTS_MAX: usize = 4;
 /// Interim responses that a server may send before the final one.
 const INTERIM_MAX: usize = 32;
+
+/// Memory for a head that a stream keeps while it waits for its response.
+const KEEP_MAX: usize = 1024;
 
 /// First read of a response whose body is likely to be spliced: little more than its head.
 const HEAD_ALONE: usize = 1024;
@@ -72,14 +75,15 @@ impl Upload {
         self.state.get() == UploadState::Under
     }
 
-    /// Runs `main` to its end, and the body's pump beside it for as long as that lasts.
+    /// Runs `main` to its end, and the body's pump beside it for as long as that lasts. It is lent, since a future that
+    /// is given away takes its room twice.
     pub(crate) async fn beside<T>(
         &self,
         worker: &Worker,
         client: &Client,
         connection: &Connection,
         request: &mut Request,
-        main: impl Future<Output = Result<T, Failure>>,
+        mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
         let (true, Some(deadline)) = (self.is_under_way(), &self.deadline) else { return main.await };
         let ends = Ends {
@@ -94,7 +98,6 @@ impl Upload {
             activity: None,
         };
         let mut upload = pin!(request.body.run(&ends, &mut request.buffer));
-        let mut main = pin!(main);
         poll_fn(|context| {
             if self.is_under_way()
                 && let Poll::Ready(result) = upload.as_mut().poll(context)
@@ -274,12 +277,18 @@ impl Attempt<'_> {
         let follows = if is_done { Follows::End } else { Follows::Nothing };
         self.send(&connection, &request.out, follows, progress).await?;
         record.upstream_bytes_sent += request.out.len() as u64;
+        if request.buffer.is_of_stream() && request.out.capacity() > KEEP_MAX {
+            // One of many that wait: what is repeated is written anew.
+            request.out = Vec::new();
+        }
         let upload = Upload {
             state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
             deadline: (!is_done).then(|| self.worker.deadlines.deadline()),
         };
-        let receive = self.receive(&connection, response, &upload, record, progress);
-        upload.beside(self.worker, self.client, &connection, request, receive).await?;
+        {
+            let receive = pin!(self.receive(&connection, response, &upload, record, progress));
+            upload.beside(self.worker, self.client, &connection, request, receive).await?;
+        }
         let reply = self.reply(connection, response, upload)?;
         self.settle(&reply, response).await?;
         Ok(reply)

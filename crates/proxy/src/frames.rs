@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::buffer::PIECE;
 use crate::deadline::Deadlines;
 use crate::failure::Failure;
 use crate::flood::Walk;
@@ -15,7 +16,7 @@ use crate::socket::Socket;
 use crate::tcp::Follows;
 
 /// Frames that are gathered before they are sent anyway.
-const GATHER_MAX: usize = 128 * 1024;
+pub(crate) const GATHER_MAX: usize = PIECE;
 /// Memory for them that a connection keeps while it has nothing to send.
 const KEEP_MAX: usize = 4096;
 /// RFC 9113 §3.4: what a client's connection begins with, before any frame.
@@ -34,7 +35,7 @@ struct Shared {
 }
 
 struct Incoming {
-    /// Read before it was known to be HTTP/2.
+    /// Read before it was known to be HTTP/2, or before it was its turn.
     early: Vec<u8>,
     preface_left: usize,
     walk: Walk,
@@ -79,6 +80,14 @@ impl Frames {
         self.0.incoming.borrow_mut().walk.tripped()
     }
 
+    /// Begins the next turn of reading; whether the last was cut short.
+    pub(crate) fn resume(&self) -> bool {
+        let walk = &mut self.0.incoming.borrow_mut().walk;
+        let was_over = walk.is_turn_over();
+        walk.begin_turn();
+        was_over
+    }
+
     /// Whether the peer has said how it wants to be spoken to.
     pub(crate) fn has_begun(&self) -> bool {
         self.0.incoming.borrow().walk.has_begun()
@@ -88,6 +97,8 @@ impl Frames {
     pub(crate) fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Outgoing { unsent, sent } = &mut *self.0.outgoing.borrow_mut();
         if unsent.is_empty() {
+            // What `h2` had queued is sent, or was dropped with its stream.
+            self.0.gate.sent(usize::MAX);
             return Poll::Ready(Ok(()));
         }
         while *sent < unsent.len() {
@@ -148,27 +159,34 @@ impl AsyncRead for Frames {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let Incoming { early, preface_left, walk } = &mut *self.0.incoming.borrow_mut();
-        if early.is_empty() {
+        if walk.is_turn_over() {
+            // Whoever drives the connection begins the next: nobody has to be woken.
+            return Poll::Pending;
+        }
+        let is_early = !early.is_empty();
+        if is_early {
+            buffer.put_slice(&early[..early.len().min(buffer.remaining())]);
+        } else {
             let count = ready!(self.0.socket.poll_read(context, buffer.initialize_unfilled()))?;
             buffer.advance(count);
-        } else {
-            let count = early.len().min(buffer.remaining());
-            buffer.put_slice(&early[..count]);
-            early.drain(..count);
         }
         let bytes = &buffer.filled()[before..];
         let skipped = (*preface_left).min(bytes.len());
         *preface_left -= skipped;
-        walk.follow(&bytes[skipped..], self.0.deadlines.second());
+        let taken = skipped + walk.follow(&bytes[skipped..], self.0.deadlines.second());
+        if is_early {
+            early.drain(..taken);
+        } else if taken < bytes.len() {
+            early.extend_from_slice(&bytes[taken..]);
+        }
+        buffer.set_filled(before + taken);
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Frames {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        ready!(self.poll_room(context))?;
-        self.0.outgoing.borrow_mut().unsent.extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -178,11 +196,13 @@ impl AsyncWrite for Frames {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_room(context))?;
         let unsent = &mut self.0.outgoing.borrow_mut().unsent;
-        let before = unsent.len();
-        for piece in pieces {
-            unsent.extend_from_slice(piece);
+        let count: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if unsent.capacity() < unsent.len() + count {
+            // By half of what there is: it is soon as much as it may be.
+            unsent.reserve_exact(count.max(unsent.capacity() / 2));
         }
-        Poll::Ready(Ok(unsent.len() - before))
+        pieces.iter().for_each(|piece| unsent.extend_from_slice(piece));
+        Poll::Ready(Ok(count))
     }
 
     fn is_write_vectored(&self) -> bool {

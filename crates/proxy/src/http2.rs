@@ -14,11 +14,11 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{Request, Response, StatusCode};
 
-use crate::buffer::BULK;
+use crate::buffer::TINY;
 use crate::client::Client;
 use crate::control::notice;
 use crate::failure::Failure;
-use crate::frames::Frames;
+use crate::frames::{Frames, GATHER_MAX};
 use crate::lane::Kind;
 use crate::socket::Socket;
 use crate::stream::Stream;
@@ -32,7 +32,9 @@ const WINDOW: u32 = 64 * 1024;
 /// The same for all streams of a connection together.
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 /// Of a stream's response, taken from the path and not yet sent.
-const SEND_BUFFER: usize = BULK;
+const SEND_BUFFER: usize = GATHER_MAX;
+/// What the heads of all streams that are under way take beyond the buffers that each has anyway.
+const LONG_HEADS_MAX: usize = 192 * 1024;
 /// Streams that we had to reset for what the client did wrong on them, in the life of a connection.
 const PROVOKED_RESETS_MAX: usize = 64;
 /// Streams that the client reset before they were looked at.
@@ -55,6 +57,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         frames: frames.clone(),
         deadline,
         active: Rc::default(),
+        long_heads: Rc::default(),
         is_closing: false,
     };
     while let Some((request, respond)) = session.accept().await {
@@ -66,6 +69,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
                 continue;
             }
         };
+        let Some(share) = session.share_for(&stream) else { continue };
         let client = Client {
             socket: Socket::Stream(Box::new(stream)),
             address,
@@ -75,8 +79,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
             deadline: worker.deadlines.deadline(),
             served: 0,
         };
-        let active = Permit::new(&session.active);
-        tokio::task::spawn_local(exchange(Rc::clone(&worker), client, active));
+        tokio::task::spawn_local(exchange(Rc::clone(&worker), client, share));
     }
 }
 
@@ -102,7 +105,21 @@ struct Session<'a> {
     frames: Frames,
     deadline: crate::deadline::Deadline,
     active: Rc<Cell<usize>>,
+    long_heads: Rc<Cell<usize>>,
     is_closing: bool,
+}
+
+/// What a stream takes up of its connection, for as long as it is there.
+struct Share {
+    _active: Permit,
+    long_heads: Rc<Cell<usize>>,
+    head: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.long_heads.set(self.long_heads.get() - self.head);
+    }
 }
 
 impl Session<'_> {
@@ -110,6 +127,20 @@ impl Session<'_> {
     async fn accept(&mut self) -> Option<Accepted> {
         self.deadline.set_idle(self.worker.ticks.keep_alive);
         poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    /// The share of a stream, unless its head is one long one too many: then it is told that it may come again.
+    fn share_for(&self, stream: &Stream) -> Option<Share> {
+        let head = stream.text_len().saturating_sub(TINY);
+        let long_heads = self.long_heads.get() + head;
+        if long_heads > LONG_HEADS_MAX.max(head) {
+            self.worker.counters.failure(Failure::Http2Excess as usize);
+            stream.refuse();
+            return None;
+        }
+        self.long_heads.set(long_heads);
+        let long_heads = Rc::clone(&self.long_heads);
+        Some(Share { _active: Permit::new(&self.active), long_heads, head })
     }
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Option<Accepted>> {
@@ -131,6 +162,11 @@ impl Session<'_> {
                     return Poll::Ready(None);
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending if self.frames.resume() => {
+                    // What came first is taken up before more comes.
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Poll::Pending => {}
             }
             if self.deadline.poll(context).is_pending() {
@@ -159,7 +195,7 @@ impl Session<'_> {
 }
 
 /// One stream: a lane serves it as it does a connection of HTTP/1.
-async fn exchange(worker: Rc<Worker>, client: Client, _active: Permit) {
+async fn exchange(worker: Rc<Worker>, client: Client, _share: Share) {
     let mut lane = worker.lanes.take(&worker, Kind::Stream);
     lane.hand_over(client);
     drop(lane.served().await);

@@ -88,13 +88,13 @@ impl Memory {
                 buffer: worker.buffers.take(read_area),
                 kept: Vec::new(),
                 first_piece: Vec::new(),
-                out: Vec::with_capacity(read_area / 8),
+                out: Vec::with_capacity(read_area / 4),
                 body: Pump::new(),
             },
             response: Response {
                 head: ResponseHead::default(),
                 buffer: worker.buffers.take(read_area),
-                out: Vec::with_capacity(read_area / 16),
+                out: Vec::with_capacity(read_area / 4),
                 body: Pump::new(),
             },
         }

@@ -12,10 +12,9 @@ use h2::Reason;
 use h2::client::{Builder, SendRequest};
 use tokio::sync::Notify;
 
-use crate::buffer::BULK;
 use crate::deadline::{Deadline, Ticks};
 use crate::failure::Failure;
-use crate::frames::Frames;
+use crate::frames::{Frames, GATHER_MAX};
 use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::upstream::{Connection, Permit, Server};
@@ -27,7 +26,7 @@ const WINDOW: u32 = 6 << 20;
 /// The same for all streams of a connection together.
 const CONNECTION_WINDOW: u32 = 12 << 20;
 /// Of a request, taken from the path and not yet sent.
-const SEND_BUFFER: usize = BULK;
+const SEND_BUFFER: usize = GATHER_MAX;
 
 /// The connections of one worker to one server.
 #[derive(Default)]
@@ -125,17 +124,10 @@ async fn begin(
         .max_send_buffer_size(SEND_BUFFER);
     let handshake = async {
         let (send, mut connection) = builder.handshake::<_, Bytes>(frames.clone()).await?;
-        poll_fn(|context| {
-            let ended = Pin::new(&mut connection).poll(context);
-            // What fails here is told to `h2` by its next call.
-            let _ = frames.poll_send(context);
-            match ended {
-                Poll::Ready(ended) => {
-                    Poll::Ready(Err(ended.err().unwrap_or_else(|| Reason::NO_ERROR.into())))
-                }
-                Poll::Pending if frames.has_begun() => Poll::Ready(Ok(())),
-                Poll::Pending => Poll::Pending,
-            }
+        poll_fn(|context| match drive(&mut connection, &frames, context) {
+            Poll::Ready(ended) => Poll::Ready(Err(ended.err().unwrap_or_else(|| Reason::NO_ERROR.into()))),
+            Poll::Pending if frames.has_begun() => Poll::Ready(Ok(())),
+            Poll::Pending => Poll::Pending,
         })
         .await?;
         Ok::<_, h2::Error>((send, connection))
@@ -150,16 +142,27 @@ async fn begin(
     let shared = frames.clone();
     tokio::task::spawn_local(async move {
         // What went wrong is told to each of its streams.
-        let _ = poll_fn(|context| {
-            let ended = Pin::new(&mut connection).poll(context);
-            let _ = shared.poll_send(context);
-            ended
-        })
-        .await;
+        let _ = poll_fn(|context| drive(&mut connection, &shared, context)).await;
         closed.set(true);
         drop(permit);
     });
     Ok(Shared { send, frames, streams: Rc::default(), is_closed, busy_at: Cell::new(worker.deadlines.now()) })
+}
+
+/// Does what there is to do on a connection; ready when it has ended.
+fn drive(
+    connection: &mut h2::client::Connection<Frames>,
+    frames: &Frames,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), h2::Error>> {
+    loop {
+        let ended = Pin::new(&mut *connection).poll(context);
+        // What fails here is told to `h2` by its next call.
+        let _ = frames.poll_send(context);
+        if ended.is_ready() || !frames.resume() {
+            return ended;
+        }
+    }
 }
 
 impl Shared {

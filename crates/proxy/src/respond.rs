@@ -57,12 +57,14 @@ pub(crate) async fn respond(
         activity: None,
     };
     let is_long = response.body.will_splice(&ends);
-    let relay = async {
-        let outcome = relay(&ends, response).await;
-        record.upstream_ended();
-        outcome
+    let outcome = {
+        let relay = pin!(async {
+            let outcome = relay(&ends, response).await;
+            record.upstream_ended();
+            outcome
+        });
+        reply.upload.beside(worker, client, &reply.connection, request, relay).await
     };
-    let outcome = reply.upload.beside(worker, client, &reply.connection, request, relay).await;
     record.body_bytes_sent = response.body.moved;
     if let Err(failure) = outcome {
         // The head has left: all that can be said now is that the body is not whole.

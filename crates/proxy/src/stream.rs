@@ -15,12 +15,12 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::request;
 
-use crate::frames::{Frames, Gate};
+use crate::frames::{Frames, GATHER_MAX, Gate};
 use crate::tcp::Follows;
 use crate::translate::{self, Asked, Framed, Untold};
 
 /// The most that is given to a stream at once.
-const PIECE_MAX: usize = crate::buffer::BULK;
+const PIECE_MAX: usize = GATHER_MAX;
 /// What a chunk's size line and its end take.
 const CHUNK_ROOM: usize = 24;
 
@@ -200,10 +200,19 @@ impl Stream {
 
     /// Tells the peer that the message is not whole.
     pub(crate) fn reset(&self) {
+        self.reset_with(Reason::INTERNAL_ERROR);
+    }
+
+    /// Tells the client that nothing was done for its request (RFC 9113 §8.7).
+    pub(crate) fn refuse(&self) {
+        self.reset_with(Reason::REFUSED_STREAM);
+    }
+
+    fn reset_with(&self, reason: Reason) {
         let sides = &mut *self.sides.borrow_mut();
         match &mut sides.outgoing {
-            Outgoing::Response(respond) => respond.send_reset(Reason::INTERNAL_ERROR),
-            Outgoing::Body(send) => send.send_reset(Reason::INTERNAL_ERROR),
+            Outgoing::Response(respond) => respond.send_reset(reason),
+            Outgoing::Body(send) => send.send_reset(reason),
             Outgoing::Request(_) | Outgoing::Ended(_) => {}
         }
         sides.outgoing = Outgoing::Ended(None);

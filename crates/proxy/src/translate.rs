@@ -34,7 +34,7 @@ pub(crate) struct Untold;
 /// The text of a request. `has_ended` says whether nothing follows its head.
 pub(crate) fn request_text(parts: &request::Parts, has_ended: bool) -> Result<(Vec<u8>, Framed), Untold> {
     let upgrade = parts.extensions.get::<Protocol>().map(Protocol::as_str);
-    let mut text = Vec::with_capacity(512);
+    let mut text = Vec::with_capacity(text_len(&parts.headers) + parts.uri.path().len());
     let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     match (upgrade, &parts.method) {
         // RFC 8441 §5: what is an upgrade here is a CONNECT there.
@@ -111,7 +111,7 @@ pub(crate) enum Asked {
 
 /// The text of a response. `has_ended` says whether nothing follows its head.
 pub(crate) fn response_text(parts: &response::Parts, has_ended: bool, asked: &Asked) -> (Vec<u8>, Framed) {
-    let mut text = Vec::with_capacity(512);
+    let mut text = Vec::with_capacity(text_len(&parts.headers));
     if let Asked::Upgrade { protocol, key } = asked
         && parts.status.is_success()
     {
@@ -158,6 +158,12 @@ pub(crate) fn trailers_text(trailers: Option<&HeaderMap>) -> Vec<u8> {
     }
     text.extend_from_slice(b"\r\n");
     text
+}
+
+/// About the length of a head with these fields.
+fn text_len(fields: &HeaderMap) -> usize {
+    let lens = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    256 + lens.sum::<usize>()
 }
 
 fn push_fields(text: &mut Vec<u8>, fields: &HeaderMap) {
@@ -245,7 +251,8 @@ pub(crate) fn response_of(head: &[u8]) -> Result<Response<()>, Untold> {
     let mut fields = head.fields_that_fit();
     for (name, value) in head.lines() {
         let name = HeaderName::from_bytes(name).map_err(|_| Untold)?;
-        if !is_of_connection(name.as_str()) && !(switches && name == header::SEC_WEBSOCKET_ACCEPT) {
+        let is_of_handshake = switches && name == header::SEC_WEBSOCKET_ACCEPT;
+        if !is_of_handshake && !is_of_connection(name.as_str()) {
             head.append(&mut fields, name, value)?;
         }
     }

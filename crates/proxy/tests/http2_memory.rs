@@ -1,0 +1,253 @@
+//! What a hostile connection of HTTP/2 may cost: less than 1 MiB, whatever it does. Alone in its process, as it counts
+//! what every thread but its own holds.
+
+#![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
+
+/// Frames, written and read by hand.
+#[path = "http2/frame.rs"]
+#[allow(dead_code, reason = "shared with the conversations over HTTP/2")]
+mod frame;
+/// One end of a connection of HTTP/2.
+#[path = "http2/end.rs"]
+#[allow(dead_code, reason = "shared with the conversations over HTTP/2")]
+mod end;
+/// One end of a connection of HTTP/1.
+#[path = "conversations/peer.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod peer;
+/// How bytes are shown and compared.
+#[path = "conversations/text.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod text;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+
+use config::Config;
+use end::End;
+use frame::{INITIAL_WINDOW_SIZE, WINDOW, data, headers, last_headers, raw, window_update};
+use proxy::Running;
+
+struct Counting;
+
+/// Bytes that the proxy's threads hold.
+static HELD: AtomicIsize = AtomicIsize::new(0);
+/// The most of them since this was set last.
+static MOST: AtomicIsize = AtomicIsize::new(0);
+
+thread_local! {
+    /// Whether this is a thread of the test's, which does not count.
+    static IS_OURS: Cell<bool> = const { Cell::new(false) };
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count(bytes: isize) {
+    if !IS_OURS.get() {
+        let held = HELD.fetch_add(bytes, Relaxed) + bytes;
+        MOST.fetch_max(held, Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; `realloc` and `alloc_zeroed` come here by default.
+unsafe impl GlobalAlloc for Counting {
+    // SAFETY: it is the trait's contract that the caller keeps.
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller keeps to `alloc`'s contract, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    // SAFETY: as for `alloc`.
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: `pointer` came from `alloc` above, thus from the system.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// What one connection may cost.
+const LIMIT: isize = 1 << 20;
+const STREAMS: u32 = 100;
+const BODY_BYTES: usize = 4 << 20;
+const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
+
+/// A server of HTTP/1.1: `/` is a large page, `/never` has no answer, and bodies are never read.
+fn serve(listener: TcpListener) {
+    IS_OURS.set(true);
+    for stream in listener.incoming() {
+        std::thread::spawn(move || answer(stream.expect("the proxy connects")));
+    }
+}
+
+fn answer(mut stream: TcpStream) {
+    IS_OURS.set(true);
+    let mut head = vec![0; 128 * 1024];
+    let mut len = 0;
+    while !head[..len].windows(4).any(|window| window == b"\r\n\r\n") {
+        match stream.read(&mut head[len..]) {
+            Ok(count) if count > 0 => len += count,
+            _ => return,
+        }
+    }
+    if head.starts_with(b"GET / ") {
+        let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+        let _ = stream.write_all(&vec![b'x'; BODY_BYTES]);
+    }
+    // Until the proxy closes: not a byte of a body is read.
+    while stream.peek(&mut [0]).is_ok_and(|count| count > 0) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// A connection to a fresh proxy does something, and may have cost only so much.
+fn costs_little(
+    name: &str,
+    server: SocketAddr,
+    settings: &[(u16, u32)],
+    attack: impl FnOnce(&mut End, &Running),
+) {
+    let url = format!("http://{server}").parse().expect("is a URL");
+    let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
+    config.workers = Some(1.try_into().expect("is not zero"));
+    let proxy = proxy::start(config).expect("the proxy starts");
+    // What a worker needs is there once it has answered.
+    let mut friend = End::client(TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens"), &[]);
+    friend.sends(last_headers(1, &GET.replace("GET", "TRACE")));
+    assert!(friend.whole(1).starts_with(":status: 405\n"));
+    drop(friend);
+    while proxy.counters().connections_active > 0 {
+        std::thread::yield_now();
+    }
+    let before = HELD.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let stream = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
+    let mut client = End::client(stream, settings);
+    client.takes_all = false;
+    attack(&mut client, &proxy);
+    let most = MOST.load(Relaxed) - before;
+    show(&format!(
+        "{name}: {} KiB at most, {} KiB at last",
+        most / 1024,
+        (HELD.load(Relaxed) - before) / 1024
+    ));
+    assert!(most < LIMIT, "{name}: {most} bytes");
+}
+
+#[allow(clippy::print_stderr, reason = "the figures themselves")]
+fn show(text: &str) {
+    eprintln!("{text}");
+}
+
+/// Waits until every stream is under way.
+fn arrive(proxy: &Running) {
+    while proxy.counters().requests <= u64::from(STREAMS) {
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until the proxy has done all that it can with what it was sent.
+fn settle(proxy: &Running, client: &mut End) {
+    arrive(proxy);
+    // What a server has said in the meantime is read after this has been answered a few times.
+    for _ in 0..20 {
+        client.is_heard();
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_hostile_connection_costs_less_than_a_mebibyte() {
+    IS_OURS.set(true);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    let server = listener.local_addr().expect("it listens");
+    std::thread::spawn(|| serve(listener));
+    let asks = |client: &mut End, fields: &str| {
+        for at in 0..STREAMS {
+            if !client.can_send(&last_headers(1 + 2 * at, fields)) {
+                break;
+            }
+        }
+    };
+    costs_little("windows of nothing", server, &[(INITIAL_WINDOW_SIZE, 0)], |client, proxy| {
+        asks(client, GET);
+        settle(proxy, client);
+    });
+    costs_little("windows that open byte by byte", server, &[(INITIAL_WINDOW_SIZE, 0)], |client, proxy| {
+        asks(client, GET);
+        settle(proxy, client);
+        for _ in 0..50 {
+            for at in 0..STREAMS {
+                client.sends(window_update(1 + 2 * at, 1));
+            }
+        }
+        settle(proxy, client);
+    });
+    costs_little(
+        "a connection that is not read",
+        server,
+        &[(INITIAL_WINDOW_SIZE, 1 << 30)],
+        |client, proxy| {
+            client.sends(window_update(0, (1 << 31) - 1 - WINDOW));
+            asks(client, GET);
+            arrive(proxy);
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        },
+    );
+    costs_little("long heads", server, &[], |client, _| {
+        let fields = format!("{}x: {}\n", GET.replace("path: /", "path: /never"), "y".repeat(60_000));
+        for at in 0..STREAMS {
+            let block = frame::block(&fields);
+            let (first, rest) = block.split_at(16_384);
+            client.sends(raw(1, frame::END_STREAM, 1 + 2 * at, first));
+            let mut pieces = rest.chunks(16_384).peekable();
+            while let Some(piece) = pieces.next() {
+                let flags = if pieces.peek().is_none() { frame::END_HEADERS } else { 0 };
+                client.sends(raw(9, flags, 1 + 2 * at, piece));
+            }
+        }
+        client.is_heard();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    });
+    costs_little("heads of some length", server, &[], |client, _| {
+        asks(client, &format!("{}x: {}\n", GET.replace("path: /", "path: /never"), "y".repeat(2900)));
+        client.is_heard();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    });
+    costs_little("bodies that nobody reads", server, &[], |client, proxy| {
+        let post = GET.replace("GET", "POST").replace("path: /", "path: /never");
+        for at in 0..STREAMS {
+            client.sends(headers(1 + 2 * at, &post));
+        }
+        for at in 0..STREAMS {
+            while client.room(1 + 2 * at) > 0 {
+                let count = client.room(1 + 2 * at).min(10_000);
+                client.sends_body(1 + 2 * at, &vec![b'x'; count], false);
+            }
+        }
+        settle(proxy, client);
+    });
+    costs_little("a body in bytes", server, &[], |client, _| {
+        client.sends(headers(1, &GET.replace("GET", "POST").replace("path: /", "path: /never")));
+        let bytes: Vec<u8> = (0..100).flat_map(|_| data(1, "x")).collect();
+        for _ in 0..1000 {
+            if !client.can_send(&bytes) {
+                break;
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    });
+    costs_little("small heads that mean large ones", server, &[], |client, _| {
+        // `x: ` is put into the table once and then said 1800 times, a byte each.
+        let mut block = frame::block(&GET.replace("path: /", "path: /never"));
+        block.extend([0x40, 1, b'x', 0]);
+        block.extend([0x80 | 62; 1800]);
+        let frames: Vec<u8> = (0..STREAMS).flat_map(|at| raw(1, 5, 1 + 2 * at, &block)).collect();
+        client.sends(frames);
+        client.is_heard();
+    });
+}
