@@ -72,6 +72,7 @@ failures! {
     PriorityFlood Client 0 "http2-priority-flood" "",
     EmptyFrameFlood Client 0 "http2-empty-frame-flood" "",
     Http2Excess Client 0 "http2-excess" "",
+    Http2Malformed Client 0 "http2-malformed" "",
     UpstreamRefused Upstream 502 "upstream-refused" "The server could not be reached.",
     UpstreamHandshake Upstream 502 "upstream-handshake" "The server could not be agreed with.",
     UpstreamReset Upstream 502 "upstream-reset" "The server closed the connection without an answer.",

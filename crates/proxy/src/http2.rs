@@ -58,6 +58,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         deadline,
         active: Rc::default(),
         long_heads: Rc::default(),
+        served: 0,
         is_closing: false,
     };
     while let Some((request, respond)) = session.accept().await {
@@ -70,6 +71,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
             }
         };
         let Some(share) = session.share_for(&stream) else { continue };
+        session.count();
         let client = Client {
             socket: Socket::Stream(Box::new(stream)),
             address,
@@ -106,6 +108,8 @@ struct Session<'a> {
     deadline: crate::deadline::Deadline,
     active: Rc<Cell<usize>>,
     long_heads: Rc<Cell<usize>>,
+    /// Requests so far.
+    served: u64,
     is_closing: bool,
 }
 
@@ -127,6 +131,23 @@ impl Session<'_> {
     async fn accept(&mut self) -> Option<Accepted> {
         self.deadline.set_idle(self.worker.ticks.keep_alive);
         poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    /// One more request is served, which may be the last.
+    fn count(&mut self) {
+        self.served += 1;
+        let limit = self.worker.plan.config.limits.requests_per_connection;
+        if limit.is_some_and(|limit| self.served >= limit) {
+            self.close();
+        }
+    }
+
+    /// RFC 9113 §6.8: what is under way is finished.
+    fn close(&mut self) {
+        if !self.is_closing {
+            self.is_closing = true;
+            self.connection.graceful_shutdown();
+        }
     }
 
     /// The share of a stream, unless its head is one long one too many: then it is told that it may come again.
@@ -156,8 +177,10 @@ impl Session<'_> {
             match accepted {
                 Poll::Ready(Some(Ok(accepted))) => return Poll::Ready(Some(accepted)),
                 Poll::Ready(Some(Err(error))) => {
-                    if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
-                        self.note(Failure::Http2Excess);
+                    match error.reason().filter(|_| error.is_library()) {
+                        None | Some(Reason::NO_ERROR) => {}
+                        Some(Reason::ENHANCE_YOUR_CALM) => self.note(Failure::Http2Excess),
+                        Some(_) => self.worker.counters.failure(Failure::Http2Malformed as usize),
                     }
                     return Poll::Ready(None);
                 }
@@ -177,9 +200,7 @@ impl Session<'_> {
                 return Poll::Ready(None);
             }
             if is_over && !self.is_closing {
-                // RFC 9113 §6.8: what is under way is finished.
-                self.connection.graceful_shutdown();
-                self.is_closing = true;
+                self.close();
                 self.deadline.set_idle(self.worker.ticks.client_header);
             } else {
                 self.deadline.set_idle(self.worker.ticks.keep_alive);

@@ -269,6 +269,11 @@ impl End {
         assert_eq!(self.next_on(stream), Frame::Reset { stream, code });
     }
 
+    /// Forgets what came and was not asked for.
+    pub(crate) fn forgets(&mut self) {
+        self.passed.clear();
+    }
+
     /// Whether the request on this stream was refused: as malformed, on the stream or with the connection, or with 400.
     pub(crate) fn is_refused(&mut self, stream: u32) -> bool {
         let is_told = |frame: &Frame| frame.stream() == stream || matches!(frame, Frame::GoAway { .. });

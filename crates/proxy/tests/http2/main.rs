@@ -27,3 +27,7 @@ mod through;
 mod tunnels;
 /// Connections to servers, and what is sent once more.
 mod servers;
+/// Clients that mean harm.
+mod hostile;
+/// The end of a connection.
+mod drain;

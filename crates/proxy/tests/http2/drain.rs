@@ -1,0 +1,86 @@
+//! Connections that end: when nobody needs them, when the proxy does, and after so many requests.
+
+use std::time::Duration;
+
+use config::Protocol;
+
+use crate::end::Ended;
+use crate::frame::{Frame, NO_ERROR, last_headers};
+use crate::scene::Scene;
+
+const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n\r\nok";
+const OK_GOT: &str = ":status: 200\ndate: D\ncontent-length: 2\nvia: vanward\n---\nok\n---\n";
+
+#[test]
+fn a_drain_lets_streams_finish_and_says_which() {
+    // RFC 9113 §6.8.
+    let scene = Scene::to_http1();
+    let mut idle = scene.client();
+    idle.is_heard();
+    let mut client = scene.client();
+    client.sends(last_headers(1, GET));
+    let mut server = scene.accept1();
+    server.head();
+    scene.running.drain();
+    assert_eq!(idle.ends(), Ended::Told(NO_ERROR));
+    let told = client.find(|frame| matches!(frame, Frame::GoAway { .. }));
+    assert!(matches!(told, Frame::GoAway { code: NO_ERROR, .. }), "{told:?}");
+    // What has left before the client knew is taken, what it sends after it has heard the last is not.
+    let told = client.find(|frame| matches!(frame, Frame::GoAway { .. }));
+    assert_eq!(told, Frame::GoAway { last: 1, code: NO_ERROR });
+    server.sends(OK);
+    assert_eq!(client.whole(1), OK_GOT);
+    assert_eq!(client.ends(), Ended::Untold);
+    scene.running.wait();
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_a_while() {
+    let scene = Scene::with(Protocol::Http1, 1, |config| {
+        config.timeouts.keep_alive = Duration::from_millis(200);
+    });
+    let mut unused = scene.client();
+    assert_eq!(unused.ends(), Ended::Told(NO_ERROR));
+    let mut client = scene.client();
+    client.sends(last_headers(1, GET));
+    let mut server = scene.accept1();
+    server.head();
+    // It is not idle while a server takes its time.
+    let mut other = scene.client();
+    assert_eq!(other.ends(), Ended::Told(NO_ERROR));
+    server.sends(OK);
+    assert_eq!(client.whole(1), OK_GOT);
+    assert_eq!(client.ends(), Ended::Told(NO_ERROR));
+}
+
+#[test]
+fn a_connection_serves_so_many_requests() {
+    let scene = Scene::with(Protocol::Http1, 1, |config| config.limits.requests_per_connection = Some(2));
+    let mut client = scene.client();
+    client.sends(last_headers(1, GET));
+    let mut server = scene.accept1();
+    server.head();
+    server.sends(OK);
+    assert_eq!(client.whole(1), OK_GOT);
+    client.is_heard();
+    client.sends(last_headers(3, GET));
+    server.head();
+    server.sends(OK);
+    assert_eq!(client.whole(3), OK_GOT);
+    assert_eq!(client.ends(), Ended::Told(NO_ERROR));
+}
+
+#[test]
+fn a_client_that_says_nothing_after_its_preface_is_let_go() {
+    let scene = Scene::with(Protocol::Http1, 1, |config| {
+        config.timeouts.keep_alive = Duration::from_millis(200);
+        config.timeouts.client_header = Duration::from_millis(200);
+    });
+    use std::io::Write;
+    let mut stream = scene.connect();
+    stream.write_all(&crate::end::PREFACE[..20]).expect("is connected");
+    let mut end = crate::peer::Peer::new("client", stream);
+    let (rest, _) = end.rest();
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{rest:?}");
+}

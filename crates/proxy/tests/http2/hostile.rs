@@ -1,0 +1,206 @@
+//! Clients that mean harm: each is noticed, counted and got rid of, and nobody else is the worse for it.
+
+use crate::end::{End, Ended};
+use crate::frame::{
+    CANCEL, ENHANCE_YOUR_CALM, FLOW_CONTROL_ERROR, Frame, INITIAL_WINDOW_SIZE, PROTOCOL_ERROR,
+    REFUSED_STREAM, block, data, headers, last_data, last_headers, ping, raw, reset, settings, window_update,
+};
+use crate::scene::Scene;
+
+const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
+const TRACE: &str = ":method: TRACE\n:scheme: http\n:authority: test\n:path: /\n";
+
+/// What is sent until the proxy has had enough, which ends this connection, is counted, and touches no other.
+fn is_cut_off(name: &str, word: &str, attack: impl FnOnce(&mut End)) {
+    let scene = Scene::to_http1();
+    let mut friend = scene.client();
+    friend.is_heard();
+    let mut client = scene.client();
+    client.is_heard();
+    attack(&mut client);
+    assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM), "{name}");
+    scene.assert_failure(word, 1);
+    friend.sends(last_headers(1, TRACE));
+    assert!(friend.whole(1).starts_with(":status: 405\n"), "{name}");
+}
+
+/// Sends this again and again, as long as it goes.
+fn floods(client: &mut End, times: u32, frames: impl Fn(u32) -> Vec<u8>) {
+    for at in 0..times {
+        if !client.can_send(&frames(at)) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn floods_of_frames_that_cost_nothing_are_cut_off() {
+    is_cut_off("SETTINGS", "http2-settings-flood", |client| {
+        floods(client, 1000, |_| settings(&[(INITIAL_WINDOW_SIZE, 1)]));
+    });
+    is_cut_off("PING", "http2-ping-flood", |client| floods(client, 1000, |_| ping([0; 8])));
+    is_cut_off("PRIORITY", "http2-priority-flood", |client| {
+        floods(client, 5000, |at| raw(2, 0, 1 + 2 * at, &[0, 0, 0, 0, 1]));
+    });
+    is_cut_off("empty DATA", "http2-empty-frame-flood", |client| {
+        client.sends(headers(1, &TRACE.replace("TRACE", "CONNECT")));
+        client.sends(headers(3, GET));
+        floods(client, 5000, |_| data(3, ""));
+    });
+}
+
+#[test]
+fn rapid_resets_are_cut_off() {
+    // CVE-2023-44487. A request that no server has to hear of, so that none does.
+    is_cut_off("at once", "http2-reset-flood", |client| {
+        floods(client, 2000, |at| [last_headers(1 + 2 * at, TRACE), reset(1 + 2 * at, CANCEL)].concat());
+    });
+}
+
+#[test]
+fn resets_that_are_provoked_are_cut_off() {
+    // CVE-2025-8671: the client never resets, but makes us do it.
+    let zero = |stream| window_update(stream, 0);
+    let overflow = |stream| window_update(stream, (1 << 31) - 1);
+    let closed = |stream| data(stream, "x");
+    for (name, word, provoke) in [
+        ("windows of nothing", "http2-malformed", &zero as &dyn Fn(u32) -> Vec<u8>),
+        ("windows that overflow", "http2-excess", &overflow),
+        ("data on a closed half", "http2-malformed", &closed),
+    ] {
+        let scene = Scene::to_http1();
+        let mut client = scene.client();
+        client.is_heard();
+        floods(&mut client, 2000, |at| [last_headers(1 + 2 * at, GET), provoke(1 + 2 * at)].concat());
+        assert!(matches!(client.ends(), Ended::Told(_)), "{name}");
+        scene.assert_failure(word, 1);
+        let requests = scene.running.counters().requests;
+        assert!(requests <= 200, "{name}: {requests} requests were served");
+    }
+}
+
+#[test]
+fn requests_that_are_malformed_again_and_again_are_cut_off() {
+    is_cut_off("bad fields", "http2-excess", |client| {
+        floods(client, 1000, |at| last_headers(1 + 2 * at, &format!("{GET}connection: x\n")));
+    });
+    is_cut_off("lengths that lie", "http2-excess", |client| {
+        floods(client, 1000, |at| {
+            let head = format!("{}content-length: 1\n", GET.replace("GET", "POST"));
+            [headers(1 + 2 * at, &head), last_data(1 + 2 * at, "ab")].concat()
+        });
+    });
+}
+
+#[test]
+fn a_head_without_end_is_cut_off() {
+    // CVE-2024-27316 and its like.
+    is_cut_off("CONTINUATION", "http2-excess", |client| {
+        client.sends(raw(1, 1, 1, &block(GET)));
+        floods(client, 1000, |at| raw(9, 0, 1, &block(&format!("x-{at}: {}\n", "y".repeat(10_000)))));
+    });
+    is_cut_off("empty CONTINUATION", "http2-excess", |client| {
+        client.sends(raw(1, 1, 1, &block(GET)));
+        floods(client, 5000, |_| raw(9, 0, 1, b""));
+    });
+}
+
+#[test]
+fn a_body_in_crumbs_is_cut_off() {
+    is_cut_off("a byte each", "http2-excess", |client| {
+        client.sends(headers(1, &GET.replace("GET", "POST").replace("path: /", "path: /x")));
+        floods(client, 2000, |_| [data(1, "x"), data(1, "y")].concat());
+    });
+}
+
+#[test]
+fn a_head_that_is_too_large_is_431() {
+    let scene = Scene::to_http1();
+    let mut client = scene.client();
+    // Small on the line, large in meaning: a field of 4,000 bytes that is named 60 times.
+    let mut bomb = block(GET);
+    bomb.extend([0x40, 1, b'x', 127, 0xa1, 0x1e]);
+    bomb.extend([b'y'; 4000]);
+    bomb.extend([0x80 | 62; 60]);
+    client.sends(raw(1, 5, 1, &bomb));
+    assert!(client.whole(1).starts_with(":status: 431\n"));
+    client.is_heard();
+    // More fields than are allowed, however short.
+    let many: String = (0..300).map(|at| format!("x-{at}: y\n")).collect();
+    client.sends(last_headers(3, &format!("{GET}{many}")));
+    assert!(client.whole(3).starts_with(":status: 431\n"));
+    client.sends(last_headers(5, TRACE));
+    assert!(client.whole(5).starts_with(":status: 405\n"));
+    scene.assert_no_more_connections();
+}
+
+#[test]
+fn one_stream_too_many_is_refused() {
+    let scene = Scene::to_http1();
+    let mut client = scene.client();
+    assert_eq!(client.setting(crate::frame::MAX_CONCURRENT_STREAMS), Some(100));
+    for at in 0..101 {
+        client.sends(headers(1 + 2 * at, &GET.replace("GET", "POST")));
+    }
+    assert_eq!(client.next_on(201), Frame::Reset { stream: 201, code: REFUSED_STREAM });
+    // The others are under way.
+    let mut servers: Vec<_> = (0..100).map(|_| scene.accept1()).collect();
+    servers.iter_mut().for_each(|server| assert!(server.head().starts_with("POST / ")));
+    scene.assert_no_more_connections();
+}
+
+#[test]
+fn breaches_of_the_protocol_end_the_connection() {
+    for (name, frames, code) in [
+        ("data on no stream", data(0, "x"), PROTOCOL_ERROR),
+        ("a window that overflows", window_update(0, (1 << 31) - 1), FLOW_CONTROL_ERROR),
+        ("an even stream", last_headers(2, GET), PROTOCOL_ERROR),
+        ("a push", raw(5, 4, 1, &[0, 0, 0, 2]), PROTOCOL_ERROR),
+    ] {
+        let scene = Scene::to_http1();
+        let mut client = scene.client();
+        client.is_heard();
+        client.sends(frames);
+        assert_eq!(client.ends(), Ended::Told(code), "{name}");
+    }
+}
+
+#[test]
+fn a_download_that_is_given_up_leaves_its_connection_as_it_was() {
+    let scene = Scene::to_http1();
+    let mut client = scene.client_with(&[(INITIAL_WINDOW_SIZE, 1 << 30)]);
+    client.sends(window_update(0, 1 << 30));
+    for at in 0..10 {
+        client.sends(last_headers(1 + 2 * at, GET));
+        let mut server = scene.accept1();
+        server.head();
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n");
+        // More than fits anywhere, while nobody reads.
+        server.stream().set_nonblocking(true).expect("is a socket");
+        let mut stalled = 0;
+        while stalled < 20 {
+            use std::io::Write;
+            match server.stream().write(&[b'x'; 65_536]) {
+                Ok(_) => stalled = 0,
+                Err(_) => {
+                    stalled += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            }
+        }
+        client.sends(reset(1 + 2 * at, CANCEL));
+        client.is_heard();
+        client.forgets();
+    }
+    client.sends(last_headers(101, GET));
+    let mut server = scene.accept1();
+    server.head();
+    server.sends(format!(
+        "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 1000000\r\n\r\n{}",
+        "y".repeat(1_000_000)
+    ));
+    assert_eq!(
+        client.whole(101).len(),
+        1_000_000 + ":status: 200\ndate: D\ncontent-length: 1000000\nvia: vanward\n---\n\n---\n".len()
+    );
+}
