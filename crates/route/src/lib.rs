@@ -28,11 +28,40 @@ mod prefixes;
 mod table;
 /// Why a request takes its route.
 mod explain;
+/// What is known of an exchange.
+mod exchange;
+/// Texts with variables, read.
+mod template;
+/// Templates filled in, safely.
+mod fill;
+/// Clients allowed and denied by network.
+mod access;
+/// Upstreams by weight.
+mod split;
+/// The path and the host that a server sees.
+mod rewrite;
+/// Header fields set, added and removed.
+mod edits;
+/// Answers that need no server.
+mod answer;
+/// Location as clients have to read it.
+mod location;
+/// Set-Cookie as clients have to read it.
+mod set_cookie;
 
+pub use access::{Access, AccessList};
+pub use answer::{ErrorPages, FixedResponse, FixedResponseError, PageFor, Redirect, RedirectStatus};
+pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits};
+pub use exchange::{ClientTls, Exchange};
 pub use explain::{Explanation, Miss, Outcome, Step};
+pub use location::LocationRewrite;
 pub use network::{Networks, network_of};
 pub use path::has_dot_segments;
 pub use pattern::{Captures, PATTERN_BYTES_MAX, Pattern, PatternError};
 pub use request::{Fields, NoFields, Request, cookie, parameters};
+pub use rewrite::{AmbiguousPath, HostRewrite, NotAHost, PathRewrite};
 pub use rule::{Condition, HostRule, PathRule, Rule, ValueRule};
+pub use set_cookie::{CookieRewrite, CookieRewriteError, DomainRewrite, SameSite};
+pub use split::Split;
 pub use table::RouteTable;
+pub use template::{Place, Stage, TEMPLATE_BYTES_MAX, Template, TemplateError, TemplateFault, VARIABLES};

@@ -1,0 +1,309 @@
+//! Answers that need no server: redirects, fixed responses, and pages for statuses.
+//!
+//! Bodies are fixed bytes. Nothing that a client sent is put into one: a page would carry it into a browser.
+
+use crate::exchange::Exchange;
+use crate::path::with_reading;
+use crate::pattern::Pattern;
+use crate::request::Fields;
+use crate::template::{Place, Stage, Template, TemplateError};
+
+/// The status of a redirect (RFC 9110 §15.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RedirectStatus {
+    /// 301: from now on; a POST may become a GET.
+    MovedPermanently,
+    /// 302: this time; a POST may become a GET.
+    Found,
+    /// 307: this time, with the same method and body.
+    TemporaryRedirect,
+    /// 308: from now on, with the same method and body.
+    PermanentRedirect,
+}
+
+impl RedirectStatus {
+    /// Of a number; `None` if it is none of them.
+    pub fn of(status: u16) -> Option<Self> {
+        match status {
+            301 => Some(Self::MovedPermanently),
+            302 => Some(Self::Found),
+            307 => Some(Self::TemporaryRedirect),
+            308 => Some(Self::PermanentRedirect),
+            _ => None,
+        }
+    }
+
+    /// Its number.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::MovedPermanently => 301,
+            Self::Found => 302,
+            Self::TemporaryRedirect => 307,
+            Self::PermanentRedirect => 308,
+        }
+    }
+}
+
+/// Sends clients to another URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// The status of the answer.
+    pub status: RedirectStatus,
+    location: Template,
+    pattern: Option<Pattern>,
+}
+
+impl Redirect {
+    /// Reads where to: `https://$host$path`, `/new/$1`. Groups are those of `pattern`, which is held against the path
+    /// as a lenient server reads it; where it does not match they are empty.
+    ///
+    /// The client's query is appended unless `to` has a `?`, a `#`, `$query` or `$path_and_query` of its own.
+    ///
+    /// # Errors
+    /// What is wrong with `to`.
+    pub fn new(status: RedirectStatus, to: &str, pattern: Option<Pattern>) -> Result<Self, TemplateError> {
+        let location = Template::new(to, Place::Location, Stage::Route, pattern.as_ref())?;
+        Ok(Self { status, location, pattern })
+    }
+
+    /// Appends the value of Location.
+    pub fn location<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
+        let pattern = self.pattern.as_ref().filter(|_| self.location.has_groups());
+        let captures =
+            pattern.and_then(|pattern| with_reading(exchange.request.path, |path| pattern.captures(path)));
+        self.location.fill(&Exchange { captures: captures.as_ref(), ..*exchange }, out);
+        if let Some(query) = exchange.request.query
+            && !self.location.has_query()
+        {
+            out.push(b'?');
+            crate::fill::write_query(query, out);
+        }
+    }
+}
+
+/// An answer that is always the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FixedResponse {
+    status: u16,
+    content_type: String,
+    body: Vec<u8>,
+}
+
+/// Why there is no such answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FixedResponseError {
+    /// Statuses below 200 are not the last word, and those above 599 do not exist (RFC 9110 §15).
+    #[error("{0} is no status of a response; use 200 to 599")]
+    Status(u16),
+    /// RFC 9110 §15.3.5, §15.3.6 and §15.4.5.
+    #[error("a response with status {0} has no body; leave it out")]
+    Body(u16),
+    /// A control character in the content type.
+    #[error("the content type {0:?} is no field value; write one such as text/plain")]
+    ContentType(String),
+}
+
+impl FixedResponse {
+    /// An answer with this body, which may be empty.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(
+        status: u16,
+        content_type: &str,
+        body: impl Into<Vec<u8>>,
+    ) -> Result<Self, FixedResponseError> {
+        let body = body.into();
+        if !(200..=599).contains(&status) {
+            return Err(FixedResponseError::Status(status));
+        }
+        if matches!(status, 204 | 205 | 304) && !body.is_empty() {
+            return Err(FixedResponseError::Body(status));
+        }
+        if content_type.is_empty() || content_type.chars().any(char::is_control) {
+            return Err(FixedResponseError::ContentType(content_type.to_owned()));
+        }
+        Ok(Self { status, content_type: content_type.to_owned(), body })
+    }
+
+    /// 200 to 599.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The value of Content-Type; meaningless where the body is empty.
+    pub fn content_type(&self) -> &str {
+        &self.content_type
+    }
+
+    /// Its bytes.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// Which page is the body of which status. A look-up is two reads of memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ErrorPages<Page> {
+    pages: Vec<Page>,
+    /// Of each status from 400 to 599: a place in `pages` from 1. Empty without pages.
+    of_status: Vec<u16>,
+}
+
+/// For which statuses a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageFor {
+    /// This one.
+    Status(u16),
+    /// 400 to 499.
+    ClientErrors,
+    /// 500 to 599.
+    ServerErrors,
+    /// 400 to 599.
+    Errors,
+}
+
+const FIRST_ERROR: u16 = 400;
+const LAST_ERROR: u16 = 599;
+
+impl PageFor {
+    /// Reads `404`, `4xx`, `5xx` or `*`; `None` if it is none of them, or a status that is no error.
+    pub fn of(text: &str) -> Option<Self> {
+        match text {
+            "*" => Some(Self::Errors),
+            "4xx" => Some(Self::ClientErrors),
+            "5xx" => Some(Self::ServerErrors),
+            _ => {
+                let status = text.parse().ok().filter(|_| text.len() == 3)?;
+                (FIRST_ERROR..=LAST_ERROR).contains(&status).then_some(Self::Status(status))
+            }
+        }
+    }
+
+    fn statuses(self) -> std::ops::RangeInclusive<u16> {
+        match self {
+            Self::Status(status) => status..=status,
+            Self::ClientErrors => FIRST_ERROR..=499,
+            Self::ServerErrors => 500..=LAST_ERROR,
+            Self::Errors => FIRST_ERROR..=LAST_ERROR,
+        }
+    }
+}
+
+impl<Page> ErrorPages<Page> {
+    /// A page for one status comes before one for a class, and that before one for all; of two that are alike, the
+    /// first.
+    ///
+    /// # Panics
+    /// With more than 65,534 pages.
+    pub fn new(pages: impl IntoIterator<Item = (PageFor, Page)>) -> Self {
+        let (scopes, pages): (Vec<PageFor>, Vec<Page>) = pages.into_iter().unzip();
+        assert!(pages.len() < usize::from(u16::MAX), "there are few statuses");
+        let mut of_status =
+            vec![0; if pages.is_empty() { 0 } else { usize::from(LAST_ERROR - FIRST_ERROR) + 1 }];
+        // The widest is written first, so that the narrower ones stand; of equals the first is written last.
+        let mut order: Vec<usize> = (0..scopes.len()).rev().collect();
+        order.sort_by_key(|index| std::cmp::Reverse(scopes[*index].statuses().len()));
+        for index in order {
+            for status in scopes[index].statuses() {
+                if let Some(page) =
+                    status.checked_sub(FIRST_ERROR).and_then(|at| of_status.get_mut(usize::from(at)))
+                {
+                    *page = index as u16 + 1;
+                }
+            }
+        }
+        Self { pages, of_status }
+    }
+
+    /// The page for a status, or `None`.
+    #[inline]
+    pub fn page(&self, status: u16) -> Option<&Page> {
+        let place = self.of_status.get(usize::from(status.checked_sub(FIRST_ERROR)?))?;
+        self.pages.get(usize::from(place.checked_sub(1)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{NoFields, Request};
+
+    #[test]
+    fn redirects() {
+        for (to, pattern, path, query, location) in [
+            ("https://$host$path", None, "/a%20b", Some("x=1"), "https://shop.example/a%20b?x=1"),
+            ("https://$host$path_and_query", None, "/a", Some("x=1"), "https://shop.example/a?x=1"),
+            ("https://www.example.com/", None, "/a", Some("x"), "https://www.example.com/?x"),
+            ("/b?", None, "/a", Some("x"), "/b?"),
+            ("/b#c", None, "/a", Some("x"), "/b#c"),
+            ("/new/$1", Some("/old/(.*)"), "/old/c%3Fd", Some("x"), "/new/c%3Fd?x"),
+            ("/new/$1", Some("/old/(.*)"), "/other", None, "/new/"),
+            ("/$2/$1", Some("/(a)?(b)?"), "/b", None, "/b/"),
+            ("/b", None, "/a", Some("x\"<\u{e9}"), "/b?x%22%3C%C3%A9"),
+        ] {
+            let pattern = pattern.map(|pattern| Pattern::new(pattern).unwrap());
+            let redirect = Redirect::new(RedirectStatus::Found, to, pattern).unwrap();
+            let request = Request {
+                listener: 0,
+                host: b"shop.example",
+                path: path.as_bytes(),
+                query: query.map(str::as_bytes),
+                method: b"GET",
+                client: [192, 0, 2, 1].into(),
+                fields: &NoFields,
+            };
+            let mut out = Vec::new();
+            redirect.location(&Exchange::of(request, "http"), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), location, "{to} {path}");
+        }
+        assert!(Redirect::new(RedirectStatus::Found, "/$1", None).is_err());
+        for status in 300..=310 {
+            let expected = matches!(status, 301 | 302 | 307 | 308).then_some(status);
+            assert_eq!(RedirectStatus::of(status).map(RedirectStatus::code), expected);
+        }
+    }
+
+    #[test]
+    fn fixed_responses() {
+        let response = FixedResponse::new(503, "text/plain", "back soon\n").unwrap();
+        assert_eq!(
+            (response.status(), response.content_type(), response.body()),
+            (503, "text/plain", &b"back soon\n"[..])
+        );
+        assert!(FixedResponse::new(204, "text/plain", "").is_ok());
+        assert_eq!(FixedResponse::new(204, "text/plain", "x"), Err(FixedResponseError::Body(204)));
+        assert_eq!(FixedResponse::new(101, "text/plain", ""), Err(FixedResponseError::Status(101)));
+        assert_eq!(FixedResponse::new(600, "text/plain", ""), Err(FixedResponseError::Status(600)));
+        assert!(FixedResponse::new(200, "text/plain\r\nX: y", "").is_err());
+    }
+
+    #[test]
+    fn pages_by_status() {
+        let of = |list: &[&'static str]| {
+            ErrorPages::new(list.iter().map(|text| (PageFor::of(text).unwrap(), *text)))
+        };
+        let pages = of(&["404", "*", "5xx", "503", "503"]);
+        for (status, page) in [
+            (404, Some("404")),
+            (400, Some("*")),
+            (499, Some("*")),
+            (500, Some("5xx")),
+            (503, Some("503")),
+            (599, Some("5xx")),
+            (399, None),
+            (200, None),
+            (0, None),
+            (600, None),
+            (u16::MAX, None),
+        ] {
+            assert_eq!(pages.page(status).copied(), page, "{status}");
+        }
+        assert_eq!(of(&[]).page(404), None);
+        assert_eq!(ErrorPages::new([(PageFor::Errors, 1), (PageFor::Errors, 2)]).page(404), Some(&1));
+        assert_eq!(ErrorPages::new([(PageFor::Status(200), 1)]).page(200), None);
+        for text in ["", "200", "600", "3xx", "+404", "0404", "40", "4XX"] {
+            assert_eq!(PageFor::of(text), None, "{text}");
+        }
+    }
+}

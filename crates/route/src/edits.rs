@@ -1,0 +1,224 @@
+//! Header fields set, added and removed, in requests and in responses.
+//!
+//! Fields that say how a message is framed or how connections are used belong to the proxy, and no edit touches them.
+
+use crate::exchange::Exchange;
+use crate::pattern::Pattern;
+use crate::request::Fields;
+use crate::template::{Place, Stage, Template, TemplateError};
+
+/// Names that no edit touches, and what does instead, if anything.
+const UNTOUCHED: [(&str, &str); 10] = [
+    ("connection", "connections are the proxy's own"),
+    ("content-length", "bodies are framed by the proxy"),
+    ("host", "use the host rewrite"),
+    ("keep-alive", "connections are the proxy's own"),
+    ("proxy-connection", "connections are the proxy's own"),
+    ("te", "connections are the proxy's own"),
+    ("trailer", "bodies are framed by the proxy"),
+    ("transfer-encoding", "bodies are framed by the proxy"),
+    ("upgrade", "connections are the proxy's own"),
+    ("http2-settings", "connections are the proxy's own"),
+];
+
+/// What is done to the header section of a message.
+///
+/// Fields that are set or removed are taken out first, then those that are set or added are written, in the order of
+/// the list. One whose value comes out empty, because a variable in it is not there, is not written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeaderEdits {
+    written: Vec<(Box<str>, Template)>,
+    /// In lower case, sorted.
+    removed: Vec<Box<[u8]>>,
+    /// Bit n: there is a name of n bytes among them; the last bit stands for all that are longer.
+    removed_lengths: u64,
+}
+
+/// One of the edits, as it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderEdit<'a> {
+    /// This value and no other.
+    Set(&'a str, &'a str),
+    /// One more field line.
+    Add(&'a str, &'a str),
+    /// No field of this name.
+    Remove(&'a str),
+}
+
+/// Why an edit is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderEditError {
+    /// RFC 9110 §5.1.
+    #[error("{0:?} is no name of a header field; names are letters, digits and -")]
+    Name(String),
+    /// It is for the proxy alone to write.
+    #[error("{name} cannot be edited: {because}")]
+    Untouched {
+        /// As it was written.
+        name: String,
+        /// What to do instead, or why.
+        because: &'static str,
+    },
+    /// The value is no template.
+    #[error("{0}")]
+    Value(#[from] TemplateError),
+}
+
+impl HeaderEdits {
+    /// Reads edits; `stage` is where they are made: `Forward` for requests, `Response` for responses. Groups that values
+    /// name are those of `pattern`.
+    ///
+    /// # Errors
+    /// The first edit that is refused, by its place in the list.
+    pub fn new<'a>(
+        edits: impl IntoIterator<Item = HeaderEdit<'a>>,
+        stage: Stage,
+        pattern: Option<&Pattern>,
+    ) -> Result<Self, (usize, HeaderEditError)> {
+        let mut all = Self::default();
+        for (index, edit) in edits.into_iter().enumerate() {
+            all.push(edit, stage, pattern).map_err(|error| (index, error))?;
+        }
+        all.removed.sort_unstable();
+        all.removed.dedup();
+        Ok(all)
+    }
+
+    fn push(
+        &mut self,
+        edit: HeaderEdit<'_>,
+        stage: Stage,
+        pattern: Option<&Pattern>,
+    ) -> Result<(), HeaderEditError> {
+        let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) = edit;
+        check_name(name)?;
+        if let HeaderEdit::Set(..) | HeaderEdit::Remove(_) = edit {
+            self.removed.push(name.to_ascii_lowercase().into_bytes().into());
+            self.removed_lengths |= length_bit(name.len());
+        }
+        if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
+            self.written.push((name.into(), Template::new(value, Place::FieldValue, stage, pattern)?));
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty() && self.removed.is_empty()
+    }
+
+    /// Whether values name groups of a pattern.
+    pub fn has_groups(&self) -> bool {
+        self.written.iter().any(|(_, value)| value.has_groups())
+    }
+
+    /// Whether a field of this name is taken out of the message.
+    #[inline]
+    pub fn remove(&self, name: &[u8]) -> bool {
+        self.removed_lengths & length_bit(name.len()) != 0
+            && self.removed.iter().any(|removed| removed.eq_ignore_ascii_case(name))
+    }
+
+    /// Appends the field lines that are set and added, each with its CRLF.
+    pub fn write<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
+        for (name, value) in &self.written {
+            let start = out.len();
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b": ");
+            let value_start = out.len();
+            value.fill(exchange, out);
+            if out.len() == value_start {
+                out.truncate(start);
+            } else {
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+}
+
+fn length_bit(length: usize) -> u64 {
+    1 << length.min(63)
+}
+
+fn check_name(name: &str) -> Result<(), HeaderEditError> {
+    // RFC 9110 §5.6.2.
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Err(HeaderEditError::Name(name.to_owned()));
+    }
+    match UNTOUCHED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        Some((_, because)) => Err(HeaderEditError::Untouched { name: name.to_owned(), because }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HeaderEdit::{Add, Remove, Set};
+    use super::*;
+    use crate::request::Request;
+
+    #[test]
+    fn fields_are_set_added_and_removed() {
+        let edits = HeaderEdits::new(
+            [
+                Set("X-Client", "$client_address"),
+                Add("X-Tag", "a"),
+                Add("x-tag", "$header.x-tag"),
+                Remove("Server"),
+                Set("X-Subject", "$tls.subject"),
+                Set("X-Status", "$status"),
+                Set("X-Note", "[$tls.subject]"),
+            ],
+            Stage::Response,
+            None,
+        )
+        .unwrap();
+        for (name, removed) in [
+            ("x-client", true),
+            ("X-CLIENT", true),
+            ("SERVER", true),
+            ("X-Subject", true),
+            ("X-Tag", false),
+            ("Servers", false),
+            ("Xerver", false),
+            ("", false),
+        ] {
+            assert_eq!(edits.remove(name.as_bytes()), removed, "{name}");
+        }
+        let fields = [("X-Tag", "b\r\nX-Evil: 1")];
+        let request = Request {
+            listener: 0,
+            host: b"a",
+            path: b"/",
+            query: None,
+            method: b"GET",
+            client: [192, 0, 2, 1].into(),
+            fields: &fields,
+        };
+        let mut out = Vec::new();
+        edits.write(&Exchange { status: Some(200), ..Exchange::of(request, "http") }, &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "X-Client: 192.0.2.1\r\nX-Tag: a\r\nx-tag: b  X-Evil: 1\r\nX-Status: 200\r\nX-Note: []\r\n"
+        );
+        assert!(!edits.is_empty() && HeaderEdits::default().is_empty() && !edits.has_groups());
+        assert!(!HeaderEdits::default().remove(b"Server"));
+    }
+
+    #[test]
+    fn what_is_not_edited() {
+        let refused = |edit| HeaderEdits::new([Remove("a"), edit], Stage::Forward, None).unwrap_err();
+        for name in ["Content-Length", "transfer-encoding", "Connection", "HOST", "Upgrade", "TE", "Trailer"]
+        {
+            for edit in [Set(name, "x"), Add(name, "x"), Remove(name)] {
+                assert!(matches!(refused(edit), (1, HeaderEditError::Untouched { .. })), "{edit:?}");
+            }
+        }
+        for name in ["", "a b", "a:", "caf\u{e9}", "a\r"] {
+            assert!(matches!(refused(Remove(name)), (1, HeaderEditError::Name(_))), "{name:?}");
+        }
+        let (_, HeaderEditError::Value(error)) = refused(Set("a", "x$status")) else { panic!() };
+        assert_eq!(error.offset, 1);
+    }
+}

@@ -1,0 +1,387 @@
+//! Templates filled in. Whatever a client sends, what comes out is a field value, a path, a URL or a host, and no more:
+//! no line ends, no NUL, no second host.
+
+use std::io::Write;
+
+use crate::exchange::Exchange;
+use crate::form::FormReading;
+use crate::request::{Fields, cookie, parameters};
+use crate::template::{Piece, Place, Position, Template, Variable};
+
+impl Template {
+    /// Appends the text with the values of an exchange; allocates only what `out` lacks.
+    ///
+    /// In a field value control characters become spaces; white space at the ends is left out. In a URL and in a path,
+    /// what a variable holds is escaped where it could mean something else than itself, and several slashes at the
+    /// beginning become one, as `//` would begin a host. `$path`, `$query` and `$path_and_query` keep their escapes.
+    pub fn fill<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
+        let start = out.len();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Variable(variable, position) => {
+                    let escape = Escape::of(variable, *position);
+                    variable.value(exchange, &mut |value| escape.write(value, out));
+                }
+            }
+        }
+        match self.place {
+            Place::FieldValue => trim(out, start),
+            Place::Path | Place::Location => merge_first_slashes(out, start),
+            Place::Host => {}
+        }
+    }
+
+    /// As [`Template::fill`], for a host; says whether what was appended is one, and takes it off again if not.
+    ///
+    /// A variable that is not there, or that holds what no host can hold, makes it none.
+    #[must_use]
+    pub fn fill_host<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        self.fill(exchange, out);
+        let is_host = is_host_and_port(&out[start..]);
+        if !is_host {
+            out.truncate(start);
+        }
+        is_host
+    }
+}
+
+impl Variable {
+    /// Calls `write` with the value, in one piece or several.
+    fn value<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, write: &mut impl FnMut(&[u8])) {
+        let request = &exchange.request;
+        match self {
+            Self::Host => write(request.host),
+            Self::Path => write(path_of(request.path)),
+            Self::Query => write(request.query.unwrap_or_default()),
+            Self::PathAndQuery => {
+                write(path_of(request.path));
+                if let Some(query) = request.query {
+                    write(b"?");
+                    write(query);
+                }
+            }
+            Self::Method => write(request.method),
+            Self::Scheme => write(exchange.scheme.as_bytes()),
+            Self::ClientAddress => write_number(request.client.to_canonical(), write),
+            Self::RequestId => write(exchange.request_id),
+            Self::Route => write(exchange.route.as_bytes()),
+            Self::Upstream => write(exchange.upstream.as_bytes()),
+            Self::Server => write(exchange.server.as_bytes()),
+            Self::Status => exchange.status.into_iter().for_each(|status| write_number(status, write)),
+            Self::TlsServerName => write(exchange.tls.server_name.as_bytes()),
+            Self::TlsSubject => write(exchange.tls.subject.as_bytes()),
+            Self::TlsFingerprint => write(exchange.tls.fingerprint.as_bytes()),
+            Self::TlsVersion => write(exchange.tls.version.as_bytes()),
+            Self::Header(name) => write_all(request.fields.values(name), write),
+            Self::Cookie(name) => write(cookie(request.fields, name).unwrap_or_default()),
+            Self::Argument(name) => write_argument(request.query.unwrap_or_default(), name, write),
+            Self::Group(number) => {
+                write(exchange.captures.and_then(|captures| captures.group(*number)).unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// RFC 9112 §3.2.1 and §3.2.4: the empty path is `/`; `*` is no path, and only `/` is left of it.
+fn path_of(path: &[u8]) -> &[u8] {
+    if path.starts_with(b"/") { path } else { b"/" }
+}
+
+/// What is at most as long as an address, without an allocation.
+fn write_number(number: impl std::fmt::Display, write: &mut impl FnMut(&[u8])) {
+    let mut text = [0; 48];
+    let mut rest = text.as_mut_slice();
+    // Shorter than that, so it is written whole.
+    let _ = write!(rest, "{number}");
+    let left = rest.len();
+    write(&text[..text.len() - left]);
+}
+
+/// RFC 9110 §5.3: several field lines of one name are one list.
+fn write_all<'f>(values: impl Iterator<Item = &'f [u8]>, write: &mut impl FnMut(&[u8])) {
+    for (index, value) in values.enumerate() {
+        if index > 0 {
+            write(b", ");
+        }
+        write(value);
+    }
+}
+
+/// The first parameter of this name, decoded.
+fn write_argument(query: &[u8], name: &[u8], write: &mut impl FnMut(&[u8])) {
+    let same = |written: &[u8]| FormReading::of(written).eq(name.iter().copied());
+    let found = parameters(query).find(|(written, _)| same(written));
+    if let Some((_, value)) = found {
+        FormReading::of(value).for_each(|byte| write(&[byte]));
+    }
+}
+
+/// Appends a query as it was sent, but for what cannot be in a URL.
+pub(crate) fn write_query(query: &[u8], out: &mut Vec<u8>) {
+    Escape::Url.write(query, out);
+}
+
+/// What becomes of the bytes of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    /// Control characters become spaces (RFC 9110 §5.5).
+    Controls,
+    /// As they are but for what cannot be in a URL: it is part of one already, escapes included.
+    Url,
+    /// What is no character of a path is escaped, the percent sign and the question mark included.
+    Path,
+    /// So is all that separates parameters.
+    Query,
+    /// So is all that is not in names of hosts.
+    Host,
+}
+
+impl Escape {
+    fn of(variable: &Variable, position: Position) -> Self {
+        match (position, variable) {
+            (Position::Anywhere, _) => Self::Controls,
+            (
+                Position::Scheme | Position::Authority,
+                Variable::Host | Variable::Server | Variable::Scheme,
+            )
+            | (Position::Path, Variable::Path | Variable::PathAndQuery)
+            | (Position::Query, Variable::Query) => Self::Url,
+            (Position::Scheme | Position::Authority, _) => Self::Host,
+            (Position::Path, _) => Self::Path,
+            (Position::Query, _) => Self::Query,
+        }
+    }
+
+    fn write(self, value: &[u8], out: &mut Vec<u8>) {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        for &byte in value {
+            if self.keeps(byte) {
+                out.push(byte);
+            } else if self == Self::Controls {
+                out.push(b' ');
+            } else {
+                out.extend([b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            }
+        }
+    }
+
+    /// RFC 3986 §2 and §3.
+    fn keeps(self, byte: u8) -> bool {
+        let is_unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        match self {
+            Self::Controls => byte == b'\t' || !byte.is_ascii_control(),
+            Self::Url => is_unreserved || b"!$&'()*+,;=:@/?%[]".contains(&byte),
+            Self::Path => is_unreserved || b"!$&'()*+,;=:@/".contains(&byte),
+            Self::Query => is_unreserved || b"!$'()*,:@/".contains(&byte),
+            Self::Host => is_unreserved,
+        }
+    }
+}
+
+fn trim(out: &mut Vec<u8>, start: usize) {
+    let value = &out[start..];
+    let trimmed = value.trim_ascii_start();
+    let before = value.len() - trimmed.len();
+    let len = trimmed.trim_ascii_end().len();
+    out.drain(start..start + before);
+    out.truncate(start + len);
+}
+
+/// RFC 3986 §4.2: what begins with two slashes names a host.
+fn merge_first_slashes(out: &mut Vec<u8>, start: usize) {
+    let slashes = out[start..].iter().take_while(|&&byte| byte == b'/').count();
+    if slashes > 1 {
+        out.drain(start + 1..start + slashes);
+    }
+}
+
+/// RFC 3986 §3.2.2 and §3.2.3, of names without escapes.
+fn is_host_and_port(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_name = |host: &str| {
+        let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        (1..=255).contains(&host.len()) && host.bytes().all(is_name_byte)
+    };
+    let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => is_name(host) && !host.starts_with('.'),
+    };
+    is_host && port.is_none_or(is_port)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::exchange::ClientTls;
+    use crate::pattern::Pattern;
+    use crate::request::Request;
+    use crate::template::Stage;
+
+    fn request<'a>(
+        fields: &'a [(&'a str, &'a [u8])],
+        path: &'a [u8],
+        query: Option<&'a [u8]>,
+    ) -> Request<'a, [(&'a str, &'a [u8])]> {
+        Request {
+            listener: 0,
+            host: b"Shop.example",
+            path,
+            query,
+            method: b"GET",
+            client: "::ffff:192.0.2.1".parse().unwrap(),
+            fields,
+        }
+    }
+
+    const PATTERN: &str = "/old(/(?<rest>.*))?";
+
+    fn filled(text: &str, place: Place, request: Request<'_, [(&str, &[u8])]>) -> String {
+        let pattern = Pattern::new(PATTERN).unwrap();
+        let template = Template::new(text, place, Stage::Response, Some(&pattern)).unwrap();
+        let captures = crate::path::with_reading(request.path, |path| pattern.captures(path));
+        let tls = ClientTls {
+            server_name: "shop.example",
+            subject: "CN=a,O=\u{e9}\r\nX: y",
+            fingerprint: "ab",
+            version: "TLSv1.3",
+        };
+        let exchange = Exchange {
+            captures: captures.as_ref(),
+            tls,
+            request_id: b"7f",
+            route: "shop",
+            upstream: "app",
+            server: "10.0.0.1:80",
+            status: Some(404),
+            ..Exchange::of(request, "https")
+        };
+        let mut out = b"before".to_vec();
+        if place == Place::Host {
+            return if template.fill_host(&exchange, &mut out) {
+                String::from_utf8(out[6..].to_vec()).unwrap()
+            } else {
+                "none".to_owned()
+            };
+        }
+        template.fill(&exchange, &mut out);
+        String::from_utf8(out[6..].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn field_values() {
+        let fields: [(&str, &[u8]); 5] = [
+            ("X-A", b"1"),
+            ("x-a", b"2"),
+            ("Cookie", b"sid=abc; b=c"),
+            ("X-Bad", b"a\r\nSet-Cookie: x=\0y\x7f"),
+            ("X-B", b"\t v "),
+        ];
+        for (text, value) in [
+            ("$host", "Shop.example"),
+            ("$path|$query|$path_and_query", "/a%20b|x=1&y=%0d%0A+z|/a%20b?x=1&y=%0d%0A+z"),
+            ("$method $scheme", "GET https"),
+            ("$client_address", "192.0.2.1"),
+            ("$request_id $route $upstream $server $status", "7f shop app 10.0.0.1:80 404"),
+            ("$header.x-a", "1, 2"),
+            ("$header.X-Bad", "a  Set-Cookie: x= y"),
+            ("$header.x-b", "v"),
+            ("[$header.nothing]", "[]"),
+            ("$header.nothing", ""),
+            ("$cookie.sid/$cookie.SID", "abc/"),
+            ("$arg.y", "z"),
+            ("<$arg.y>", "<   z>"),
+            (
+                "$tls.sni $tls.subject $tls.fingerprint $tls.version",
+                "shop.example CN=a,O=\u{e9}  X: y ab TLSv1.3",
+            ),
+            (" $$1 ", "$1"),
+        ] {
+            let request = request(&fields, b"/a%20b", Some(b"x=1&y=%0d%0A+z"));
+            assert_eq!(filled(text, Place::FieldValue, request), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn urls() {
+        for (text, path, query, url) in [
+            ("https://$host$path_and_query", "/a%2Fb", Some("x=%20"), "https://Shop.example/a%2Fb?x=%20"),
+            ("https://$host$path_and_query", "*", None, "https://Shop.example/"),
+            ("https://$host$path_and_query", "", Some(""), "https://Shop.example/?"),
+            ("$path", "//evil.example/", None, "/evil.example/"),
+            ("$path", "/\\evil.example", None, "/%5Cevil.example"),
+            ("/$1", "/old//evil.example", None, "/evil.example"),
+            ("/new/$capture.rest", "/old/a%25b%3Fc%23d%20e/", None, "/new/a%25b%3Fc%23d%20e/"),
+            ("/new/$capture.rest", "/old/%0d%0aX:y\u{e9}", None, "/new/%0D%0AX:y%C3%A9"),
+            ("/new/$capture.rest", "/old", None, "/new/"),
+            ("/new?path=$path&q=$query", "/a&b=%26", Some("x=1"), "/new?path=/a%26b%3D%2526&q=x=1"),
+            ("/new?v=$arg.v", "/", Some("v=a%26b+c%3d"), "/new?v=a%26b%20c%3D"),
+            ("/new/$query", "/", Some("a?b"), "/new/a%3Fb"),
+            ("https://$header.X-Tenant.example.com/", "/", None, "https://a%2Fb%40c.example.com/"),
+            ("$scheme://$host/#$1", "/old/x", None, "https://Shop.example/#/x"),
+            ("$path?utm=$header.X-Tenant", "/p", Some("a"), "/p?utm=a/b@c"),
+        ] {
+            let fields: [(&str, &[u8]); 1] = [("X-Tenant", b"a/b@c")];
+            let request = request(&fields, path.as_bytes(), query.map(str::as_bytes));
+            assert_eq!(filled(text, Place::Location, request), url, "{text} {path}");
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        for (text, tenant, host) in [
+            ("$header.t.internal:8080", "blue", "blue.internal:8080"),
+            ("$header.t", "10.0.0.1", "10.0.0.1"),
+            ("[::1]:80", "", "[::1]:80"),
+            ("$header.t.internal", "", "none"),
+            ("$header.t", "", "none"),
+            ("$header.t", "a b", "none"),
+            ("$header.t", "a/b", "none"),
+            ("$header.t", "a:80", "none"),
+            ("app:$header.t", "99999", "none"),
+            ("app:$header.t", "8080", "app:8080"),
+            ("$host", "", "Shop.example"),
+            ("$server", "", "10.0.0.1:80"),
+        ] {
+            let fields = [("t", tenant.as_bytes())];
+            assert_eq!(filled(text, Place::Host, request(&fields, b"/", None)), host, "{text} {tenant}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_breaks_out(
+            header in prop::collection::vec(any::<u8>(), 0..40),
+            path in prop::collection::vec(any::<u8>(), 0..40),
+            query in prop::option::of(prop::collection::vec(any::<u8>(), 0..40)),
+        ) {
+            let fields = [("x", header.as_slice())];
+            let request = request(&fields, &path, query.as_deref());
+            let exchange = Exchange::of(request, "http");
+            for (text, place) in [
+                ("$header.x $path $query $arg.a $cookie.a", Place::FieldValue),
+                ("$path_and_query&$header.x", Place::Location),
+                ("/$header.x$query?$query&$header.x$path", Place::Location),
+                ("https://$header.x.example/$path#$query", Place::Location),
+                ("$path", Place::Path),
+            ] {
+                let template = Template::new(text, place, Stage::Route, None).unwrap();
+                let mut out = Vec::new();
+                template.fill(&exchange, &mut out);
+                prop_assert!(!out.iter().any(|byte| b"\r\n\0".contains(byte)), "{:?}", out);
+                if place != Place::FieldValue {
+                    prop_assert!(out.iter().all(u8::is_ascii_graphic));
+                    prop_assert!(!out.starts_with(b"//") && !out.starts_with(b"/\\"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The path and the host that a server sees, where they are others than the client sent.
+//!
+//! The query stays as it is unless a template writes one. Location fields of responses are mapped back in `location`.
+
+use crate::exchange::Exchange;
+use crate::path::{end_of_prefix, has_dot_segments, with_reading};
+use crate::pattern::Pattern;
+use crate::prefixes::canonical_prefix;
+use crate::request::Fields;
+use crate::template::{Place, Stage, Template, TemplateError};
+
+/// How a path becomes another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathRewrite(Kind);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Prefix { from: Box<[u8]>, to: Template },
+    Pattern { pattern: Pattern, to: Template },
+    Whole(Template),
+}
+
+/// A path with segments that some server reads as `.` or `..` came out: the request is refused with 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the rewritten path has dot segments")]
+pub struct AmbiguousPath;
+
+impl PathRewrite {
+    /// Puts `to` in the place of a prefix, and leaves what is below it. `to` of `/` strips the prefix.
+    ///
+    /// With `/api` to `/v1`: `/api` becomes `/v1`, and `/api/x` becomes `/v1/x`; a path that is not below the prefix
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// What is wrong with `to`, which may have variables.
+    pub fn prefix(from: &str, to: &str) -> Result<Self, TemplateError> {
+        let to = Template::new(to, Place::Path, Stage::Route, None)?;
+        Ok(Self(Kind::Prefix { from: canonical_prefix(from).into(), to }))
+    }
+
+    /// Puts `to`, which may name groups of the pattern, in the place of a path that the pattern matches; another path
+    /// stays as it is.
+    ///
+    /// The pattern sees the path as a lenient server reads it: with escapes decoded, slashes in a row as one.
+    ///
+    /// # Errors
+    /// What is wrong with `to`.
+    pub fn pattern(pattern: Pattern, to: &str) -> Result<Self, TemplateError> {
+        let to = Template::new(to, Place::Path, Stage::Route, Some(&pattern))?;
+        Ok(Self(Kind::Pattern { pattern, to }))
+    }
+
+    /// Puts `to` in the place of every path.
+    ///
+    /// # Errors
+    /// What is wrong with `to`.
+    pub fn whole(to: &str) -> Result<Self, TemplateError> {
+        Ok(Self(Kind::Whole(Template::new(to, Place::Path, Stage::Route, None)?)))
+    }
+
+    /// Appends the new path and query, if there are any, and says whether there are. `*` stays as it is.
+    ///
+    /// # Errors
+    /// The new path is ambiguous; what was appended is of no use.
+    pub fn apply<F: Fields + ?Sized>(
+        &self,
+        exchange: &Exchange<'_, F>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, AmbiguousPath> {
+        let path = exchange.request.path;
+        if path == b"*" {
+            return Ok(false);
+        }
+        let start = out.len();
+        let template = match &self.0 {
+            Kind::Prefix { from, to } => {
+                let Some(end) = end_of_prefix(path, from) else { return Ok(false) };
+                to.fill(exchange, out);
+                insert_rest(path.get(end..).unwrap_or_default(), start, out);
+                to
+            }
+            Kind::Pattern { pattern, to } => {
+                let Some(captures) = with_reading(path, |path| pattern.captures(path)) else {
+                    return Ok(false);
+                };
+                to.fill(&Exchange { captures: Some(&captures), ..*exchange }, out);
+                to
+            }
+            Kind::Whole(to) => {
+                to.fill(exchange, out);
+                to
+            }
+        };
+        let written = &out[start..];
+        let path_len = written.iter().position(|&byte| byte == b'?').unwrap_or(written.len());
+        if has_dot_segments(&written[..path_len]) {
+            return Err(AmbiguousPath);
+        }
+        if let Some(query) = exchange.request.query
+            && !template.has_query()
+        {
+            out.push(b'?');
+            out.extend_from_slice(query);
+        }
+        Ok(true)
+    }
+
+    /// The prefixes that this rewrite exchanges, where it does just that with a constant text: what a server calls `to`
+    /// is what clients call `from`. Both without a slash at the end.
+    pub fn prefixes(&self) -> Option<(&[u8], &[u8])> {
+        match &self.0 {
+            Kind::Prefix { from, to } => {
+                let to = to.constant().filter(|to| !to.contains(&b'?'))?;
+                Some((from, to.strip_suffix(b"/").unwrap_or(to)))
+            }
+            Kind::Pattern { .. } | Kind::Whole(_) => None,
+        }
+    }
+}
+
+/// Puts what is below a prefix behind the path that has been written, before its query.
+fn insert_rest(rest: &[u8], start: usize, out: &mut Vec<u8>) {
+    // The separator, however it was spelt, becomes one slash.
+    let mut below = rest;
+    while let [b'/', after @ ..] | [b'%', b'2', b'f' | b'F', after @ ..] = below {
+        below = after;
+    }
+    let path_len = out[start..].iter().position(|&byte| byte == b'?').unwrap_or(out.len() - start);
+    let mut end = start + path_len;
+    if below.len() == rest.len() {
+        return;
+    }
+    if !out[start..end].ends_with(b"/") {
+        out.insert(end, b'/');
+        end += 1;
+    }
+    out.splice(end..end, below.iter().copied());
+}
+
+/// The host that a server sees, filled in for each request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRewrite(Template);
+
+/// What was filled in is no host: the request is refused with 400.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("what was filled in for the host is no host")]
+pub struct NotAHost;
+
+impl HostRewrite {
+    /// Reads a host, with a port or without, that may have variables.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(text: &str) -> Result<Self, TemplateError> {
+        Ok(Self(Template::new(text, Place::Host, Stage::Forward, None)?))
+    }
+
+    /// Appends the host.
+    ///
+    /// # Errors
+    /// What came out is no host; nothing was appended.
+    pub fn apply<F: Fields + ?Sized>(
+        &self,
+        exchange: &Exchange<'_, F>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), NotAHost> {
+        if self.0.fill_host(exchange, out) { Ok(()) } else { Err(NotAHost) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{NoFields, Request};
+
+    fn exchange<'a>(path: &'a str, query: Option<&'a str>) -> Exchange<'a, NoFields> {
+        let request = Request {
+            listener: 0,
+            host: b"shop.example",
+            path: path.as_bytes(),
+            query: query.map(str::as_bytes),
+            method: b"GET",
+            client: [192, 0, 2, 1].into(),
+            fields: &NoFields,
+        };
+        Exchange::of(request, "http")
+    }
+
+    fn rewritten(
+        rewrite: &PathRewrite,
+        path: &str,
+        query: Option<&str>,
+    ) -> Result<Option<String>, AmbiguousPath> {
+        let mut out = b"before".to_vec();
+        let is_rewritten = rewrite.apply(&exchange(path, query), &mut out)?;
+        Ok(is_rewritten.then(|| String::from_utf8(out[6..].to_vec()).unwrap()))
+    }
+
+    #[test]
+    fn prefixes() {
+        for (from, to, path, query, result) in [
+            ("/api", "/v1", "/api", None, Some("/v1")),
+            ("/api", "/v1", "/api/", None, Some("/v1/")),
+            ("/api", "/v1", "/api/x%2Fy", Some("a=%20"), Some("/v1/x%2Fy?a=%20")),
+            ("/api/", "/v1/", "/api/x", Some(""), Some("/v1/x?")),
+            ("/api", "/v1/", "/api", None, Some("/v1/")),
+            ("/api", "/v1", "/apix", None, None),
+            ("/api", "/", "/api", None, Some("/")),
+            ("/api", "/", "/api/x/", None, Some("/x/")),
+            ("/api", "/", "/%61pi//x", None, Some("/x")),
+            ("/api", "/", "/api%2fx", None, Some("/x")),
+            ("/api", "/", "//api///evil.example/x", None, Some("/evil.example/x")),
+            ("/", "/v1", "/x", None, Some("/v1/x")),
+            ("/", "/v1", "/", None, Some("/v1/")),
+            ("/", "/v1", "", None, Some("/v1")),
+            ("/", "/v1", "*", None, None),
+            ("/api", "/v1?a=1&$query", "/api/x", Some("b"), Some("/v1/x?a=1&b")),
+            ("/api", "/$host", "/api/x", None, Some("/shop.example/x")),
+        ] {
+            let rewrite = PathRewrite::prefix(from, to).unwrap();
+            assert_eq!(rewritten(&rewrite, path, query), Ok(result.map(str::to_owned)), "{from} {to} {path}");
+        }
+        assert_eq!(rewritten(&PathRewrite::prefix("/a", "/").unwrap(), "/a/../b", None), Err(AmbiguousPath));
+    }
+
+    #[test]
+    fn patterns() {
+        for (pattern, to, path, query, result) in [
+            ("/old/(.*)", "/new/$1", "/old/x", Some("q"), Some("/new/x?q")),
+            ("/old/(.*)", "/new/$1?from=old", "/old/x", Some("q"), Some("/new/x?from=old")),
+            ("/old/(.*)", "/new/$1", "/old", None, None),
+            ("/(a)?(b)?", "/$2/$1", "/b", None, Some("/b/")),
+            ("/(?<file>.*)", "/$capture.file", "/a%3Fb%25", None, Some("/a%3Fb%25")),
+            ("(.*)", "$path/index.html", "/caf%C3%A9", None, Some("/caf%C3%A9/index.html")),
+        ] {
+            let rewrite = PathRewrite::pattern(Pattern::new(pattern).unwrap(), to).unwrap();
+            assert_eq!(rewritten(&rewrite, path, query), Ok(result.map(str::to_owned)), "{pattern} {path}");
+        }
+        // Dots that were apart come together.
+        let rewrite = PathRewrite::pattern(Pattern::new("/(.*)x(.*)").unwrap(), "/$1$2").unwrap();
+        assert_eq!(rewritten(&rewrite, "/.x./a", None), Err(AmbiguousPath));
+        let whole = PathRewrite::whole("/maintenance?path=$path").unwrap();
+        assert_eq!(rewritten(&whole, "/x", Some("q")), Ok(Some("/maintenance?path=/x".to_owned())));
+    }
+
+    #[test]
+    fn what_a_server_calls_by_another_name() {
+        let prefixes = |rewrite: PathRewrite| {
+            rewrite
+                .prefixes()
+                .map(|(from, to)| [from, to].map(|text| String::from_utf8(text.to_vec()).unwrap()))
+        };
+        let owned = |from: &str, to: &str| Some([from.to_owned(), to.to_owned()]);
+        assert_eq!(prefixes(PathRewrite::prefix("/api/", "/").unwrap()), owned("/api", ""));
+        assert_eq!(prefixes(PathRewrite::prefix("/", "/v1/").unwrap()), owned("", "/v1"));
+        assert_eq!(prefixes(PathRewrite::prefix("/a", "/$host").unwrap()), None);
+        assert_eq!(prefixes(PathRewrite::prefix("/a", "/b?c").unwrap()), None);
+        assert_eq!(prefixes(PathRewrite::whole("/b").unwrap()), None);
+    }
+
+    #[test]
+    fn hosts() {
+        let mut out = Vec::new();
+        assert_eq!(HostRewrite::new("app.$host:8080").unwrap().apply(&exchange("/", None), &mut out), Ok(()));
+        assert_eq!(out, b"app.shop.example:8080");
+        assert_eq!(
+            HostRewrite::new("$tls.sni").unwrap().apply(&exchange("/", None), &mut out),
+            Err(NotAHost)
+        );
+        assert_eq!(out, b"app.shop.example:8080");
+        assert!(HostRewrite::new("a b").is_err());
+    }
+}

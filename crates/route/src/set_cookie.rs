@@ -1,0 +1,308 @@
+//! Set-Cookie of responses, made to fit where clients see the server: domain, path and attributes (RFC 6265 §4.1).
+//!
+//! Name and value, and attributes that nobody asked to change, stay byte for byte.
+
+/// What is changed of cookies that servers set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CookieRewrite {
+    /// Only cookies of these names; none means every one. Names are case-sensitive.
+    pub names: Vec<String>,
+    /// Domains.
+    pub domain: DomainRewrite,
+    /// A path below the second prefix becomes one below the first; both without a slash at the end. See
+    /// [`PathRewrite::prefixes`](crate::PathRewrite::prefixes).
+    pub path: Option<(String, String)>,
+    /// Whether the cookie is sent over https only; `None` leaves it as it is.
+    pub secure: Option<bool>,
+    /// Whether scripts cannot read it; `None` leaves it as it is.
+    pub http_only: Option<bool>,
+    /// When other sites' requests carry it; `None` leaves it as it is.
+    pub same_site: Option<SameSite>,
+}
+
+/// What becomes of a cookie's domain.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DomainRewrite {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// It is left out: the cookie is for the host that the client asked.
+    Remove,
+    /// The first of a pair, which is compared without a dot at its beginning and in any case, becomes the second.
+    Exchange(Vec<(String, String)>),
+}
+
+/// The attribute SameSite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SameSite {
+    /// Never.
+    Strict,
+    /// When the user follows a link.
+    Lax,
+    /// Always. Browsers take it only with Secure.
+    None,
+}
+
+/// Why a rewrite makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CookieRewriteError {
+    /// Browsers refuse it.
+    #[error("SameSite=None needs Secure; set secure = true as well")]
+    NoneWithoutSecure,
+    /// It would end the attribute.
+    #[error("{0:?} cannot be in a cookie's attribute; leave out control characters and ;")]
+    Text(String),
+}
+
+impl CookieRewrite {
+    /// Whether it makes sense.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn check(&self) -> Result<(), CookieRewriteError> {
+        if self.same_site == Some(SameSite::None) && self.secure != Some(true) {
+            return Err(CookieRewriteError::NoneWithoutSecure);
+        }
+        let domains = match &self.domain {
+            DomainRewrite::Exchange(pairs) => pairs.as_slice(),
+            DomainRewrite::Keep | DomainRewrite::Remove => &[],
+        };
+        let mut written = domains.iter().chain(&self.path).flat_map(|(from, to)| [from, to]);
+        match written.find(|text| text.chars().any(|character| character.is_control() || character == ';')) {
+            Some(text) => Err(CookieRewriteError::Text(text.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends the value as the client is to read it, and says whether it is another one than it was; appends nothing
+    /// if not.
+    pub fn apply(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let mut parts = value.split(|&byte| byte == b';');
+        let pair = parts.next().unwrap_or_default();
+        if !self.is_meant(pair) {
+            return false;
+        }
+        out.extend_from_slice(pair);
+        let mut has = Attributes::default();
+        for part in parts {
+            self.attribute(part, &mut has, out);
+        }
+        if self.secure == Some(true) && !has.secure {
+            out.extend_from_slice(b"; Secure");
+        }
+        if self.http_only == Some(true) && !has.http_only {
+            out.extend_from_slice(b"; HttpOnly");
+        }
+        if let Some(same_site) = self.same_site {
+            out.extend_from_slice(same_site.attribute());
+        }
+        let is_same = out[start..] == *value;
+        if is_same {
+            out.truncate(start);
+        }
+        !is_same
+    }
+
+    fn is_meant(&self, pair: &[u8]) -> bool {
+        let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default().trim_ascii();
+        if pair.trim_ascii().is_empty() {
+            return false;
+        }
+        self.names.is_empty() || self.names.iter().any(|known| known.as_bytes() == name)
+    }
+
+    /// Appends an attribute as it is to be, if it is to be.
+    fn attribute(&self, part: &[u8], has: &mut Attributes, out: &mut Vec<u8>) {
+        let text = part.trim_ascii();
+        let equals = text.iter().position(|&byte| byte == b'=');
+        let (name, value) = text.split_at(equals.unwrap_or(text.len()));
+        let (name, value) = (name.trim_ascii(), value.get(1..).unwrap_or_default().trim_ascii());
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        let exchanged: Option<(&[u8], Vec<u8>)> = if is(b"domain") {
+            match self.domain.exchanged(value) {
+                Exchanged::Same => None,
+                Exchanged::Gone => return,
+                Exchanged::By(domain) => Some((b"Domain", domain.as_bytes().to_vec())),
+            }
+        } else if is(b"path") {
+            self.path(value).map(|path| (&b"Path"[..], path))
+        } else if is(b"secure") {
+            if self.secure == Some(false) {
+                return;
+            }
+            has.secure = true;
+            None
+        } else if is(b"httponly") {
+            if self.http_only == Some(false) {
+                return;
+            }
+            has.http_only = true;
+            None
+        } else if is(b"samesite") && self.same_site.is_some() {
+            return;
+        } else {
+            None
+        };
+        out.push(b';');
+        match exchanged {
+            None => out.extend_from_slice(part),
+            Some((name, value)) => {
+                out.push(b' ');
+                out.extend_from_slice(name);
+                out.push(b'=');
+                out.extend_from_slice(&value);
+            }
+        }
+    }
+
+    fn path(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let (client, server) = self.path.as_ref()?;
+        let rest = path.strip_prefix(server.as_bytes())?;
+        if !path.starts_with(b"/") || rest.first().is_some_and(|&byte| byte != b'/') {
+            return None;
+        }
+        let path = [client.as_bytes(), rest].concat();
+        Some(if path.is_empty() { b"/".to_vec() } else { path })
+    }
+}
+
+/// What has been seen.
+#[derive(Debug, Default)]
+struct Attributes {
+    secure: bool,
+    http_only: bool,
+}
+
+enum Exchanged<'r> {
+    Same,
+    Gone,
+    By(&'r str),
+}
+
+impl DomainRewrite {
+    fn exchanged(&self, domain: &[u8]) -> Exchanged<'_> {
+        // RFC 6265 §5.2.3: a dot at the beginning means nothing.
+        let bare = |domain: &'_ [u8]| domain.strip_prefix(b".").unwrap_or(domain).to_ascii_lowercase();
+        match self {
+            Self::Keep => Exchanged::Same,
+            Self::Remove => Exchanged::Gone,
+            Self::Exchange(pairs) => {
+                let found = pairs.iter().find(|(from, _)| bare(from.as_bytes()) == bare(domain));
+                found.map_or(Exchanged::Same, |(_, to)| Exchanged::By(to))
+            }
+        }
+    }
+}
+
+impl SameSite {
+    fn attribute(self) -> &'static [u8] {
+        match self {
+            Self::Strict => b"; SameSite=Strict",
+            Self::Lax => b"; SameSite=Lax",
+            Self::None => b"; SameSite=None",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(rewrite: &CookieRewrite, value: &str) -> Option<String> {
+        rewrite.check().unwrap();
+        let mut out = b"before".to_vec();
+        let is_rewritten = rewrite.apply(value.as_bytes(), &mut out);
+        assert_eq!(is_rewritten, out.len() > 6, "{value}");
+        is_rewritten.then(|| String::from_utf8(out[6..].to_vec()).unwrap())
+    }
+
+    #[test]
+    fn domains() {
+        let exchange = |from: &str, to: &str| CookieRewrite {
+            domain: DomainRewrite::Exchange(vec![(from.to_owned(), to.to_owned())]),
+            ..CookieRewrite::default()
+        };
+        for (from, to, value, cookie) in [
+            (
+                "app.internal",
+                "example.com",
+                "a=b; Domain=.App.Internal; Path=/",
+                Some("a=b; Domain=example.com; Path=/"),
+            ),
+            ("app.internal", "example.com", "a=b;domain = app.internal", Some("a=b; Domain=example.com")),
+            ("app.internal", "example.com", "a=b; Domain=x.app.internal", None),
+            ("app.internal", "example.com", "Domain=app.internal", None),
+            ("app.internal", "example.com", "a=b", None),
+        ] {
+            assert_eq!(rewritten(&exchange(from, to), value).as_deref(), cookie, "{value}");
+        }
+        let remove = CookieRewrite { domain: DomainRewrite::Remove, ..CookieRewrite::default() };
+        assert_eq!(rewritten(&remove, "a=b; DOMAIN=x; Max-Age=1").as_deref(), Some("a=b; Max-Age=1"));
+    }
+
+    #[test]
+    fn paths() {
+        for (client, server, value, cookie) in [
+            ("/api", "", "a=b; Path=/", Some("a=b; Path=/api/")),
+            ("/api", "", "a=b; path=/x; Secure", Some("a=b; Path=/api/x; Secure")),
+            ("/api", "/v1", "a=b; Path=/v1/x", Some("a=b; Path=/api/x")),
+            ("/api", "/v1", "a=b; Path=/v10", None),
+            ("", "/v1", "a=b; Path=/v1", Some("a=b; Path=/")),
+            ("/api", "", "a=b; Path=x", None),
+            ("/api", "", "a=b; Path", None),
+        ] {
+            let path = Some((client.to_owned(), server.to_owned()));
+            let rewrite = CookieRewrite { path, ..CookieRewrite::default() };
+            assert_eq!(rewritten(&rewrite, value).as_deref(), cookie, "{value}");
+        }
+    }
+
+    #[test]
+    fn attributes() {
+        let all = CookieRewrite {
+            secure: Some(true),
+            http_only: Some(true),
+            same_site: Some(SameSite::None),
+            ..CookieRewrite::default()
+        };
+        let none = CookieRewrite { secure: Some(false), http_only: Some(false), ..CookieRewrite::default() };
+        let only = CookieRewrite {
+            names: vec!["sid".to_owned()],
+            http_only: Some(true),
+            ..CookieRewrite::default()
+        };
+        let lax = CookieRewrite { same_site: Some(SameSite::Lax), ..CookieRewrite::default() };
+        for (rewrite, value, cookie) in [
+            (&all, "a=b", Some("a=b; Secure; HttpOnly; SameSite=None")),
+            (&all, "a=b; secure; HTTPONLY; samesite=Lax", Some("a=b; secure; HTTPONLY; SameSite=None")),
+            (&all, "a=b; Secure; HttpOnly; SameSite=None", None),
+            (&none, "a=b; Secure; HttpOnly; X", Some("a=b; X")),
+            (&none, "a=secure", None),
+            (&only, "sid=1", Some("sid=1; HttpOnly")),
+            (&only, " sid =1", Some(" sid =1; HttpOnly")),
+            (&only, "other=1", None),
+            (
+                &lax,
+                "a=\"x=y\"; Expires=Wed, 21 Oct 2026 07:28:00 GMT",
+                Some("a=\"x=y\"; Expires=Wed, 21 Oct 2026 07:28:00 GMT; SameSite=Lax"),
+            ),
+            (&lax, "", None),
+            (&lax, " ; Path=/", None),
+        ] {
+            assert_eq!(rewritten(rewrite, value).as_deref(), cookie, "{value}");
+        }
+        assert_eq!(rewritten(&CookieRewrite::default(), "a=b; Domain=x; Secure;; Path=/"), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense() {
+        let none = CookieRewrite { same_site: Some(SameSite::None), ..CookieRewrite::default() };
+        assert_eq!(none.check(), Err(CookieRewriteError::NoneWithoutSecure));
+        let path = Some(("/a; Secure".to_owned(), String::new()));
+        assert!(matches!(
+            CookieRewrite { path, ..CookieRewrite::default() }.check(),
+            Err(CookieRewriteError::Text(_))
+        ));
+    }
+}

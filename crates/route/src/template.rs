@@ -1,0 +1,527 @@
+//! Texts with variables: `https://$host$path`. Read once; a mistake says where it is.
+//!
+//! Where a variable stands decides how its value is made safe when the template is filled in (`fill`).
+
+use crate::pattern::Pattern;
+
+/// Length of a template as it is written.
+pub const TEMPLATE_BYTES_MAX: usize = 4096;
+
+/// The variables by name. Those that end in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
+pub const VARIABLES: [&str; 21] = [
+    "host",
+    "path",
+    "query",
+    "path_and_query",
+    "method",
+    "scheme",
+    "client_address",
+    "request_id",
+    "route",
+    "upstream",
+    "server",
+    "status",
+    "tls.sni",
+    "tls.subject",
+    "tls.fingerprint",
+    "tls.version",
+    "header.NAME",
+    "cookie.NAME",
+    "arg.NAME",
+    "capture.NAME",
+    "1",
+];
+
+/// A text with variables, written `$name` or `${name}`; `$$` is a dollar sign.
+///
+/// `$1` to `$99` and `$capture.NAME` are what groups of a pattern matched, and empty where the group took no part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) place: Place,
+}
+
+/// What a template is filled in for. It decides what may stand where, and how values are made safe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The value of a header field.
+    FieldValue,
+    /// A path that is sent to a server, with a query if there is a `?`.
+    Path,
+    /// The URL of a redirect: a path, or `http://…`, `https://…` or `$scheme://…`.
+    Location,
+    /// A host, with a port or without.
+    Host,
+}
+
+/// What can be known where a template is filled in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Once the route is known.
+    Route,
+    /// Once the server is known: `$upstream` and `$server` too.
+    Forward,
+    /// Once there is a response: `$status` too.
+    Response,
+}
+
+/// A part of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text(Box<[u8]>),
+    Variable(Variable, Position),
+}
+
+/// Where in a URL a variable stands; a field value is one position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Position {
+    Anywhere,
+    Scheme,
+    Authority,
+    Path,
+    /// In the query or the fragment.
+    Query,
+}
+
+/// Whose value is filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Variable {
+    Host,
+    Path,
+    Query,
+    PathAndQuery,
+    Method,
+    Scheme,
+    ClientAddress,
+    RequestId,
+    Route,
+    Upstream,
+    Server,
+    Status,
+    TlsServerName,
+    TlsSubject,
+    TlsFingerprint,
+    TlsVersion,
+    Header(Box<[u8]>),
+    Cookie(Box<[u8]>),
+    Argument(Box<[u8]>),
+    Group(usize),
+}
+
+/// What is wrong with a template, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{fault}")]
+pub struct TemplateError {
+    /// In bytes from the beginning of the text.
+    pub offset: usize,
+    /// What is wrong.
+    pub fault: TemplateFault,
+}
+
+/// What is wrong with a template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateFault {
+    /// See [`TEMPLATE_BYTES_MAX`].
+    #[error("the text has {0} bytes; at most {TEMPLATE_BYTES_MAX} are allowed")]
+    TooLong(usize),
+    /// A control character, or in a URL a character that has no place in one.
+    #[error("{0:?} has no place here; in a URL, escape it as %XX")]
+    Character(char),
+    /// A dollar sign without a name behind it.
+    #[error("a variable's name is expected after $; write $$ for a dollar sign")]
+    NameMissing,
+    /// `${` without `}`.
+    #[error("the }} of this ${{ is missing")]
+    BraceMissing,
+    /// There is no variable of this name; see [`VARIABLES`].
+    #[error("there is no variable ${0}")]
+    Unknown(String),
+    /// A family without a name, or with one that cannot be: `$header.`.
+    #[error("${0} needs the name of what is meant, such as ${0}x")]
+    MemberMissing(&'static str),
+    /// A variable whose value is known only later.
+    #[error("${0} is not known yet where this is used")]
+    TooEarly(String),
+    /// A group that the pattern does not have.
+    #[error("${0} is no group of the pattern")]
+    NoGroup(String),
+    /// A group, where there is no pattern.
+    #[error("${0} is a group of a pattern, and there is no pattern here")]
+    NoPattern(String),
+    /// A path or location that begins with neither of its beginnings.
+    #[error("it has to begin with {0}")]
+    Beginning(&'static str),
+    /// A variable that could lead a redirect to another host: `https://example.com$1`.
+    #[error("this could change the host of the URL; put a slash before it")]
+    InAuthority,
+}
+
+impl Template {
+    /// Reads a template; `pattern` is the one whose groups it may name.
+    ///
+    /// # Errors
+    /// The first mistake, with its offset.
+    pub fn new(
+        text: &str,
+        place: Place,
+        stage: Stage,
+        pattern: Option<&Pattern>,
+    ) -> Result<Self, TemplateError> {
+        if text.len() > TEMPLATE_BYTES_MAX {
+            return Err(TemplateError { offset: 0, fault: TemplateFault::TooLong(text.len()) });
+        }
+        let position = first_position(text, place)?;
+        let mut reader = Reader { text, offset: 0, pieces: Vec::new(), place, position };
+        while let Some(character) = text[reader.offset..].chars().next() {
+            let offset = reader.offset;
+            let read = match character {
+                '$' => reader.variable(stage, pattern),
+                _ => reader.character(character),
+            };
+            read.map_err(|fault| TemplateError { offset, fault })?;
+        }
+        reader.check_end().map_err(|fault| TemplateError { offset: text.len(), fault })?;
+        Ok(Self { pieces: reader.pieces, place })
+    }
+
+    /// Whether it names groups of a pattern, so that there have to be captures when it is filled in.
+    pub fn has_groups(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(Variable::Group(_), _)))
+    }
+
+    /// The text of one without variables.
+    pub fn constant(&self) -> Option<&[u8]> {
+        match self.pieces.as_slice() {
+            [] => Some(b""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether it writes a query or fragment of its own.
+    pub(crate) fn has_query(&self) -> bool {
+        self.pieces.iter().any(|piece| match piece {
+            Piece::Text(text) => text.iter().any(|byte| b"?#".contains(byte)),
+            Piece::Variable(variable, _) => matches!(variable, Variable::Query | Variable::PathAndQuery),
+        })
+    }
+}
+
+fn first_position(text: &str, place: Place) -> Result<Position, TemplateError> {
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| text.starts_with(beginning));
+    let fault = |beginning| TemplateError { offset: 0, fault: TemplateFault::Beginning(beginning) };
+    match place {
+        Place::FieldValue => Ok(Position::Anywhere),
+        Place::Host => Ok(Position::Authority),
+        _ if text.starts_with("//") => Err(fault("one slash")),
+        _ if begins(&["/", "$path", "${path"]) => Ok(Position::Path),
+        Place::Location if begins(&["http://", "https://", "$scheme://", "${scheme}://"]) => {
+            Ok(Position::Scheme)
+        }
+        Place::Location => Err(fault("a slash, http://, https:// or $scheme://")),
+        Place::Path => Err(fault("a slash")),
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    offset: usize,
+    pieces: Vec<Piece>,
+    place: Place,
+    position: Position,
+}
+
+impl Reader<'_> {
+    /// Reads one character of text.
+    fn character(&mut self, character: char) -> Result<(), TemplateFault> {
+        let is_allowed = match self.place {
+            Place::FieldValue => character == '\t' || !character.is_control(),
+            Place::Path => character.is_ascii_graphic() && !"\"#<>\\^`{|}".contains(character),
+            Place::Location => character.is_ascii_graphic() && !"\"<>\\^`{|}".contains(character),
+            Place::Host => character.is_ascii_alphanumeric() || "-._:[]".contains(character),
+        };
+        if !is_allowed {
+            return Err(TemplateFault::Character(character));
+        }
+        let next = self.position_after(character);
+        if self.position == Position::Authority && next != Position::Authority {
+            self.check_end()?;
+        }
+        self.position = next;
+        self.offset += character.len_utf8();
+        self.push_text(character);
+        Ok(())
+    }
+
+    /// Where in a URL what follows a character is.
+    fn position_after(&self, character: char) -> Position {
+        match (self.position, character) {
+            (Position::Scheme, '/') if self.text[..self.offset].ends_with('/') => Position::Authority,
+            (Position::Authority, '/') => Position::Path,
+            (Position::Authority | Position::Path, '?' | '#') => Position::Query,
+            (position, _) => position,
+        }
+    }
+
+    fn push_text(&mut self, character: char) {
+        let mut bytes = [0; 4];
+        let bytes = character.encode_utf8(&mut bytes).as_bytes();
+        match self.pieces.last_mut() {
+            Some(Piece::Text(text)) => *text = [text, bytes].concat().into(),
+            _ => self.pieces.push(Piece::Text(bytes.into())),
+        }
+    }
+
+    /// Reads `$name`, `${name}` or `$$`.
+    fn variable(&mut self, stage: Stage, pattern: Option<&Pattern>) -> Result<(), TemplateFault> {
+        let rest = &self.text[self.offset + 1..];
+        if rest.starts_with('$') {
+            self.offset += 1;
+            return self.character('$');
+        }
+        let (name, len) = match rest.strip_prefix('{') {
+            Some(inside) => {
+                let len = inside.find('}').ok_or(TemplateFault::BraceMissing)?;
+                (&inside[..len], len + 2)
+            }
+            None => {
+                let name = bare_name(rest);
+                (name, name.len())
+            }
+        };
+        if name.is_empty() {
+            return Err(TemplateFault::NameMissing);
+        }
+        let variable = Variable::named(name, pattern)?;
+        if variable.known_from() > stage {
+            return Err(TemplateFault::TooEarly(name.to_owned()));
+        }
+        // Both begin with a slash, whatever was sent, and so end the host.
+        if self.position == Position::Authority && matches!(variable, Variable::Path | Variable::PathAndQuery)
+        {
+            self.check_end()?;
+            self.position = Position::Path;
+        }
+        self.pieces.push(Piece::Variable(variable, self.position));
+        self.offset += 1 + len;
+        Ok(())
+    }
+
+    /// What ends the host of a URL is text, or a variable that is all of the host and cannot be chosen freely.
+    fn check_end(&self) -> Result<(), TemplateFault> {
+        let (Place::Location, Position::Authority) = (self.place, self.position) else { return Ok(()) };
+        match self.pieces.as_slice() {
+            [
+                ..,
+                Piece::Text(before),
+                Piece::Variable(Variable::Host | Variable::Server | Variable::TlsServerName, _),
+            ] if before.ends_with(b"/") => Ok(()),
+            [.., Piece::Variable(..)] => Err(TemplateFault::InAuthority),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The name that a text begins with: letters, or two digits, or a family with what is meant of it.
+fn bare_name(text: &str) -> &str {
+    let run = |text: &str, allowed: fn(u8) -> bool| {
+        text.bytes().position(|byte| !allowed(byte)).unwrap_or(text.len())
+    };
+    let digits = run(text, |byte| byte.is_ascii_digit()).min(2);
+    if digits > 0 {
+        return &text[..digits];
+    }
+    let word = run(text, |byte| byte.is_ascii_lowercase() || byte == b'_');
+    let is_family = matches!(&text[..word], "tls" | "header" | "cookie" | "arg" | "capture");
+    match text[word..].strip_prefix('.') {
+        Some(member) if is_family => {
+            let member = run(member, |byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+            &text[..word + 1 + member]
+        }
+        _ => &text[..word],
+    }
+}
+
+impl Variable {
+    fn named(name: &str, pattern: Option<&Pattern>) -> Result<Self, TemplateFault> {
+        let group = |group: Option<usize>| match pattern {
+            None => Err(TemplateFault::NoPattern(name.to_owned())),
+            Some(pattern) => group
+                .filter(|number| *number < pattern.groups())
+                .map(Variable::Group)
+                .ok_or_else(|| TemplateFault::NoGroup(name.to_owned())),
+        };
+        if name.bytes().all(|byte| byte.is_ascii_digit()) {
+            return group(name.parse().ok());
+        }
+        let member = |family: &'static str, member: &str| match member {
+            "" => Err(TemplateFault::MemberMissing(family)),
+            member => Ok(member.as_bytes().into()),
+        };
+        match name.split_once('.') {
+            Some(("header", name)) => return member("header.", name).map(Variable::Header),
+            Some(("cookie", name)) => return member("cookie.", name).map(Variable::Cookie),
+            Some(("arg", name)) => return member("arg.", name).map(Variable::Argument),
+            Some(("capture", name)) => return group(pattern.and_then(|pattern| pattern.group(name))),
+            _ => {}
+        }
+        Ok(match name {
+            "host" => Self::Host,
+            "path" => Self::Path,
+            "query" => Self::Query,
+            "path_and_query" => Self::PathAndQuery,
+            "method" => Self::Method,
+            "scheme" => Self::Scheme,
+            "client_address" => Self::ClientAddress,
+            "request_id" => Self::RequestId,
+            "route" => Self::Route,
+            "upstream" => Self::Upstream,
+            "server" => Self::Server,
+            "status" => Self::Status,
+            "tls.sni" => Self::TlsServerName,
+            "tls.subject" => Self::TlsSubject,
+            "tls.fingerprint" => Self::TlsFingerprint,
+            "tls.version" => Self::TlsVersion,
+            _ => return Err(TemplateFault::Unknown(name.to_owned())),
+        })
+    }
+
+    fn known_from(&self) -> Stage {
+        match self {
+            Self::Upstream | Self::Server => Stage::Forward,
+            Self::Status => Stage::Response,
+            _ => Stage::Route,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(text: &str, place: Place) -> (usize, TemplateFault) {
+        let pattern = Pattern::new("/(a)/(?<kind>b)").unwrap();
+        let error = Template::new(text, place, Stage::Route, Some(&pattern)).unwrap_err();
+        (error.offset, error.fault)
+    }
+
+    #[test]
+    fn texts_and_variables() {
+        let pattern = Pattern::new("/(a)/(?<kind>b)").unwrap();
+        let pieces = |text: &str| {
+            Template::new(text, Place::FieldValue, Stage::Response, Some(&pattern)).unwrap().pieces
+        };
+        let text = |text: &str| Piece::Text(text.as_bytes().into());
+        let variable = |variable| Piece::Variable(variable, Position::Anywhere);
+        assert_eq!(pieces(""), []);
+        assert_eq!(pieces("caf\u{e9} $$1"), [text("caf\u{e9} $1")]);
+        assert_eq!(pieces("$host-x"), [variable(Variable::Host), text("-x")]);
+        assert_eq!(pieces("$path.html"), [variable(Variable::Path), text(".html")]);
+        assert_eq!(pieces("${path}_and_query"), [variable(Variable::Path), text("_and_query")]);
+        assert_eq!(pieces("$path_and_query"), [variable(Variable::PathAndQuery)]);
+        assert_eq!(
+            pieces("$header.User-Agent;$cookie.a_b."),
+            [
+                variable(Variable::Header((*b"User-Agent").into())),
+                text(";"),
+                variable(Variable::Cookie((*b"a_b").into())),
+                text(".")
+            ]
+        );
+        assert_eq!(pieces("${arg.a[b]}"), [variable(Variable::Argument((*b"a[b]").into()))]);
+        assert_eq!(
+            pieces("$1$0$capture.kind$2x$tls.sni."),
+            [
+                variable(Variable::Group(1)),
+                variable(Variable::Group(0)),
+                variable(Variable::Group(2)),
+                variable(Variable::Group(2)),
+                text("x"),
+                variable(Variable::TlsServerName),
+                text("."),
+            ]
+        );
+        assert_eq!(pieces("$status").len(), 1);
+    }
+
+    #[test]
+    fn every_variable_that_is_listed_is_one() {
+        let pattern = Pattern::new("(?<NAME>a)").unwrap();
+        for name in VARIABLES {
+            for text in [format!("${name}"), format!("${{{name}}}")] {
+                let template = Template::new(&text, Place::FieldValue, Stage::Response, Some(&pattern));
+                assert!(template.is_ok_and(|template| template.pieces.len() == 1), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_say_where_they_are() {
+        let name = |name: &str| name.to_owned();
+        for (text, offset, expected) in [
+            ("a$", 1, TemplateFault::NameMissing),
+            ("a$-", 1, TemplateFault::NameMissing),
+            ("${}", 0, TemplateFault::NameMissing),
+            ("\u{e9} ${host", 3, TemplateFault::BraceMissing),
+            ("$hots", 0, TemplateFault::Unknown(name("hots"))),
+            ("$tls.x", 0, TemplateFault::Unknown(name("tls.x"))),
+            ("$Host", 0, TemplateFault::NameMissing),
+            ("$header.", 0, TemplateFault::MemberMissing("header.")),
+            ("$header", 0, TemplateFault::Unknown(name("header"))),
+            ("x $server", 2, TemplateFault::TooEarly(name("server"))),
+            ("$3", 0, TemplateFault::NoGroup(name("3"))),
+            ("$capture.x", 0, TemplateFault::NoGroup(name("capture.x"))),
+            ("a\r\nb", 1, TemplateFault::Character('\r')),
+            ("a\0", 1, TemplateFault::Character('\0')),
+        ] {
+            assert_eq!(fault(text, Place::FieldValue), (offset, expected), "{text}");
+        }
+        let error = Template::new("$1", Place::FieldValue, Stage::Route, None).unwrap_err();
+        assert_eq!(error.fault, TemplateFault::NoPattern(name("1")));
+        let long = "x".repeat(5000);
+        assert_eq!(fault(&long, Place::FieldValue).1, TemplateFault::TooLong(5000));
+    }
+
+    /// What a client sends never chooses the host of a redirect.
+    #[test]
+    fn locations() {
+        let pattern = Pattern::new("/(a)/(?<kind>b)").unwrap();
+        for text in [
+            "/",
+            "/x/$1?y=$2#z",
+            "$path",
+            "$path_and_query",
+            "https://$host$path",
+            "$scheme://$host:8443/$1",
+            "${scheme}://www.example.com$path_and_query",
+            "https://$1.example.com/",
+            "https://$1.example.com?a",
+            "http://$host",
+            "https://example.com/$1",
+        ] {
+            assert!(Template::new(text, Place::Location, Stage::Route, Some(&pattern)).is_ok(), "{text}");
+        }
+        for (text, offset, expected) in [
+            ("https://example.com$1", 21, TemplateFault::InAuthority),
+            ("https://example.com$1/", 21, TemplateFault::InAuthority),
+            ("https://$1", 10, TemplateFault::InAuthority),
+            ("https://$header.x/", 17, TemplateFault::InAuthority),
+            ("https://example.com$1$path", 21, TemplateFault::InAuthority),
+            ("https://example.com$host/", 24, TemplateFault::InAuthority),
+            ("https://$host$1?", 15, TemplateFault::InAuthority),
+            ("//example.com", 0, TemplateFault::Beginning("one slash")),
+            ("$1", 0, TemplateFault::Beginning("a slash, http://, https:// or $scheme://")),
+            ("$arg.next", 0, TemplateFault::Beginning("a slash, http://, https:// or $scheme://")),
+            ("javascript:x", 0, TemplateFault::Beginning("a slash, http://, https:// or $scheme://")),
+            ("", 0, TemplateFault::Beginning("a slash, http://, https:// or $scheme://")),
+            ("/a b", 2, TemplateFault::Character(' ')),
+            ("/\u{e9}", 1, TemplateFault::Character('\u{e9}')),
+            ("/a\\b", 2, TemplateFault::Character('\\')),
+        ] {
+            assert_eq!(fault(text, Place::Location), (offset, expected), "{text}");
+        }
+        assert_eq!(fault("x", Place::Path), (0, TemplateFault::Beginning("a slash")));
+        assert_eq!(fault("/#", Place::Path), (1, TemplateFault::Character('#')));
+        assert_eq!(fault("a/b", Place::Host), (1, TemplateFault::Character('/')));
+    }
+}
