@@ -12,6 +12,7 @@ use fuzz::cuts;
 use libfuzzer_sys::fuzz_target;
 use tls::{Opened, RECORD_MAX, Role};
 
+/// Both ends of a connection, as in the tests.
 #[path = "../../crates/tls/tests/sessions/ends.rs"]
 #[allow(dead_code, reason = "the tests have more ways to make a connection")]
 mod ends;

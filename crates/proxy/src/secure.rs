@@ -12,8 +12,8 @@ use tls::{Agreed, Alert, Handshake, OVERHEAD_MAX, Opened, PLAINTEXT_MAX, RECORD_
 use crate::buffer::BULK;
 use crate::tcp::{Follows, Tcp};
 
-/// Records of a connection that has just begun are small until this much is sent: what the first round trips carry can
-/// then be used as it arrives. Later ones are as large as may be.
+/// Until this much is sent, each write begins with a small record: what the first round trips carry can then be used as
+/// it arrives. All others are as large as may be.
 const SMALL_RECORDS_BYTES: u64 = 64 * 1024;
 const SMALL_RECORD: usize = 4096;
 /// Of a handshake, received and not yet processed: certificates are long, nothing else is.

@@ -4,7 +4,9 @@
 
 /// Records, sealed and opened between the caller's buffers.
 mod record;
-/// A connection: its handshake, then its records.
+/// How a connection begins.
+mod handshake;
+/// A running connection.
 mod session;
 /// Towards clients: the listener's certificates as a configuration of rustls.
 mod server;
@@ -32,9 +34,10 @@ mod reason;
 mod provider;
 
 pub use client::ClientSide;
+pub use handshake::{Advance, Agreed, Handshake, Role};
 pub use peer::Peer;
 pub use problem::{Fault, Problem};
 pub use reason::reason;
 pub use record::{Alert, OVERHEAD_MAX, PLAINTEXT_MAX, RECORD_MAX};
 pub use server::{Reload, ServerSide};
-pub use session::{Advance, Agreed, Handshake, Opened, Role, Session};
+pub use session::{Opened, Session};
