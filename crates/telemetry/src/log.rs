@@ -381,8 +381,12 @@ mod tests {
         let first = worker.lines.as_ptr();
         worker.record(&ENTRY, UNIX_EPOCH);
         worker.flush();
-        let returned = worker.spares.recv().expect("the writer sends it back");
-        assert_eq!((returned.as_ptr(), returned.len()), (first, 0));
+        // A writer that was quick enough has given it back within the flush.
+        let is_back = worker.lines.as_ptr() == first;
+        let returned =
+            if is_back { &worker.lines } else { &worker.spares.recv().expect("the writer sends it back") };
+        assert!(returned.is_empty());
+        assert!(is_back || returned.as_ptr() == first);
     }
 
     #[test]
