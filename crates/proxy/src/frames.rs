@@ -14,6 +14,8 @@ use crate::failure::Failure;
 use crate::flood::Walk;
 use crate::socket::Socket;
 use crate::tcp::Follows;
+use crate::windows::{Taken, Windows};
+use crate::worker::Worker;
 
 /// Frames that are gathered before they are sent anyway.
 pub(crate) const GATHER_MAX: usize = PIECE;
@@ -29,6 +31,7 @@ pub(crate) struct Frames(Rc<Shared>);
 struct Shared {
     socket: Socket,
     gate: Gate,
+    windows: Windows,
     deadlines: Rc<Deadlines>,
     incoming: RefCell<Incoming>,
     outgoing: RefCell<Outgoing>,
@@ -50,21 +53,22 @@ struct Outgoing {
 
 impl Frames {
     /// From a client, of whom `early` is read already.
-    pub(crate) fn new(socket: Socket, early: Vec<u8>, deadlines: Rc<Deadlines>) -> Self {
-        Self::begin(socket, early, PREFACE_LEN, deadlines)
+    pub(crate) fn new(worker: &Worker, socket: Socket, early: Vec<u8>) -> Self {
+        Self::begin(worker, socket, early, PREFACE_LEN)
     }
 
     /// To a server, which sends no preface.
-    pub(crate) fn to_server(socket: Socket, deadlines: Rc<Deadlines>) -> Self {
-        Self::begin(socket, Vec::new(), 0, deadlines)
+    pub(crate) fn to_server(worker: &Worker, socket: Socket) -> Self {
+        Self::begin(worker, socket, Vec::new(), 0)
     }
 
-    fn begin(socket: Socket, early: Vec<u8>, preface_left: usize, deadlines: Rc<Deadlines>) -> Self {
+    fn begin(worker: &Worker, socket: Socket, early: Vec<u8>, preface_left: usize) -> Self {
         let incoming = Incoming { early, preface_left, walk: Walk::default() };
         Self(Rc::new(Shared {
             socket,
             gate: Gate::default(),
-            deadlines,
+            windows: Windows::new(Rc::clone(&worker.granted)),
+            deadlines: Rc::clone(&worker.deadlines),
             incoming: RefCell::new(incoming),
             outgoing: RefCell::default(),
         }))
@@ -73,6 +77,21 @@ impl Frames {
     /// What holds the streams of this connection back.
     pub(crate) fn gate(&self) -> &Gate {
         &self.0.gate
+    }
+
+    /// A stream has taken this much of what had arrived for it.
+    pub(crate) fn take(&self, taken: &mut Taken, count: usize) {
+        self.0.windows.take(taken, count, self.0.deadlines.now());
+    }
+
+    /// Tells the peer of each stream's window where that has changed, to at most `limit`, with `tell`: it succeeds once
+    /// the peer has acknowledged what it was told before.
+    pub(crate) fn adjust(&self, limit: u32, tell: impl FnOnce(u32) -> Result<(), h2::Error>) {
+        if let Some(stream) = self.0.windows.news(limit, self.0.deadlines.now())
+            && tell(stream).is_ok()
+        {
+            self.0.windows.told(stream);
+        }
     }
 
     /// What the connection has to end for, told once.

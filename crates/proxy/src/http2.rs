@@ -23,14 +23,13 @@ use crate::lane::Kind;
 use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::upstream::Permit;
+use crate::windows;
 use crate::worker::{State, Worker};
 
 /// Streams that a client may have open at once (RFC 9113 §6.5.2 recommends no fewer).
 const STREAMS_MAX: u32 = 100;
-/// What a client may send of a body before the path has taken any of it.
-const WINDOW: u32 = 64 * 1024;
-/// The same for all streams of a connection together.
-const CONNECTION_WINDOW: u32 = 256 * 1024;
+/// What a client may send at first before the path has taken any of it, on all streams of a connection together.
+const CONNECTION_WINDOW: u32 = 4 * windows::STREAM;
 /// Of a stream's response, taken from the path and not yet sent.
 const SEND_BUFFER: usize = GATHER_MAX;
 /// What the heads of all streams that are under way take beyond the buffers that each has anyway.
@@ -45,7 +44,7 @@ type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
 /// Serves a connection until it has ended. `early` is what was read of it already.
 pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     let Client { socket, address, is_trusted, identity, listener, deadline, .. } = client;
-    let frames = Frames::new(socket, early, Rc::clone(&worker.deadlines));
+    let frames = Frames::new(&worker, socket, early);
     let handshake = settings(&worker).handshake::<_, Bytes>(frames.clone());
     deadline.set(worker.ticks.client_header);
     let Ok(Ok(connection)) = deadline.guard(handshake).await else { return };
@@ -89,7 +88,7 @@ fn settings(worker: &Worker) -> Builder {
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(STREAMS_MAX)
-        .initial_window_size(WINDOW)
+        .initial_window_size(windows::STREAM)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(worker.head_limits.bytes as u32)
         .max_send_buffer_size(SEND_BUFFER)
@@ -166,6 +165,12 @@ impl Session<'_> {
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Option<Accepted>> {
         loop {
+            let connection = &mut self.connection;
+            self.frames.adjust(u32::MAX, |window| {
+                connection.set_initial_window_size(window)?;
+                connection.set_target_window_size(window.max(CONNECTION_WINDOW));
+                Ok(())
+            });
             let accepted = self.connection.poll_accept(context);
             // What fails here is told to `h2` by its next call.
             let _ = self.frames.poll_send(context);

@@ -51,6 +51,8 @@ mod translate;
 mod frames;
 /// Floods of frames.
 mod flood;
+/// How much a peer may send ahead.
+mod windows;
 /// Names of servers.
 mod resolve;
 /// Certificates that change.

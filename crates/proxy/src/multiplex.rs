@@ -18,13 +18,14 @@ use crate::frames::{Frames, GATHER_MAX};
 use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::upstream::{Connection, Permit, Server};
+use crate::windows;
 use crate::worker::Worker;
 
-/// What a server may send of a response before the path has taken any of it: a stream over a link of 50 ms is then good
-/// for 100 MB/s.
-const WINDOW: u32 = 6 << 20;
-/// The same for all streams of a connection together.
-const CONNECTION_WINDOW: u32 = 12 << 20;
+/// What a server may send on all streams of a connection together before the path has taken any of it. The windows of
+/// the streams add up to no more, so that one that is not taken keeps no other waiting.
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Streams of a connection, whatever the server allows.
+const STREAMS_MAX: usize = (CONNECTION_WINDOW / windows::STREAM) as usize;
 /// Of a request, taken from the path and not yet sent.
 const SEND_BUFFER: usize = GATHER_MAX;
 
@@ -114,17 +115,17 @@ async fn begin(
     socket: Socket,
     permit: Permit,
 ) -> Result<Shared, Failure> {
-    let frames = Frames::to_server(socket, Rc::clone(&worker.deadlines));
+    let frames = Frames::to_server(worker, socket);
     let mut builder = Builder::new();
     builder
         .enable_push(false)
-        .initial_window_size(WINDOW)
+        .initial_window_size(windows::STREAM)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(worker.head_limits.bytes as u32)
         .max_send_buffer_size(SEND_BUFFER);
     let handshake = async {
         let (send, mut connection) = builder.handshake::<_, Bytes>(frames.clone()).await?;
-        poll_fn(|context| match drive(&mut connection, &frames, context) {
+        poll_fn(|context| match drive(&mut connection, &frames, 1, context) {
             Poll::Ready(ended) => Poll::Ready(Err(ended.err().unwrap_or_else(|| Reason::NO_ERROR.into()))),
             Poll::Pending if frames.has_begun() => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
@@ -139,22 +140,26 @@ async fn begin(
     };
     let is_closed = Rc::new(Cell::new(false));
     let closed = Rc::clone(&is_closed);
-    let shared = frames.clone();
+    let streams = Rc::new(Cell::new(0));
+    let (shared, active) = (frames.clone(), Rc::clone(&streams));
     tokio::task::spawn_local(async move {
         // What went wrong is told to each of its streams.
-        let _ = poll_fn(|context| drive(&mut connection, &shared, context)).await;
+        let _ = poll_fn(|context| drive(&mut connection, &shared, active.get(), context)).await;
         closed.set(true);
         drop(permit);
     });
-    Ok(Shared { send, frames, streams: Rc::default(), is_closed, busy_at: Cell::new(worker.deadlines.now()) })
+    Ok(Shared { send, frames, streams, is_closed, busy_at: Cell::new(worker.deadlines.now()) })
 }
 
-/// Does what there is to do on a connection; ready when it has ended.
+/// Does what there is to do on a connection with so many streams; ready when it has ended.
 fn drive(
     connection: &mut h2::client::Connection<Frames>,
     frames: &Frames,
+    streams: usize,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), h2::Error>> {
+    let limit = CONNECTION_WINDOW / streams.clamp(1, STREAMS_MAX) as u32;
+    frames.adjust(limit, |window| connection.set_initial_window_size(window));
     loop {
         let ended = Pin::new(&mut *connection).poll(context);
         // What fails here is told to `h2` by its next call.
@@ -168,7 +173,7 @@ fn drive(
 impl Shared {
     /// A stream, where the server allows one more.
     fn stream(&mut self, scheme: Scheme, is_reused: bool) -> Option<Connection> {
-        if self.streams.get() >= self.send.current_max_send_streams() {
+        if self.streams.get() >= self.send.current_max_send_streams().min(STREAMS_MAX) {
             return None;
         }
         match self.send.poll_ready(&mut Context::from_waker(Waker::noop())) {

@@ -18,6 +18,7 @@ use http::request;
 use crate::frames::{Frames, GATHER_MAX, Gate};
 use crate::tcp::Follows;
 use crate::translate::{self, Asked, Framed, Untold};
+use crate::windows::Taken;
 
 /// The most that is given to a stream at once.
 const PIECE_MAX: usize = GATHER_MAX;
@@ -38,6 +39,7 @@ struct Sides {
     framed: Framed,
     /// Of the body, received and not yet read.
     rest: Bytes,
+    taken: Taken,
 }
 
 /// What is still to come from the peer.
@@ -79,7 +81,8 @@ impl Stream {
             Ok((text, framed)) => {
                 let incoming = if has_ended { Incoming::Ended } else { Incoming::Body(body) };
                 let outgoing = Outgoing::Response(respond);
-                let sides = Sides { incoming, outgoing, text, framed, rest: Bytes::new() };
+                let sides =
+                    Sides { incoming, outgoing, text, framed, rest: Bytes::new(), taken: Taken::default() };
                 Ok(Self { sides: RefCell::new(sides), frames })
             }
             Err(untold) => Err((respond, untold)),
@@ -94,6 +97,7 @@ impl Stream {
             text: Vec::new(),
             framed: Framed::Raw,
             rest: Bytes::new(),
+            taken: Taken::default(),
         };
         Self { sides: RefCell::new(sides), frames }
     }
@@ -126,7 +130,7 @@ impl Stream {
                 return Poll::Ready(Ok(count));
             }
             if !sides.rest.is_empty() {
-                return Poll::Ready(sides.read_body(buffer));
+                return Poll::Ready(sides.read_body(buffer, &self.frames));
             }
             ready!(sides.poll_receive(context))?;
             if matches!(sides.incoming, Incoming::Ended) && sides.text.is_empty() {
@@ -262,7 +266,7 @@ impl Sides {
     }
 
     /// Hands on what was received of the body, and opens the window by as much.
-    fn read_body(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_body(&mut self, buffer: &mut [u8], frames: &Frames) -> io::Result<usize> {
         let room = match self.framed {
             Framed::Raw => buffer.len(),
             Framed::Chunked => buffer.len().saturating_sub(CHUNK_ROOM),
@@ -288,6 +292,7 @@ impl Sides {
         }
         self.rest.advance(count);
         if let Incoming::Body(body) = &mut self.incoming {
+            frames.take(&mut self.taken, count);
             body.flow_control().release_capacity(count).map_err(broken)?;
         }
         Ok(len)

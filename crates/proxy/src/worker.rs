@@ -66,6 +66,8 @@ pub(crate) struct Worker {
     pub(crate) buffers: Buffers,
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,
+    /// Bytes that peers over HTTP/2 may send beyond their first windows.
+    pub(crate) granted: Rc<Cell<usize>>,
     pub(crate) counters: Counters,
     pub(crate) log: Option<RefCell<WorkerLog>>,
     pub(crate) ticks: TimeoutTicks,
@@ -128,6 +130,7 @@ pub(crate) async fn run(parts: Parts) {
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),
+        granted: Rc::default(),
         counters: parts.counters,
         log: parts.log.map(RefCell::new),
         ticks: TimeoutTicks::new(&config.timeouts),
