@@ -31,3 +31,5 @@ mod servers;
 mod hostile;
 /// The end of a connection.
 mod drain;
+/// How much may be under way.
+mod windows;

@@ -1,7 +1,9 @@
 //! A proxy with one worker between clients and servers that speak one version each.
 
+use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use config::{Config, Protocol, Server};
 use proxy::Running;
@@ -126,4 +128,23 @@ impl Scene {
 
 pub(crate) fn loopback() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// Writes until nothing is taken any more; how much that was.
+pub(crate) fn fills(stream: &TcpStream) -> usize {
+    stream.set_nonblocking(true).expect("is a socket");
+    let mut sent = 0;
+    let mut last = Instant::now();
+    while last.elapsed() < Duration::from_millis(500) {
+        match (&*stream).write(&[b'x'; 65_536]) {
+            Ok(count) => {
+                sent += count;
+                last = Instant::now();
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(5)),
+            Err(error) => panic!("the connection has ended: {error}"),
+        }
+    }
+    stream.set_nonblocking(false).expect("is a socket");
+    sent
 }
