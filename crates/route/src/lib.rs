@@ -36,6 +36,10 @@ mod template;
 mod fill;
 /// Clients allowed and denied by network.
 mod access;
+/// Basic authentication.
+mod basic;
+/// Requests counted by key.
+mod limit;
 /// Upstreams by weight.
 mod split;
 /// The path and the host that a server sees.
@@ -51,9 +55,14 @@ mod set_cookie;
 
 pub use access::{Access, AccessList};
 pub use answer::{ErrorPages, FixedResponse, FixedResponseError, PageFor, Redirect, RedirectStatus};
+pub use basic::{
+    CREDENTIAL_BYTES_MAX, Credentials, CredentialsDigest, CredentialsError, UserFault, UserFaultKind, Users,
+    Verified, challenge,
+};
 pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits};
 pub use exchange::{ClientTls, Exchange};
 pub use explain::{Explanation, Miss, Outcome, Step};
+pub use limit::{KEY_BYTES, Rate, RateError, RateKey, RateKeyPart, RateLimiter, RateVerdict};
 pub use location::LocationRewrite;
 pub use network::{Networks, network_of};
 pub use path::has_dot_segments;

@@ -1,0 +1,172 @@
+//! How many requests a client, a header's value or a whole route may make: a rate and a burst for each key.
+//!
+//! One limiter serves all workers: what it admits is right over all of them together. It owns no clock.
+
+/// The rate itself, as a function of a state and the time.
+mod gcra;
+/// What requests are counted by.
+mod key;
+/// The states of very many keys in bounded memory.
+mod states;
+
+pub use gcra::{Rate, RateError};
+pub use key::{RateKey, RateKeyPart};
+pub use states::KEY_BYTES;
+
+use crate::request::{Fields, Request};
+use states::States;
+
+/// A limit on requests, for each key that they come with.
+///
+/// # Memory
+/// [`KEY_BYTES`] for each of the keys that it has room for, all of it taken at once. A key is forgotten when it has not
+/// been used for so long that it may make a whole burst again, which costs nothing, and before that only if more keys are
+/// in use than there is room for: the one that is nearest to a whole burst then loses its place, and the new one begins
+/// where that one stood. So a flood of keys makes the limit neither much laxer nor the memory any larger. Keys are spread
+/// over sets of eight by a keyed hash; give it room for twice as many as are expected.
+#[derive(Debug)]
+pub struct RateLimiter {
+    rate: Rate,
+    key: RateKey,
+    states: States,
+}
+
+/// Whether a request is within the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RateVerdict {
+    /// It is, and has been counted.
+    Admitted,
+    /// It is not, and has not been counted: 429.
+    Refused {
+        /// The value of Retry-After (RFC 9110 §10.2.3), from 1: when the next request would be admitted.
+        retry_after_seconds: u64,
+    },
+}
+
+impl RateLimiter {
+    /// A limiter with room for so many keys, rounded up to a power of two. `secret` is random: whoever knows it can
+    /// choose keys that share a place.
+    pub fn new(rate: Rate, key: RateKey, keys_max: usize, secret: [u64; 2]) -> Self {
+        Self { rate, key, states: States::new(keys_max, secret) }
+    }
+
+    /// Counts a request, unless it is over the limit.
+    ///
+    /// `now_ns` counts nanoseconds of a clock that does not go back, from whenever; all workers use the same, and one
+    /// may be a little behind another. Takes no lock but for a key that is new.
+    pub fn admit<F: Fields + ?Sized>(&self, request: &Request<'_, F>, now_ns: u64) -> RateVerdict {
+        let tag = self.states.tag(|hasher| self.key.hash(request, hasher));
+        match self.states.update(tag, |due_ns| self.rate.decide(due_ns, now_ns)) {
+            Ok(()) => RateVerdict::Admitted,
+            Err(wait_ns) => {
+                RateVerdict::Refused { retry_after_seconds: wait_ns.div_ceil(1_000_000_000).max(1) }
+            }
+        }
+    }
+
+    /// The rate that it keeps.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::request::NoFields;
+
+    fn rate(requests: u32, per_ms: u64, burst: u32) -> Rate {
+        let number = |number| NonZeroU32::new(number).unwrap();
+        Rate::new(number(requests), Duration::from_millis(per_ms), number(burst)).unwrap()
+    }
+
+    fn client(address: [u8; 4]) -> Request<'static, NoFields> {
+        Request {
+            listener: 0,
+            host: b"a",
+            path: b"/",
+            query: None,
+            method: b"GET",
+            client: address.into(),
+            fields: &NoFields,
+        }
+    }
+
+    const SECRET: [u64; 2] = [1, 2];
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn by_client() -> RateKey {
+        RateKey(vec![RateKeyPart::ClientNetwork { bits_v4: 24, bits_v6: 64 }])
+    }
+
+    #[test]
+    fn each_key_has_a_burst_and_then_its_rate() {
+        let limiter = RateLimiter::new(rate(2, 1000, 3), by_client(), 1000, SECRET);
+        let refused = |seconds| RateVerdict::Refused { retry_after_seconds: seconds };
+        let now_ns = 5 * SECOND_NS;
+        for _ in 0..3 {
+            assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns), RateVerdict::Admitted);
+        }
+        assert_eq!(limiter.admit(&client([10, 0, 0, 2]), now_ns), refused(1), "the same network");
+        assert_eq!(limiter.admit(&client([10, 0, 1, 1]), now_ns), RateVerdict::Admitted, "another network");
+        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + SECOND_NS / 2 - 1), refused(1));
+        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + SECOND_NS / 2), RateVerdict::Admitted);
+        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + SECOND_NS / 2), refused(1));
+        for _ in 0..3 {
+            assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + 60 * SECOND_NS), RateVerdict::Admitted);
+        }
+        assert_eq!(limiter.admit(&client([10, 0, 0, 1]), now_ns + 60 * SECOND_NS), refused(1));
+        let slow = RateLimiter::new(rate(1, 60_000, 1), RateKey(vec![]), 1, SECRET);
+        assert_eq!(slow.admit(&client([10, 0, 0, 1]), 0), RateVerdict::Admitted);
+        assert_eq!(slow.admit(&client([10, 0, 0, 1]), SECOND_NS / 2), refused(60));
+        assert_eq!(slow.rate(), rate(1, 60_000, 1));
+    }
+
+    /// Never more than the burst and what the rate gives in the time that passed, however many threads ask.
+    #[test]
+    fn the_limit_holds_over_threads() {
+        const THREADS: u64 = 4;
+        const ROUNDS: u64 = 20_000;
+        const STEP_NS: u64 = 50_000;
+        let limiter = RateLimiter::new(rate(1000, 1000, 50), by_client(), 64, SECRET);
+        let clock_ns = AtomicU64::new(0);
+        let admitted = [const { AtomicU64::new(0) }; 8];
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (limiter, clock_ns, admitted) = (&limiter, &clock_ns, &admitted);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        // The clock that each reads is a little behind that of others.
+                        let now_ns = clock_ns.fetch_add(STEP_NS, Ordering::Relaxed);
+                        let key = ((round + thread) % 8) as u8;
+                        if limiter.admit(&client([10, 0, key, 1]), now_ns) == RateVerdict::Admitted {
+                            admitted[usize::from(key)].fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        let passed_ms = THREADS * ROUNDS * STEP_NS / 1_000_000;
+        for count in &admitted {
+            let count = count.load(Ordering::Relaxed);
+            assert!(count <= 50 + passed_ms, "{count} in {passed_ms} ms");
+            // Each key asks 2.5 times a millisecond, so that all of the rate is used, but for stale clock readings.
+            assert!(count >= passed_ms * 9 / 10, "{count} in {passed_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_keys_takes_no_more_memory_and_frees_nobody_at_once() {
+        let limiter = RateLimiter::new(rate(1, 1000, 2), by_client(), 8, SECRET);
+        let total: usize = (0..=255)
+            .flat_map(|third| (0..4).map(move |_| third))
+            .filter(|third| limiter.admit(&client([10, 0, *third, 1]), 0) == RateVerdict::Admitted)
+            .count();
+        // Eight states of two requests each: the limit of all keys together is kept where they do not fit.
+        assert_eq!(total, 16);
+    }
+}

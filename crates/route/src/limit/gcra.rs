@@ -1,0 +1,137 @@
+//! The generic cell rate algorithm (ITU-T I.371 annex A): one number for each key, no tables of past requests.
+//!
+//! The number is when the next request is due if requests came at exactly the rate; a burst may be ahead of it.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// A number of requests in a time, of which so many may come at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// From one request to the next at exactly the rate. Rounded up, so that never more is admitted than was said.
+    interval_ns: u64,
+    /// How far ahead requests may be.
+    tolerance_ns: u64,
+}
+
+/// Why a rate cannot be kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RateError {
+    /// The time is zero, or more than a day.
+    #[error("the time of a rate is from 1ms to a day, not {0:?}")]
+    Time(Duration),
+    /// More than a request each 100 nanoseconds: it could not be told apart from no limit.
+    #[error("{0} requests in {1:?} are more than 10 million a second; leave the limit out")]
+    TooFast(u32, Duration),
+    /// The burst is so large that it would last for more than a year at the rate.
+    #[error("a burst of {0} would take more than a year at this rate; use a smaller one")]
+    Burst(u32),
+}
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const YEAR_NS: u64 = 365 * 24 * 60 * 60 * 1_000_000_000;
+const INTERVAL_NS_MIN: u64 = 100;
+
+impl Rate {
+    /// `requests` in each `per` in the long run, `burst` of them at once at most.
+    ///
+    /// # Errors
+    /// Why it cannot be kept.
+    pub fn new(requests: NonZeroU32, per: Duration, burst: NonZeroU32) -> Result<Self, RateError> {
+        if per < Duration::from_millis(1) || per > DAY {
+            return Err(RateError::Time(per));
+        }
+        // A day is less than 2⁴⁷ nanoseconds.
+        let interval_ns = (per.as_nanos() as u64).div_ceil(u64::from(requests.get()));
+        if interval_ns < INTERVAL_NS_MIN {
+            return Err(RateError::TooFast(requests.get(), per));
+        }
+        let tolerance_ns = interval_ns.checked_mul(u64::from(burst.get() - 1));
+        let tolerance_ns = tolerance_ns.filter(|tolerance_ns| *tolerance_ns <= YEAR_NS);
+        Ok(Self { interval_ns, tolerance_ns: tolerance_ns.ok_or(RateError::Burst(burst.get()))? })
+    }
+
+    /// The new state of a key whose request is admitted, or after how many nanoseconds one would be.
+    ///
+    /// 0 is the state of a key that was not seen before. Over any time, no more requests are admitted than the burst and
+    /// what the rate gives in that time.
+    #[inline]
+    pub(super) fn decide(self, due_ns: u64, now_ns: u64) -> Result<u64, u64> {
+        let due_ns = due_ns.max(now_ns);
+        match (due_ns - now_ns).checked_sub(self.tolerance_ns) {
+            None | Some(0) => Ok(due_ns.saturating_add(self.interval_ns)),
+            Some(wait_ns) => Err(wait_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rate(requests: u32, per: Duration, burst: u32) -> Result<Rate, RateError> {
+        Rate::new(NonZeroU32::new(requests).unwrap(), per, NonZeroU32::new(burst).unwrap())
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(
+            rate(3, Duration::from_secs(1), 1),
+            Ok(Rate { interval_ns: 333_333_334, tolerance_ns: 0 })
+        );
+        assert_eq!(rate(1, DAY, 1).unwrap().interval_ns, 86_400_000_000_000);
+        assert_eq!(rate(1, Duration::ZERO, 1), Err(RateError::Time(Duration::ZERO)));
+        assert_eq!(rate(1, DAY * 2, 1), Err(RateError::Time(DAY * 2)));
+        assert!(matches!(rate(20_000_000, Duration::from_secs(1), 1), Err(RateError::TooFast(..))));
+        assert!(matches!(rate(1, DAY, u32::MAX), Err(RateError::Burst(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_the_burst_and_the_rate(
+            requests in 1..50_u32,
+            per_ms in 1..5000_u64,
+            burst in 1..20_u32,
+            steps in prop::collection::vec(0..200_000_000_u64, 1..300),
+            start_ns in 0..1_u64 << 60,
+        ) {
+            let per = Duration::from_millis(per_ms);
+            let rate = rate(requests, per, burst).unwrap();
+            let (mut due_ns, mut now_ns) = (0, start_ns);
+            let mut admitted = Vec::new();
+            for step in steps {
+                now_ns += step;
+                match rate.decide(due_ns, now_ns) {
+                    Ok(next_ns) => {
+                        due_ns = next_ns;
+                        admitted.push(now_ns);
+                    }
+                    // Just then it is admitted, and not before.
+                    Err(wait_ns) => {
+                        prop_assert!(rate.decide(due_ns, now_ns + wait_ns).is_ok());
+                        prop_assert!(rate.decide(due_ns, now_ns + wait_ns - 1).is_err());
+                    }
+                }
+            }
+            // Over any stretch of the time, not over all of it alone.
+            for (first, from_ns) in admitted.iter().enumerate() {
+                for (last, to_ns) in admitted.iter().enumerate().skip(first) {
+                    let count = (last - first + 1) as u64;
+                    let given = (to_ns - from_ns) * u64::from(requests) / (per_ms * 1_000_000);
+                    prop_assert!(count <= u64::from(burst) + given, "{count} in {}", to_ns - from_ns);
+                }
+            }
+        }
+
+        #[test]
+        fn a_client_that_keeps_to_the_rate_is_never_refused(requests in 1..50_u32, per_ms in 1..5000_u64, count in 1..200_u64) {
+            let rate = rate(requests, Duration::from_millis(per_ms), 1).unwrap();
+            let mut due_ns = 0;
+            for number in 0..count {
+                due_ns = rate.decide(due_ns, number * rate.interval_ns).unwrap();
+            }
+        }
+    }
+}

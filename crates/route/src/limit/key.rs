@@ -1,0 +1,151 @@
+//! What requests are counted by: the parts of a request that make two of them the same.
+
+use std::hash::Hasher;
+use std::net::IpAddr;
+
+use crate::network::network_of;
+use crate::request::{Fields, Request, cookie, parameters};
+
+/// The parts of a request by which it is counted; none means all requests are counted together.
+///
+/// A part that a request does not have is a value of its own: all requests without it are counted together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RateKey(pub Vec<RateKeyPart>);
+
+/// A part of a request by which it is counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RateKeyPart {
+    /// The network of the client: the first bits of its address. A client of IPv6 has at least 64 bits to itself.
+    ClientNetwork {
+        /// Of an IPv4 address, 32 for each address alone.
+        bits_v4: u8,
+        /// Of an IPv6 address, 64 most often.
+        bits_v6: u8,
+    },
+    /// The values of a header field, all of its lines.
+    Header(String),
+    /// The value of a cookie.
+    Cookie(String),
+    /// The value of the first parameter of this name, as it was sent.
+    Argument(String),
+    /// The host, in any case.
+    Host,
+    /// The listener.
+    Listener,
+}
+
+impl RateKey {
+    pub(super) fn hash<F: Fields + ?Sized>(&self, request: &Request<'_, F>, hasher: &mut impl Hasher) {
+        for part in &self.0 {
+            part.hash(request, hasher);
+        }
+    }
+}
+
+impl RateKeyPart {
+    fn hash<F: Fields + ?Sized>(&self, request: &Request<'_, F>, hasher: &mut impl Hasher) {
+        match self {
+            Self::ClientNetwork { bits_v4, bits_v6 } => {
+                match network_of(request.client, *bits_v4, *bits_v6) {
+                    IpAddr::V4(address) => put(Some(&address.octets()), hasher),
+                    IpAddr::V6(address) => put(Some(&address.octets()), hasher),
+                }
+            }
+            Self::Header(name) => {
+                request.fields.values(name.as_bytes()).for_each(|value| put(Some(value), hasher));
+                put(None, hasher);
+            }
+            Self::Cookie(name) => put(cookie(request.fields, name.as_bytes()), hasher),
+            Self::Argument(name) => {
+                let mut all = parameters(request.query.unwrap_or_default());
+                put(all.find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value), hasher);
+            }
+            Self::Host => {
+                let host = crate::host::without_dot(request.host);
+                host.iter().for_each(|byte| hasher.write_u8(byte.to_ascii_lowercase()));
+                hasher.write_usize(host.len());
+            }
+            Self::Listener => hasher.write_usize(request.listener),
+        }
+    }
+}
+
+/// With its length, so that `a`, `bc` and `ab`, `c` are two keys; what is not there is unlike what is empty.
+fn put(value: Option<&[u8]>, hasher: &mut impl Hasher) {
+    match value {
+        None => hasher.write_usize(usize::MAX),
+        Some(value) => {
+            hasher.write_usize(value.len());
+            hasher.write(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use siphasher::sip::SipHasher13;
+
+    use super::*;
+
+    #[test]
+    fn requests_are_told_apart_by_the_parts() {
+        let header = |name: &str| RateKeyPart::Header(name.to_owned());
+        let network = RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 };
+        let none: &[(&str, &str)] = &[];
+        let base = ("192.0.2.1", "a.example", "k=1", none);
+        for (key, one, other, is_same) in [
+            (vec![], base, ("192.0.2.2", "b", "", none), true),
+            (vec![network.clone()], base, ("192.0.2.2", "a.example", "k=1", none), false),
+            (vec![network.clone()], base, ("::ffff:192.0.2.1", "b", "", none), true),
+            (vec![network.clone()], ("2001:db8::1", "", "", none), ("2001:db8::2", "", "", none), true),
+            (vec![network.clone()], ("2001:db8::1", "", "", none), ("2001:db8:0:1::1", "", "", none), false),
+            (vec![RateKeyPart::Host], base, ("::1", "A.Example.", "", none), true),
+            (vec![RateKeyPart::Host], base, ("192.0.2.1", "b.example", "k=1", none), false),
+            (vec![RateKeyPart::Argument("k".into())], base, ("::1", "", "j=1&k=1&k=2", none), true),
+            (vec![RateKeyPart::Argument("k".into())], base, ("::1", "", "k=2", none), false),
+            (vec![RateKeyPart::Argument("k".into())], ("::1", "", "", none), ("::1", "", "k=", none), false),
+            (
+                vec![header("X-Key")],
+                ("::1", "", "", &[("x-key", "a")]),
+                ("::1", "", "", &[("X-KEY", "a")]),
+                true,
+            ),
+            (
+                vec![header("X-Key")],
+                ("::1", "", "", &[("x-key", "a")]),
+                ("::1", "", "", &[("X-Key", "A")]),
+                false,
+            ),
+            (vec![header("X-Key")], ("::1", "", "", &[("x-key", "")]), ("::1", "", "", none), false),
+            (
+                vec![header("a"), header("b")],
+                ("::1", "", "", &[("a", "x"), ("a", "y")]),
+                ("::1", "", "", &[("a", "x"), ("b", "y")]),
+                false,
+            ),
+            (
+                vec![RateKeyPart::Cookie("c".into())],
+                ("::1", "", "", &[("cookie", "c=1; d=2")]),
+                ("::1", "", "", &[("Cookie", "d=3; c=1")]),
+                true,
+            ),
+        ] {
+            let key = RateKey(key);
+            let [one, other] = [one, other].map(|(client, host, query, fields)| {
+                let request = Request {
+                    listener: 0,
+                    host: host.as_bytes(),
+                    path: b"/",
+                    query: Some(query.as_bytes()),
+                    method: b"GET",
+                    client: client.parse().unwrap(),
+                    fields,
+                };
+                let mut hasher = SipHasher13::new();
+                key.hash(&request, &mut hasher);
+                hasher.finish()
+            });
+            assert_eq!(one == other, is_same, "{key:?}");
+        }
+    }
+}
