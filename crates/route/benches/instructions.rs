@@ -8,12 +8,15 @@
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
-use route::RouteTable;
+use route::{
+    HostRule, PathRule, Pattern, Rate, RateKey, RateKeyPart, RateLimiter, Request, RouteTable, Rule,
+    ValueRule,
+};
 
 /// A name and what it does for a number of rounds.
 type Case = (&'static str, fn(usize));
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 11] = [
     ("one_route", |rounds| find(&one(), "127.0.0.1", "/tiny", rounds)),
     ("few_prefixes", |rounds| find(&few(), "www.example.com", "/api/v1/users/7", rounds)),
     ("few_hosts", |rounds| find(&hosts(), "www.example.com", "/articles/2024/on-proxies", rounds)),
@@ -23,6 +26,10 @@ const CASES: [Case; 7] = [
     ("ten_thousand_hosts", |rounds| find(&many_hosts(), "host-7777.example.com", "/p/q", rounds)),
     ("ten_thousand_prefixes", |rounds| find(&many_prefixes(), "www.example.com", "/p/77/q/77/x", rounds)),
     ("escaped_path", |rounds| find(&few(), "www.example.com", "/api/v1/us%65rs/7", rounds)),
+    ("every_condition", |rounds| choose(&conditions(), "/api/v1/users/7", rounds)),
+    ("a_pattern_that_matches", |rounds| choose(&patterns(2), "/files/1/a/picture.jpg", rounds)),
+    ("fifty_patterns_none_matches", |rounds| choose(&patterns(50), "/articles/2024/on-proxies", rounds)),
+    ("a_rate_limit", rate_limit),
 ];
 
 fn one() -> RouteTable {
@@ -62,6 +69,59 @@ fn many_prefixes() -> RouteTable {
 fn find(table: &RouteTable, host: &str, path: &str, rounds: usize) {
     for _ in 0..rounds {
         assert!(table.find(black_box(host.as_bytes()), black_box(path.as_bytes())).is_some());
+    }
+}
+
+fn conditions() -> RouteTable {
+    let value = ValueRule::Exact("1".to_owned());
+    RouteTable::compile(vec![
+        Rule::default(),
+        Rule {
+            listeners: vec![0],
+            host: HostRule::of("*.example.com"),
+            path: PathRule::Prefix("/api".to_owned()),
+            methods: vec!["GET".to_owned()],
+            headers: vec![("X-Beta".to_owned(), value.clone())],
+            query: vec![("beta".to_owned(), value)],
+            clients: vec!["127.0.0.0/8".parse().expect("a network")],
+        },
+    ])
+}
+
+fn patterns(count: usize) -> RouteTable {
+    let pattern = |number| Pattern::new(&format!("/files/{number}/.*\\.jpg")).expect("a pattern");
+    let rules = (0..count).map(|number| Rule { path: PathRule::Pattern(pattern(number)), ..Rule::default() });
+    RouteTable::compile(rules.chain([Rule::default()]).collect())
+}
+
+const FIELDS: [(&str, &str); 4] =
+    [("Host", "www.example.com"), ("User-Agent", "a browser"), ("Accept", "*/*"), ("X-Beta", "1")];
+
+fn request(path: &str) -> Request<'_, [(&'static str, &'static str)]> {
+    Request {
+        listener: 0,
+        host: b"www.example.com",
+        path: path.as_bytes(),
+        query: Some(b"page=2&beta=1"),
+        method: b"GET",
+        client: [127, 0, 0, 1].into(),
+        fields: &FIELDS,
+    }
+}
+
+fn choose(table: &RouteTable, path: &str, rounds: usize) {
+    for _ in 0..rounds {
+        assert!(table.choose(&black_box(request(path))).is_some());
+    }
+}
+
+fn rate_limit(rounds: usize) {
+    let number = |number| std::num::NonZeroU32::new(number).expect("not zero");
+    let rate = Rate::new(number(1_000_000), std::time::Duration::from_secs(1), number(10)).expect("a rate");
+    let key = RateKey(vec![RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 }]);
+    let limiter = RateLimiter::new(rate, key, 1000, [1, 2]);
+    for round in 0..rounds as u64 {
+        black_box(limiter.admit(&black_box(request("/")), round * 2000));
     }
 }
 

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+/// Who a connection is from, said by the proxy in front.
+mod proxy_protocol;
 /// What is seen of a request.
 mod request;
 /// A path as a lenient server reads it.
@@ -67,6 +69,10 @@ pub use location::LocationRewrite;
 pub use network::{Networks, network_of};
 pub use path::has_dot_segments;
 pub use pattern::{Captures, PATTERN_BYTES_MAX, Pattern, PatternError};
+pub use proxy_protocol::{
+    PROXY_HEADER_BYTES_MAX, ProxyHeader, ProxyHeaderError, ProxyIntroduction, ProxyOrigin, ProxyVersion, Tlv,
+    parse_proxy_header, tlv_kind, write_proxy_header,
+};
 pub use request::{Fields, NoFields, Request, cookie, parameters};
 pub use rewrite::{AmbiguousPath, HostRewrite, NotAHost, PathRewrite};
 pub use rule::{Condition, HostRule, PathRule, Rule, ValueRule};

@@ -159,9 +159,9 @@ mod tests {
             std::thread::scope(|scope| {
                 for _ in 0..4 {
                     scope.spawn(|| {
-                        (0..100).for_each(|key| {
+                        for key in 0..100 {
                             add(&states, key % 3, 1);
-                        })
+                        }
                     });
                 }
             });
