@@ -255,7 +255,9 @@ fn bodies_of_many_records_are_whole_both_ways() {
         }
         let head = received.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
         assert_eq!(received.len(), head + 4 + BYTES + 3);
-        peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n").as_bytes());
+        peer.send(
+            format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {BYTES}\r\n\r\n").as_bytes(),
+        );
         for piece in vec![b'x'; BYTES].chunks(7_777) {
             peer.send(piece);
         }
