@@ -119,9 +119,8 @@ impl Picker {
 
     #[cold]
     fn refresh(&mut self, now: Time) {
-        match self.view.refresh(&self.fleet, now) {
-            Difference::None => {}
-            difference => self.policy.arrange(&self.view.weights, difference == Difference::Servers),
+        if self.view.refresh(&self.fleet, now) == Difference::Some {
+            self.policy.arrange(&self.view.weights);
         }
     }
 

@@ -6,7 +6,7 @@
 pub(crate) mod round_robin;
 /// The server that has least under way for its weight.
 mod least_connections;
-/// The less busy of two drawn at random.
+/// The less busy of two drawn at random, with a memory.
 mod two_choices;
 /// The one of two drawn at random that is likely to answer first.
 mod response_time;
@@ -16,6 +16,8 @@ mod client_address;
 mod consistent_hash;
 /// Servers drawn at random, by weight.
 mod draw;
+/// What a server has under way, for its weight.
+mod load;
 /// The table that gives each key a server.
 pub(crate) mod maglev;
 
@@ -47,14 +49,14 @@ pub static POLICIES: [PolicyRow; 6] = [
     },
     PolicyRow {
         name: "two-choices",
-        what: "the less busy of two drawn at random by weight",
+        what: "the least busy of two drawn at random by weight and the best before them",
         hashes: false,
         measures: false,
         build: |servers, _| Policy::TwoChoices(TwoChoices::new(servers)),
     },
     PolicyRow {
         name: "response-time",
-        what: "of two drawn at random, the one that is likely to answer first",
+        what: "of two drawn at random by weight and the best before them, the one that is likely to answer first",
         hashes: false,
         measures: true,
         build: |servers, _| Policy::ResponseTime(ResponseTime::new(servers)),
@@ -123,11 +125,11 @@ impl Policy {
         }
     }
 
-    /// The servers weigh this now; `are_others` if they are not those that they were.
-    pub(crate) fn arrange(&mut self, weights: &[u32], are_others: bool) {
+    /// The servers weigh this now.
+    pub(crate) fn arrange(&mut self, weights: &[u32]) {
         match self {
-            Policy::RoundRobin(policy) => policy.arrange(weights, are_others),
-            Policy::LeastConnections(policy) => policy.arrange(weights, are_others),
+            Policy::RoundRobin(policy) => policy.arrange(weights),
+            Policy::LeastConnections(policy) => policy.arrange(weights),
             Policy::TwoChoices(policy) => policy.arrange(weights),
             Policy::ResponseTime(policy) => policy.arrange(weights),
             Policy::ClientAddress(_) => {}

@@ -35,13 +35,11 @@ pub(crate) struct View {
     weights_before: Vec<u32>,
 }
 
-/// What making a view anew has changed.
+/// Whether making a view anew has changed its servers or what they weigh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Difference {
     None,
-    /// The same servers weigh something else.
-    Weights,
-    Servers,
+    Some,
 }
 
 impl View {
@@ -84,11 +82,8 @@ impl View {
         for (place, &server) in (0..).zip(&self.servers) {
             self.places[server as usize] = Some(place);
         }
-        match () {
-            () if self.servers != self.servers_before => Difference::Servers,
-            () if self.weights != self.weights_before => Difference::Weights,
-            () => Difference::None,
-        }
+        let is_same = self.servers == self.servers_before && self.weights == self.weights_before;
+        if is_same { Difference::None } else { Difference::Some }
     }
 
     /// Takes the groups in turn until one suffices, with what was taken before.
@@ -233,19 +228,18 @@ mod tests {
         let slow_start = Duration::from_secs(58);
         let fleet = fleet(&[(0, 2), (0, 10)], Settings { slow_start, ..Settings::default() });
         let mut view = View::new(2);
-        assert_eq!(view.refresh(&fleet, START), Difference::Servers);
+        assert_eq!(view.refresh(&fleet, START), Difference::Some);
         assert_eq!(view.weights, [128, 640], "all warm from the start");
         let standing = &fleet.members()[1].standing;
         standing.stop(Cause::Check);
         assert!(view.is_stale(&fleet, START));
-        assert_eq!(view.refresh(&fleet, START), Difference::Servers);
+        assert_eq!(view.refresh(&fleet, START), Difference::Some);
         standing.restore(Cause::Check, Time::from_millis(1000));
         let mut before = 0;
         for second in 1..=59 {
             let now = Time::from_millis(1000 * second);
             assert!(view.is_stale(&fleet, now), "a step each second");
-            let expected = if second == 1 { Difference::Servers } else { Difference::Weights };
-            assert_eq!(view.refresh(&fleet, now), expected);
+            assert_eq!(view.refresh(&fleet, now), Difference::Some);
             assert!(!view.is_stale(&fleet, now + Duration::from_millis(999)) || second == 59);
             assert!(view.weights[1] > before && view.weights[0] == 128);
             before = view.weights[1];
@@ -267,7 +261,7 @@ mod tests {
         assert_eq!(view.servers, [1]);
         let end = START + ejection.base;
         assert!(!view.is_stale(&fleet, Time::from_micros(end.as_micros() - 1)) && view.is_stale(&fleet, end));
-        assert_eq!(view.refresh(&fleet, end), Difference::Servers);
+        assert_eq!(view.refresh(&fleet, end), Difference::Some);
         assert_eq!((view.servers.as_slice(), view.warmth.as_slice()), (&[0, 1][..], &[COLD, WARM][..]));
     }
 

@@ -27,6 +27,12 @@ impl Urn {
         self.equal = weights.iter().all(|&weight| weight == first).then_some(u64::from(first));
     }
 
+    /// A server, allowed or not. There is one.
+    #[inline]
+    pub(crate) fn draw(&self, random: u64) -> usize {
+        self.at(below(random, self.sums.last().copied().unwrap_or(0)))
+    }
+
     /// Two different servers; the first one twice if there is no other, `None` if there is none.
     #[inline]
     pub(crate) fn draw_two(&self, candidates: &Candidates<'_>) -> Option<(usize, usize)> {
@@ -61,7 +67,6 @@ impl Urn {
         (before, self.sums[server] - before)
     }
 
-    #[cold]
     fn draw_two_allowed(&self, candidates: &Candidates<'_>) -> Option<(usize, usize)> {
         let random = candidates.ask.random;
         let first = self.draw_allowed(random, |place| candidates.allows(place))?;
@@ -69,20 +74,26 @@ impl Urn {
         Some((first, second.unwrap_or(first)))
     }
 
-    fn draw_allowed(&self, random: u64, is_allowed: impl Fn(usize) -> bool) -> Option<usize> {
-        let allowed = || (0..self.sums.len()).filter(|&place| is_allowed(place));
-        let total: u64 = allowed().map(|place| self.span(place).1).sum();
-        let mut ticket = below(random, total);
-        let mut last = None;
-        for place in allowed() {
-            let weight = self.span(place).1;
-            if ticket < weight {
-                return Some(place);
-            }
-            ticket -= weight;
-            last = Some(place);
+    /// A server that is allowed: drawn again where it is not, and at last from those that are.
+    pub(crate) fn draw_allowed(&self, random: u64, is_allowed: impl Fn(usize) -> bool) -> Option<usize> {
+        if self.sums.is_empty() {
+            return None;
         }
-        // Another worker's request took a place between the two looks.
-        last
+        let draws = std::iter::successors(Some(mix(random)), |&random| Some(mix(random))).take(DRAWS_MAX);
+        draws.map(|random| self.draw(random)).find(|&place| is_allowed(place)).or_else(|| {
+            let allowed = || (0..self.sums.len()).filter(|&place| is_allowed(place));
+            let total: u64 = allowed().map(|place| self.span(place).1).sum();
+            let mut ticket = below(random, total);
+            // None where another worker's request took the last place between the two looks.
+            allowed().find(|&place| {
+                let weight = self.span(place).1;
+                let is_it = ticket < weight;
+                ticket = ticket.saturating_sub(weight);
+                is_it
+            })
+        })
     }
 }
+
+/// Draws before those that are allowed are sought one by one.
+const DRAWS_MAX: usize = 8;

@@ -1,32 +1,57 @@
 //! The server that has least under way for its weight, over all workers; where several do, each in turn by weight.
 //!
 //! What is under way is read from the shared standings, a pair of cache lines each. To bound that, among very many
-//! servers a part of them is looked at, another one each time.
+//! servers some are drawn, and the least busy of them is taken.
 
-use crate::hash::below;
+use crate::hash::{below, mix};
 use crate::picker::Candidates;
-use crate::policy::round_robin::Credits;
+use crate::policy::draw::Urn;
+use crate::policy::load::Load;
+use crate::policy::two_choices::of_drawn;
 
-/// So many are looked at. That one of the 64 least busy of 1000 is missed costs nothing that could be measured.
-const EXAMINED_MAX: usize = 64;
+/// Up to so many, all are looked at.
+const EXACT_MAX: usize = 64;
+/// Of more, so many, the best of those drawn before among them: see `two_choices`.
+const DRAWN: usize = 16;
 
 #[derive(Debug, Clone)]
 pub(crate) struct LeastConnections {
-    credits: Credits,
-    /// What was under way with those that are looked at.
-    loads: Vec<u64>,
+    /// What each server is owed, by place: as in `round_robin`, with each server a class. Sums to 0.
+    credits: Vec<i64>,
+    /// What was under way when it was looked at, by place.
+    loads: Vec<Load>,
+    /// For more than are all looked at.
+    urn: Urn,
+    /// The place of the least busy of those that were drawn last.
+    remembered: Option<usize>,
     seed: u64,
 }
 
 impl LeastConnections {
     pub(crate) fn new(servers: usize, seed: u64) -> Self {
-        Self { credits: Credits::among(servers), loads: Vec::with_capacity(EXAMINED_MAX.min(servers)), seed }
+        let exact = servers.min(EXACT_MAX);
+        Self {
+            credits: Vec::with_capacity(exact),
+            loads: Vec::with_capacity(exact),
+            urn: Urn::among(servers),
+            remembered: None,
+            seed,
+        }
     }
 
-    pub(crate) fn arrange(&mut self, weights: &[u32], are_others: bool) {
-        self.credits.arrange(weights, are_others);
-        if are_others {
-            self.credits.skip(self.seed);
+    pub(crate) fn arrange(&mut self, weights: &[u32]) {
+        self.remembered = None;
+        if weights.len() > EXACT_MAX {
+            self.urn.arrange(weights);
+            return;
+        }
+        self.credits.clear();
+        self.credits.resize(weights.len(), 0);
+        // Not all workers begin with the same server.
+        self.seed = mix(self.seed);
+        let servers = || (0..).zip(weights).map(|(place, &weight)| (place, u64::from(weight)));
+        for _ in 0..below(self.seed, 2 * weights.len() as u64) {
+            take_turn(&mut self.credits, servers());
         }
     }
 
@@ -35,50 +60,54 @@ impl LeastConnections {
     /// server that idles beside a heavy one gets its share and no more.
     #[inline]
     pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
-        let servers = candidates.len();
-        let examined = servers.min(EXAMINED_MAX);
-        let start =
-            if servers > examined { below(candidates.ask.random, servers as u64) as usize } else { 0 };
-        let place = |step: usize| if start + step < servers { start + step } else { start + step - servers };
-
-        self.loads.clear();
-        let mut best: Option<(u64, u64)> = None;
-        for step in 0..examined {
-            let place = place(step);
-            if !candidates.allows(place) {
-                self.loads.push(NOT_ALLOWED);
-                continue;
-            }
-            let load = u64::from(candidates.standing(place).in_flight());
-            self.loads.push(load);
-            let with_this = (load + 1, u64::from(candidates.weight(place)));
-            if best.is_none_or(|best| is_less(with_this, best)) {
-                best = Some(with_this);
-            }
+        if candidates.len() > EXACT_MAX {
+            return self.pick_among_drawn(candidates);
         }
-        let Some(best) = best else { return Self::any_other(candidates, start, examined) };
-        let loads = &self.loads;
-        let in_question = (0..examined).filter_map(|step| {
-            let place = place(step);
-            is_less((loads[step], u64::from(candidates.weight(place))), best).then_some(place)
-        });
-        self.credits.next(in_question)
+        self.loads.clear();
+        self.loads.extend((0..candidates.len()).map(|place| Load::of(candidates, place)));
+        let allowed = || self.loads.iter().filter(|load| load.is_allowed());
+        let best = allowed().map(|load| load.with_one()).reduce(Load::or_less)?;
+        let in_question = allowed().filter(|load| load.is_less_than(best));
+        take_turn(&mut self.credits, in_question.map(|load| (load.place, load.weight())))
     }
 
-    /// Where none of those that were looked at is allowed: the first one that is.
-    #[cold]
-    fn any_other(candidates: &Candidates<'_>, start: usize, examined: usize) -> Option<usize> {
-        let servers = candidates.len();
-        (start + examined..start + servers).map(|step| step % servers).find(|&place| candidates.allows(place))
+    fn pick_among_drawn(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
+        let mut random = candidates.ask.random;
+        let first = self.urn.draw_allowed(random, |place| candidates.allows(place))?;
+        let mut loads = [Load::of(candidates, first); DRAWN];
+        let (drawn, remembered) = loads.split_at_mut(DRAWN - 1);
+        for slot in &mut drawn[1..] {
+            random = mix(random);
+            let load = Load::of(candidates, self.urn.draw(random));
+            if load.is_allowed() {
+                *slot = load;
+            }
+        }
+        if let Some(place) = self.remembered {
+            let load = Load::of(candidates, place);
+            if load.is_allowed() {
+                remembered[0] = load;
+            }
+        }
+        self.remembered = loads.into_iter().reduce(Load::or_less).map(|load| load.place);
+        of_drawn(&loads)
     }
 }
 
-/// More than any load.
-const NOT_ALLOWED: u64 = u32::MAX as u64 + 1;
-
-/// Whether a load for its weight is less than another: exact, as both products fit.
-fn is_less((load, weight): (u64, u64), (other_load, other_weight): (u64, u64)) -> bool {
-    load * other_weight < other_load * weight
+/// Pays each of these servers its weight, and lets the one that is owed most pay for the turn.
+#[inline]
+fn take_turn(credits: &mut [i64], servers: impl Iterator<Item = (usize, u64)>) -> Option<usize> {
+    let (mut total, mut most, mut picked) = (0, i64::MIN, None);
+    for (place, weight) in servers {
+        let credit = &mut credits[place];
+        total += weight as i64;
+        *credit += weight as i64;
+        if *credit > most {
+            (most, picked) = (*credit, Some(place));
+        }
+    }
+    credits[picked?] -= total;
+    picked
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Two servers drawn at random by weight, and the one of them that is likely to answer first: its response time lately
-//! times the requests that it would have, over all workers, for its weight.
+//! Of two servers drawn at random by weight, and the best of those drawn before, the one that is likely to answer first:
+//! its response time lately times the requests that it would have, over all workers, for its weight.
 //!
-//! As Finagle's "p2c peak EWMA". How response times are remembered is in `latency`.
+//! As Finagle's "p2c peak EWMA"; why one is remembered says `two_choices`, how response times are says `latency`.
 
 use crate::picker::Candidates;
 use crate::policy::draw::Urn;
@@ -15,25 +15,38 @@ const UNKNOWN_MICROS: f32 = 1e6;
 const CLEARLY: f32 = 0.875;
 
 #[derive(Debug, Clone)]
-pub(crate) struct ResponseTime(Urn);
+pub(crate) struct ResponseTime {
+    urn: Urn,
+    /// The place of the quickest server of the last pick.
+    remembered: Option<usize>,
+}
 
 impl ResponseTime {
     pub(crate) fn new(servers: usize) -> Self {
-        Self(Urn::among(servers))
+        Self { urn: Urn::among(servers), remembered: None }
     }
 
     pub(crate) fn arrange(&mut self, weights: &[u32]) {
-        self.0.arrange(weights);
+        self.urn.arrange(weights);
+        self.remembered = None;
     }
 
     #[inline]
     pub(crate) fn pick(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
-        let (first, second) = self.0.draw_two(candidates)?;
+        let (first, second) = self.urn.draw_two(candidates)?;
         if first == second {
             return Some(first);
         }
-        let is_quicker = cost(candidates, second) < cost(candidates, first) * CLEARLY;
-        Some(if is_quicker { second } else { first })
+        let remembered = self.remembered.filter(|&place| candidates.allows(place)).unwrap_or(second);
+        let (mut quickest, mut micros) = (first, cost(candidates, first));
+        for place in [second, remembered] {
+            let other_micros = cost(candidates, place);
+            if other_micros < micros * CLEARLY {
+                (quickest, micros) = (place, other_micros);
+            }
+        }
+        self.remembered = Some(quickest);
+        Some(quickest)
     }
 }
 

@@ -1,18 +1,35 @@
 //! Smooth weighted round robin: each server in turn, a heavier one more often but not in a burst.
 //!
-//! Servers of weights 5, 1, 1 are picked as A A B A C A A and again. Equal weights need only a cursor.
+//! Servers of one weight form a class. Classes take turns by the weight of all in them, as nginx's upstreams do; within
+//! a class each server has its turn. So a pick costs as much as there are weights, not servers, and shares are exact.
 
-use crate::hash::below;
+use crate::hash::{below, mix};
 use crate::picker::Candidates;
 
 /// Servers in turn, by weight.
 #[derive(Debug, Clone)]
 pub struct RoundRobin {
-    credits: Credits,
-    /// Which is next, while all weigh the same.
-    next: usize,
+    /// Servers, class by class.
+    servers: Vec<u32>,
+    /// From the heaviest.
+    classes: Vec<Class>,
     /// Where the turns begin.
     seed: u64,
+}
+
+/// Servers of the same weight.
+#[derive(Debug, Clone, Copy)]
+struct Class {
+    /// Of each.
+    weight: u32,
+    /// Where the class is among the servers.
+    start: u32,
+    end: u32,
+    /// Whose turn it is.
+    next: u32,
+    /// What the class is owed: the weight of its servers for each pick, less that of all servers for each pick that it
+    /// won. Sums to 0 over all classes.
+    credit: i64,
 }
 
 impl RoundRobin {
@@ -23,21 +40,34 @@ impl RoundRobin {
     pub fn new(weights: &[u32]) -> Self {
         assert!(!weights.is_empty() && !weights.contains(&0), "an upstream has servers of positive weight");
         let mut policy = Self::among(weights.len(), 0);
-        policy.arrange(weights, true);
+        policy.arrange(weights);
         policy
     }
 
-    /// Up to so many servers, which `arrange` tells.
+    /// Up to so many servers, which `arrange` tells. Workers of different seeds do not all begin
+    /// with the same server; with 0, turns begin with the first.
     pub(crate) fn among(servers: usize, seed: u64) -> Self {
-        Self { credits: Credits::among(servers), next: 0, seed }
+        Self { servers: Vec::with_capacity(servers), classes: Vec::with_capacity(servers), seed }
     }
 
-    pub(crate) fn arrange(&mut self, weights: &[u32], are_others: bool) {
-        self.credits.arrange(weights, are_others);
-        if are_others {
-            self.next = below(self.seed, weights.len() as u64) as usize;
-            if !self.credits.are_equal {
-                self.credits.skip(self.seed);
+    pub(crate) fn arrange(&mut self, weights: &[u32]) {
+        self.servers.clear();
+        self.servers.extend((0..).take(weights.len()));
+        self.servers.sort_unstable_by_key(|&server| (u32::MAX - weights[server as usize], server));
+        self.classes.clear();
+        let mut start = 0;
+        for class in self.servers.chunk_by(|&a, &b| weights[a as usize] == weights[b as usize]) {
+            let end = start + class.len() as u32;
+            let next = start + below(self.seed, class.len() as u64) as u32;
+            self.classes.push(Class { weight: weights[class[0] as usize], start, end, next, credit: 0 });
+            start = end;
+        }
+        if self.seed != 0 {
+            // As if other requests had come before; and elsewhere each time that servers come or go, or those that
+            // begin would have more than their share.
+            self.seed = mix(self.seed);
+            for _ in 0..below(self.seed, TURNS_SKIPPED_MAX) {
+                self.pick_free();
             }
         }
     }
@@ -48,8 +78,8 @@ impl RoundRobin {
         self.pick_free().unwrap_or(0)
     }
 
-    /// The next server besides those in `tried`, or `None` if there is no other. A server that is passed over
-    /// neither gains nor loses its turn with weights; without, its turn is over.
+    /// The next server besides those in `tried`, or `None` if there is no other. A class that is passed over neither
+    /// gains nor loses its turn; within one, the turn of a server that is passed over is over.
     pub fn pick_except(&mut self, tried: &[usize]) -> Option<usize> {
         self.pick_where(|server| !tried.contains(&server))
     }
@@ -61,89 +91,48 @@ impl RoundRobin {
 
     #[inline]
     fn pick_free(&mut self) -> Option<usize> {
-        let servers = self.credits.servers.len();
-        if !self.credits.are_equal {
-            return self.credits.next(0..servers);
-        }
-        let picked = self.next;
-        self.next = if picked + 1 >= servers { 0 } else { picked + 1 };
-        (picked < servers).then_some(picked)
+        let class = next_class(&mut self.classes, |class| class.end - class.start)?;
+        let picked = class.next;
+        class.next = if picked + 1 == class.end { class.start } else { picked + 1 };
+        Some(self.servers[picked as usize] as usize)
     }
 
     fn pick_where(&mut self, is_allowed: impl Fn(usize) -> bool) -> Option<usize> {
-        let servers = self.credits.servers.len();
-        if !self.credits.are_equal {
-            return self.credits.next((0..servers).filter(|&server| is_allowed(server)));
-        }
-        let picked = (self.next..servers).chain(0..self.next).find(|&server| is_allowed(server))?;
-        self.next = (picked + 1) % servers;
-        Some(picked)
+        let servers = &self.servers;
+        let is_allowed = |&place: &u32| is_allowed(servers[place as usize] as usize);
+        let allowed = |class: &Class| (class.start..class.end).filter(is_allowed).count() as u32;
+        let class = next_class(&mut self.classes, allowed)?;
+        let picked = (class.next..class.end).chain(class.start..class.next).find(is_allowed)?;
+        class.next = if picked + 1 == class.end { class.start } else { picked + 1 };
+        Some(servers[picked as usize] as usize)
     }
 }
 
-/// What each server is owed.
-#[derive(Debug, Clone)]
-pub(crate) struct Credits {
-    servers: Vec<Server>,
-    are_equal: bool,
-}
+const TURNS_SKIPPED_MAX: u64 = 64;
 
-#[derive(Debug, Clone, Copy)]
-struct Server {
-    weight: i64,
-    /// What the server is owed: its weight for each pick, less the weight of all for each pick that it won. Sums to 0
-    /// over all servers.
-    credit: i64,
-}
-
-/// Turns that a worker may skip at its start, and the steps that they may cost.
-const SKIPPED_MAX: u64 = 64;
-const SKIPPED_STEPS_MAX: u64 = 16_384;
-
-impl Credits {
-    pub(crate) fn among(servers: usize) -> Self {
-        Self { servers: Vec::with_capacity(servers), are_equal: true }
+/// Pays each class the weight of those of its servers that may be picked, and lets the one that is owed most pay for
+/// the turn.
+#[inline]
+fn next_class(classes: &mut [Class], servers: impl Fn(&Class) -> u32) -> Option<&mut Class> {
+    if let [only] = classes {
+        return (servers(only) > 0).then_some(only);
     }
-
-    /// The servers weigh this now. Those that stay are still owed what they were.
-    pub(crate) fn arrange(&mut self, weights: &[u32], are_others: bool) {
-        if are_others {
-            self.servers.clear();
-            self.servers
-                .extend(weights.iter().map(|&weight| Server { weight: i64::from(weight), credit: 0 }));
-        } else {
-            for (server, &weight) in self.servers.iter_mut().zip(weights) {
-                server.weight = i64::from(weight);
-            }
+    let mut total = 0;
+    let mut best: Option<(usize, i64)> = None;
+    for (index, class) in classes.iter_mut().enumerate() {
+        let due = i64::from(class.weight) * i64::from(servers(class));
+        if due == 0 {
+            continue;
         }
-        self.are_equal = weights.windows(2).all(|pair| pair[0] == pair[1]);
-    }
-
-    /// Lets some turns pass, as if other requests had come before: not all workers begin with the same server.
-    pub(crate) fn skip(&mut self, seed: u64) {
-        let turns_max = SKIPPED_MAX.min(SKIPPED_STEPS_MAX / self.servers.len().max(1) as u64);
-        for _ in 0..below(seed, turns_max) {
-            self.next(0..self.servers.len());
+        total += due;
+        class.credit += due;
+        if best.is_none_or(|(_, credit)| class.credit > credit) {
+            best = Some((index, class.credit));
         }
     }
-
-    /// Pays each of these servers its weight, and lets the one that is owed most pay for the turn.
-    #[inline]
-    pub(crate) fn next(&mut self, among: impl Iterator<Item = usize>) -> Option<usize> {
-        let mut total = 0;
-        let mut best: Option<(usize, i64)> = None;
-        for place in among {
-            let server = &mut self.servers[place];
-            total += server.weight;
-            server.credit += server.weight;
-            if best.is_none_or(|(_, credit)| server.credit > credit) {
-                best = Some((place, server.credit));
-            }
-        }
-        let (picked, _) = best?;
-        self.servers[picked].credit -= total;
-        Some(picked)
-    }
+    let class = &mut classes[best?.0];
+    class.credit -= total;
+    Some(class)
 }
 
 #[cfg(test)]
@@ -161,7 +150,7 @@ mod tests {
         for (weights, order) in [
             (&[1][..], &[0, 0, 0][..]),
             (&[3, 3, 3][..], &[0, 1, 2, 0, 1, 2, 0][..]),
-            (&[5, 1, 1][..], &[0, 0, 1, 0, 2, 0, 0, 0, 0, 1, 0, 2, 0, 0][..]),
+            (&[5, 1, 1][..], &[0, 1, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0, 2, 0][..]),
             (&[1, 2][..], &[1, 0, 1, 1, 0, 1][..]),
             (&[2, 1, 2][..], &[0, 2, 1, 0, 2, 0, 2, 1, 0, 2][..]),
         ] {

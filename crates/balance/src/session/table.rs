@@ -1,6 +1,6 @@
 //! Which server each session is on, for all workers: in shards, each behind a lock that is held for one look.
 //!
-//! Keys are kept as 128 bits of hash, so a session costs 48 bytes (and twice 20 of index), whatever its name, and the
+//! Keys are kept as 128 bits of hash, so a session costs up to 200 bytes, index included, whatever its name, and the
 //! memory holds nobody's name. Bounded: the session used least recently makes room.
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Room for so many sessions, each forgotten when it was not used for `ttl`. The memory is taken as it is needed.
+    /// Room for so many sessions, each forgotten when it was not used for `ttl`. The memory is touched as it is needed.
     /// `secret` is random.
     ///
     /// # Panics
@@ -120,7 +120,8 @@ const NONE: u32 = u32::MAX;
 
 impl Shard {
     fn new(sessions_max: usize, ttl: Duration) -> Self {
-        let index = HashMap::default();
+        // Twice the room, so that what was removed is swept up in place and the index never grows.
+        let index = HashMap::with_capacity_and_hasher(2 * sessions_max, BuildHasherDefault::default());
         Self { index, sessions: Vec::new(), sessions_max, ttl, newest: NONE, oldest: NONE, free: NONE }
     }
 

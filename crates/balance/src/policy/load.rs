@@ -1,0 +1,53 @@
+//! What a server has under way, for its weight: compared exactly.
+
+use crate::picker::Candidates;
+
+/// What a server has under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) place: usize,
+    count: u64,
+    weight: u64,
+}
+
+/// More than any load.
+const NOT_ALLOWED: u64 = u32::MAX as u64 + 1;
+
+impl Load {
+    #[inline]
+    pub(crate) fn of(candidates: &Candidates<'_>, place: usize) -> Self {
+        let allowed = candidates.allows(place);
+        let count = if allowed { u64::from(candidates.standing(place).in_flight()) } else { NOT_ALLOWED };
+        Self { place, count, weight: u64::from(candidates.weight(place)) }
+    }
+
+    /// Whether the server may be picked.
+    #[inline]
+    pub(crate) fn is_allowed(self) -> bool {
+        self.count < NOT_ALLOWED
+    }
+
+    #[inline]
+    pub(crate) fn weight(self) -> u64 {
+        self.weight
+    }
+
+    /// With another request.
+    #[inline]
+    pub(crate) fn with_one(self) -> Self {
+        Self { count: self.count + 1, ..self }
+    }
+
+    /// Whether it is less for its weight.
+    #[inline]
+    pub(crate) fn is_less_than(self, other: Self) -> bool {
+        // Both products fit: 33 bits times 16.
+        self.count * other.weight < other.count * self.weight
+    }
+
+    /// The lesser one for its weight; this one if they are equal.
+    #[inline]
+    pub(crate) fn or_less(self, other: Self) -> Self {
+        if other.is_less_than(self) { other } else { self }
+    }
+}

@@ -1,0 +1,161 @@
+//! The adaptive concurrency limit before a simulated server, at loads that it can and cannot serve.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use balance::{Shed, ShedSettings, Time, Work};
+
+/// A server that works on so many requests at a time, each for so long; others wait, first come first served.
+#[derive(Debug, Clone, Copy)]
+struct Server {
+    at_once: usize,
+    micros: u64,
+}
+
+impl Server {
+    fn capacity_per_second(self) -> f64 {
+        self.at_once as f64 * 1e6 / self.micros as f64
+    }
+}
+
+/// What came of a second.
+#[derive(Debug, Clone, Copy, Default)]
+struct Second {
+    offered: u32,
+    served: u32,
+    latency_max_micros: u64,
+}
+
+/// Offers requests at these multiples of the capacity, a second each.
+fn run(server: Server, loads: &[f64], shed: &mut Shed) -> Vec<Second> {
+    let mut random = fastrand::Rng::with_seed(11);
+    let mut seconds = vec![Second::default(); loads.len()];
+    // When each of the server's places is free.
+    let mut free: BinaryHeap<Reverse<u64>> = (0..server.at_once).map(|_| Reverse(0)).collect();
+    let mut ends: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+    let mut now = 0.0f64;
+    loop {
+        let second = (now / 1e6) as usize;
+        let Some(&load) = loads.get(second) else { break };
+        now += -(1.0 - random.f64()).ln() * 1e6 / (server.capacity_per_second() * load);
+        let now_micros = now as u64;
+        while let Some(&Reverse((end, began))) = ends.peek()
+            && end <= now_micros
+        {
+            ends.pop();
+            shed.end(Work::Done(Duration::from_micros(end - began)), Time::from_micros(end));
+            if let Some(second) = seconds.get_mut((end / 1_000_000) as usize) {
+                second.served += 1;
+                second.latency_max_micros = second.latency_max_micros.max(end - began);
+            }
+        }
+        seconds[second].offered += 1;
+        if shed.admit() {
+            let Reverse(begin) = free.pop().expect("a server has places");
+            // Some requests take half as long again, some half as long.
+            let end = begin.max(now_micros) + server.micros / 2 + random.u64(..server.micros);
+            free.push(Reverse(end));
+            ends.push(Reverse((end, now_micros)));
+        }
+    }
+    for Reverse((end, began)) in ends.into_sorted_vec().into_iter().rev() {
+        shed.end(Work::Done(Duration::from_micros(end - began)), Time::from_micros(end));
+    }
+    seconds
+}
+
+const SERVERS: [Server; 3] = [
+    Server { at_once: 1, micros: 500 },
+    Server { at_once: 32, micros: 10_000 },
+    Server { at_once: 200, micros: 40_000 },
+];
+
+#[test]
+fn twenty_times_the_capacity_leaves_goodput_and_latency_where_they_were() {
+    for server in SERVERS {
+        let mut shed = Shed::new(ShedSettings::default(), Time::START);
+        let loads: Vec<f64> = [0.5; 5].into_iter().chain([20.0; 60]).chain([0.5; 5]).collect();
+        let seconds = run(server, &loads, &mut shed);
+        let usual_micros = seconds[..5].iter().map(|second| second.latency_max_micros).max().unwrap_or(0);
+        let served: f64 = seconds[5..65].iter().map(|second| f64::from(second.served)).sum();
+        assert!(served / 60.0 > 0.95 * server.capacity_per_second(), "{server:?}: {served}");
+        for (number, second) in seconds.iter().enumerate() {
+            let is_overloaded = (5..65).contains(&number);
+            // Measuring latency without a queue costs a part of a second.
+            let due = server.capacity_per_second() * if is_overloaded { 0.8 } else { 0.4 };
+            assert!(f64::from(second.served) > due, "{server:?}, second {number}: {second:?}");
+            // One request at a time: sixteen wait, at least.
+            let floor_micros =
+                2 * u64::from(ShedSettings::default().min) * server.micros / server.at_once as u64;
+            let bound_micros = match number {
+                6..=65 => 3 * usual_micros + floor_micros,
+                66.. => 2 * usual_micros,
+                // Until the limit is found.
+                _ => continue,
+            };
+            assert!(second.latency_max_micros < bound_micros, "{server:?}, second {number}: {second:?}");
+        }
+    }
+}
+
+#[test]
+fn what_can_be_served_is_never_shed() {
+    for server in SERVERS {
+        for load in [0.1, 0.5, 0.8] {
+            let mut shed = Shed::new(ShedSettings::default(), Time::START);
+            let seconds = run(server, &[load; 30], &mut shed);
+            let offered: u32 = seconds.iter().map(|second| second.offered).sum();
+            let served: u32 = seconds.iter().map(|second| second.served).sum();
+            // What is still under way at the end is not yet served.
+            assert!(offered - served <= 200, "{server:?} at {load}: {served} of {offered}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_starts_into_an_overload_finds_its_limit() {
+    for (at_once, limits) in [(8, 16..48), (32, 40..120), (320, 500..1000)] {
+        for load in [1.5, 20.0] {
+            let mut shed = Shed::new(ShedSettings::default(), Time::START);
+            let server = Server { at_once, micros: 10_000 };
+            let seconds = run(server, &[load; 20], &mut shed);
+            assert!(limits.contains(&shed.limit()), "{server:?}: {}", shed.limit());
+            let slow = seconds[3..].iter().find(|second| second.latency_max_micros > 60_000);
+            assert!(slow.is_none(), "{server:?}: {slow:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_gets_slower_for_good_is_a_new_measure() {
+    let mut shed = Shed::new(ShedSettings::default(), Time::START);
+    let quick = Server { at_once: 64, micros: 5_000 };
+    run(quick, &[0.5; 5], &mut shed);
+    assert!(shed.baseline().is_some_and(|baseline| baseline < Duration::from_millis(6)));
+    // As many requests each second as before, each ten times as long, and room for them.
+    let mut now = Time::from_millis(5000);
+    for _ in 0..200 {
+        let admitted = (0..400).filter(|_| shed.admit()).count();
+        now = now + Duration::from_millis(50);
+        (0..admitted).for_each(|_| shed.end(Work::Done(Duration::from_millis(50)), now));
+    }
+    assert!((400..2000).contains(&shed.limit()), "{}: {:?}", shed.limit(), shed.baseline());
+    assert_eq!(shed.baseline(), Some(Duration::from_millis(50)));
+}
+
+#[test]
+fn requests_that_are_overrun_cut_the_limit() {
+    let mut shed = Shed::new(ShedSettings::default(), Time::START);
+    for millis in 0..2000 {
+        let _ = shed.admit();
+        shed.end(Work::Overrun, Time::from_millis(millis));
+    }
+    assert!(shed.limit() < 64, "{}", shed.limit());
+    let before = shed.limit();
+    for millis in 2000..4000 {
+        let _ = shed.admit();
+        shed.end(Work::Other, Time::from_millis(millis));
+    }
+    assert_eq!((shed.limit(), shed.in_flight()), (before, 0), "what says nothing changes nothing");
+}
