@@ -11,7 +11,7 @@ const PER_SECOND: [(Failure, u32); 5] = [
     // It means nothing any more (RFC 9113 §5.3.2), but browsers still send some.
     (Failure::PriorityFlood, 500),
     // DATA or CONTINUATION without a byte and without an end.
-    (Failure::EmptyFrameFlood, 200),
+    (Failure::EmptyFrameFlood, 90),
 ];
 
 /// What the frame with this header would be a flood of.

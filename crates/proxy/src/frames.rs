@@ -19,10 +19,40 @@ use crate::worker::Worker;
 
 /// Frames that are gathered before they are sent anyway.
 pub(crate) const GATHER_MAX: usize = PIECE;
-/// Memory for them that a connection keeps while it has nothing to send.
-const KEEP_MAX: usize = 4096;
+/// What the gathered frames take at most: one may still come when there is nearly enough.
+const UNSENT_MAX: usize = GATHER_MAX + 16 * 1024 + 1024;
+/// Buffers for gathered frames that a worker keeps.
+const SPARE_MAX: usize = 16;
+/// What is received at once.
+const RECEIVE_MAX: usize = 32 * 1024;
 /// RFC 9113 §3.4: what a client's connection begins with, before any frame.
 const PREFACE_LEN: usize = 24;
+
+/// What the connections of HTTP/2 of one worker share: one that has nothing to send or receive holds no buffer.
+pub(crate) struct Stock {
+    received: RefCell<Box<[u8]>>,
+    spare: RefCell<Vec<Vec<u8>>>,
+    /// Bytes that peers may send beyond their first windows.
+    granted: Rc<Cell<usize>>,
+}
+
+impl Stock {
+    pub(crate) fn new() -> Rc<Self> {
+        let received = RefCell::new(vec![0; RECEIVE_MAX].into_boxed_slice());
+        Rc::new(Self { received, spare: RefCell::default(), granted: Rc::default() })
+    }
+
+    fn take(&self) -> Vec<u8> {
+        self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(UNSENT_MAX))
+    }
+
+    fn give(&self, buffer: Vec<u8>) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_MAX && buffer.capacity() <= UNSENT_MAX {
+            spare.push(buffer);
+        }
+    }
+}
 
 /// A connection that frames travel on, as `h2` and whoever drives it share it.
 #[derive(Clone)]
@@ -32,6 +62,7 @@ struct Shared {
     socket: Socket,
     gate: Gate,
     windows: Windows,
+    stock: Rc<Stock>,
     deadlines: Rc<Deadlines>,
     incoming: RefCell<Incoming>,
     outgoing: RefCell<Outgoing>,
@@ -67,7 +98,8 @@ impl Frames {
         Self(Rc::new(Shared {
             socket,
             gate: Gate::default(),
-            windows: Windows::new(Rc::clone(&worker.granted)),
+            windows: Windows::new(Rc::clone(&worker.frames.granted)),
+            stock: Rc::clone(&worker.frames),
             deadlines: Rc::clone(&worker.deadlines),
             incoming: RefCell::new(incoming),
             outgoing: RefCell::default(),
@@ -126,7 +158,7 @@ impl Frames {
         self.0.gate.sent(*sent);
         *sent = 0;
         unsent.clear();
-        unsent.shrink_to(KEEP_MAX);
+        self.0.stock.give(std::mem::take(unsent));
         Poll::Ready(Ok(()))
     }
 
@@ -186,8 +218,11 @@ impl AsyncRead for Frames {
         if is_early {
             buffer.put_slice(&early[..early.len().min(buffer.remaining())]);
         } else {
-            let count = ready!(self.0.socket.poll_read(context, buffer.initialize_unfilled()))?;
-            buffer.advance(count);
+            // Through memory that is initialised once.
+            let received = &mut self.0.stock.received.borrow_mut()[..];
+            let limit = received.len().min(buffer.remaining());
+            let count = ready!(self.0.socket.poll_read(context, &mut received[..limit]))?;
+            buffer.put_slice(&received[..count]);
         }
         let bytes = &buffer.filled()[before..];
         let skipped = (*preface_left).min(bytes.len());
@@ -216,9 +251,8 @@ impl AsyncWrite for Frames {
         ready!(self.poll_room(context))?;
         let unsent = &mut self.0.outgoing.borrow_mut().unsent;
         let count: usize = pieces.iter().map(|piece| piece.len()).sum();
-        if unsent.capacity() < unsent.len() + count {
-            // By half of what there is: it is soon as much as it may be.
-            unsent.reserve_exact(count.max(unsent.capacity() / 2));
+        if unsent.capacity() == 0 {
+            *unsent = self.0.stock.take();
         }
         pieces.iter().for_each(|piece| unsent.extend_from_slice(piece));
         Poll::Ready(Ok(count))

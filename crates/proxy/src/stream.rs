@@ -152,8 +152,9 @@ impl Stream {
                 if bytes.is_empty() {
                     return Poll::Ready(Ok(0));
                 }
-                let room = ready!(poll_room(send, self.frames.gate(), context))?;
-                let count = bytes.len().min(PIECE_MAX).min(room);
+                let wanted = bytes.len().min(PIECE_MAX);
+                let room = ready!(poll_room(send, self.frames.gate(), wanted, context))?;
+                let count = wanted.min(room);
                 self.frames.gate().queue(count);
                 let is_last = count == bytes.len() && follows.is_end();
                 send.send_data(Bytes::copy_from_slice(&bytes[..count]), is_last).map_err(broken)?;
@@ -175,7 +176,7 @@ impl Stream {
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.sides.borrow_mut().outgoing {
             // What went wrong is told by the write.
-            Outgoing::Body(send) => poll_room(send, self.frames.gate(), context).map(|_| ()),
+            Outgoing::Body(send) => poll_room(send, self.frames.gate(), PIECE_MAX, context).map(|_| ()),
             _ => Poll::Ready(()),
         }
     }
@@ -331,17 +332,20 @@ impl Sides {
     }
 }
 
-/// How much the peer and the connection take now.
+/// How much the peer and the connection take now, of what is wanted.
 fn poll_room(
     send: &mut SendStream<Bytes>,
     gate: &Gate,
+    wanted: usize,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
     ready!(gate.poll_open(context));
-    if send.capacity() < PIECE_MAX {
-        send.reserve_capacity(PIECE_MAX);
+    let mut room = send.capacity();
+    if room < wanted {
+        send.reserve_capacity(wanted);
+        room = send.capacity();
     }
-    match send.capacity() {
+    match room {
         0 => match ready!(send.poll_capacity(context)) {
             Some(room) => Poll::Ready(room.map_err(broken)),
             None => Poll::Ready(Err(ErrorKind::ConnectionReset.into())),

@@ -15,6 +15,7 @@ use wire::HeadLimits;
 use crate::buffer::Buffers;
 use crate::client::{self, Client};
 use crate::deadline::{Deadlines, TICK, Ticks};
+use crate::frames;
 use crate::lane::Lanes;
 use crate::listen;
 use crate::plan::Plan;
@@ -66,8 +67,7 @@ pub(crate) struct Worker {
     pub(crate) buffers: Buffers,
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,
-    /// Bytes that peers over HTTP/2 may send beyond their first windows.
-    pub(crate) granted: Rc<Cell<usize>>,
+    pub(crate) frames: Rc<frames::Stock>,
     pub(crate) counters: Counters,
     pub(crate) log: Option<RefCell<WorkerLog>>,
     pub(crate) ticks: TimeoutTicks,
@@ -130,7 +130,7 @@ pub(crate) async fn run(parts: Parts) {
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),
-        granted: Rc::default(),
+        frames: frames::Stock::new(),
         counters: parts.counters,
         log: parts.log.map(RefCell::new),
         ticks: TimeoutTicks::new(&config.timeouts),
