@@ -6,7 +6,7 @@
 use crate::hash::{below, mix};
 use crate::picker::Candidates;
 use crate::policy::draw::Urn;
-use crate::policy::load::Load;
+use crate::policy::load::{Load, NOT_ALLOWED, count};
 use crate::policy::two_choices::of_drawn;
 
 /// Up to so many, all are looked at.
@@ -16,6 +16,11 @@ const DRAWN: usize = 16;
 
 #[derive(Debug, Clone)]
 pub(crate) struct LeastConnections {
+    /// Whether all weigh the same.
+    are_equal: bool,
+    /// While they do, the turn in which each was picked last, by place.
+    picked_in: Vec<u32>,
+    turn: u32,
     /// What each server is owed, by place: as in `round_robin`, with each server a class. Sums to 0.
     credits: Vec<i64>,
     /// What was under way when it was looked at, by place.
@@ -31,6 +36,9 @@ impl LeastConnections {
     pub(crate) fn new(servers: usize, seed: u64) -> Self {
         let exact = servers.min(EXACT_MAX);
         Self {
+            are_equal: false,
+            picked_in: Vec::with_capacity(exact),
+            turn: 0,
             credits: Vec::with_capacity(exact),
             loads: Vec::with_capacity(exact),
             urn: Urn::among(servers),
@@ -49,6 +57,14 @@ impl LeastConnections {
         self.credits.resize(weights.len(), 0);
         // Not all workers begin with the same server.
         self.seed = mix(self.seed);
+        self.are_equal = weights.windows(2).all(|pair| pair[0] == pair[1]);
+        if self.are_equal {
+            self.turn = weights.len() as u32;
+            self.picked_in.clear();
+            self.picked_in.extend(0..self.turn);
+            self.picked_in.rotate_left(below(self.seed, weights.len() as u64) as usize);
+            return;
+        }
         let servers = || (0..).zip(weights).map(|(place, &weight)| (place, u64::from(weight)));
         for _ in 0..below(self.seed, 2 * weights.len() as u64) {
             take_turn(&mut self.credits, servers());
@@ -63,12 +79,30 @@ impl LeastConnections {
         if candidates.len() > EXACT_MAX {
             return self.pick_among_drawn(candidates);
         }
+        if self.are_equal {
+            return self.pick_equal(candidates);
+        }
         self.loads.clear();
         self.loads.extend((0..candidates.len()).map(|place| Load::of(candidates, place)));
         let allowed = || self.loads.iter().filter(|load| load.is_allowed());
         let best = allowed().map(|load| load.with_one()).reduce(Load::or_less)?;
         let in_question = allowed().filter(|load| load.is_less_than(best));
         take_turn(&mut self.credits, in_question.map(|load| (load.place, load.weight())))
+    }
+
+    /// The least busy one; of several, the one whose last turn is longest ago.
+    #[inline]
+    fn pick_equal(&mut self, candidates: &Candidates<'_>) -> Option<usize> {
+        let key = |(place, &picked_in)| (count(candidates, place), picked_in, place);
+        let least = self.picked_in.iter().enumerate().map(key).min()?;
+        let (count, _, place) = least;
+        if count >= NOT_ALLOWED {
+            return None;
+        }
+        // Begins again after four billion turns: once, the order is another one.
+        self.turn = self.turn.wrapping_add(1);
+        self.picked_in[place] = self.turn;
+        Some(place)
     }
 
     fn pick_among_drawn(&mut self, candidates: &Candidates<'_>) -> Option<usize> {

@@ -10,15 +10,20 @@ pub(crate) struct Load {
     weight: u64,
 }
 
-/// More than any load.
-const NOT_ALLOWED: u64 = u32::MAX as u64 + 1;
+/// What counts as under way with a server that may not be picked: more than any load.
+pub(crate) const NOT_ALLOWED: u64 = u32::MAX as u64 + 1;
+
+/// What a server has under way, over all workers.
+#[inline]
+pub(crate) fn count(candidates: &Candidates<'_>, place: usize) -> u64 {
+    let allowed = candidates.allows(place);
+    if allowed { u64::from(candidates.standing(place).in_flight()) } else { NOT_ALLOWED }
+}
 
 impl Load {
     #[inline]
     pub(crate) fn of(candidates: &Candidates<'_>, place: usize) -> Self {
-        let allowed = candidates.allows(place);
-        let count = if allowed { u64::from(candidates.standing(place).in_flight()) } else { NOT_ALLOWED };
-        Self { place, count, weight: u64::from(candidates.weight(place)) }
+        Self { place, count: count(candidates, place), weight: u64::from(candidates.weight(place)) }
     }
 
     /// Whether the server may be picked.

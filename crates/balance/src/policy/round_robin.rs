@@ -111,11 +111,11 @@ impl RoundRobin {
 const TURNS_SKIPPED_MAX: u64 = 64;
 
 /// Pays each class the weight of those of its servers that may be picked, and lets the one that is owed most pay for
-/// the turn.
+/// the turn. A class that is alone is not asked.
 #[inline]
 fn next_class(classes: &mut [Class], servers: impl Fn(&Class) -> u32) -> Option<&mut Class> {
     if let [only] = classes {
-        return (servers(only) > 0).then_some(only);
+        return Some(only);
     }
     let mut total = 0;
     let mut best: Option<(usize, i64)> = None;
