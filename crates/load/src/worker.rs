@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::arrivals::{Arrivals, Turn};
 use crate::plan::{Arrival, Plan};
@@ -98,6 +98,7 @@ pub(crate) struct Worker {
     orders: watch::Receiver<Orders>,
     /// Set when the load begins.
     begun: OnceCell<(Window, Arrivals)>,
+    has_begun: Notify,
     live: Arc<[Live]>,
     thread: usize,
 }
@@ -125,6 +126,7 @@ impl Worker {
             ready: OnReady(Cell::new(Some(ready))),
             orders,
             begun: OnceCell::new(),
+            has_begun: Notify::new(),
             live,
             thread,
             shared,
@@ -155,6 +157,7 @@ impl Worker {
         let arrivals = Arrivals::new(schedule, window, requests, senders(plan, self.thread))?;
         let begun = self.begun.set((window, arrivals));
         debug_assert!(begun.is_ok(), "a load begins once");
+        self.has_begun.notify_waiters();
         Ok(())
     }
 
@@ -168,6 +171,10 @@ impl Worker {
         }
         let window = self.wait_for_window().await?;
         tokio::time::sleep_until(window.load.into()).await;
+        // On a busy machine that time has passed before this thread has heard of it.
+        while self.begun.get().is_none() {
+            self.has_begun.notified().await;
+        }
         Some(Instant::now())
     }
 
