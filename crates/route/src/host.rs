@@ -57,6 +57,11 @@ impl<T: Default> Hosts<T> {
         }
     }
 
+    /// Whether any host is told apart from others.
+    pub(crate) fn has_names(&self) -> bool {
+        self.has_names
+    }
+
     /// Prepares to search, once all are there.
     pub(crate) fn link(&mut self) {
         self.patterns.link();

@@ -12,7 +12,7 @@ use crate::pattern::Pattern;
 use crate::request::{Fields, Request, parameters};
 
 /// What a request must be like. All conditions have to hold; the default holds for every request.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rule {
     /// The listeners that it may come to; none means every one.
     pub listeners: Vec<usize>,

@@ -4,6 +4,8 @@
 //! nothing but where said. What it decides, and why, `RouteTable::explain` says in words.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::host::{Hosts, without_dot};
 use crate::path::with_reading;
@@ -34,6 +36,28 @@ use crate::text_map::{TextMap, hash_on};
 /// A rule whose host comes first but whose other conditions do not hold leaves the request to the next one: of
 /// `shop.example` with `/cart` and of every host with `/`, the second gets `shop.example/blog`.
 ///
+/// ```
+/// use route::{HostRule, NoFields, PathRule, Request, RouteTable, Rule};
+///
+/// let path = PathRule::Prefix("/api".to_owned());
+/// let table = RouteTable::compile(vec![
+///     Rule { host: HostRule::of("*.example.com"), ..Rule::default() },
+///     Rule { path, methods: vec!["GET".to_owned()], ..Rule::default() },
+/// ]);
+/// let request = Request {
+///     listener: 0,
+///     host: b"example.com",
+///     path: b"/api/users",
+///     query: None,
+///     method: b"GET",
+///     client: [127, 0, 0, 1].into(),
+///     fields: &NoFields,
+/// };
+/// assert_eq!(table.choose(&request), Some(1));
+/// assert_eq!(table.choose(&Request { host: b"www.example.com", ..request }), Some(0));
+/// println!("{}", table.explain(&request));
+/// ```
+///
 /// # Cloning
 /// A clone shares the programs of patterns, with scratch space of its own. Threads that search one table with patterns
 /// wait for each other now and then; give each a clone.
@@ -43,10 +67,12 @@ pub struct RouteTable {
     by_listener: Vec<(usize, Hosts<Paths>)>,
     any_listener: Hosts<Paths>,
     depends_on_path: bool,
-    /// As they were given, for explaining.
-    pub(crate) rules: Vec<Rule>,
+    /// The route of every request, where there is just one and it asks for nothing: the commonest table of all.
+    everything: Option<usize>,
+    /// As they were given, for explaining; shared by clones.
+    pub(crate) rules: Arc<[Rule]>,
     /// Of each rule.
-    pub(crate) ranks: Vec<Rank>,
+    pub(crate) ranks: Arc<[Rank]>,
 }
 
 impl RouteTable {
@@ -69,9 +95,11 @@ impl RouteTable {
         let mut order: Vec<usize> = (0..rules.len()).collect();
         order.sort_by_key(|index| ranks[*index]);
 
-        let mut table = Self { rules, ranks, ..Self::default() };
+        let first = order.first().copied();
+        let rules: Arc<[Rule]> = rules.into();
+        let mut table = Self { rules: rules.clone(), ranks: ranks.into(), ..Self::default() };
         for index in order {
-            let rule = &table.rules[index];
+            let rule = &rules[index];
             if rule.listeners.is_empty() {
                 add(&mut table.any_listener, rule, index);
             }
@@ -92,6 +120,10 @@ impl RouteTable {
             hosts.link();
             hosts.values_mut().for_each(Paths::link);
             table.depends_on_path |= hosts.values().any(|paths| !paths.is_everything_or_nothing());
+        }
+        if table.by_listener.is_empty() && !table.any_listener.has_names() && !table.depends_on_path {
+            let asks_for_nothing = |index: &usize| Conditions::of(&rules[*index]).is_none();
+            table.everything = first.filter(asks_for_nothing);
         }
         table
     }
@@ -138,6 +170,9 @@ impl RouteTable {
         path: &[u8],
         hold: impl Fn(&Conditions) -> bool,
     ) -> Option<usize> {
+        if self.everything.is_some() {
+            return self.everything;
+        }
         let search = |path: &[u8]| {
             let within = |hosts: &Hosts<Paths>| hosts.first(host, |paths| paths.first(path, &hold));
             own.and_then(within).or_else(|| within(&self.any_listener))
@@ -242,8 +277,8 @@ pub(crate) enum PathRank {
 
 fn ranks(rules: &[Rule]) -> Vec<Rank> {
     // As many patterns as there may be, each looked for once.
-    let mut first_of_host = std::collections::HashMap::new();
-    let mut first_of_path = std::collections::HashMap::new();
+    let mut first_of_host = HashMap::new();
+    let mut first_of_path = HashMap::new();
     let rank = |(index, rule): (usize, &Rule)| Rank {
         is_for_every_listener: rule.listeners.is_empty(),
         host: match &rule.host {

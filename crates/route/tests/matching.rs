@@ -145,6 +145,29 @@ fn what_else_is_asked_for_comes_after_host_and_path() {
     assert_eq!(table.find(b"a.example", b"/a"), Some(0), "rules that ask for more are passed over");
 }
 
+/// A table of which the commonest kind is asked with a shortcut.
+#[test]
+fn one_route_for_every_request_and_others_that_ask_for_more() {
+    let post = Rule { methods: vec!["POST".to_owned()], ..Rule::default() };
+    let own = Rule { listeners: vec![0], ..Rule::default() };
+    for (rules, get_route, post_route, elsewhere) in [
+        (vec![Rule::default()], Some(0), Some(0), Some(0)),
+        (vec![Rule::default(), Rule::default()], Some(0), Some(0), Some(0)),
+        (vec![Rule::default(), post.clone()], Some(0), Some(1), Some(0)),
+        (vec![post.clone()], None, Some(0), None),
+        (vec![Rule::default(), own.clone()], Some(1), Some(1), Some(0)),
+        (vec![own], Some(0), Some(0), None),
+        (vec![], None, None, None),
+    ] {
+        let table = RouteTable::compile(rules);
+        let request = get("a.example", "/");
+        assert_eq!(table.choose(&request), get_route);
+        assert_eq!(table.choose(&Request { method: b"POST", ..request }), post_route);
+        assert_eq!(table.choose(&Request { listener: 1, ..request }), elsewhere);
+        assert!(!table.depends_on_path());
+    }
+}
+
 #[test]
 fn an_explanation_says_what_was_considered() {
     let table = RouteTable::compile(vec![
