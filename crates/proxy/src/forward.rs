@@ -4,13 +4,14 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 use config::{HostHeader, Protocol};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
+use crate::buffer::{Buffer, SMALL};
 use crate::client::Client;
 use crate::deadline::{Deadline, Elapsed, Ticks};
 use crate::exchange::Admitted;
@@ -441,9 +442,7 @@ impl Attempt<'_> {
                 deadline.set(self.worker.ticks.upstream_first_byte);
                 is_armed = true;
             }
-            let spare = response.buffer.spare();
-            let room = if connection.expects_long { spare.len().min(HEAD_ALONE) } else { spare.len() };
-            let read = unless_gone(self.client, connection.socket.read(&mut spare[..room]));
+            let read = unless_gone(self.client, self.read(connection, &mut response.buffer));
             match deadline.guard(read).await {
                 Ok(Err(Gone)) => return Err(Failure::ClientGone),
                 Ok(Ok(Ok(count))) if count > 0 => response.buffer.advance(count),
@@ -457,6 +456,23 @@ impl Attempt<'_> {
                 Err(Elapsed) => return Err(Failure::UpstreamTimeout),
             }
         }
+    }
+
+    /// Reads once there is something. A stream, one of many that wait, has a buffer of some size only then, and where
+    /// what is read can go on.
+    async fn read(&self, connection: &Connection, buffer: &mut Buffer) -> io::Result<usize> {
+        poll_fn(|context| {
+            if buffer.is_of_stream() && buffer.is_empty() {
+                ready!(connection.socket.poll_readable(context))?;
+                if !self.client.socket.is_crowded() {
+                    self.worker.buffers.grow_to(buffer, SMALL);
+                }
+            }
+            let spare = buffer.spare();
+            let room = if connection.expects_long { spare.len().min(HEAD_ALONE) } else { spare.len() };
+            connection.socket.poll_read(context, &mut spare[..room])
+        })
+        .await
     }
 
     /// Waits a moment for the rest of a short body: it then leaves in one write with its head, and where the server dies

@@ -177,6 +177,8 @@ impl Frames {
 pub(crate) struct Gate {
     queued: Cell<usize>,
     waiting: RefCell<Vec<Waker>>,
+    /// Streams that have something to send and cannot, for want of a window or because of the gate.
+    stalled: Cell<usize>,
 }
 
 impl Gate {
@@ -185,8 +187,22 @@ impl Gate {
         if self.queued.get() < GATHER_MAX {
             return Poll::Ready(());
         }
-        self.waiting.borrow_mut().push(context.waker().clone());
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
         Poll::Pending
+    }
+
+    /// Whether some stream cannot send.
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.stalled.get() > 0
+    }
+
+    /// A stream begins or ends to be stalled.
+    pub(crate) fn stall(&self, is_stalled: bool) {
+        let stalled = self.stalled.get();
+        self.stalled.set(if is_stalled { stalled + 1 } else { stalled - 1 });
     }
 
     /// A stream has given the connection this much.

@@ -88,6 +88,14 @@ impl Socket {
         }
     }
 
+    /// Whether little should be held of what is written here.
+    pub(crate) fn is_crowded(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Secure(_) => false,
+            Self::Stream(stream) => stream.is_crowded(),
+        }
+    }
+
     /// How much is taken at once of what is written here.
     pub(crate) fn room(&self) -> usize {
         match self {

@@ -4,7 +4,7 @@
 //! Its windows are end-to-end backpressure: what was received is given back as the path takes it, and nothing is queued
 //! beyond what the peer has room for.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
 
@@ -29,6 +29,14 @@ const CHUNK_ROOM: usize = 24;
 pub(crate) struct Stream {
     sides: RefCell<Sides>,
     frames: Frames,
+    /// Whether something waits to be sent.
+    is_stalled: Cell<bool>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.stall(false);
+    }
 }
 
 struct Sides {
@@ -83,7 +91,7 @@ impl Stream {
                 let outgoing = Outgoing::Response(respond);
                 let sides =
                     Sides { incoming, outgoing, text, framed, rest: Bytes::new(), taken: Taken::default() };
-                Ok(Self { sides: RefCell::new(sides), frames })
+                Ok(Self { sides: RefCell::new(sides), frames, is_stalled: Cell::default() })
             }
             Err(untold) => Err((respond, untold)),
         }
@@ -99,7 +107,7 @@ impl Stream {
             rest: Bytes::new(),
             taken: Taken::default(),
         };
-        Self { sides: RefCell::new(sides), frames }
+        Self { sides: RefCell::new(sides), frames, is_stalled: Cell::default() }
     }
 
     /// The length of the text that waits to be read: at first, that of the head.
@@ -153,7 +161,7 @@ impl Stream {
                     return Poll::Ready(Ok(0));
                 }
                 let wanted = bytes.len().min(PIECE_MAX);
-                let room = ready!(poll_room(send, self.frames.gate(), wanted, context))?;
+                let room = ready!(self.poll_room(send, wanted, context))?;
                 let count = wanted.min(room);
                 self.frames.gate().queue(count);
                 let is_last = count == bytes.len() && follows.is_end();
@@ -176,8 +184,31 @@ impl Stream {
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.sides.borrow_mut().outgoing {
             // What went wrong is told by the write.
-            Outgoing::Body(send) => poll_room(send, self.frames.gate(), PIECE_MAX, context).map(|_| ()),
+            Outgoing::Body(send) => self.poll_room(send, PIECE_MAX, context).map(|_| ()),
             _ => Poll::Ready(()),
+        }
+    }
+
+    /// Whether some stream of the connection, this or another, has something to send and cannot: then little should be
+    /// held for any of them.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.frames.gate().has_stalled()
+    }
+
+    fn poll_room(
+        &self,
+        send: &mut SendStream<Bytes>,
+        wanted: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let room = poll_room(send, self.frames.gate(), wanted, context);
+        self.stall(room.is_pending());
+        room
+    }
+
+    fn stall(&self, is_stalled: bool) {
+        if self.is_stalled.replace(is_stalled) != is_stalled {
+            self.frames.gate().stall(is_stalled);
         }
     }
 
