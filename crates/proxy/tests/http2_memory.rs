@@ -166,13 +166,21 @@ fn a_hostile_connection_costs_less_than_a_mebibyte() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
     let server = listener.local_addr().expect("it listens");
     std::thread::spawn(|| serve(listener));
-    let asks = |client: &mut End, fields: &str| {
-        for at in 0..STREAMS {
-            if !client.can_send(&last_headers(1 + 2 * at, fields)) {
-                break;
-            }
+    responses_that_are_not_taken(server);
+    heads(server);
+    bodies(server);
+}
+
+/// As many requests as there may be streams, for as long as the connection takes them.
+fn asks(client: &mut End, fields: &str) {
+    for at in 0..STREAMS {
+        if !client.can_send(&last_headers(1 + 2 * at, fields)) {
+            break;
         }
-    };
+    }
+}
+
+fn responses_that_are_not_taken(server: std::net::SocketAddr) {
     costs_little("windows of nothing", server, &[(INITIAL_WINDOW_SIZE, 0)], |client, proxy| {
         asks(client, GET);
         settle(proxy, client);
@@ -198,6 +206,9 @@ fn a_hostile_connection_costs_less_than_a_mebibyte() {
             std::thread::sleep(std::time::Duration::from_millis(500));
         },
     );
+}
+
+fn heads(server: std::net::SocketAddr) {
     costs_little("long heads", server, &[], |client, _| {
         let fields = format!("{}x: {}\n", GET.replace("path: /", "path: /never"), "y".repeat(60_000));
         for at in 0..STREAMS {
@@ -218,6 +229,18 @@ fn a_hostile_connection_costs_less_than_a_mebibyte() {
         client.is_heard();
         std::thread::sleep(std::time::Duration::from_millis(300));
     });
+    costs_little("small heads that mean large ones", server, &[], |client, _| {
+        // `x: ` is put into the table once and then said 1800 times, a byte each.
+        let mut block = frame::block(&GET.replace("path: /", "path: /never"));
+        block.extend([0x40, 1, b'x', 0]);
+        block.extend([0x80 | 62; 1800]);
+        let frames: Vec<u8> = (0..STREAMS).flat_map(|at| raw(1, 5, 1 + 2 * at, &block)).collect();
+        client.sends(frames);
+        client.is_heard();
+    });
+}
+
+fn bodies(server: std::net::SocketAddr) {
     costs_little("bodies that nobody reads", server, &[], |client, proxy| {
         let post = GET.replace("GET", "POST").replace("path: /", "path: /never");
         for at in 0..STREAMS {
@@ -240,14 +263,5 @@ fn a_hostile_connection_costs_less_than_a_mebibyte() {
             }
         }
         std::thread::sleep(std::time::Duration::from_millis(300));
-    });
-    costs_little("small heads that mean large ones", server, &[], |client, _| {
-        // `x: ` is put into the table once and then said 1800 times, a byte each.
-        let mut block = frame::block(&GET.replace("path: /", "path: /never"));
-        block.extend([0x40, 1, b'x', 0]);
-        block.extend([0x80 | 62; 1800]);
-        let frames: Vec<u8> = (0..STREAMS).flat_map(|at| raw(1, 5, 1 + 2 * at, &block)).collect();
-        client.sends(frames);
-        client.is_heard();
     });
 }
