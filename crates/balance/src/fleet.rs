@@ -159,6 +159,11 @@ impl Fleet {
         &self.settings
     }
 
+    /// Whether its policy needs to be told how long answers take.
+    pub fn measures(&self) -> bool {
+        self.policy.measures
+    }
+
     /// The server of this id, if it is one of the fleet's.
     pub fn index_of(&self, id: ServerId) -> Option<usize> {
         let found = self.by_id.binary_search_by_key(&id, |(known, _)| *known).ok()?;

@@ -23,8 +23,6 @@ mod view;
 mod picker;
 /// The ways to choose.
 mod policy;
-/// The servers of an upstream by weight alone.
-mod balancer;
 /// Requests that wait for a server with room.
 mod queue;
 /// How many requests may be under way before more only wait for each other.
@@ -38,7 +36,6 @@ mod eject;
 /// What keeps a client on one server.
 mod session;
 
-pub use balancer::Balancer;
 pub use breaker::{Breaker, BreakerSettings, Flow, Turn};
 pub use check::{CheckSettings, Health, Verdict};
 pub use eject::{EjectionSettings, Ejector, Judgement, Outlier, Spared};

@@ -229,7 +229,8 @@ impl Standing {
         self.changes.add();
     }
 
-    pub(crate) fn changes(&self) -> &Arc<Changes> {
+    /// Where its changes are counted, with those of the other servers of its fleet.
+    pub fn changes(&self) -> &Arc<Changes> {
         &self.changes
     }
 

@@ -1,38 +1,46 @@
 //! Certificates that change while the proxy runs: looked at on the control thread, exchanged without a restart.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tls::{Problem, Reload};
 
+use crate::change::Control;
 use crate::control::notice;
 use crate::plan::Plan;
 
 /// How often files are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Says what there is to say of the certificates at start; whether there are any.
-pub(crate) fn begin(plan: &Plan) -> bool {
-    let servers: Vec<_> = plan.listeners.iter().filter_map(|listener| listener.tls.as_ref()).collect();
-    for server in &servers {
-        say(&server.remarks());
+/// Says what there is to say of the certificates of a plan that were not in the one before.
+pub(crate) fn remark(plan: &Plan, before: Option<&Plan>) {
+    let of_listeners = |plan: &Plan| -> Vec<_> {
+        plan.listeners.iter().filter_map(|listener| listener.tls.clone()).collect()
+    };
+    let (servers, clients) = (before.map(of_listeners).unwrap_or_default(), before.map(Plan::upstream_tls));
+    for server in of_listeners(plan) {
+        if !servers.iter().any(|known| Arc::ptr_eq(known, &server)) {
+            say(&server.remarks());
+        }
     }
-    for client in plan.upstream_tls.iter().flatten() {
-        say(client.remarks());
+    for client in plan.upstream_tls() {
+        if !clients.iter().flatten().any(|known| Arc::ptr_eq(known, client)) {
+            say(client.remarks());
+        }
     }
-    !servers.is_empty() || plan.upstream_tls.iter().any(Option::is_some)
 }
 
-/// Looks at the files for ever.
-pub(crate) async fn watch(plan: Arc<Plan>) {
+/// Looks at the files until the proxy ends.
+pub(crate) async fn watch(control: Weak<Control>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
+        let Some(plan) = control.upgrade().map(|control| control.plan()) else { return };
         for listener in &plan.listeners {
             if let Some(server) = &listener.tls {
                 report(&server.tick());
             }
         }
-        for client in plan.upstream_tls.iter().flatten() {
+        for client in plan.upstream_tls() {
             report(&client.tick());
         }
     }

@@ -13,12 +13,14 @@ use wire::{HeadError, HeadLimits, Parsed, Version};
 
 use crate::buffer::{Buffer, SMALL};
 use crate::deadline::{Deadline, Ticks};
-use crate::exchange;
+use crate::exchange::{self, Call};
 use crate::failure::Failure;
 use crate::http2;
 use crate::lane::{Kind, Memory, Request};
+use crate::listen::Listening;
 use crate::respond;
 use crate::secure::{HandshakeError, Secure};
+use crate::snapshot::Snapshot;
 use crate::socket::Socket;
 use crate::tcp::{Follows, Tcp};
 use crate::worker::{State, Worker};
@@ -39,22 +41,25 @@ pub(crate) struct Client {
     pub(crate) is_trusted: bool,
     /// Whom its certificate says it is, as lines for its requests.
     pub(crate) identity: Option<Rc<[u8]>>,
-    /// Index of the listener that it came to.
-    pub(crate) listener: usize,
+    /// The listener that it came to.
+    pub(crate) listening: Rc<Listening>,
+    /// Whether it speaks TLS.
+    pub(crate) is_secure: bool,
     pub(crate) deadline: Deadline,
     /// Requests so far.
     pub(crate) served: u64,
 }
 
 impl Client {
-    pub(crate) fn new(worker: &Worker, tcp: Tcp, peer: SocketAddr, listener: usize) -> Self {
+    pub(crate) fn new(worker: &Worker, tcp: Tcp, peer: SocketAddr, listening: Rc<Listening>) -> Self {
         let address = peer.ip().to_canonical();
         Self {
             socket: Socket::Plain(tcp),
             address,
-            is_trusted: worker.plan.trusts(address),
+            is_trusted: worker.snapshot().plan.trusts(address),
             identity: None,
-            listener,
+            listening,
+            is_secure: false,
             deadline: worker.deadlines.deadline(),
             served: 0,
         }
@@ -63,9 +68,11 @@ impl Client {
     /// Waits, idle, until there is something to read; false when the wait is over without.
     fn is_to_be_read(&self, worker: &Worker) -> impl Future<Output = bool> {
         // A connection that has not yet sent anything gets the time for a head, not that of an idle one.
-        let limit = if self.served == 0 { worker.ticks.client_header } else { worker.ticks.keep_alive };
+        let snapshot = worker.snapshot();
+        let ticks = &snapshot.ticks;
+        let limit = if self.served == 0 { ticks.client_header } else { ticks.keep_alive };
         self.deadline.set_idle(limit);
-        let is_over = worker.state.get() == State::Draining;
+        let is_over = worker.state.get() == State::Draining || self.listening.place().is_none();
         poll_fn(move |context| match self.socket.poll_readable(context) {
             _ if is_over => Poll::Ready(false),
             Poll::Ready(result) => Poll::Ready(result.is_ok()),
@@ -103,7 +110,8 @@ pub(crate) enum Next {
 pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<Output = ()> {
     async move {
         let _count = Count::new(&worker);
-        if let Some(tls) = &worker.plan.listeners[client.listener].tls {
+        let snapshot = worker.snapshot();
+        if let Some(tls) = &snapshot.listener(&client.listening).tls {
             // Boxed, as what follows a connection's first bytes only now and then has to be.
             match Box::pin(secured(&worker, tls, client)).await {
                 Some((secured, false)) => client = secured,
@@ -137,7 +145,7 @@ async fn secured(worker: &Rc<Worker>, tls: &tls::ServerSide, client: Client) -> 
     let counters = &worker.counters;
     let Socket::Plain(tcp) = client.socket else { return None };
     let handshake = Handshake::server(tls.config()).ok()?;
-    client.deadline.set(worker.ticks.client_header);
+    client.deadline.set(worker.snapshot().ticks.client_header);
     let establish = Secure::establish(tcp, handshake, &worker.records);
     let (secure, agreed) = match client.deadline.guard(establish).await {
         Ok(Ok(established)) => established,
@@ -152,7 +160,8 @@ async fn secured(worker: &Rc<Worker>, tls: &tls::ServerSide, client: Client) -> 
     let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
     counter.increment();
     let identity = agreed.certificate.map(|certificate| identity_lines(&tls::Peer::of(&certificate)));
-    Some((Client { socket: Socket::Secure(Box::new(secure)), identity, ..client }, agreed.is_http2))
+    let socket = Socket::Secure(Box::new(secure));
+    Some((Client { socket, identity, is_secure: true, ..client }, agreed.is_http2))
 }
 
 /// What servers are told of a client that has shown a certificate.
@@ -206,7 +215,8 @@ enum Reading {
 /// Serves the requests that are there, until none is.
 pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memory) -> Served {
     loop {
-        let next = match read(worker, &client, &mut memory.request).await {
+        let snapshot = worker.snapshot();
+        let next = match read(worker, &snapshot, &client, &mut memory.request).await {
             Reading::Idle => return Served::Idle(client),
             Reading::Closed => return Served::Closed,
             Reading::Request => {
@@ -214,14 +224,16 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memo
                 if client.socket.frames_itself() {
                     memory.request.head.start.version = Version::Http2;
                 }
-                exchange::exchange(worker, &client, memory).await
+                exchange::exchange(&Call::new(worker, &snapshot, &client), memory).await
             }
             Reading::Http2 => {
                 let early = memory.request.buffer.filled().to_vec();
                 memory.request.buffer.clear();
                 return Served::Http2(client, early);
             }
-            Reading::Failed(failure) => exchange::refuse(worker, &client, memory, failure).await,
+            Reading::Failed(failure) => {
+                exchange::refuse(&Call::new(worker, &snapshot, &client), memory, failure).await
+            }
         };
         match next {
             // Its task waits for the next request, with less.
@@ -237,17 +249,17 @@ pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memo
 }
 
 /// Reads until the head of a request is whole.
-async fn read(worker: &Worker, client: &Client, request: &mut Request) -> Reading {
+async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &mut Request) -> Reading {
     request.head.clear();
     if let Some(len) = client.socket.head_len() {
         worker.buffers.fit(&mut request.buffer, len);
     }
-    let limits = &worker.head_limits;
+    let limits = &snapshot.head_limits;
     // Within the deadline for the whole head, from its first byte on, or that of a record that holds it.
     let is_armed = Cell::new(false);
     let arm = || {
         if !is_armed.replace(true) {
-            client.deadline.set(worker.ticks.client_header);
+            client.deadline.set(snapshot.ticks.client_header);
         }
     };
     loop {
@@ -255,7 +267,7 @@ async fn read(worker: &Worker, client: &Client, request: &mut Request) -> Readin
             match request.head.parse(request.buffer.filled(), limits) {
                 Ok(Parsed::Complete) => return Reading::Request,
                 Ok(Parsed::Partial) => {}
-                Err(HeadError::Version) if is_http2(worker, client, request) => return Reading::Http2,
+                Err(HeadError::Version) if is_http2(snapshot, client, request) => return Reading::Http2,
                 Err(error) => return Reading::Failed(error.into()),
             }
             make_room(worker, request, limits);
@@ -285,11 +297,11 @@ async fn read(worker: &Worker, client: &Client, request: &mut Request) -> Readin
 }
 
 /// RFC 9113 §3.4: how a connection of HTTP/2 begins, where the listener speaks it without TLS.
-fn is_http2(worker: &Worker, client: &Client, request: &Request) -> bool {
+fn is_http2(snapshot: &Snapshot, client: &Client, request: &Request) -> bool {
     let filled = request.buffer.filled();
     client.served == 0
         && client.socket.spliceable().is_some()
-        && worker.plan.config.listeners[client.listener].http2
+        && snapshot.listener(&client.listening).http2
         && (filled.starts_with(PREFACE) || PREFACE.starts_with(filled))
 }
 
@@ -323,7 +335,7 @@ async fn linger(client: &Client, buffer: &mut Buffer) {
 
 /// Turns away a client that there is no room for.
 pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
-    if worker.plan.listeners[client.listener].tls.is_some() {
+    if worker.snapshot().listener(&client.listening).tls.is_some() {
         // A handshake is what there is no room for.
         return;
     }

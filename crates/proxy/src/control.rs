@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::certificates;
-use crate::listen;
-use crate::plan::Plan;
+use crate::change::{Control, Names, Sockets};
 use crate::resolve;
-use crate::upstream::Addresses;
 use crate::worker::{self, Message, Parts};
-
-/// How long a start waits for the names of servers.
-const RESOLVE_AT_START: Duration = Duration::from_secs(5);
 
 /// Why a proxy did not start.
 #[derive(Debug, thiserror::Error)]
@@ -67,13 +62,12 @@ fn remedy(error: &io::Error) -> &'static str {
 
 /// A running proxy. Dropped, it stops at once.
 pub struct Running {
-    addresses: Vec<SocketAddr>,
+    control: Arc<Control>,
     workers: Vec<JoinHandle<()>>,
-    messages: Arc<[mpsc::UnboundedSender<Message>]>,
     readers: Vec<Reader>,
     log: Option<AccessLog>,
     // Dropped, it ends the control thread.
-    _control: Option<oneshot::Sender<()>>,
+    _control_thread: oneshot::Sender<()>,
 }
 
 /// Opens the listeners, resolves names, and starts the workers.
@@ -84,48 +78,35 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     raise_descriptor_limit();
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let count = config.workers.unwrap_or(cores).get();
-    let plan = Arc::new(Plan::new(config).map_err(StartError::Tls)?);
-    let config = &plan.config;
-    let mut sockets = Vec::new();
-    for listener in &config.listeners {
-        let address = listener.address;
-        let opened = listen::is_taken(address).and_then(|()| listen::open(address, count));
-        sockets.push(opened.map_err(|error| StartError::Listen { address, error })?);
-    }
-    let bound = sockets.iter().filter_map(|of_workers| of_workers.first()?.local_addr().ok());
-    let addresses = bound.collect();
-    let log = config.access_log.as_ref().map(open_log).transpose()?;
-
-    let mut watched = Vec::new();
-    let servers = config.upstreams.iter().map(|upstream| {
-        upstream.servers.iter().map(|server| resolve::addresses(server, &mut watched)).collect()
-    });
-    let server_addresses: Vec<Vec<Addresses>> = servers.collect();
-    let control = start_control(watched, &plan)?;
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+    let (names, resolving) = mpsc::unbounded_channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let (begin, begun) = oneshot::channel();
+    on_thread("control".to_owned(), || run_control(resolving, begun, ended))?;
+    let control = Control::new(config, senders.into(), names)?;
+    // It ends with the proxy, whatever it still does then.
+    let _ = begin.send(Arc::downgrade(&control));
+    let mut sockets = control.listen()?;
+    let plan = control.plan();
+    let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
 
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
-    let mut running = Running {
-        addresses,
-        workers: Vec::new(),
-        messages: senders.into(),
-        readers: Vec::new(),
-        log,
-        _control: control,
-    };
+    let mut running =
+        Running { control, workers: Vec::new(), readers: Vec::new(), log, _control_thread: end };
     for (index, messages) in receivers.into_iter().enumerate() {
         let counters = Counters::new();
         running.readers.push(counters.reader());
+        let own = |(id, sockets): &mut Sockets| Some((*id, sockets.pop()?));
         let parts = Parts {
             index,
             plan: Arc::clone(&plan),
-            addresses: server_addresses.clone(),
-            listeners: sockets.iter_mut().filter_map(Vec::pop).collect(),
+            listeners: sockets.iter_mut().filter_map(own).collect(),
             messages,
-            others: Arc::clone(&running.messages),
+            others: Arc::clone(&running.control.workers),
             loads: Arc::clone(&loads),
             log: running.log.as_ref().map(AccessLog::for_worker),
             counters,
+            epoch: running.control.epoch,
         };
         running.workers.push(on_thread(format!("worker-{index}"), || worker::run(parts))?);
     }
@@ -165,27 +146,26 @@ fn on_thread<F: Future<Output = ()>>(
     Ok(thread)
 }
 
-/// Starts the thread that resolves names and looks at certificates, if there are any, and waits for the first answers.
-fn start_control(
-    watched: Vec<resolve::Watched>,
-    plan: &Arc<Plan>,
-) -> Result<Option<oneshot::Sender<()>>, StartError> {
-    let (end, ended) = oneshot::channel::<()>();
-    let (first, resolved) = std::sync::mpsc::channel();
-    let has_tls = certificates::begin(plan);
-    if watched.is_empty() && !has_tls {
-        return Ok(None);
-    }
-    let plan = Arc::clone(plan);
-    on_thread("control".to_owned(), move || async move {
-        if has_tls {
-            tokio::task::spawn_local(certificates::watch(plan));
+/// What the control thread does until the proxy ends: it resolves names, and looks at certificates.
+async fn run_control(
+    mut resolving: mpsc::UnboundedReceiver<Names>,
+    begun: oneshot::Receiver<Weak<Control>>,
+    ended: oneshot::Receiver<()>,
+) {
+    tokio::task::spawn_local(async move {
+        if let Ok(control) = begun.await {
+            certificates::watch(control).await;
         }
-        if !watched.is_empty()
-            && let Some(resolver) = resolve::resolver()
-        {
-            for watched in watched {
-                let (resolver, first) = (resolver.clone(), first.clone());
+    });
+    tokio::task::spawn_local(async move {
+        let mut resolver = None;
+        while let Some((names, first)) = resolving.recv().await {
+            if resolver.is_none() {
+                resolver = resolve::resolver();
+            }
+            for watched in names {
+                let Some(resolver) = resolver.clone() else { continue };
+                let first = first.clone();
                 tokio::task::spawn_local(async move {
                     let holds = resolve::resolve(&resolver, &watched).await;
                     drop(first);
@@ -193,13 +173,9 @@ fn start_control(
                 });
             }
         }
-        drop(first);
-        // Told or dropped: either way the proxy has ended, and the tasks with this runtime.
-        let _ = ended.await;
-    })?;
-    // Every task lets go of its end once its name has been looked up.
-    let _: Result<(), _> = resolved.recv_timeout(RESOLVE_AT_START);
-    Ok(Some(end))
+    });
+    // Told or dropped: either way the proxy has ended, and the tasks with this runtime.
+    let _ = ended.await;
 }
 
 /// Lets the process have as many descriptors as it may.
@@ -212,8 +188,17 @@ fn raise_descriptor_limit() {
 
 impl Running {
     /// The addresses that are listened on, in the order of the configuration, with the ports that the kernel chose.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.control.addresses()
+    }
+
+    /// Puts another configuration in force, and returns when all workers go by it: requests that have begun, connections
+    /// and pools stay. The number of workers and the log are those of the start.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub fn reload(&self, config: Config) -> Result<(), StartError> {
+        self.control.change(config)
     }
 
     /// What all workers have counted so far.
@@ -242,7 +227,7 @@ impl Running {
     }
 
     fn tell(&self, message: impl Fn() -> Message) {
-        for worker in self.messages.iter() {
+        for worker in self.control.workers.iter() {
             // A worker that has ended needs no telling.
             let _ = worker.send(message());
         }
@@ -284,7 +269,7 @@ pub fn run_until_signal(running: Running, announce: impl FnOnce(&Running)) -> io
         either().await;
         notice("draining: requests under way are finished, a second signal stops at once");
         running.drain();
-        let messages = Arc::clone(&running.messages);
+        let messages = Arc::clone(&running.control.workers);
         let ended = tokio::task::spawn_blocking(move || running.wait());
         tokio::select! {
             _ = ended => {}

@@ -10,9 +10,27 @@ use crate::client::{Client, Next};
 use crate::failure::Failure;
 use crate::forward;
 use crate::lane::Memory;
+use crate::plan::Listener;
 use crate::record::Record;
 use crate::respond;
+use crate::snapshot::Snapshot;
 use crate::worker::Worker;
+
+/// What surrounds a request: its worker, the plan that it began under, its client.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) client: &'a Client,
+    pub(crate) listener: &'a Listener,
+}
+
+impl<'a> Call<'a> {
+    /// Of a request that begins now, under the plan that the worker uses now.
+    pub(crate) fn new(worker: &'a Worker, snapshot: &'a Snapshot, client: &'a Client) -> Self {
+        Self { worker, snapshot, client, listener: snapshot.listener(&client.listening) }
+    }
+}
 
 /// A request that may go on, and what was decided about it.
 pub(crate) struct Admitted {
@@ -28,43 +46,38 @@ pub(crate) struct Admitted {
 }
 
 /// Serves the request whose head is at the front of the lane's buffer.
-pub(crate) async fn exchange(worker: &Worker, client: &Client, memory: &mut Memory) -> Next {
-    let mut record = Record::new(worker);
-    let outcome = run(worker, client, memory, &mut record).await;
-    finish(worker, client, memory, &mut record, outcome).await
+pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {
+    let mut record = Record::new(call);
+    let outcome = run(call, memory, &mut record).await;
+    finish(call, memory, &mut record, outcome).await
 }
 
 /// Answers what is no request, or not a whole one.
-pub(crate) async fn refuse(worker: &Worker, client: &Client, memory: &mut Memory, failure: Failure) -> Next {
-    let mut record = Record::new(worker);
-    finish(worker, client, memory, &mut record, Err(failure)).await
+pub(crate) async fn refuse(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Next {
+    let mut record = Record::new(call);
+    finish(call, memory, &mut record, Err(failure)).await
 }
 
-async fn run(
-    worker: &Worker,
-    client: &Client,
-    memory: &mut Memory,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
+async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> Result<Next, Failure> {
     let request = &mut memory.request;
-    let admitted = admit(worker, &request.head, request.buffer.filled(), record)?;
+    let admitted = admit(call, &request.head, request.buffer.filled(), record)?;
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
-        return respond::options(worker, client, memory, &admitted, record).await;
+        return respond::options(call, memory, &admitted, record).await;
     }
-    if let Some(port) = worker.plan.listeners[client.listener].redirect_port {
+    if let Some(port) = call.listener.redirect_port {
         if admitted.target.authority == Span::default() {
             // An HTTP/1.0 request without Host: nobody knows where it was to go.
             return Err(Failure::BadHost);
         }
-        return respond::redirect(worker, client, memory, &admitted, port, record).await;
+        return respond::redirect(call, memory, &admitted, port, record).await;
     }
-    let reply = forward::forward(worker, client, &admitted, memory, record).await?;
-    respond::respond(worker, client, &admitted, memory, reply, record).await
+    let reply = forward::forward(call, &admitted, memory, record).await?;
+    respond::respond(call, &admitted, memory, reply, record).await
 }
 
 /// Decides whether a request may go on, and where to.
 fn admit(
-    worker: &Worker,
+    call: &Call<'_>,
     head: &RequestHead,
     bytes: &[u8],
     record: &mut Record<'_>,
@@ -75,13 +88,14 @@ fn admit(
         return Err(Failure::MethodRefused);
     }
     let framing = wire::request_framing(head, bytes)?;
-    if let (Framing::Length(length), Some(limit)) = (framing, worker.plan.config.limits.body_bytes)
+    if let (Framing::Length(length), Some(limit)) = (framing, call.snapshot.plan.config.limits.body_bytes)
         && length > limit
     {
         return Err(Failure::BodyTooLarge);
     }
     let connection = ConnectionOptions::of(head, bytes).map_err(|_| Failure::BadFraming)?;
-    let route = worker.plan.route(host_without_port(target.authority.of(bytes)), target.path.of(bytes))?;
+    let plan = &call.snapshot.plan;
+    let route = plan.route(host_without_port(target.authority.of(bytes)), target.path.of(bytes))?;
     record.route = Some(route);
     Ok(Admitted {
         target,
@@ -90,7 +104,7 @@ fn admit(
         wants_upgrade: wire::wants_upgrade(head, bytes, connection),
         version: head.start.version,
         method: head.start.method,
-        upstream: worker.plan.routes[route].upstream,
+        upstream: plan.routes[route].upstream,
     })
 }
 
@@ -103,8 +117,7 @@ fn is_addressed_to_us(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> 
 
 /// The one exit: answers a failure where that is still possible, and logs.
 async fn finish(
-    worker: &Worker,
-    client: &Client,
+    call: &Call<'_>,
     memory: &mut Memory,
     record: &mut Record<'_>,
     outcome: Result<Next, Failure>,
@@ -113,10 +126,10 @@ async fn finish(
         Ok(next) => next,
         Err(failure) => {
             record.failure = Some(failure);
-            respond::failure(worker, client, memory, failure, record).await
+            respond::failure(call, memory, failure, record).await
         }
     };
-    record.finish(client, memory);
+    record.finish(memory);
     memory.request.end();
     next
 }

@@ -80,6 +80,7 @@ failures! {
     UpstreamFraming Upstream 502 "upstream-framing" "The length of the server's answer is not clear.",
     UpstreamTruncated Upstream 502 "upstream-truncated" "The server's answer ended early.",
     UpstreamUnknown Upstream 503 "upstream-unknown" "The server's address is not known.",
+    NoServer Proxy 503 "no-server" "No server is available.",
     UpstreamFull Proxy 503 "upstream-full" "Too many requests are under way.",
     TooManyConnections Proxy 503 "too-many-connections" "Too many clients are connected.",
     OutOfDescriptors Proxy 503 "out-of-descriptors" "Too many connections are open.",

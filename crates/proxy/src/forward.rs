@@ -8,20 +8,21 @@ use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 
+use balance::InFlight;
 use config::{HostHeader, Protocol};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
 use crate::buffer::{Buffer, SMALL};
 use crate::client::Client;
 use crate::deadline::{Deadline, Elapsed, Ticks};
-use crate::exchange::Admitted;
-use crate::failure::Failure;
+use crate::exchange::{Admitted, Call};
+use crate::failure::{Failure, Party};
 use crate::lane::{Memory, Request, Response};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::respond;
 use crate::tcp::Follows;
-use crate::upstream::{Connection, Upstream};
+use crate::upstream::{Asked, Connection, Upstream};
 use crate::worker::Worker;
 
 /// Attempts for one request: the first, one more on a new connection, and other servers where none was reached.
@@ -49,6 +50,8 @@ pub(crate) struct Reply {
     pub(crate) persists: bool,
     /// What remains of the request's body.
     pub(crate) upload: Upload,
+    /// Counts the request as one that is under way with the server.
+    in_flight: Option<InFlight>,
 }
 
 /// The sending of a request's body beside the response.
@@ -80,20 +83,21 @@ impl Upload {
     /// is given away takes its room twice.
     pub(crate) async fn beside<T>(
         &self,
-        worker: &Worker,
-        client: &Client,
+        call: &Call<'_>,
         connection: &Connection,
         request: &mut Request,
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
         let (true, Some(deadline)) = (self.is_under_way(), &self.deadline) else { return main.await };
+        let Call { worker, snapshot, client, .. } = *call;
         let ends = Ends {
             worker,
+            minimum_rate: snapshot.minimum_rate,
             source: &client.socket,
             sink: &connection.socket,
             deadline,
-            source_limit: worker.ticks.client_body,
-            sink_limit: worker.ticks.upstream_body,
+            source_limit: snapshot.ticks.client_body,
+            sink_limit: snapshot.ticks.upstream_body,
             paced: Some(Side::Source),
             closes_sink: false,
             activity: None,
@@ -185,26 +189,33 @@ async fn unless_gone<T>(client: &Client, wait: impl Future<Output = T>) -> Resul
 
 /// Sends the request and reads the head of the final response.
 pub(crate) async fn forward(
-    worker: &Worker,
-    client: &Client,
+    call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
     record: &mut Record<'_>,
 ) -> Result<Reply, Failure> {
-    let upstream = &worker.upstreams[admitted.upstream];
-    prepare_body(worker, admitted, &mut memory.request)?;
+    let upstream = &*call.snapshot.upstreams[admitted.upstream];
+    prepare_body(call, upstream, admitted, &mut memory.request)?;
     let first_piece_moved = memory.request.body.moved;
     record.first_piece_bytes = first_piece_moved;
     let mut tried = [0; ATTEMPTS_MAX];
     let mut tried_count = 0;
     let mut may_reuse = true;
+    let mut last_failure = None;
     loop {
-        let Some(index) = upstream.pick(&tried[..tried_count]) else { return Err(Failure::UpstreamRefused) };
-        let attempt = Attempt { worker, client, admitted, upstream, index, may_reuse };
+        let asked = match pick(call.worker, upstream, &tried[..tried_count]) {
+            Ok(asked) => asked,
+            // What the servers said that were asked tells more.
+            Err(failure) => return Err(last_failure.unwrap_or(failure)),
+        };
+        let index = asked.server;
+        let attempt = Attempt { call, admitted, upstream, index, may_reuse };
         record.attempt_began(admitted.upstream, index);
         let broken = match attempt.run(memory, record).await {
-            Ok(reply) => {
+            Ok(mut reply) => {
                 record.is_answered = true;
+                upstream.answered(call.worker, &asked, memory.response.head.start.status);
+                reply.in_flight = Some(asked.into_in_flight());
                 return Ok(reply);
             }
             Err(broken) => broken,
@@ -212,6 +223,12 @@ pub(crate) async fn forward(
         // What was read of the body beyond its first piece is gone.
         let is_whole = memory.request.body.moved == first_piece_moved;
         let blames_server = !may_reuse || broken.blames_server();
+        upstream.failed(
+            call.worker,
+            &asked,
+            blames_server && broken.failure.facts().party == Party::Upstream,
+        );
+        last_failure = Some(broken.failure);
         if blames_server {
             tried[tried_count] = index;
             tried_count += 1;
@@ -223,15 +240,30 @@ pub(crate) async fn forward(
         // What is pooled of another server is as good as it was.
         may_reuse &= blames_server;
         record.retries += 1;
-        worker.counters.upstream_retries.increment();
+        call.worker.counters.upstream_retries.increment();
+    }
+}
+
+/// The server for the next attempt, which is under way with it from now on.
+fn pick(worker: &Worker, upstream: &Upstream, tried: &[usize]) -> Result<Asked, Failure> {
+    loop {
+        let server = upstream.pick(worker, tried)?;
+        // Other workers ask it as well: it may have become full since.
+        if let Some(asked) = upstream.begin(worker, server) {
+            return Ok(asked);
+        }
     }
 }
 
 /// Frames what is there of the body, so that it leaves with the head.
-fn prepare_body(worker: &Worker, admitted: &Admitted, request: &mut Request) -> Result<(), Failure> {
-    let is_chunked = admitted.framing == Framing::Chunked
-        && worker.upstreams[admitted.upstream].protocol == Protocol::Http1;
-    request.body.begin(admitted.framing, is_chunked, worker.plan.config.limits.body_bytes);
+fn prepare_body(
+    call: &Call<'_>,
+    upstream: &Upstream,
+    admitted: &Admitted,
+    request: &mut Request,
+) -> Result<(), Failure> {
+    let is_chunked = admitted.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
+    request.body.begin(admitted.framing, is_chunked, call.snapshot.plan.config.limits.body_bytes);
     if admitted.framing == Framing::None {
         return Ok(());
     }
@@ -247,8 +279,7 @@ fn prepare_body(worker: &Worker, admitted: &Admitted, request: &mut Request) -> 
 
 /// One try with one server.
 struct Attempt<'a> {
-    worker: &'a Worker,
-    client: &'a Client,
+    call: &'a Call<'a>,
     admitted: &'a Admitted,
     upstream: &'a Upstream,
     index: usize,
@@ -284,11 +315,11 @@ impl Attempt<'_> {
         }
         let upload = Upload {
             state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
-            deadline: (!is_done).then(|| self.worker.deadlines.deadline()),
+            deadline: (!is_done).then(|| self.call.worker.deadlines.deadline()),
         };
         {
             let receive = pin!(self.receive(&connection, response, &upload, record, progress));
-            upload.beside(self.worker, self.client, &connection, request, receive).await?;
+            upload.beside(self.call, &connection, request, receive).await?;
         }
         let reply = self.reply(connection, response, upload)?;
         self.settle(&reply, response).await?;
@@ -297,27 +328,27 @@ impl Attempt<'_> {
 
     async fn connection(&self, record: &mut Record<'_>) -> Result<Connection, Failure> {
         let server = &self.upstream.servers[self.index];
-        let pooled = match self.upstream.protocol {
+        let pooled = match self.upstream.plan.config.protocol {
             _ if !self.may_reuse => None,
             Protocol::Http1 => server.pooled(self.admitted.method.is_idempotent()),
             Protocol::Http2 => server.stream(),
         };
         if let Some(connection) = pooled {
-            self.worker.counters.upstream_reuses.increment();
+            self.call.worker.counters.upstream_reuses.increment();
             return Ok(connection);
         }
-        let connection = match self.upstream.protocol {
-            Protocol::Http1 => server.connect(self.worker, &self.client.deadline).await,
+        let connection = match self.upstream.plan.config.protocol {
+            Protocol::Http1 => server.connect(self.call.worker, &self.call.client.deadline).await,
             Protocol::Http2 => {
-                let (worker, deadline) = (self.worker, &self.client.deadline);
+                let (worker, deadline) = (self.call.worker, &self.call.client.deadline);
                 // Rare and large: in a box it is no part of every lane.
                 Box::pin(server.connect_for_streams(worker, deadline, self.may_reuse)).await
             }
         };
         match &connection {
-            Ok(connection) if connection.is_reused => self.worker.counters.upstream_reuses.increment(),
-            Ok(_) => self.worker.counters.upstream_connects.increment(),
-            Err(_) => self.worker.counters.upstream_connect_failures.increment(),
+            Ok(connection) if connection.is_reused => self.call.worker.counters.upstream_reuses.increment(),
+            Ok(_) => self.call.worker.counters.upstream_connects.increment(),
+            Err(_) => self.call.worker.counters.upstream_connect_failures.increment(),
         }
         record.connected();
         connection
@@ -325,24 +356,25 @@ impl Attempt<'_> {
 
     /// The head as this server shall see it, and the first piece of the body behind it.
     fn render(&self, request: &mut Request) {
-        let own_authority = || Some(self.upstream.servers[self.index].authority.as_bytes());
+        let own_authority = || Some(self.upstream.plan.servers[self.index].authority.as_bytes());
         let names_no_host = self.admitted.target.authority == wire::Span::default();
-        let host = match &self.upstream.host {
+        let host = match &self.upstream.plan.config.host {
             HostHeader::Pass if !names_no_host => None,
             HostHeader::Pass | HostHeader::Server => own_authority(),
             HostHeader::Set(host) => Some(host.as_bytes()),
         };
-        let scheme =
-            if self.worker.plan.listeners[self.client.listener].tls.is_some() { "https" } else { "http" };
-        let client =
-            wire::Client { address: self.client.address, is_trusted: self.client.is_trusted, scheme };
+        let client = self.call.client;
         let rewrite = RequestRewrite {
-            added: self.client.identity.as_deref().unwrap_or_default(),
+            added: client.identity.as_deref().unwrap_or_default(),
             target: &self.admitted.target,
             connection: self.admitted.connection,
             framing: self.admitted.framing,
             wants_upgrade: self.admitted.wants_upgrade,
-            client,
+            client: wire::Client {
+                address: client.address,
+                is_trusted: client.is_trusted,
+                scheme: if client.is_secure { "https" } else { "http" },
+            },
             host,
         };
         let mut out = std::mem::take(&mut request.out);
@@ -361,7 +393,8 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
             let write = connection.socket.write(bytes, follows);
-            match self.client.deadline.within(self.worker.ticks.upstream_first_byte, write).await {
+            match self.call.client.deadline.within(self.call.snapshot.ticks.upstream_first_byte, write).await
+            {
                 Ok(Ok(count)) => bytes = &bytes[count..],
                 // A server may answer before it has read all, and close: what it said is still to be read.
                 Ok(Err(_)) if progress.has_sent => return Ok(()),
@@ -397,7 +430,7 @@ impl Attempt<'_> {
                 100..=199 => {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
                     if self.admitted.version != Version::Http10 {
-                        respond::interim(self.worker, self.client, response).await?;
+                        respond::interim(self.call, response).await?;
                     }
                     response.buffer.consume(response.head.len);
                 }
@@ -414,8 +447,8 @@ impl Attempt<'_> {
         upload: &Upload,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
-        let limits = &self.worker.head_limits;
-        let deadline = &self.client.deadline;
+        let limits = &self.call.snapshot.head_limits;
+        let deadline = &self.call.client.deadline;
         response.head.clear();
         let mut is_armed = false;
         loop {
@@ -435,14 +468,14 @@ impl Attempt<'_> {
                     response.buffer.compact();
                 }
                 if response.buffer.spare().is_empty() {
-                    self.worker.buffers.grow(&mut response.buffer);
+                    self.call.worker.buffers.grow(&mut response.buffer);
                 }
             }
             if !is_armed {
-                deadline.set(self.worker.ticks.upstream_first_byte);
+                deadline.set(self.call.snapshot.ticks.upstream_first_byte);
                 is_armed = true;
             }
-            let read = unless_gone(self.client, self.read(connection, &mut response.buffer));
+            let read = unless_gone(self.call.client, self.read(connection, &mut response.buffer));
             match deadline.guard(read).await {
                 Ok(Err(Gone)) => return Err(Failure::ClientGone),
                 Ok(Ok(Ok(count))) if count > 0 => response.buffer.advance(count),
@@ -464,8 +497,8 @@ impl Attempt<'_> {
         poll_fn(|context| {
             if buffer.is_of_stream() && buffer.is_empty() {
                 ready!(connection.socket.poll_readable(context))?;
-                if !self.client.socket.is_crowded() {
-                    self.worker.buffers.grow_to(buffer, SMALL);
+                if !self.call.client.socket.is_crowded() {
+                    self.call.worker.buffers.grow_to(buffer, SMALL);
                 }
             }
             let spare = buffer.spare();
@@ -487,7 +520,7 @@ impl Attempt<'_> {
         }
         while (buffer.len() as u64) < whole {
             let read = reply.connection.socket.read(buffer.spare());
-            match self.client.deadline.within(MOMENT, read).await {
+            match self.call.client.deadline.within(MOMENT, read).await {
                 Ok(Ok(count)) if count > 0 => buffer.advance(count),
                 Ok(_) => return Err(Failure::UpstreamTruncated),
                 Err(Elapsed) => return Ok(()),
@@ -511,6 +544,6 @@ impl Attempt<'_> {
         let persists = options.persists(head.start.version)
             && framing != Framing::UntilClose
             && !connection.socket.frames_itself();
-        Ok(Reply { connection, server: self.index, framing, options, persists, upload })
+        Ok(Reply { connection, server: self.index, framing, options, persists, upload, in_flight: None })
     }
 }

@@ -43,10 +43,10 @@ type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// Serves a connection until it has ended. `early` is what was read of it already.
 pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
-    let Client { socket, address, is_trusted, identity, listener, deadline, .. } = client;
+    let Client { socket, address, is_trusted, identity, listening, is_secure, deadline, .. } = client;
     let frames = Frames::new(&worker, socket, early);
     let handshake = settings(&worker).handshake::<_, Bytes>(frames.clone());
-    deadline.set(worker.ticks.client_header);
+    deadline.set(worker.snapshot().ticks.client_header);
     let Ok(Ok(connection)) = deadline.guard(handshake).await else { return };
     worker.counters.http2_connections.increment();
     let mut session = Session {
@@ -76,7 +76,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
             address,
             is_trusted,
             identity: identity.clone(),
-            listener,
+            listening: Rc::clone(&listening),
+            is_secure,
             deadline: worker.deadlines.deadline(),
             served: 0,
         };
@@ -90,7 +91,7 @@ fn settings(worker: &Worker) -> Builder {
         .max_concurrent_streams(STREAMS_MAX)
         .initial_window_size(windows::STREAM)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(worker.head_limits.bytes as u32)
+        .max_header_list_size(worker.snapshot().head_limits.bytes as u32)
         .max_send_buffer_size(SEND_BUFFER)
         .max_local_error_reset_streams(Some(PROVOKED_RESETS_MAX))
         .max_pending_accept_reset_streams(EARLY_RESETS_MAX)
@@ -128,14 +129,14 @@ impl Drop for Share {
 impl Session<'_> {
     /// The next request; `None` when the connection has ended.
     async fn accept(&mut self) -> Option<Accepted> {
-        self.deadline.set_idle(self.worker.ticks.keep_alive);
+        self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
         poll_fn(|context| self.poll_accept(context)).await
     }
 
     /// One more request is served, which may be the last.
     fn count(&mut self) {
         self.served += 1;
-        let limit = self.worker.plan.config.limits.requests_per_connection;
+        let limit = self.worker.snapshot().plan.config.limits.requests_per_connection;
         if limit.is_some_and(|limit| self.served >= limit) {
             self.close();
         }
@@ -206,9 +207,9 @@ impl Session<'_> {
             }
             if is_over && !self.is_closing {
                 self.close();
-                self.deadline.set_idle(self.worker.ticks.client_header);
+                self.deadline.set_idle(self.worker.snapshot().ticks.client_header);
             } else {
-                self.deadline.set_idle(self.worker.ticks.keep_alive);
+                self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
             }
         }
     }

@@ -9,6 +9,8 @@
 mod plan;
 /// All that one core owns.
 mod worker;
+/// The plan as one worker uses it.
+mod snapshot;
 /// Listening sockets and accepting.
 mod listen;
 /// A client's connection.
@@ -57,6 +59,8 @@ mod windows;
 mod resolve;
 /// Certificates that change.
 mod certificates;
+/// From one configuration to the next.
+mod change;
 /// Threads, signals and notices.
 mod control;
 

@@ -3,6 +3,7 @@
 //! The kernel spreads connections over the workers' sockets by hash; a worker that has well above its share passes
 //! fresh ones on.
 
+use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -16,6 +17,7 @@ use nix::{libc, setsockopt_impl};
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::io::Interest;
+use tokio::sync::Notify;
 
 use crate::client::{self, Client};
 use crate::control::notice;
@@ -83,8 +85,41 @@ pub(crate) fn is_taken(address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Accepts connections until the worker drains.
-pub(crate) async fn accept(worker: Rc<Worker>, index: usize, listener: TcpListener) {
+/// A listener for as long as it is listened on, over changes of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ListenerId(pub(crate) u64);
+
+/// A listener as one worker sees it. Its connections keep it.
+pub(crate) struct Listening {
+    pub(crate) id: ListenerId,
+    /// Where it is in the worker's plan; `None` once it is not listened on any more.
+    place: Cell<Option<usize>>,
+    ended: Notify,
+}
+
+impl Listening {
+    /// A listener that is yet to be settled.
+    pub(crate) fn new(id: ListenerId) -> Rc<Self> {
+        Rc::new(Self { id, place: Cell::new(None), ended: Notify::new() })
+    }
+
+    /// Where it is in the plan that the worker uses now.
+    pub(crate) fn place(&self) -> Option<usize> {
+        self.place.get()
+    }
+
+    /// Takes its place among those of a plan; false, and the end of its accepting, if it has none.
+    pub(crate) fn settle(&self, order: &[ListenerId]) -> bool {
+        self.place.set(order.iter().position(|id| *id == self.id));
+        if self.place.get().is_none() {
+            self.ended.notify_one();
+        }
+        self.place.get().is_some()
+    }
+}
+
+/// Accepts connections until the worker drains, or the listener is not one of its plan any more.
+pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listener: TcpListener) {
     // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
     // TCP socket whose readiness is told, and is safe where its `AsyncFd` is not.
     let listener = std::net::TcpStream::from(OwnedFd::from(listener));
@@ -98,9 +133,10 @@ pub(crate) async fn accept(worker: Rc<Worker>, index: usize, listener: TcpListen
             accepted = listener.async_io(Interest::READABLE, || accept_one(&listener)) => accepted,
             // What was in the kernel's queue has been taken.
             () = worker.draining() => return,
+            () = listening.ended.notified() => return,
         };
         match accepted {
-            Ok((stream, peer)) => admit(&worker, index, stream, peer),
+            Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
             Err(error) if is_out_of_descriptors(&error) => {
                 worker.counters.accept_pauses.increment();
                 notice(&format!("accepting pauses: {error}; raise the limit of open files (ulimit -n)"));
@@ -123,19 +159,19 @@ fn accept_one(listener: &tokio::net::TcpStream) -> io::Result<(TcpStream, Socket
     Ok((stream.into(), peer.ok_or(ErrorKind::InvalidData)?))
 }
 
-fn admit(worker: &Rc<Worker>, listener: usize, stream: TcpStream, peer: SocketAddr) {
-    if worker.connections_in_all() >= worker.plan.config.limits.connections {
+fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer: SocketAddr) {
+    if worker.connections_in_all() >= worker.snapshot().plan.config.limits.connections {
         worker.counters.connections_refused.increment();
-        let client = Client::new(worker, Tcp::new(stream), peer, listener);
+        let client = Client::new(worker, Tcp::new(stream), peer, Rc::clone(listening));
         tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client));
         return;
     }
-    let Some(other) = less_loaded(worker) else { return worker.begin(stream, peer, listener) };
-    if let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer, listener))
-        && let Message::Connection(stream, peer, listener) = unsent.0
+    let Some(other) = less_loaded(worker) else { return worker.begin(stream, peer, listening) };
+    if let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer, listening.id))
+        && let Message::Connection(stream, peer, _) = unsent.0
     {
         // That worker has ended: keep it.
-        worker.begin(stream, peer, listener);
+        worker.begin(stream, peer, listening);
     }
 }
 

@@ -66,7 +66,7 @@ impl Multiplex {
         may_reuse: bool,
     ) -> Result<Connection, Failure> {
         while may_reuse && self.is_connecting.get() {
-            let limit = worker.ticks.upstream_connect;
+            let limit = worker.snapshot().ticks.upstream_connect;
             if deadline.within(limit, self.connected.notified()).await.is_err() {
                 return Err(Failure::UpstreamConnectTimeout);
             }
@@ -121,7 +121,7 @@ async fn begin(
         .enable_push(false)
         .initial_window_size(windows::STREAM)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(worker.head_limits.bytes as u32)
+        .max_header_list_size(worker.snapshot().head_limits.bytes as u32)
         .max_send_buffer_size(SEND_BUFFER);
     let handshake = async {
         let (send, mut connection) = builder.handshake::<_, Bytes>(frames.clone()).await?;
@@ -133,11 +133,12 @@ async fn begin(
         .await?;
         Ok::<_, h2::Error>((send, connection))
     };
-    let (send, mut connection) = match deadline.within(worker.ticks.upstream_connect, handshake).await {
-        Ok(Ok(begun)) => begun,
-        Ok(Err(_)) => return Err(Failure::UpstreamHandshake),
-        Err(_) => return Err(Failure::UpstreamConnectTimeout),
-    };
+    let (send, mut connection) =
+        match deadline.within(worker.snapshot().ticks.upstream_connect, handshake).await {
+            Ok(Ok(begun)) => begun,
+            Ok(Err(_)) => return Err(Failure::UpstreamHandshake),
+            Err(_) => return Err(Failure::UpstreamConnectTimeout),
+        };
     let is_closed = Rc::new(Cell::new(false));
     let closed = Rc::clone(&is_closed);
     let streams = Rc::new(Cell::new(0));

@@ -1,20 +1,27 @@
-//! The configuration as the path uses it: compiled once, shared by all workers, never changed.
+//! The configuration as the path uses it: compiled once, shared by all workers, never changed. A change is another plan,
+//! made from the one before.
+
+/// Upstreams and their servers.
+mod upstreams;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use balance::Time;
 use config::{Config, Hsts, IpNet};
 use route::{RouteTable, has_dot_segments};
 use tls::{ClientSide, Problem, ServerSide};
 
 use crate::failure::Failure;
+use crate::resolve::Watched;
+
+pub(crate) use upstreams::{Addresses, ServerPlan, UpstreamPlan};
 
 /// A compiled configuration.
 pub(crate) struct Plan {
     pub(crate) config: Config,
     pub(crate) listeners: Vec<Listener>,
-    /// Of each upstream; `None` where no server has TLS.
-    pub(crate) upstream_tls: Vec<Option<Arc<ClientSide>>>,
+    pub(crate) upstreams: Vec<Arc<UpstreamPlan>>,
     pub(crate) routes: Vec<Route>,
     table: RouteTable,
     /// Whether the path decides where a request goes, so that it must not be read in two ways.
@@ -28,6 +35,8 @@ pub(crate) struct Listener {
     pub(crate) redirect_port: Option<u16>,
     /// Lines that every response gets: Strict-Transport-Security.
     pub(crate) added: Vec<u8>,
+    /// Whether HTTP/2 is spoken.
+    pub(crate) http2: bool,
 }
 
 /// A route, by its index in the file.
@@ -38,12 +47,36 @@ pub(crate) struct Route {
 }
 
 impl Plan {
-    /// Reads the certificates and compiles the rest.
+    /// Reads the certificates and compiles the rest. What `previous` has that is configured alike is taken over; names
+    /// that have to be resolved from now on are put to `watched`.
     ///
     /// # Errors
-    /// What is wrong with a certificate.
-    pub(crate) fn new(config: Config) -> Result<Self, Vec<Problem>> {
-        let (listeners, upstream_tls) = load_tls(&config)?;
+    /// What is wrong with certificates.
+    pub(crate) fn new(
+        config: Config,
+        previous: Option<&Self>,
+        now: Time,
+        watched: &mut Vec<Watched>,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut listeners = Vec::with_capacity(config.listeners.len());
+        for listener in &config.listeners {
+            match Listener::new(listener, &config, previous) {
+                Ok(listener) => listeners.push(listener),
+                Err(found) => problems.extend(found),
+            }
+        }
+        let mut upstreams = Vec::with_capacity(config.upstreams.len());
+        for upstream in &config.upstreams {
+            let before = previous.and_then(|previous| previous.upstream(&upstream.name));
+            match UpstreamPlan::new(upstream, before, now, watched) {
+                Ok(upstream) => upstreams.push(upstream),
+                Err(found) => problems.extend(found),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
         let table =
             RouteTable::new(config.routes.iter().map(|route| (route.host.as_deref(), route.path.as_str())));
         let routes = config
@@ -55,7 +88,12 @@ impl Plan {
             })
             .collect();
         let depends_on_path = table.depends_on_path();
-        Ok(Self { listeners, upstream_tls, routes, depends_on_path, table, config })
+        Ok(Self { listeners, upstreams, routes, depends_on_path, table, config })
+    }
+
+    /// The upstream of this name.
+    fn upstream(&self, name: &str) -> Option<&Arc<UpstreamPlan>> {
+        self.upstreams.iter().find(|upstream| upstream.config.name == name)
     }
 
     /// The index of the route for a host, without its port, and a path, without its query.
@@ -70,6 +108,48 @@ impl Plan {
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         self.config.trusted_proxies.iter().any(|network: &IpNet| network.contains(&address))
     }
+
+    /// What TLS there is towards servers, each once.
+    pub(crate) fn upstream_tls(&self) -> Vec<&Arc<ClientSide>> {
+        let servers = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
+        let mut found: Vec<&Arc<ClientSide>> = Vec::new();
+        for (tls, _) in servers.filter_map(|server| server.tls.as_ref()) {
+            // Those of an upstream follow one another.
+            if found.last().is_none_or(|last| !Arc::ptr_eq(last, tls)) {
+                found.push(tls);
+            }
+        }
+        found
+    }
+}
+
+impl Listener {
+    /// One without anything that has to be asked for.
+    pub(crate) const NONE: Self = Self { tls: None, redirect_port: None, added: Vec::new(), http2: false };
+
+    fn new(
+        listener: &config::Listener,
+        config: &Config,
+        previous: Option<&Plan>,
+    ) -> Result<Self, Vec<Problem>> {
+        // The keys of tickets and what is remembered of sessions belong to it.
+        let kept = previous.and_then(|previous| {
+            let what = |of: &config::Listener| (of.address, of.http2, of.tls.clone());
+            let mut before = previous.config.listeners.iter();
+            let place = before.position(|before| what(before) == what(listener))?;
+            previous.listeners[place].tls.clone()
+        });
+        let tls = match kept {
+            Some(tls) => Some(tls),
+            None => ServerSide::load(listener)?.map(Arc::new),
+        };
+        Ok(Self {
+            tls,
+            redirect_port: listener.redirect_to_https.then(|| https_port(config)),
+            added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
+            http2: listener.http2,
+        })
+    }
 }
 
 /// Where https is spoken: at its own port if anywhere there, else at the first listener's that has TLS.
@@ -83,29 +163,4 @@ fn https_port(config: &Config) -> u16 {
 /// RFC 6797 §6.1.
 fn hsts_line(hsts: &Hsts) -> Vec<u8> {
     format!("Strict-Transport-Security: {}\r\n", hsts.header_value()).into_bytes()
-}
-
-type Tls = (Vec<Listener>, Vec<Option<Arc<ClientSide>>>);
-
-fn load_tls(config: &Config) -> Result<Tls, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let mut listeners = Vec::new();
-    for listener in &config.listeners {
-        match ServerSide::load(listener) {
-            Ok(tls) => listeners.push(Listener {
-                tls: tls.map(Arc::new),
-                redirect_port: listener.redirect_to_https.then(|| https_port(config)),
-                added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
-            }),
-            Err(found) => problems.extend(found),
-        }
-    }
-    let mut upstreams = Vec::new();
-    for upstream in &config.upstreams {
-        match ClientSide::load(upstream) {
-            Ok(tls) => upstreams.push(tls.map(Arc::new)),
-            Err(found) => problems.extend(found),
-        }
-    }
-    if problems.is_empty() { Ok((listeners, upstreams)) } else { Err(problems) }
 }

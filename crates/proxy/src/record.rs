@@ -4,14 +4,13 @@ use std::time::Instant;
 
 use wire::{Name, Version};
 
-use crate::client::Client;
+use crate::exchange::Call;
 use crate::failure::Failure;
 use crate::lane::{Memory, Request};
-use crate::worker::Worker;
 
 /// The notes of one exchange.
 pub(crate) struct Record<'a> {
-    worker: &'a Worker,
+    call: &'a Call<'a>,
     began: Option<Instant>,
     attempt_began: Option<Instant>,
     connected: Option<Instant>,
@@ -36,11 +35,12 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(crate) fn new(worker: &'a Worker) -> Self {
+    pub(crate) fn new(call: &'a Call<'a>) -> Self {
+        let worker = call.worker;
         worker.counters.requests.increment();
         worker.counters.requests_active.increment();
         Self {
-            worker,
+            call,
             began: worker.clock(),
             attempt_began: None,
             connected: None,
@@ -62,30 +62,30 @@ impl<'a> Record<'a> {
     /// A server was picked, and is about to be connected to.
     pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize) {
         self.server = Some((upstream, server));
-        self.attempt_began = self.worker.clock();
+        self.attempt_began = self.call.worker.clock();
         self.connected = None;
         self.first_byte = None;
     }
 
     /// A new connection is there.
     pub(crate) fn connected(&mut self) {
-        self.connected = self.worker.clock();
+        self.connected = self.call.worker.clock();
     }
 
     /// The server has begun to answer.
     pub(crate) fn first_byte(&mut self) {
-        self.first_byte = self.worker.clock();
+        self.first_byte = self.call.worker.clock();
     }
 
     /// The server's response is over.
     pub(crate) fn upstream_ended(&mut self) {
-        self.upstream_ended = self.worker.clock();
+        self.upstream_ended = self.call.worker.clock();
     }
 
     /// The one exit of every exchange: counts and logs it.
-    pub(crate) fn finish(&self, client: &Client, memory: &Memory) {
+    pub(crate) fn finish(&self, memory: &Memory) {
         let Memory { request, response } = memory;
-        let counters = &self.worker.counters;
+        let counters = &self.call.worker.counters;
         if self.status > 0 {
             counters.response(self.status);
         }
@@ -101,9 +101,9 @@ impl<'a> Record<'a> {
         if self.is_answered {
             counters.upstream_bytes_received.add(response.head.len as u64 + response.body.moved);
         }
-        if let (Some(log), Some(began)) = (&self.worker.log, self.began) {
-            let entry = self.entry(client, request, began);
-            log.borrow_mut().record(&entry, self.worker.wall_clock());
+        if let (Some(log), Some(began)) = (&self.call.worker.log, self.began) {
+            let entry = self.entry(request, began);
+            log.borrow_mut().record(&entry, self.call.worker.wall_clock());
         }
     }
 
@@ -113,9 +113,9 @@ impl<'a> Record<'a> {
         request.head.len as u64 + body
     }
 
-    fn entry<'b>(&'b self, client: &Client, request: &'b Request, began: Instant) -> telemetry::Entry<'b> {
+    fn entry<'b>(&'b self, request: &'b Request, began: Instant) -> telemetry::Entry<'b> {
         let bytes = request.head_bytes();
-        let plan = &self.worker.plan;
+        let plan = &self.call.snapshot.plan;
         let head = &request.head;
         // A head that was refused has no fields to be quoted.
         let is_whole = head.len > 0;
@@ -123,7 +123,7 @@ impl<'a> Record<'a> {
         let since_attempt = |end: Option<Instant>| Some(end?.duration_since(self.attempt_began?));
         let route = self.route.map(|route| &plan.routes[route]);
         telemetry::Entry {
-            client: client.address,
+            client: self.call.client.address,
             method: if is_whole { head.start.method_span.of(bytes) } else { b"" },
             target: if is_whole { head.start.target.of(bytes) } else { b"" },
             version: match head.start.version {
@@ -138,10 +138,10 @@ impl<'a> Record<'a> {
             user_agent: value(Name::UserAgent),
             host: value(Name::Host),
             route: route.map(|route| route.label.as_str()),
-            upstream: self.server.map(|(upstream, _)| self.worker.upstreams[upstream].name.as_str()),
+            upstream: self.server.map(|(upstream, _)| plan.upstreams[upstream].config.name.as_str()),
             server: self
                 .server
-                .map(|(upstream, server)| self.worker.upstreams[upstream].servers[server].authority.as_str()),
+                .map(|(upstream, server)| plan.upstreams[upstream].servers[server].authority.as_str()),
             duration: began.elapsed(),
             upstream_connect: since_attempt(self.connected),
             upstream_first_byte: since_attempt(self.first_byte),
@@ -154,6 +154,6 @@ impl<'a> Record<'a> {
 
 impl Drop for Record<'_> {
     fn drop(&mut self) {
-        self.worker.counters.requests_active.decrement();
+        self.call.worker.counters.requests_active.decrement();
     }
 }

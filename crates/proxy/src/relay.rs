@@ -77,6 +77,7 @@ pub(crate) enum End {
 /// The two sides of a pump and how long each may take.
 pub(crate) struct Ends<'a> {
     pub(crate) worker: &'a Worker,
+    pub(crate) minimum_rate: Option<MinimumRate>,
     pub(crate) source: &'a Socket,
     pub(crate) sink: &'a Socket,
     pub(crate) deadline: &'a Deadline,
@@ -404,7 +405,7 @@ impl Ends<'_> {
         step: impl Future<Output = io::Result<usize>>,
     ) -> Result<usize, End> {
         let limit = if side == Side::Source { self.source_limit } else { self.sink_limit };
-        let rate = self.worker.minimum_rate.filter(|_| self.paced == Some(side));
+        let rate = self.minimum_rate.filter(|_| self.paced == Some(side));
         let slice = rate.map_or(limit, |rate| limit.min(rate.window));
         let began = self.worker.deadlines.now();
         let mut judged = began;

@@ -13,7 +13,7 @@ use hickory_resolver::config::{LookupIpStrategy, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
 use crate::control::notice;
-use crate::upstream::Addresses;
+use crate::plan::Addresses;
 
 /// Records are kept for at least this long, whatever they say.
 const TTL_MIN: Duration = Duration::from_secs(1);
@@ -82,13 +82,17 @@ pub(crate) async fn resolve(resolver: &TokioResolver, watched: &Watched) -> Opti
     }
 }
 
-/// Keeps a name's addresses up to date for ever. `holds` is how long the first answer does.
+/// Keeps a name's addresses up to date for as long as somebody asks for them. `holds` is how long the first answer does.
 pub(crate) async fn watch(resolver: TokioResolver, watched: Watched, mut holds: Option<Duration>) {
     let mut retry = RETRY_MIN;
     loop {
         let wait = holds.unwrap_or(retry);
         retry = if holds.is_some() { RETRY_MIN } else { (retry * 2).min(RETRY_MAX) };
         tokio::time::sleep(wait).await;
+        if Arc::strong_count(&watched.addresses) == 1 {
+            // Its server is in no plan any more.
+            return;
+        }
         holds = resolve(&resolver, &watched).await;
     }
 }

@@ -7,28 +7,28 @@ use std::task::Poll;
 
 use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
 
-use crate::client::{Client, Next};
-use crate::exchange::Admitted;
+use crate::client::Next;
+use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
 use crate::forward::Reply;
 use crate::lane::{Memory, Response};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::tcp::Follows;
-use crate::worker::{State, Worker};
+use crate::worker::State;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(
-    worker: &Worker,
-    client: &Client,
+    call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
     mut reply: Reply,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
-    let plan = Plan::new(worker, client, admitted, &memory.response, &reply);
+    let Call { worker, snapshot, client, .. } = *call;
+    let plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
-    render(worker, client, response, &reply, &plan);
+    render(call, response, &reply, &plan);
     record.status = response.head.start.status;
     record.head_bytes_sent = response.out.len() as u64;
     if record.status == 101 {
@@ -37,7 +37,7 @@ pub(crate) async fn respond(
             return Err(Failure::UpstreamMalformed);
         }
         // Rare and large: in a box it is no part of every lane.
-        return Box::pin(tunnel(worker, client, memory, &reply, record)).await;
+        return Box::pin(tunnel(call, memory, &reply, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     let begun = begin(response, &reply, is_chunked);
@@ -47,11 +47,12 @@ pub(crate) async fn respond(
     }
     let ends = Ends {
         worker,
+        minimum_rate: snapshot.minimum_rate,
         source: &reply.connection.socket,
         sink: &client.socket,
         deadline: &client.deadline,
-        source_limit: worker.ticks.upstream_body,
-        sink_limit: worker.ticks.client_write,
+        source_limit: snapshot.ticks.upstream_body,
+        sink_limit: snapshot.ticks.client_write,
         paced: Some(Side::Sink),
         closes_sink: plan.client_connection == ClientConnection::Close && reply.upload.is_done(),
         activity: None,
@@ -59,11 +60,11 @@ pub(crate) async fn respond(
     let is_long = response.body.will_splice(&ends);
     let outcome = {
         let relay = pin!(async {
-            let outcome = relay(&ends, response).await;
+            let outcome = relay(call, &ends, response).await;
             record.upstream_ended();
             outcome
         });
-        reply.upload.beside(worker, client, &reply.connection, request, relay).await
+        reply.upload.beside(call, &reply.connection, request, relay).await
     };
     record.body_bytes_sent = response.body.moved;
     if let Err(failure) = outcome {
@@ -78,7 +79,7 @@ pub(crate) async fn respond(
     reply.connection.expects_long = is_long;
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && has_uploaded && response.buffer.is_empty() {
-        worker.upstreams[admitted.upstream].servers[reply.server]
+        snapshot.upstreams[admitted.upstream].servers[reply.server]
             .release(reply.connection, &worker.deadlines);
     }
     Ok(match (plan.client_connection, has_uploaded) {
@@ -95,20 +96,15 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(
-        worker: &Worker,
-        client: &Client,
-        admitted: &Admitted,
-        response: &Response,
-        reply: &Reply,
-    ) -> Self {
+    fn new(call: &Call<'_>, admitted: &Admitted, response: &Response, reply: &Reply) -> Self {
+        let Call { worker, snapshot, client, .. } = *call;
         let framing = match (reply.framing, admitted.version) {
             // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
             (Framing::Chunked | Framing::UntilClose, Version::Http10) => Framing::UntilClose,
             (Framing::Chunked | Framing::UntilClose, _) => Framing::Chunked,
             (framing, _) => framing,
         };
-        let limit = worker.plan.config.limits.requests_per_connection;
+        let limit = snapshot.plan.config.limits.requests_per_connection;
         let persists = admitted.connection.persists(admitted.version)
             && framing != Framing::UntilClose
             && reply.upload.is_done()
@@ -126,10 +122,10 @@ impl Plan {
 }
 
 /// Writes the new head to `Response::out`.
-fn render(worker: &Worker, client: &Client, response: &mut Response, reply: &Reply, plan: &Plan) {
-    let date = worker.date();
+fn render(call: &Call<'_>, response: &mut Response, reply: &Reply, plan: &Plan) {
+    let date = call.worker.date();
     let rewrite = ResponseRewrite {
-        added: added(worker, client, response),
+        added: added(call, response),
         connection: reply.options,
         framing: plan.framing,
         client_connection: plan.client_connection,
@@ -140,8 +136,8 @@ fn render(worker: &Worker, client: &Client, response: &mut Response, reply: &Rep
 }
 
 /// The listener's own lines, where the server has not said the same.
-fn added<'a>(worker: &'a Worker, client: &Client, response: &Response) -> &'a [u8] {
-    let added = worker.plan.listeners[client.listener].added.as_slice();
+fn added<'a>(call: &Call<'a>, response: &Response) -> &'a [u8] {
+    let added = call.listener.added.as_slice();
     let name = b"strict-transport-security".as_slice();
     let bytes = response.buffer.filled();
     let is_said = |field: &wire::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
@@ -163,9 +159,9 @@ fn begin(response: &mut Response, reply: &Reply, is_chunked: bool) -> Result<(),
     Ok(())
 }
 
-async fn relay(ends: &Ends<'_>, response: &mut Response) -> Result<(), Failure> {
+async fn relay(call: &Call<'_>, ends: &Ends<'_>, response: &mut Response) -> Result<(), Failure> {
     if !response.out.is_empty() {
-        send(ends.worker, ends.deadline, ends.sink, &response.out, Follows::Nothing).await?;
+        send(call, &response.out, Follows::Nothing).await?;
     }
     response.body.run(ends, &mut response.buffer).await.map_err(outcome)
 }
@@ -182,13 +178,9 @@ fn outcome(stop: Stop) -> Failure {
 }
 
 /// Passes an interim response on (RFC 9110 §15.2).
-pub(crate) async fn interim(
-    worker: &Worker,
-    client: &Client,
-    response: &mut Response,
-) -> Result<(), Failure> {
+pub(crate) async fn interim(call: &Call<'_>, response: &mut Response) -> Result<(), Failure> {
     let ResponseHead { start, .. } = &response.head;
-    worker.counters.response(start.status);
+    call.worker.counters.response(start.status);
     let bytes = response.buffer.filled();
     let options = wire::ConnectionOptions::of(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
     let rewrite = ResponseRewrite {
@@ -200,30 +192,31 @@ pub(crate) async fn interim(
     };
     response.out.clear();
     wire::write_response(&mut response.out, &response.head, bytes, &rewrite);
-    send(worker, &client.deadline, &client.socket, &response.out, Follows::Nothing).await
+    send(call, &response.out, Follows::Nothing).await
 }
 
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
 async fn tunnel(
-    worker: &Worker,
-    client: &Client,
+    call: &Call<'_>,
     memory: &mut Memory,
     reply: &Reply,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let Memory { request, response } = memory;
+    let Call { worker, snapshot, client, .. } = *call;
     worker.counters.tunnels.increment();
-    send(worker, &client.deadline, &client.socket, &response.out, Follows::Nothing).await?;
+    send(call, &response.out, Follows::Nothing).await?;
     response.buffer.consume(response.head.len);
     request.keep_head();
     request.body.begin(Framing::UntilClose, false, None);
     response.body.begin(Framing::UntilClose, false, None);
     let activity = Cell::new(worker.deadlines.now());
     let upward_deadline = worker.deadlines.deadline();
-    let limit = worker.ticks.tunnel_idle;
+    let limit = snapshot.ticks.tunnel_idle;
     let (down, up) = (&client.socket, &reply.connection.socket);
     let ends = |source, sink, deadline| Ends {
         worker,
+        minimum_rate: None,
         source,
         sink,
         deadline,
@@ -272,8 +265,7 @@ async fn both(upward: impl Future<Output = bool>, downward: impl Future<Output =
 
 /// RFC 9110 §7.6.2: OPTIONS with no hops left is answered by the proxy itself.
 pub(crate) async fn options(
-    worker: &Worker,
-    client: &Client,
+    call: &Call<'_>,
     memory: &mut Memory,
     admitted: &Admitted,
     record: &mut Record<'_>,
@@ -284,13 +276,12 @@ pub(crate) async fn options(
     out.extend_from_slice(METHODS);
     out.extend_from_slice(b"\r\n");
     record.status = 204;
-    own(worker, client, memory, admitted, record).await
+    own(call, memory, admitted, record).await
 }
 
 /// RFC 9110 §15.4.9: a request that should have come over https is told where to.
 pub(crate) async fn redirect(
-    worker: &Worker,
-    client: &Client,
+    call: &Call<'_>,
     memory: &mut Memory,
     admitted: &Admitted,
     port: u16,
@@ -311,28 +302,27 @@ pub(crate) async fn redirect(
     out.extend_from_slice(if path == b"*" { b"" } else { path });
     out.extend_from_slice(b"\r\n");
     record.status = 308;
-    own(worker, client, memory, admitted, record).await
+    own(call, memory, admitted, record).await
 }
 
 /// Sends a response of our own without a body, whose head is begun.
 async fn own(
-    worker: &Worker,
-    client: &Client,
+    call: &Call<'_>,
     memory: &mut Memory,
     admitted: &Admitted,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let out = &mut memory.response.out;
-    out.extend_from_slice(&worker.plan.listeners[client.listener].added);
+    out.extend_from_slice(&call.listener.added);
     out.extend_from_slice(b"Date: ");
-    out.extend_from_slice(&worker.date());
+    out.extend_from_slice(&call.worker.date());
     let persists = admitted.framing == Framing::None
         && admitted.version != Version::Http10
         && admitted.connection.persists(admitted.version)
-        && worker.state.get() == State::Running;
+        && call.worker.state.get() == State::Running;
     out.extend_from_slice(if persists { b"\r\n\r\n" } else { b"\r\nConnection: close\r\n\r\n" });
     record.head_bytes_sent = out.len() as u64;
-    send(worker, &client.deadline, &client.socket, out, Follows::End).await?;
+    send(call, out, Follows::End).await?;
     Ok(if persists { Next::Reuse } else { Next::Linger })
 }
 
@@ -341,8 +331,7 @@ const METHODS: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
 
 /// Answers a failure, if there is anything left to be said and somebody to say it to.
 pub(crate) async fn failure(
-    worker: &Worker,
-    client: &Client,
+    call: &Call<'_>,
     memory: &mut Memory,
     failure: Failure,
     record: &mut Record<'_>,
@@ -360,14 +349,14 @@ pub(crate) async fn failure(
         && request.head.start.version != Version::Http10
         && wire::ConnectionOptions::of(&request.head, request.head_bytes())
             .is_ok_and(|options| options.persists(Version::Http11))
-        && worker.state.get() == State::Running;
+        && call.worker.state.get() == State::Running;
     let out = &mut memory.response.out;
     out.clear();
-    let added = &worker.plan.listeners[client.listener].added;
-    write_failure(out, failure, &worker.date(), added, is_head, !persists);
+    let added = &call.listener.added;
+    write_failure(out, failure, &call.worker.date(), added, is_head, !persists);
     record.status = facts.status;
     record.head_bytes_sent = out.len() as u64;
-    match send(worker, &client.deadline, &client.socket, out, Follows::End).await {
+    match send(call, out, Follows::End).await {
         Ok(()) if persists => Next::Reuse,
         Ok(()) => Next::Linger,
         Err(_) => Next::Close,
@@ -432,15 +421,10 @@ fn reason_phrase(status: u16) -> &'static str {
     }
 }
 
-async fn send(
-    worker: &Worker,
-    deadline: &crate::deadline::Deadline,
-    sink: &crate::socket::Socket,
-    mut bytes: &[u8],
-    follows: Follows,
-) -> Result<(), Failure> {
+async fn send(call: &Call<'_>, mut bytes: &[u8], follows: Follows) -> Result<(), Failure> {
+    let Call { snapshot, client, .. } = *call;
     while !bytes.is_empty() {
-        match deadline.within(worker.ticks.client_write, sink.write(bytes, follows)).await {
+        match client.deadline.within(snapshot.ticks.client_write, client.socket.write(bytes, follows)).await {
             Ok(Ok(count)) => bytes = &bytes[count..],
             Ok(Err(_)) => return Err(Failure::ClientGone),
             Err(_) => return Err(Failure::ClientStalled),

@@ -5,46 +5,35 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use balance::{Balancer, RoundRobin};
-use config::{Protocol, Scheme};
-use tls::{ClientSide, Handshake};
+use balance::{Ask, InFlight, Outcome, Pick, Picker, Time};
+use config::{Pool, Protocol, Scheme};
+use tls::Handshake;
 
 use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
 use crate::failure::Failure;
 use crate::multiplex::Multiplex;
+use crate::plan::{ServerPlan, UpstreamPlan};
 use crate::secure::{HandshakeError, Secure};
 use crate::socket::Socket;
 use crate::tcp::Tcp;
 use crate::worker::Worker;
 
-/// The addresses of a server; the control thread exchanges them as names are resolved again.
-pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
-
-/// An upstream of the configuration, as one worker uses it.
+/// An upstream as one worker uses it.
 pub(crate) struct Upstream {
-    pub(crate) name: String,
-    pub(crate) host: config::HostHeader,
-    pub(crate) protocol: Protocol,
-    pub(crate) servers: Vec<Server>,
-    balancer: RefCell<Balancer>,
+    pub(crate) plan: Arc<UpstreamPlan>,
+    /// In the order of the plan.
+    pub(crate) servers: Vec<Rc<Server>>,
+    picker: RefCell<Picker>,
 }
 
-/// One server and the connections to it.
+/// One server and this worker's connections to it.
 pub(crate) struct Server {
-    /// `host:port`, as Host and in the log.
-    pub(crate) authority: String,
-    scheme: Scheme,
-    /// The upstream's TLS, and the index of this server in it.
-    tls: Option<(Arc<ClientSide>, usize)>,
-    addresses: Addresses,
-    pool: config::Pool,
-    idle_ticks: Ticks,
+    pub(crate) plan: Arc<ServerPlan>,
+    pool: Cell<Pool>,
     /// Connections of HTTP/1.
     idle: RefCell<Vec<Idle>>,
     /// Connections of HTTP/2.
@@ -76,57 +65,92 @@ impl Connection {
 }
 
 impl Upstream {
-    pub(crate) fn new(
-        config: &config::Upstream,
-        addresses: &[Addresses],
-        tls: Option<&Arc<ClientSide>>,
+    /// The upstream for worker number `worker`, with the servers that it knows already.
+    pub(crate) fn new<'a>(
+        plan: &Arc<UpstreamPlan>,
+        known: impl Fn(&Arc<ServerPlan>) -> Option<&'a Rc<Server>>,
+        worker: usize,
     ) -> Self {
-        let weights: Vec<u32> = config.servers.iter().map(|server| server.weight).collect();
-        let servers = config.servers.iter().zip(addresses).enumerate();
-        let servers = servers.map(|(index, (server, addresses))| Server {
-            authority: authority(server),
-            scheme: server.scheme,
-            tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), index)),
-            addresses: Arc::clone(addresses),
-            pool: config.pool,
-            idle_ticks: Ticks::from(config.pool.idle_timeout),
-            idle: RefCell::default(),
-            multiplex: Multiplex::default(),
-            open: Rc::default(),
-        });
+        let pool = plan.config.pool;
+        let server = |plan: &Arc<ServerPlan>| match known(plan) {
+            Some(server) => {
+                server.pool.set(pool);
+                Rc::clone(server)
+            }
+            None => Rc::new(Server::new(plan, pool)),
+        };
         Self {
-            name: config.name.clone(),
-            host: config.host.clone(),
-            protocol: config.protocol,
-            servers: servers.collect(),
-            balancer: RefCell::new(balancer(config.balance, &weights)),
+            servers: plan.servers.iter().map(server).collect(),
+            picker: RefCell::new(Picker::new(Arc::clone(&plan.fleet), worker as u64)),
+            plan: Arc::clone(plan),
         }
     }
 
-    /// The index of the server that is next, but for those already tried; `None` when all were.
-    pub(crate) fn pick(&self, tried: &[usize]) -> Option<usize> {
-        if tried.is_empty() {
-            return Some(self.balancer.borrow_mut().pick());
+    /// The server for a request, but for those that it was tried on.
+    pub(crate) fn pick(&self, worker: &Worker, tried: &[usize]) -> Result<usize, Failure> {
+        let ask = Ask { now: worker.coarse_time(), random: fastrand::u64(..), key: None, tried };
+        match self.picker.borrow_mut().pick(&ask) {
+            Pick::Server(index) => Ok(index),
+            Pick::Full => Err(Failure::UpstreamFull),
+            Pick::None => Err(Failure::NoServer),
         }
-        self.balancer.borrow_mut().pick_except(tried)
+    }
+
+    /// A request to a server begins: it is under way until what is returned is dropped.
+    pub(crate) fn begin(&self, worker: &Worker, server: usize) -> Option<Asked> {
+        let in_flight = self.plan.fleet.begin(server)?;
+        Some(Asked { server, in_flight, since: self.plan.is_timed.then(|| worker.time()) })
+    }
+
+    /// A server has answered, whatever follows.
+    pub(crate) fn answered(&self, worker: &Worker, asked: &Asked, status: u16) {
+        // What a gateway says about what is behind it, or a server that has no room.
+        let is_failure = matches!(status, 502..=504);
+        let now = if asked.since.is_some() { worker.time() } else { worker.coarse_time() };
+        let latency = asked.since.map(|since| now.since(since)).unwrap_or_default();
+        let outcome = if is_failure { Outcome::Failed } else { Outcome::Answered(latency) };
+        self.ended(asked.server, outcome, now);
+    }
+
+    /// A server has not answered.
+    pub(crate) fn failed(&self, worker: &Worker, asked: &Asked, is_its_fault: bool) {
+        let outcome = if is_its_fault { Outcome::Failed } else { Outcome::Abandoned };
+        self.ended(asked.server, outcome, worker.coarse_time());
+    }
+
+    fn ended(&self, server: usize, outcome: Outcome, now: Time) {
+        if let Some(event) = self.plan.fleet.end(server, outcome, now) {
+            self.plan.tell(server, event, now);
+        }
     }
 }
 
-fn balancer(policy: config::Balance, weights: &[u32]) -> Balancer {
-    match policy {
-        config::Balance::RoundRobin => Balancer::RoundRobin(RoundRobin::new(weights)),
-    }
+/// A request that a server was picked for.
+pub(crate) struct Asked {
+    pub(crate) server: usize,
+    in_flight: InFlight,
+    /// When, if somebody wants to know.
+    since: Option<Time>,
 }
 
-/// The default port is left out, as in the Host that a client of that server would send.
-fn authority(server: &config::Server) -> String {
-    match (server.scheme, server.port) {
-        (Scheme::Http, 80) | (Scheme::Https, 443) => server.host.to_string(),
-        (_, port) => format!("{}:{port}", server.host),
+impl Asked {
+    /// What keeps it under way, until the whole response has been passed on.
+    pub(crate) fn into_in_flight(self) -> InFlight {
+        self.in_flight
     }
 }
 
 impl Server {
+    fn new(plan: &Arc<ServerPlan>, pool: Pool) -> Self {
+        Self {
+            plan: Arc::clone(plan),
+            pool: Cell::new(pool),
+            idle: RefCell::default(),
+            multiplex: Multiplex::default(),
+            open: Rc::default(),
+        }
+    }
+
     /// The pooled connection used last, if one is left that its server has not closed.
     ///
     /// A request that could not be repeated asks the kernel: the runtime may not have heard yet of a connection that
@@ -150,12 +174,12 @@ impl Server {
 
     /// What it is spoken to in.
     pub(crate) fn scheme(&self) -> Scheme {
-        self.scheme
+        self.plan.config.scheme
     }
 
     /// A stream of a connection that is there, if one has room.
     pub(crate) fn stream(&self) -> Option<Connection> {
-        self.multiplex.stream(self.scheme)
+        self.multiplex.stream(self.scheme())
     }
 
     /// A new connection for one exchange at a time.
@@ -180,13 +204,13 @@ impl Server {
         worker: &Worker,
         deadline: &Deadline,
     ) -> Result<(Socket, Permit), Failure> {
-        if self.open.get() >= self.pool.connections {
+        if self.open.get() >= self.pool.get().connections {
             return Err(Failure::UpstreamFull);
         }
         // Counted before the wait, so that a crowd of connects keeps to the limit as well.
         let permit = Permit::new(&self.open);
-        let addresses = self.addresses.load_full();
-        let limit = worker.ticks.upstream_connect;
+        let addresses = self.plan.addresses.load_full();
+        let limit = worker.snapshot().ticks.upstream_connect;
         let mut failure = Failure::UpstreamUnknown;
         for &address in addresses.iter() {
             failure = match deadline.within(limit, Tcp::connect(address)).await {
@@ -205,7 +229,7 @@ impl Server {
 
     /// Does the TLS handshake, if the server has TLS.
     async fn secured(&self, worker: &Worker, tcp: Tcp) -> Result<Socket, Failure> {
-        let Some((tls, index)) = &self.tls else { return Ok(Socket::Plain(tcp)) };
+        let Some((tls, index)) = &self.plan.tls else { return Ok(Socket::Plain(tcp)) };
         let name = tls.name(*index).ok_or(Failure::UpstreamHandshake)?.clone();
         let handshake = Handshake::client(tls.config(), name).map_err(|_| Failure::UpstreamHandshake)?;
         match Secure::establish(tcp, handshake, &worker.records).await {
@@ -215,13 +239,13 @@ impl Server {
             Ok(_) => {
                 notice(&format!(
                     "{}: the server does not speak the protocol that is configured",
-                    self.authority
+                    self.plan.authority
                 ));
                 Err(Failure::UpstreamHandshake)
             }
             Err(HandshakeError::Io) => Err(Failure::UpstreamRefused),
             Err(HandshakeError::Refused(error)) => {
-                notice(&format!("{}: no TLS: {}", self.authority, tls::reason(&error)));
+                notice(&format!("{}: no TLS: {}", self.plan.authority, tls::reason(&error)));
                 Err(Failure::UpstreamHandshake)
             }
             Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err(Failure::UpstreamHandshake),
@@ -231,17 +255,16 @@ impl Server {
     /// Takes back a connection whose exchange has ended cleanly.
     pub(crate) fn release(&self, connection: Connection, deadlines: &Deadlines) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < self.pool.idle && !connection.socket.is_worn() {
+        if idle.len() < self.pool.get().idle && !connection.socket.is_worn() {
             idle.push(Idle { connection, since: deadlines.now() });
         }
     }
 
     /// Closes idle connections whose time is over, or that their server has closed.
     pub(crate) fn sweep(&self, now: u32) {
-        self.idle
-            .borrow_mut()
-            .retain(|idle| now - idle.since < self.idle_ticks.0 && idle.connection.socket.is_quiet());
-        self.multiplex.sweep(now, self.idle_ticks);
+        let limit = Ticks::from(self.pool.get().idle_timeout);
+        self.idle.borrow_mut().retain(|idle| now - idle.since < limit.0 && idle.connection.socket.is_quiet());
+        self.multiplex.sweep(now, limit);
     }
 }
 

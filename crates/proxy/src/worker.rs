@@ -2,36 +2,51 @@
 //! the counters and the load.
 
 use std::cell::{Cell, RefCell};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use balance::Time;
 use telemetry::{Counters, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use wire::HeadLimits;
+use tokio::task::JoinHandle;
 
 use crate::buffer::Buffers;
 use crate::client::{self, Client};
-use crate::deadline::{Deadlines, TICK, Ticks};
+use crate::deadline::{Deadlines, TICK};
 use crate::frames;
 use crate::lane::Lanes;
-use crate::listen;
+use crate::listen::{self, ListenerId, Listening};
 use crate::plan::Plan;
-use crate::relay::{MinimumRate, Pipes};
+use crate::relay::Pipes;
 use crate::secure::Records;
+use crate::snapshot::Snapshot;
 use crate::tcp::Tcp;
-use crate::upstream::{Addresses, Server, Upstream};
 
 /// What a worker is told from outside.
 pub(crate) enum Message {
-    /// A connection that another worker had too many of, and the index of its listener.
-    Connection(std::net::TcpStream, std::net::SocketAddr, usize),
+    /// A connection that another worker had too many of, and the listener that it came to.
+    Connection(TcpStream, SocketAddr, ListenerId),
+    /// Go on with another plan.
+    Change(Change),
     /// Finish what runs, take nothing new.
     Drain,
     /// End at once.
     Stop,
+}
+
+/// Another plan, and what it takes to get there.
+pub(crate) struct Change {
+    pub(crate) plan: Arc<Plan>,
+    /// Those of the plan, in its order. Others are not listened on any more.
+    pub(crate) listeners: Vec<ListenerId>,
+    /// This worker's sockets of those that are new.
+    pub(crate) opened: Vec<(ListenerId, TcpListener)>,
+    /// Dropped when the worker has gone on.
+    pub(crate) done: UnboundedSender<()>,
 }
 
 /// Whether new requests are taken.
@@ -48,20 +63,25 @@ pub(crate) type Loads = Arc<[AtomicUsize]>;
 pub(crate) struct Parts {
     pub(crate) index: usize,
     pub(crate) plan: Arc<Plan>,
-    pub(crate) addresses: Vec<Vec<Addresses>>,
-    pub(crate) listeners: Vec<std::net::TcpListener>,
+    pub(crate) listeners: Vec<(ListenerId, TcpListener)>,
     pub(crate) messages: UnboundedReceiver<Message>,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
     pub(crate) loads: Loads,
     pub(crate) log: Option<WorkerLog>,
     pub(crate) counters: Counters,
+    /// When time began, for all workers.
+    pub(crate) epoch: Instant,
 }
 
 /// One core's share of the proxy.
 pub(crate) struct Worker {
     pub(crate) index: usize,
-    pub(crate) plan: Arc<Plan>,
-    pub(crate) upstreams: Vec<Upstream>,
+    snapshot: RefCell<Rc<Snapshot>>,
+    listenings: RefCell<Vec<Rc<Listening>>>,
+    /// Tasks that accept, until they have taken what was in the kernel's queue.
+    accepting: RefCell<Vec<JoinHandle<()>>>,
+    /// Connections to listeners that this worker is yet to hear of.
+    early: RefCell<Vec<(TcpStream, SocketAddr, ListenerId)>>,
     pub(crate) deadlines: Rc<Deadlines>,
     pub(crate) lanes: Lanes,
     pub(crate) buffers: Buffers,
@@ -70,12 +90,11 @@ pub(crate) struct Worker {
     pub(crate) frames: Rc<frames::Stock>,
     pub(crate) counters: Counters,
     pub(crate) log: Option<RefCell<WorkerLog>>,
-    pub(crate) ticks: TimeoutTicks,
-    pub(crate) head_limits: HeadLimits,
-    pub(crate) minimum_rate: Option<MinimumRate>,
     pub(crate) state: Cell<State>,
     pub(crate) loads: Loads,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
+    epoch: Instant,
+    coarse_time: Cell<Time>,
     date: Cell<[u8; 29]>,
     wall_clock: Cell<SystemTime>,
     /// Told when the last connection has ended.
@@ -84,47 +103,15 @@ pub(crate) struct Worker {
     drain_began: Notify,
 }
 
-/// The time-outs in ticks.
-pub(crate) struct TimeoutTicks {
-    pub(crate) client_header: Ticks,
-    pub(crate) client_body: Ticks,
-    pub(crate) client_write: Ticks,
-    pub(crate) keep_alive: Ticks,
-    pub(crate) upstream_connect: Ticks,
-    pub(crate) upstream_first_byte: Ticks,
-    pub(crate) upstream_body: Ticks,
-    pub(crate) tunnel_idle: Ticks,
-}
-
-impl TimeoutTicks {
-    fn new(timeouts: &config::Timeouts) -> Self {
-        Self {
-            client_header: timeouts.client_header.into(),
-            client_body: timeouts.client_body.into(),
-            client_write: timeouts.client_write.into(),
-            keep_alive: timeouts.keep_alive.into(),
-            upstream_connect: timeouts.upstream_connect.into(),
-            upstream_first_byte: timeouts.upstream_first_byte.into(),
-            upstream_body: timeouts.upstream_body.into(),
-            tunnel_idle: timeouts.tunnel_idle.into(),
-        }
-    }
-}
-
 /// Runs a worker until it is stopped or drained: the body of its thread.
 pub(crate) async fn run(parts: Parts) {
     let Parts { listeners, mut messages, .. } = parts;
-    let config = &parts.plan.config;
-    let limits = config.limits;
     let worker = Rc::new(Worker {
         index: parts.index,
-        upstreams: config
-            .upstreams
-            .iter()
-            .zip(&parts.addresses)
-            .zip(&parts.plan.upstream_tls)
-            .map(|((upstream, addresses), tls)| Upstream::new(upstream, addresses, tls.as_ref()))
-            .collect(),
+        snapshot: RefCell::new(Rc::new(Snapshot::new(parts.plan, None, parts.index))),
+        listenings: RefCell::default(),
+        accepting: RefCell::default(),
+        early: RefCell::default(),
         deadlines: Deadlines::new(),
         lanes: Lanes::default(),
         buffers: Buffers::default(),
@@ -133,39 +120,29 @@ pub(crate) async fn run(parts: Parts) {
         frames: frames::Stock::new(),
         counters: parts.counters,
         log: parts.log.map(RefCell::new),
-        ticks: TimeoutTicks::new(&config.timeouts),
-        head_limits: HeadLimits {
-            bytes: limits.header_bytes,
-            fields: limits.header_count,
-            target: limits.target_bytes,
-        },
-        minimum_rate: MinimumRate::new(&limits),
         state: Cell::new(State::Running),
         loads: parts.loads,
         others: parts.others,
+        epoch: parts.epoch,
+        coarse_time: Cell::new(Time::START),
         date: Cell::new([b' '; 29]),
         wall_clock: Cell::new(SystemTime::UNIX_EPOCH),
         is_empty: Notify::new(),
         drain_began: Notify::new(),
-        plan: parts.plan,
     });
     worker.update_clock();
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
-    let accepting: Vec<_> = listeners
-        .into_iter()
-        .enumerate()
-        .map(|(index, listener)| {
-            tokio::task::spawn_local(listen::accept(Rc::clone(&worker), index, listener))
-        })
-        .collect();
+    let order: Vec<ListenerId> = listeners.iter().map(|(id, _)| *id).collect();
+    worker.listen(&order, listeners);
     while let Some(message) = messages.recv().await {
         match message {
-            Message::Connection(stream, peer, listener) => worker.begin(stream, peer, listener),
+            Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
+            Message::Change(change) => worker.change(change),
             Message::Stop => break,
             Message::Drain => {
                 worker.begin_drain();
                 // Each takes in what the kernel has accepted already, and ends.
-                for task in accepting {
+                for task in worker.accepting.take() {
                     let _ = task.await;
                 }
                 worker.drained(&mut messages).await;
@@ -190,12 +167,14 @@ async fn tick(worker: Rc<Worker>) {
         worker.update_clock();
         worker.deadlines.advance(now);
         if now / ticks_per_second != before / ticks_per_second {
-            for server in worker.upstreams.iter().flat_map(|upstream| &upstream.servers) {
+            let snapshot = worker.snapshot();
+            let mut open = 0;
+            for server in snapshot.upstreams.iter().flat_map(|upstream| &upstream.servers) {
                 server.sweep(now);
+                open += server.connections();
             }
-            let servers = worker.upstreams.iter().flat_map(|upstream| &upstream.servers);
-            let open: usize = servers.map(Server::connections).sum();
             worker.counters.upstream_connections_active.set(open as u64);
+            worker.accepting.borrow_mut().retain(|task| !task.is_finished());
         }
         if let Some(log) = &worker.log {
             log.borrow_mut().flush();
@@ -219,6 +198,21 @@ impl Worker {
         self.log.is_some().then(Instant::now)
     }
 
+    /// The plan for what begins now.
+    pub(crate) fn snapshot(&self) -> Rc<Snapshot> {
+        Rc::clone(&self.snapshot.borrow())
+    }
+
+    /// Time, the same for all workers.
+    pub(crate) fn time(&self) -> Time {
+        Time::from_micros(self.epoch.elapsed().as_micros() as u64)
+    }
+
+    /// Time, at most a tick old.
+    pub(crate) fn coarse_time(&self) -> Time {
+        self.coarse_time.get()
+    }
+
     /// Client connections of all workers.
     pub(crate) fn connections_in_all(&self) -> usize {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
@@ -228,18 +222,47 @@ impl Worker {
         &self.loads[self.index]
     }
 
+    /// Goes on with another plan: requests that have begun keep to theirs.
+    fn change(self: &Rc<Self>, change: Change) {
+        let Change { plan, listeners, opened, done } = change;
+        let next = Snapshot::new(plan, Some(&self.snapshot()), self.index);
+        *self.snapshot.borrow_mut() = Rc::new(next);
+        self.listen(&listeners, opened);
+        for (stream, peer, listener) in self.early.take() {
+            self.take_over(stream, peer, listener);
+        }
+        drop(done);
+    }
+
+    /// Listens on these, in the order of the plan, of which some are new; others end.
+    fn listen(self: &Rc<Self>, order: &[ListenerId], opened: Vec<(ListenerId, TcpListener)>) {
+        let mut listenings = self.listenings.borrow_mut();
+        for (id, socket) in opened {
+            let listening = Listening::new(id);
+            let accept = listen::accept(Rc::clone(self), Rc::clone(&listening), socket);
+            self.accepting.borrow_mut().push(tokio::task::spawn_local(accept));
+            listenings.push(listening);
+        }
+        listenings.retain(|listening| listening.settle(order));
+    }
+
+    /// Serves a connection that another worker has accepted.
+    fn take_over(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listener: ListenerId) {
+        let listening = self.listenings.borrow().iter().find(|listening| listening.id == listener).cloned();
+        match listening {
+            Some(listening) => self.begin(stream, peer, &listening),
+            // Its worker has gone on to a plan that this one is about to be told of.
+            None => self.early.borrow_mut().push((stream, peer, listener)),
+        }
+    }
+
     /// Starts serving a connection.
-    pub(crate) fn begin(
-        self: &Rc<Self>,
-        stream: std::net::TcpStream,
-        peer: std::net::SocketAddr,
-        listener: usize,
-    ) {
+    pub(crate) fn begin(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listening: &Rc<Listening>) {
         self.counters.connections_accepted.increment();
         let load = self.own_load();
         // Only this thread writes it.
         load.store(load.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        let client = Client::new(self, Tcp::new(stream), peer, listener);
+        let client = Client::new(self, Tcp::new(stream), peer, Rc::clone(listening));
         tokio::task::spawn_local(client::connection(Rc::clone(self), client));
     }
 
@@ -268,7 +291,7 @@ impl Worker {
 
     /// Waits until no connection is left, the deadline for draining has passed, or a stop is asked for.
     async fn drained(self: &Rc<Self>, messages: &mut UnboundedReceiver<Message>) {
-        let deadline = tokio::time::sleep(self.plan.config.timeouts.drain);
+        let deadline = tokio::time::sleep(self.snapshot().plan.config.timeouts.drain);
         tokio::pin!(deadline);
         loop {
             if self.own_load().load(Ordering::Relaxed) == 0 {
@@ -279,8 +302,8 @@ impl Worker {
                 () = &mut deadline => return,
                 message = messages.recv() => match message {
                     // Handed over before the other worker drained as well.
-                    Some(Message::Connection(stream, peer, listener)) => self.begin(stream, peer, listener),
-                    Some(Message::Drain) => {}
+                    Some(Message::Connection(stream, peer, listener)) => self.take_over(stream, peer, listener),
+                    Some(Message::Drain | Message::Change(_)) => {}
                     Some(Message::Stop) | None => return,
                 },
             }
@@ -295,6 +318,7 @@ impl Worker {
     }
 
     fn update_clock(&self) {
+        self.coarse_time.set(self.time());
         let now = SystemTime::now();
         self.wall_clock.set(now);
         let text = httpdate::fmt_http_date(now);

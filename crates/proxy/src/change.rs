@@ -1,0 +1,169 @@
+//! From one configuration to the next while requests run: what is valid becomes a plan, new addresses are listened on,
+//! and every worker goes on with it. What is not valid changes nothing.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use balance::Time;
+use config::Config;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::certificates;
+use crate::control::StartError;
+use crate::listen::{self, ListenerId};
+use crate::plan::Plan;
+use crate::resolve::Watched;
+use crate::worker::{Change, Message};
+
+/// How long a change waits for the first addresses of names.
+const RESOLVE_FIRST: Duration = Duration::from_secs(5);
+
+/// Names that are to be watched from now on; the sender is dropped once each has been looked up.
+pub(crate) type Names = (Vec<Watched>, blocking::Sender<()>);
+
+/// Which plan is in force, and how it becomes another one. Shared by all that change something.
+pub(crate) struct Control {
+    plan: ArcSwap<Plan>,
+    pub(crate) epoch: Instant,
+    pub(crate) workers: Arc<[UnboundedSender<Message>]>,
+    /// What is listened on. Held for the length of a change: one at a time.
+    open: Mutex<Vec<Open>>,
+    last_listener: AtomicU64,
+    names: UnboundedSender<Names>,
+}
+
+/// An address that is listened on.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    id: ListenerId,
+    /// As it is configured: its port may be 0.
+    configured: SocketAddr,
+    /// As it is.
+    bound: SocketAddr,
+}
+
+/// Sockets of a listener, one for each worker.
+pub(crate) type Sockets = (ListenerId, Vec<TcpListener>);
+
+impl Control {
+    /// The first plan. Nothing is listened on yet; `names` leads to the thread that resolves them.
+    ///
+    /// # Errors
+    /// What is wrong with certificates.
+    pub(crate) fn new(
+        config: Config,
+        workers: Arc<[UnboundedSender<Message>]>,
+        names: UnboundedSender<Names>,
+    ) -> Result<Arc<Self>, StartError> {
+        let mut watched = Vec::new();
+        let plan = Plan::new(config, None, Time::START, &mut watched).map_err(StartError::Tls)?;
+        certificates::remark(&plan, None);
+        let control = Arc::new(Self {
+            plan: ArcSwap::from_pointee(plan),
+            epoch: Instant::now(),
+            workers,
+            open: Mutex::default(),
+            last_listener: AtomicU64::new(0),
+            names,
+        });
+        control.resolve(watched);
+        Ok(control)
+    }
+
+    /// The plan in force.
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        self.plan.load_full()
+    }
+
+    /// The addresses that are listened on, in the order of the configuration.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter().map(|open| open.bound).collect()
+    }
+
+    /// Opens the sockets of the first plan.
+    pub(crate) fn listen(&self) -> Result<Vec<Sockets>, StartError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, opened) = self.open(&self.plan().config, &open)?;
+        *open = next;
+        Ok(opened)
+    }
+
+    /// Puts a configuration in force, and returns when every worker goes by it. Requests that have begun keep to theirs.
+    /// Blocks: not for the control thread itself, whose look-ups are waited for.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn change(&self, config: Config) -> Result<(), StartError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.plan();
+        let mut watched = Vec::new();
+        let plan = Plan::new(config, Some(&before), self.time(), &mut watched).map_err(StartError::Tls)?;
+        let (next, opened) = self.open(&plan.config, &open)?;
+        certificates::remark(&plan, Some(&before));
+        self.resolve(watched);
+        let plan = Arc::new(plan);
+        self.plan.store(Arc::clone(&plan));
+        self.tell(&plan, &next, opened);
+        *open = next;
+        Ok(())
+    }
+
+    /// Time, as the workers have it.
+    pub(crate) fn time(&self) -> Time {
+        Time::from_micros(self.epoch.elapsed().as_micros() as u64)
+    }
+
+    /// What a configuration listens on, given what is listened on already, and the sockets that this takes.
+    fn open(&self, config: &Config, before: &[Open]) -> Result<(Vec<Open>, Vec<Sockets>), StartError> {
+        let mut known = before.to_vec();
+        let mut next = Vec::with_capacity(config.listeners.len());
+        let mut opened = Vec::new();
+        for listener in &config.listeners {
+            let address = listener.address;
+            if let Some(place) = known.iter().position(|open| open.configured == address) {
+                next.push(known.remove(place));
+                continue;
+            }
+            let sockets = listen::is_taken(address)
+                .and_then(|()| listen::open(address, self.workers.len()))
+                .and_then(|sockets| Ok((sockets[0].local_addr()?, sockets)));
+            let (bound, sockets) = sockets.map_err(|error| StartError::Listen { address, error })?;
+            let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
+            next.push(Open { id, configured: address, bound });
+            opened.push((id, sockets));
+        }
+        Ok((next, opened))
+    }
+
+    fn tell(&self, plan: &Arc<Plan>, listeners: &[Open], mut opened: Vec<Sockets>) {
+        let (done, mut all_done) = unbounded_channel();
+        for worker in self.workers.iter() {
+            let own = |(id, sockets): &mut Sockets| Some((*id, sockets.pop()?));
+            let change = Change {
+                plan: Arc::clone(plan),
+                listeners: listeners.iter().map(|open| open.id).collect(),
+                opened: opened.iter_mut().filter_map(own).collect(),
+                done: done.clone(),
+            };
+            // A worker that has ended needs no telling.
+            let _ = worker.send(Message::Change(change));
+        }
+        drop(done);
+        let _ = all_done.blocking_recv();
+    }
+
+    /// Waits for the first addresses of these names, for a while.
+    fn resolve(&self, watched: Vec<Watched>) {
+        if watched.is_empty() {
+            return;
+        }
+        let (first, resolved) = blocking::channel();
+        if self.names.send((watched, first)).is_ok() {
+            let _: Result<(), _> = resolved.recv_timeout(RESOLVE_FIRST);
+        }
+    }
+}

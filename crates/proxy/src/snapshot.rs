@@ -1,0 +1,89 @@
+//! A plan as one worker uses it, from one change to the next. A request keeps to the one that it began under.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use wire::HeadLimits;
+
+use crate::deadline::Ticks;
+use crate::listen::Listening;
+use crate::plan::{Listener, Plan, ServerPlan};
+use crate::relay::MinimumRate;
+use crate::upstream::{Server, Upstream};
+
+/// A plan, with what belongs to this worker.
+pub(crate) struct Snapshot {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) upstreams: Vec<Rc<Upstream>>,
+    pub(crate) ticks: TimeoutTicks,
+    pub(crate) head_limits: HeadLimits,
+    pub(crate) minimum_rate: Option<MinimumRate>,
+}
+
+/// The time-outs in ticks.
+pub(crate) struct TimeoutTicks {
+    pub(crate) client_header: Ticks,
+    pub(crate) client_body: Ticks,
+    pub(crate) client_write: Ticks,
+    pub(crate) keep_alive: Ticks,
+    pub(crate) upstream_connect: Ticks,
+    pub(crate) upstream_first_byte: Ticks,
+    pub(crate) upstream_body: Ticks,
+    pub(crate) tunnel_idle: Ticks,
+}
+
+impl TimeoutTicks {
+    fn new(timeouts: &config::Timeouts) -> Self {
+        Self {
+            client_header: timeouts.client_header.into(),
+            client_body: timeouts.client_body.into(),
+            client_write: timeouts.client_write.into(),
+            keep_alive: timeouts.keep_alive.into(),
+            upstream_connect: timeouts.upstream_connect.into(),
+            upstream_first_byte: timeouts.upstream_first_byte.into(),
+            upstream_body: timeouts.upstream_body.into(),
+            tunnel_idle: timeouts.tunnel_idle.into(),
+        }
+    }
+}
+
+impl Snapshot {
+    /// What is configured for a listener; of one that is not listened on any more, nothing.
+    pub(crate) fn listener(&self, listening: &Listening) -> &Listener {
+        static NONE: Listener = Listener::NONE;
+        listening.place().map_or(&NONE, |place| &self.plan.listeners[place])
+    }
+
+    /// The plan for worker number `worker`. Upstreams and servers that were in the one before keep what they have:
+    /// turns, budgets, pools.
+    pub(crate) fn new(plan: Arc<Plan>, previous: Option<&Self>, worker: usize) -> Self {
+        let before = previous.map_or(&[][..], |previous| &previous.upstreams);
+        let upstreams: HashMap<_, _> =
+            before.iter().map(|upstream| (Arc::as_ptr(&upstream.plan), upstream)).collect();
+        let servers: HashMap<*const ServerPlan, &Rc<Server>> = before
+            .iter()
+            .flat_map(|upstream| &upstream.servers)
+            .map(|server| (Arc::as_ptr(&server.plan), server))
+            .collect();
+        let upstream = |plan: &Arc<_>| match upstreams.get(&Arc::as_ptr(plan)) {
+            Some(upstream) => Rc::clone(upstream),
+            None => {
+                let known = |plan: &Arc<ServerPlan>| servers.get(&Arc::as_ptr(plan)).copied();
+                Rc::new(Upstream::new(plan, known, worker))
+            }
+        };
+        let limits = plan.config.limits;
+        Self {
+            upstreams: plan.upstreams.iter().map(upstream).collect(),
+            ticks: TimeoutTicks::new(&plan.config.timeouts),
+            head_limits: HeadLimits {
+                bytes: limits.header_bytes,
+                fields: limits.header_count,
+                target: limits.target_bytes,
+            },
+            minimum_rate: MinimumRate::new(&limits),
+            plan,
+        }
+    }
+}
