@@ -95,6 +95,15 @@ pub struct PolicyRow {
     pub(crate) build: fn(servers: usize, seed: u64) -> Policy,
 }
 
+/// Names are unique.
+impl PartialEq for PolicyRow {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for PolicyRow {}
+
 /// The policy of this name.
 pub fn policy(name: &str) -> Option<&'static PolicyRow> {
     POLICIES.iter().find(|row| row.name == name)

@@ -77,14 +77,13 @@ impl Plan {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let table =
-            RouteTable::new(config.routes.iter().map(|route| (route.host.as_deref(), route.path.as_str())));
+        let table = RouteTable::compile(config.routes.iter().map(|route| route.rule.clone()).collect());
         let routes = config
             .routes
             .iter()
             .map(|route| Route {
-                upstream: route.upstream,
-                label: format!("{}{}", route.host.as_deref().unwrap_or(""), route.path),
+                upstream: route.action.upstreams().next().unwrap_or_default(),
+                label: route.name.clone(),
             })
             .collect();
         let depends_on_path = table.depends_on_path();
@@ -134,7 +133,7 @@ impl Listener {
     ) -> Result<Self, Vec<Problem>> {
         // The keys of tickets and what is remembered of sessions belong to it.
         let kept = previous.and_then(|previous| {
-            let what = |of: &config::Listener| (of.address, of.http2, of.tls.clone());
+            let what = |of: &config::Listener| (of.address.clone(), of.http2, of.tls.clone());
             let mut before = previous.config.listeners.iter();
             let place = before.position(|before| what(before) == what(listener))?;
             previous.listeners[place].tls.clone()
@@ -156,8 +155,8 @@ impl Listener {
 fn https_port(config: &Config) -> u16 {
     const HTTPS: u16 = 443;
     let mut ports = config.listeners.iter().filter(|listener| listener.tls.is_some());
-    let first = ports.next().map_or(HTTPS, |listener| listener.address.port());
-    if ports.any(|listener| listener.address.port() == HTTPS) { HTTPS } else { first }
+    let first = ports.next().and_then(|listener| listener.address.port()).unwrap_or(HTTPS);
+    if ports.any(|listener| listener.address.port() == Some(HTTPS)) { HTTPS } else { first }
 }
 
 /// RFC 6797 §6.1.
