@@ -26,6 +26,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use route::Rule;
 
 /// All that a proxy needs to know to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,5 +78,13 @@ impl Config {
             shed: Shedding::default(),
             access_log: None,
         }
+    }
+
+    /// The rules of all routes, each with the index of its route.
+    pub fn rules(&self) -> impl Iterator<Item = (usize, &Rule)> {
+        self.routes
+            .iter()
+            .enumerate()
+            .flat_map(|(index, route)| route.rules.iter().map(move |rule| (index, rule)))
     }
 }

@@ -129,11 +129,11 @@ impl Config {
 impl From<&Config> for File {
     fn from(config: &Config) -> Self {
         let route = |route: &Route| RouteWritten {
-            host: match &route.rule.host {
+            host: match &route.rules[0].host {
                 HostRule::Exact(host) => Some(host.clone()),
                 _ => None,
             },
-            path: match &route.rule.path {
+            path: match &route.rules[0].path {
                 PathRule::Prefix(prefix) => prefix.clone(),
                 _ => "/".to_owned(),
             },

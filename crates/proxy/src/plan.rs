@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) upstreams: Vec<Arc<UpstreamPlan>>,
     pub(crate) routes: Vec<Route>,
     table: RouteTable,
+    /// The route of each rule of the table.
+    of_rule: Vec<usize>,
     /// Whether the path decides where a request goes, so that it must not be read in two ways.
     depends_on_path: bool,
 }
@@ -77,7 +79,8 @@ impl Plan {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let table = RouteTable::compile(config.routes.iter().map(|route| route.rule.clone()).collect());
+        let (of_rule, rules) = config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
+        let table = RouteTable::compile(rules);
         let routes = config
             .routes
             .iter()
@@ -87,7 +90,7 @@ impl Plan {
             })
             .collect();
         let depends_on_path = table.depends_on_path();
-        Ok(Self { listeners, upstreams, routes, depends_on_path, table, config })
+        Ok(Self { listeners, upstreams, routes, depends_on_path, table, of_rule, config })
     }
 
     /// The upstream of this name.
@@ -100,7 +103,7 @@ impl Plan {
         if self.depends_on_path && has_dot_segments(path) {
             return Err(Failure::AmbiguousPath);
         }
-        self.table.find(host, path).ok_or(Failure::NoRoute)
+        self.table.find(host, path).map(|rule| self.of_rule[rule]).ok_or(Failure::NoRoute)
     }
 
     /// Whether a client with this address may say whom it forwards for.

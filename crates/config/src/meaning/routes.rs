@@ -17,8 +17,9 @@ use super::upstreams::Retry;
 pub struct Route {
     /// What it is called in logs and metrics: its host and path unless written. Unique.
     pub name: String,
-    /// What requests have to be like; its listeners are indices into `Config::listeners`.
-    pub rule: Rule,
+    /// What requests have to be like, by one of these: at least one. They differ in their host alone. Their listeners are
+    /// indices into `Config::listeners`.
+    pub rules: Vec<Rule>,
     /// What they get.
     pub action: Action,
     /// What is asked of them and done with them besides.
@@ -35,7 +36,7 @@ impl Route {
         };
         Self {
             name: Self::default_name(&rule),
-            rule,
+            rules: vec![rule],
             action: Action::Upstream(upstream),
             policies: Policies::default(),
         }
