@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::breaker::{BreakerSettings, Turn};
+use crate::breaker::{BreakerSettings, Flow, Turn};
 use crate::eject::EjectionSettings;
 use crate::hash::ServerId;
 use crate::policy::PolicyRow;
 use crate::policy::maglev::Maglev;
-use crate::standing::{Cause, Changes, InFlight, Outcome, Standing};
+use crate::standing::{Changes, InFlight, Outcome, Standing};
 use crate::time::Time;
 
 /// The most servers of one fleet.
@@ -178,6 +178,14 @@ impl Fleet {
         member.standing.admit(member.in_flight_max)
     }
 
+    /// What the circuit of this server lets through.
+    pub fn flow(&self, server: usize, now: Time) -> Flow {
+        match &self.settings.breaker {
+            Some(settings) => self.members[server].standing.breaker.flow(settings, now),
+            None => Flow::Closed,
+        }
+    }
+
     /// A request to this server has ended so: told once for each pick that was followed by a request.
     #[inline]
     pub fn end(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
@@ -198,11 +206,6 @@ impl Fleet {
         let ejection = self.settings.ejection.as_ref()?;
         let is_enough = ejection.failures_in_a_row.is_some_and(|enough| failures_in_a_row >= enough.get());
         if is_enough { self.eject(server, now).ok().map(Event::Ejected) } else { None }
-    }
-
-    /// A server that was asked although it is ejected has answered: its ejection is over. Says whether it was.
-    pub fn revive(&self, server: usize, now: Time) -> bool {
-        self.members[server].standing.restore(Cause::Ejection, now)
     }
 
     fn turn_circuit(&self, standing: &Standing, outcome: Outcome, now: Time) -> Option<Event> {
@@ -230,7 +233,7 @@ impl Fleet {
 mod tests {
     use super::*;
     use crate::policy;
-    use crate::standing::State;
+    use crate::standing::{Cause, State};
 
     fn fleet(servers: u64, settings: Settings) -> Fleet {
         let changes = Arc::default();

@@ -1,7 +1,6 @@
 //! From one configuration to the next while requests run: what is valid becomes a plan, new addresses are listened on,
 //! and every worker goes on with it. What is not valid changes nothing.
 
-use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
@@ -15,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::certificates;
 use crate::control::StartError;
 use crate::listen::{self, ListenerId};
+use crate::metrics::Metrics;
 use crate::plan::Plan;
 use crate::resolve::Watched;
 use crate::worker::{Change, Message};
@@ -34,6 +34,7 @@ pub(crate) struct Control {
     open: Mutex<Vec<Open>>,
     last_listener: AtomicU64,
     names: UnboundedSender<Names>,
+    pub(crate) metrics: Metrics,
 }
 
 /// An address that is listened on.
@@ -58,9 +59,11 @@ impl Control {
         config: Config,
         workers: Arc<[UnboundedSender<Message>]>,
         names: UnboundedSender<Names>,
+        metrics: Metrics,
     ) -> Result<Arc<Self>, StartError> {
         let mut watched = Vec::new();
-        let plan = Plan::new(config, None, Time::START, &mut watched).map_err(StartError::Tls)?;
+        let mut plan = Plan::new(config, None, Time::START, &mut watched).map_err(StartError::Tls)?;
+        plan.places = metrics.places(&plan);
         certificates::remark(&plan, None);
         let control = Arc::new(Self {
             plan: ArcSwap::from_pointee(plan),
@@ -69,6 +72,7 @@ impl Control {
             open: Mutex::default(),
             last_listener: AtomicU64::new(0),
             names,
+            metrics,
         });
         control.resolve(watched);
         Ok(control)
@@ -88,7 +92,11 @@ impl Control {
     /// Opens the sockets of the first plan.
     pub(crate) fn listen(&self) -> Result<Vec<Sockets>, StartError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let (next, opened) = self.open(&self.plan().config, &open)?;
+        let plan = self.plan();
+        let (next, opened) = self.open(&plan.config, &open)?;
+        if let Some(moved) = self.metrics.open(plan.config.metrics)? {
+            self.metrics.listen(moved);
+        }
         *open = next;
         Ok(opened)
     }
@@ -102,8 +110,13 @@ impl Control {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.plan();
         let mut watched = Vec::new();
-        let plan = Plan::new(config, Some(&before), self.time(), &mut watched).map_err(StartError::Tls)?;
+        let mut plan =
+            Plan::new(config, Some(&before), self.time(), &mut watched).map_err(StartError::Tls)?;
         let (next, opened) = self.open(&plan.config, &open)?;
+        if let Some(moved) = self.metrics.open(plan.config.metrics)? {
+            self.metrics.listen(moved);
+        }
+        plan.places = self.metrics.places(&plan);
         certificates::remark(&plan, Some(&before));
         self.resolve(watched);
         let plan = Arc::new(plan);
@@ -124,9 +137,7 @@ impl Control {
         let mut next = Vec::with_capacity(config.listeners.len());
         let mut opened = Vec::new();
         for listener in &config.listeners {
-            let refused = |error| StartError::Listen { address: listener.address.clone(), error };
-            let address = listener.address.tcp().ok_or(ErrorKind::Unsupported);
-            let address = address.map_err(|kind| refused(kind.into()))?;
+            let address = listener.address;
             if let Some(place) = known.iter().position(|open| open.configured == address) {
                 next.push(known.remove(place));
                 continue;
@@ -134,7 +145,7 @@ impl Control {
             let sockets = listen::is_taken(address)
                 .and_then(|()| listen::open(address, self.workers.len()))
                 .and_then(|sockets| Ok((sockets[0].local_addr()?, sockets)));
-            let (bound, sockets) = sockets.map_err(refused)?;
+            let (bound, sockets) = sockets.map_err(|error| StartError::Listen { address, error })?;
             let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
             next.push(Open { id, configured: address, bound });
             opened.push((id, sockets));

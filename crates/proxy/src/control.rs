@@ -8,15 +8,16 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use config::{Config, ListenAddress, LogFormat, LogTarget};
+use config::{Config, LogFormat, LogTarget};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use telemetry::{AccessLog, Counters, Reader, Snapshot};
+use telemetry::{AccessLog, Counters, Reader, Series, Snapshot};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::certificates;
 use crate::change::{Control, Names, Sockets};
+use crate::metrics::{self, Metrics};
 use crate::resolve;
 use crate::worker::{self, Message, Parts};
 
@@ -27,7 +28,7 @@ pub enum StartError {
     #[error("cannot listen on {address}: {error}{}", remedy(.error))]
     Listen {
         /// As configured.
-        address: ListenAddress,
+        address: SocketAddr,
         /// What the system said.
         error: io::Error,
     },
@@ -79,23 +80,29 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let count = config.workers.unwrap_or(cores).get();
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+    let counting: Vec<_> = (0..count).map(|_| (Counters::new(), Series::new())).collect();
+    let readers: Vec<Reader> = counting.iter().map(|(counters, _)| counters.reader()).collect();
+    let (sockets, serving) = mpsc::unbounded_channel();
+    let series = counting.iter().map(|(_, series)| series.reader()).collect();
+    let metrics = Metrics::new(readers.clone(), series, sockets);
     let (names, resolving) = mpsc::unbounded_channel();
     let (end, ended) = oneshot::channel::<()>();
     let (begin, begun) = oneshot::channel();
-    on_thread("control".to_owned(), || run_control(resolving, begun, ended))?;
-    let control = Control::new(config, senders.into(), names)?;
+    on_thread("control".to_owned(), || run_control(resolving, serving, begun, ended))?;
+    let control = Control::new(config, senders.into(), names, metrics)?;
     // It ends with the proxy, whatever it still does then.
     let _ = begin.send(Arc::downgrade(&control));
     let mut sockets = control.listen()?;
     let plan = control.plan();
     let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
 
+    if let Some(log) = &log {
+        control.metrics.tell_of(log);
+    }
+
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
-    let mut running =
-        Running { control, workers: Vec::new(), readers: Vec::new(), log, _control_thread: end };
-    for (index, messages) in receivers.into_iter().enumerate() {
-        let counters = Counters::new();
-        running.readers.push(counters.reader());
+    let mut running = Running { control, workers: Vec::new(), readers, log, _control_thread: end };
+    for (index, (messages, (counters, series))) in receivers.into_iter().zip(counting).enumerate() {
         let own = |(id, sockets): &mut Sockets| Some((*id, sockets.pop()?));
         let parts = Parts {
             index,
@@ -106,6 +113,7 @@ pub fn start(config: Config) -> Result<Running, StartError> {
             loads: Arc::clone(&loads),
             log: running.log.as_ref().map(AccessLog::for_worker),
             counters,
+            series,
             epoch: running.control.epoch,
         };
         running.workers.push(on_thread(format!("worker-{index}"), || worker::run(parts))?);
@@ -146,14 +154,16 @@ fn on_thread<F: Future<Output = ()>>(
     Ok(thread)
 }
 
-/// What the control thread does until the proxy ends: it resolves names, and looks at certificates.
+/// What the control thread does until the proxy ends: it resolves names, looks at certificates, and serves metrics.
 async fn run_control(
     mut resolving: mpsc::UnboundedReceiver<Names>,
+    serving: mpsc::UnboundedReceiver<metrics::Socket>,
     begun: oneshot::Receiver<Weak<Control>>,
     ended: oneshot::Receiver<()>,
 ) {
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
+            tokio::task::spawn_local(metrics::serve(control.clone(), serving));
             certificates::watch(control).await;
         }
     });
@@ -190,6 +200,11 @@ impl Running {
     /// The addresses that are listened on, in the order of the configuration, with the ports that the kernel chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.control.addresses()
+    }
+
+    /// The address that metrics are served on, with the port that the kernel chose.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.control.metrics.address()
     }
 
     /// Puts another configuration in force, and returns when all workers go by it: requests that have begun, connections

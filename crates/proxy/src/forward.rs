@@ -203,31 +203,31 @@ pub(crate) async fn forward(
     let mut may_reuse = true;
     let mut last_failure = None;
     loop {
-        let asked = match pick(call.worker, upstream, &tried[..tried_count]) {
+        let asked = match pick(call.worker, upstream, &tried[..tried_count], record.is_timed()) {
             Ok(asked) => asked,
             // What the servers said that were asked tells more.
             Err(failure) => return Err(last_failure.unwrap_or(failure)),
         };
         let index = asked.server;
         let attempt = Attempt { call, admitted, upstream, index, may_reuse };
-        record.attempt_began(admitted.upstream, index);
+        record.attempt_began(admitted.upstream, index, asked.since);
         let broken = match attempt.run(memory, record).await {
             Ok(mut reply) => {
                 record.is_answered = true;
-                upstream.answered(call.worker, &asked, memory.response.head.start.status);
+                let status = memory.response.head.start.status;
+                let event = upstream.answered(call.worker, &asked, status, record.first_byte_at());
+                record.server_changed(event);
                 reply.in_flight = Some(asked.into_in_flight());
                 return Ok(reply);
             }
             Err(broken) => broken,
         };
+        record.attempt_failed(broken.failure);
         // What was read of the body beyond its first piece is gone.
         let is_whole = memory.request.body.moved == first_piece_moved;
         let blames_server = !may_reuse || broken.blames_server();
-        upstream.failed(
-            call.worker,
-            &asked,
-            blames_server && broken.failure.facts().party == Party::Upstream,
-        );
+        let is_its_fault = blames_server && broken.failure.facts().party == Party::Upstream;
+        record.server_changed(upstream.failed(call.worker, &asked, is_its_fault));
         last_failure = Some(broken.failure);
         if blames_server {
             tried[tried_count] = index;
@@ -239,17 +239,16 @@ pub(crate) async fn forward(
         }
         // What is pooled of another server is as good as it was.
         may_reuse &= blames_server;
-        record.retries += 1;
-        call.worker.counters.upstream_retries.increment();
+        record.retried(index, broken.failure);
     }
 }
 
 /// The server for the next attempt, which is under way with it from now on.
-fn pick(worker: &Worker, upstream: &Upstream, tried: &[usize]) -> Result<Asked, Failure> {
+fn pick(worker: &Worker, upstream: &Upstream, tried: &[usize], is_timed: bool) -> Result<Asked, Failure> {
     loop {
         let server = upstream.pick(worker, tried)?;
         // Other workers ask it as well: it may have become full since.
-        if let Some(asked) = upstream.begin(worker, server) {
+        if let Some(asked) = upstream.begin(server, is_timed) {
             return Ok(asked);
         }
     }
@@ -350,7 +349,7 @@ impl Attempt<'_> {
             Ok(_) => self.call.worker.counters.upstream_connects.increment(),
             Err(_) => self.call.worker.counters.upstream_connect_failures.increment(),
         }
-        record.connected();
+        record.connected(connection.as_ref().is_ok_and(|connection| !connection.is_reused));
         connection
     }
 

@@ -61,6 +61,10 @@ mod resolve;
 mod certificates;
 /// From one configuration to the next.
 mod change;
+/// A small HTTP server for the control thread.
+mod service;
+/// What Prometheus asks for.
+mod metrics;
 /// Threads, signals and notices.
 mod control;
 

@@ -96,6 +96,12 @@ impl Multiplex {
         Ok(connection)
     }
 
+    /// Connections without a stream.
+    pub(crate) fn idle_connections(&self) -> usize {
+        let connections = self.connections.borrow();
+        connections.iter().filter(|shared| !shared.is_closed.get() && shared.streams.get() == 0).count()
+    }
+
     /// Closes connections that have been idle for long.
     pub(crate) fn sweep(&self, now: u32, idle: Ticks) {
         self.connections.borrow_mut().retain(|shared| {

@@ -1,12 +1,18 @@
-//! What an exchange notes for the access log and the counters. With the log off no clock is read.
+//! What an exchange notes for the access log, the counters and the metrics. The clock is read once for each point in
+//! time, whoever wants to know it, and not at all where nobody does.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use balance::Event;
+use telemetry::{Entry, Places, Retried, WorkerLog};
 use wire::{Name, Version};
 
 use crate::exchange::Call;
 use crate::failure::Failure;
 use crate::lane::{Memory, Request};
+
+/// Attempts of a request whose failure is told, the first ones.
+const RETRIES_NOTED: usize = 4;
 
 /// The notes of one exchange.
 pub(crate) struct Record<'a> {
@@ -31,6 +37,14 @@ pub(crate) struct Record<'a> {
     /// Whether a server's response was read, as far as its head.
     pub(crate) is_answered: bool,
     pub(crate) retries: u8,
+    /// The servers of attempts that were followed by another one, and why those failed.
+    retried: [(u16, Failure); RETRIES_NOTED],
+    /// How long it waited for a server with room, over all attempts.
+    pub(crate) queued: Option<Duration>,
+    /// Why its session left the server that it had, and the index of that, if it is still there.
+    pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
+    /// By which limit on what is under way it was turned away.
+    pub(crate) shed: Option<&'static str>,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -39,9 +53,10 @@ impl<'a> Record<'a> {
         let worker = call.worker;
         worker.counters.requests.increment();
         worker.counters.requests_active.increment();
+        let is_timed = worker.log.is_some() || call.snapshot.plan.places.is_some();
         Self {
             call,
-            began: worker.clock(),
+            began: is_timed.then(Instant::now),
             attempt_began: None,
             connected: None,
             first_byte: None,
@@ -55,31 +70,90 @@ impl<'a> Record<'a> {
             first_piece_bytes: 0,
             is_answered: false,
             retries: 0,
+            retried: [(0, Failure::BadRequest); RETRIES_NOTED],
+            queued: None,
+            session_moved: None,
+            shed: None,
             failure: None,
         }
     }
 
-    /// A server was picked, and is about to be connected to.
-    pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize) {
+    /// Whether anybody wants to know when things happen.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.began.is_some()
+    }
+
+    fn clock(&self) -> Option<Instant> {
+        self.is_timed().then(Instant::now)
+    }
+
+    /// A server was picked, at that time, and is about to be connected to.
+    pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize, now: Option<Instant>) {
         self.server = Some((upstream, server));
-        self.attempt_began = self.call.worker.clock();
+        self.attempt_began = now.filter(|_| self.is_timed());
         self.connected = None;
         self.first_byte = None;
     }
 
-    /// A new connection is there.
-    pub(crate) fn connected(&mut self) {
-        self.connected = self.call.worker.clock();
+    /// Connecting has ended: with a connection that is new, or else without one, or with one of another request.
+    pub(crate) fn connected(&mut self, is_new: bool) {
+        self.connected = self.clock();
+        if let (true, Some((upstream, _)), Some(places)) = (is_new, self.server, self.places())
+            && let Some(duration) = self.since_attempt(self.connected)
+        {
+            self.call.worker.series.upstream(places.upstream(upstream)).connect.observe(duration);
+        }
     }
 
     /// The server has begun to answer.
     pub(crate) fn first_byte(&mut self) {
-        self.first_byte = self.call.worker.clock();
+        self.first_byte = self.clock();
+    }
+
+    /// When the server has begun to answer, if that is known.
+    pub(crate) fn first_byte_at(&self) -> Option<Instant> {
+        self.first_byte
+    }
+
+    /// The attempt came to nothing, whether or not another one follows.
+    pub(crate) fn attempt_failed(&self, failure: Failure) {
+        if let (Some((upstream, server)), Some(places)) = (self.server, self.places()) {
+            let series = &self.call.worker.series;
+            series.server(places.server(upstream, server)).requests.count(0);
+            series.upstream(places.upstream(upstream)).failures.count(failure as usize);
+        }
+    }
+
+    /// What the end of the attempt has changed about its server.
+    pub(crate) fn server_changed(&self, event: Option<Event>) {
+        if let (Some(event), Some((upstream, server)), Some(places)) = (event, self.server, self.places()) {
+            let cell = self.call.worker.series.server(places.server(upstream, server));
+            match event {
+                Event::Ejected(_) => cell.ejections.increment(),
+                Event::CircuitOpened(_) => cell.circuit_openings.increment(),
+                Event::CircuitClosed => {}
+            }
+        }
+    }
+
+    /// Another attempt follows the one with this server, which failed.
+    pub(crate) fn retried(&mut self, server: usize, failure: Failure) {
+        if let Some(noted) = self.retried.get_mut(usize::from(self.retries)) {
+            *noted = (server as u16, failure);
+        }
+        self.retries += 1;
+        self.call.worker.counters.retry(failure as usize);
+        if let (Some((upstream, _)), Some(places)) = (self.server, self.places()) {
+            self.call.worker.series.upstream(places.upstream(upstream)).retries.count(failure as usize);
+        }
     }
 
     /// The server's response is over.
     pub(crate) fn upstream_ended(&mut self) {
-        self.upstream_ended = self.call.worker.clock();
+        // Only the log tells.
+        if self.call.worker.log.is_some() {
+            self.upstream_ended = self.clock();
+        }
     }
 
     /// The one exit of every exchange: counts and logs it.
@@ -91,6 +165,9 @@ impl<'a> Record<'a> {
         }
         if let Some(failure) = self.failure {
             counters.failure(failure as usize);
+            if self.shed.is_some() {
+                counters.requests_shed.increment();
+            }
         }
         counters.client_bytes_received.add(self.bytes_received(request));
         counters.client_bytes_sent.add(self.head_bytes_sent + self.body_bytes_sent);
@@ -101,10 +178,41 @@ impl<'a> Record<'a> {
         if self.is_answered {
             counters.upstream_bytes_received.add(response.head.len as u64 + response.body.moved);
         }
-        if let (Some(log), Some(began)) = (&self.call.worker.log, self.began) {
-            let entry = self.entry(request, began);
-            log.borrow_mut().record(&entry, self.call.worker.wall_clock());
+        if let Some(began) = self.began {
+            self.tell(memory, began.elapsed());
         }
+    }
+
+    /// Counts the request by name, and logs it, as far as that is wanted.
+    fn tell(&self, memory: &Memory, duration: Duration) {
+        let worker = self.call.worker;
+        if let Some(places) = self.places() {
+            let route = worker.series.route(places.route(self.route));
+            route.requests.count(self.status);
+            route.duration.observe(duration);
+            if let Some((upstream, server)) = self.server.filter(|_| self.is_answered) {
+                let server = worker.series.server(places.server(upstream, server));
+                server.requests.count(memory.response.head.start.status);
+                if let Some(duration) = self.since_attempt(self.first_byte) {
+                    server.first_byte.observe(duration);
+                }
+            }
+            if let (Some(duration), Some(route)) = (self.queued, self.route) {
+                let upstream = self.call.snapshot.plan.routes[route].upstream;
+                worker.series.upstream(places.upstream(upstream)).queue.observe(duration);
+            }
+        }
+        if let Some(log) = &worker.log {
+            self.log(&mut log.borrow_mut(), &memory.request, duration);
+        }
+    }
+
+    fn places(&self) -> Option<&'a Places> {
+        self.call.snapshot.plan.places.as_deref()
+    }
+
+    fn since_attempt(&self, end: Option<Instant>) -> Option<Duration> {
+        Some(end?.duration_since(self.attempt_began?))
     }
 
     /// Head and body, without the framing of chunks; of a request that went to no server only its head.
@@ -113,16 +221,21 @@ impl<'a> Record<'a> {
         request.head.len as u64 + body
     }
 
-    fn entry<'b>(&'b self, request: &'b Request, began: Instant) -> telemetry::Entry<'b> {
+    fn log(&self, log: &mut WorkerLog, request: &Request, duration: Duration) {
         let bytes = request.head_bytes();
         let plan = &self.call.snapshot.plan;
         let head = &request.head;
         // A head that was refused has no fields to be quoted.
         let is_whole = head.len > 0;
         let value = |name| if is_whole { head.value(bytes, name).unwrap_or(b"") } else { b"" };
-        let since_attempt = |end: Option<Instant>| Some(end?.duration_since(self.attempt_began?));
         let route = self.route.map(|route| &plan.routes[route]);
-        telemetry::Entry {
+        let upstream = self.server.map(|(upstream, _)| &plan.upstreams[upstream]);
+        let server = |index: usize| Some(upstream?.servers.get(index)?.authority.as_str());
+        let retried = self.retried.map(|(index, failure)| Retried {
+            server: server(usize::from(index)).unwrap_or_default(),
+            cause: failure.facts().word,
+        });
+        let entry = Entry {
             client: self.call.client.address,
             method: if is_whole { head.start.method_span.of(bytes) } else { b"" },
             target: if is_whole { head.start.target.of(bytes) } else { b"" },
@@ -138,17 +251,20 @@ impl<'a> Record<'a> {
             user_agent: value(Name::UserAgent),
             host: value(Name::Host),
             route: route.map(|route| route.label.as_str()),
-            upstream: self.server.map(|(upstream, _)| plan.upstreams[upstream].config.name.as_str()),
-            server: self
-                .server
-                .map(|(upstream, server)| plan.upstreams[upstream].servers[server].authority.as_str()),
-            duration: began.elapsed(),
-            upstream_connect: since_attempt(self.connected),
-            upstream_first_byte: since_attempt(self.first_byte),
-            upstream_total: since_attempt(self.upstream_ended),
+            upstream: upstream.map(|upstream| upstream.config.name.as_str()),
+            server: self.server.and_then(|(_, index)| server(index)),
+            duration,
+            upstream_connect: self.since_attempt(self.connected),
+            upstream_first_byte: self.since_attempt(self.first_byte),
+            upstream_total: self.since_attempt(self.upstream_ended),
             retries: self.retries,
+            retried: &retried[..usize::from(self.retries).min(RETRIES_NOTED)],
+            queued: self.queued,
+            session_moved: self.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
+            shed: self.shed,
             cause: self.failure.map(|failure| failure.facts().word),
-        }
+        };
+        log.record(&entry, self.call.worker.wall_clock());
     }
 }
 

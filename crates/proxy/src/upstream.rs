@@ -7,8 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use balance::{Ask, InFlight, Outcome, Pick, Picker, Time};
+use balance::{Ask, Event, InFlight, Outcome, Pick, Picker, Time};
 use config::{Pool, Protocol, Scheme};
 use tls::Handshake;
 
@@ -97,31 +98,42 @@ impl Upstream {
     }
 
     /// A request to a server begins: it is under way until what is returned is dropped.
-    pub(crate) fn begin(&self, worker: &Worker, server: usize) -> Option<Asked> {
+    pub(crate) fn begin(&self, server: usize, is_timed: bool) -> Option<Asked> {
         let in_flight = self.plan.fleet.begin(server)?;
-        Some(Asked { server, in_flight, since: self.plan.is_timed.then(|| worker.time()) })
+        Some(Asked { server, in_flight, since: (is_timed || self.plan.is_timed).then(Instant::now) })
     }
 
-    /// A server has answered, whatever follows.
-    pub(crate) fn answered(&self, worker: &Worker, asked: &Asked, status: u16) {
+    /// A server has answered, whatever follows: at `first_byte`, if somebody has looked at the clock already.
+    pub(crate) fn answered(
+        &self,
+        worker: &Worker,
+        asked: &Asked,
+        status: u16,
+        first_byte: Option<Instant>,
+    ) -> Option<Event> {
         // What a gateway says about what is behind it, or a server that has no room.
         let is_failure = matches!(status, 502..=504);
-        let now = if asked.since.is_some() { worker.time() } else { worker.coarse_time() };
-        let latency = asked.since.map(|since| now.since(since)).unwrap_or_default();
+        let (latency, now) = match asked.since {
+            Some(since) => {
+                let now = first_byte.unwrap_or_else(Instant::now);
+                (now.duration_since(since), worker.time_of(now))
+            }
+            None => (Duration::ZERO, worker.coarse_time()),
+        };
         let outcome = if is_failure { Outcome::Failed } else { Outcome::Answered(latency) };
-        self.ended(asked.server, outcome, now);
+        self.ended(asked.server, outcome, now)
     }
 
     /// A server has not answered.
-    pub(crate) fn failed(&self, worker: &Worker, asked: &Asked, is_its_fault: bool) {
+    pub(crate) fn failed(&self, worker: &Worker, asked: &Asked, is_its_fault: bool) -> Option<Event> {
         let outcome = if is_its_fault { Outcome::Failed } else { Outcome::Abandoned };
-        self.ended(asked.server, outcome, worker.coarse_time());
+        self.ended(asked.server, outcome, worker.coarse_time())
     }
 
-    fn ended(&self, server: usize, outcome: Outcome, now: Time) {
-        if let Some(event) = self.plan.fleet.end(server, outcome, now) {
-            self.plan.tell(server, event, now);
-        }
+    fn ended(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
+        let event = self.plan.fleet.end(server, outcome, now)?;
+        self.plan.tell(server, event, now);
+        Some(event)
     }
 }
 
@@ -130,7 +142,7 @@ pub(crate) struct Asked {
     pub(crate) server: usize,
     in_flight: InFlight,
     /// When, if somebody wants to know.
-    since: Option<Time>,
+    pub(crate) since: Option<Instant>,
 }
 
 impl Asked {
@@ -170,6 +182,11 @@ impl Server {
     /// Connections that exist, busy and idle.
     pub(crate) fn connections(&self) -> usize {
         self.open.get()
+    }
+
+    /// Those of them that carry no exchange.
+    pub(crate) fn idle_connections(&self) -> usize {
+        self.idle.borrow().len() + self.multiplex.idle_connections()
     }
 
     /// What it is spoken to in.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use balance::Time;
-use telemetry::{Counters, WorkerLog};
+use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
@@ -69,6 +69,7 @@ pub(crate) struct Parts {
     pub(crate) loads: Loads,
     pub(crate) log: Option<WorkerLog>,
     pub(crate) counters: Counters,
+    pub(crate) series: Series,
     /// When time began, for all workers.
     pub(crate) epoch: Instant,
 }
@@ -89,6 +90,7 @@ pub(crate) struct Worker {
     pub(crate) pipes: Pipes,
     pub(crate) frames: Rc<frames::Stock>,
     pub(crate) counters: Counters,
+    pub(crate) series: Series,
     pub(crate) log: Option<RefCell<WorkerLog>>,
     pub(crate) state: Cell<State>,
     pub(crate) loads: Loads,
@@ -119,6 +121,7 @@ pub(crate) async fn run(parts: Parts) {
         pipes: Pipes::default(),
         frames: frames::Stock::new(),
         counters: parts.counters,
+        series: parts.series,
         log: parts.log.map(RefCell::new),
         state: Cell::new(State::Running),
         loads: parts.loads,
@@ -174,6 +177,7 @@ async fn tick(worker: Rc<Worker>) {
                 open += server.connections();
             }
             worker.counters.upstream_connections_active.set(open as u64);
+            worker.count_pools(&snapshot);
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
         }
         if let Some(log) = &worker.log {
@@ -193,19 +197,32 @@ impl Worker {
         self.wall_clock.get()
     }
 
-    /// The time for the log; without one nobody asks the kernel.
-    pub(crate) fn clock(&self) -> Option<Instant> {
-        self.log.is_some().then(Instant::now)
-    }
-
     /// The plan for what begins now.
     pub(crate) fn snapshot(&self) -> Rc<Snapshot> {
         Rc::clone(&self.snapshot.borrow())
     }
 
+    /// Notes how many connections there are to each server, for whoever asks for metrics.
+    fn count_pools(&self, snapshot: &Snapshot) {
+        let Some(places) = &snapshot.plan.places else { return };
+        for (index, upstream) in snapshot.upstreams.iter().enumerate() {
+            for (server_index, server) in upstream.servers.iter().enumerate() {
+                let (open, idle) = (server.connections(), server.idle_connections());
+                let cell = self.series.server(places.server(index, server_index));
+                cell.connections_busy.set(open.saturating_sub(idle) as u64);
+                cell.connections_idle.set(idle as u64);
+            }
+        }
+    }
+
     /// Time, the same for all workers.
     pub(crate) fn time(&self) -> Time {
-        Time::from_micros(self.epoch.elapsed().as_micros() as u64)
+        self.time_of(Instant::now())
+    }
+
+    /// A reading of the clock as that time.
+    pub(crate) fn time_of(&self, instant: Instant) -> Time {
+        Time::from_micros(instant.duration_since(self.epoch).as_micros() as u64)
     }
 
     /// Time, at most a tick old.

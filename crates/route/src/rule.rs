@@ -91,8 +91,7 @@ pub enum ValueRule {
 }
 
 impl ValueRule {
-    /// Whether a value is like that, as it stands.
-    pub fn passes(&self, value: &[u8]) -> bool {
+    fn passes(&self, value: &[u8]) -> bool {
         match self {
             Self::Present => true,
             Self::Exact(text) => value == text.as_bytes(),

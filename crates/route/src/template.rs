@@ -37,7 +37,6 @@ pub const VARIABLES: [&str; 21] = [
 /// `$1` to `$99` and `$capture.NAME` are what groups of a pattern matched, and empty where the group took no part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    text: Box<str>,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) place: Place,
 }
@@ -182,12 +181,7 @@ impl Template {
             read.map_err(|fault| TemplateError { offset, fault })?;
         }
         reader.check_end().map_err(|fault| TemplateError { offset: text.len(), fault })?;
-        Ok(Self { text: text.into(), pieces: reader.pieces, place })
-    }
-
-    /// The template as it was written.
-    pub fn as_str(&self) -> &str {
-        &self.text
+        Ok(Self { pieces: reader.pieces, place })
     }
 
     /// Whether it names groups of a pattern, so that there have to be captures when it is filled in.

@@ -1,7 +1,7 @@
 //! Integers that one worker counts in and anyone may read. An increment is a load, an add and a store: one thread
 //! writes, so no locked instruction is needed, and a reader on another core sees whole, slightly old values.
 //!
-//! Each counter is declared once, below; what lists them (a status page, an exposition) iterates over a `Snapshot`.
+//! Each counter is declared once, below; what lists them (a status page, the exposition) iterates over a `Snapshot`.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,14 +14,15 @@ pub const CAUSES_MAX: usize = 64;
 
 /// Declares the counters: the fields that a worker counts in and the same fields of a snapshot.
 macro_rules! counters {
-    ($($(#[doc = $help:literal])+ $name:ident: $kind:ident,)+) => {
+    ($($(#[doc = $help:literal])+ $name:ident: $kind:ident $(as $exposed:literal)?,)+) => {
         /// The counters of one worker, a field each.
         // On cache lines of their own: two workers never write to the same one.
         #[derive(Default)]
         #[repr(align(128))]
         pub struct Fields {
             $($(#[doc = $help])+ pub $name: $kind,)+
-            failures: Failures,
+            failures: Causes,
+            retries: Causes,
         }
 
         /// What the counters said at one moment, of one worker or the sum of several.
@@ -30,53 +31,80 @@ macro_rules! counters {
             $($(#[doc = $help])+ pub $name: u64,)+
             /// Failures by the proxy's index of causes.
             pub failures: [u64; CAUSES_MAX],
+            /// Attempts after one that failed, by the cause of that failure.
+            pub retries: [u64; CAUSES_MAX],
         }
 
         impl Snapshot {
             fn of(fields: &Fields) -> Self {
-                Self { $($name: fields.$name.value(),)+ failures: fields.failures.values() }
+                Self {
+                    $($name: fields.$name.value(),)+
+                    failures: fields.failures.values(),
+                    retries: fields.retries.values(),
+                }
             }
 
             fn add(&mut self, other: &Self) {
                 $(self.$name = self.$name.wrapping_add(other.$name);)+
-                for (sum, value) in self.failures.iter_mut().zip(other.failures) {
-                    *sum = sum.wrapping_add(value);
+                for (sums, values) in
+                    [(&mut self.failures, &other.failures), (&mut self.retries, &other.retries)]
+                {
+                    for (sum, value) in sums.iter_mut().zip(values) {
+                        *sum = sum.wrapping_add(*value);
+                    }
                 }
             }
 
-            /// Every field but the failures: name, what it means, kind and value, in the order of declaration.
-            pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, Kind, u64)> {
-                [$((stringify!($name), concat!($($help),+).trim_ascii(), Kind::$kind, self.$name),)+].into_iter()
+            /// Every field but those by cause, in the order of declaration.
+            pub fn each(&self) -> impl Iterator<Item = Row> {
+                [$(Row {
+                    name: stringify!($name),
+                    exposed: exposed!($name $($exposed)?),
+                    meaning: concat!($($help),+).trim_ascii(),
+                    kind: Kind::$kind,
+                    value: self.$name,
+                },)+].into_iter()
             }
         }
 
         impl Default for Snapshot {
             fn default() -> Self {
-                Self { $($name: 0,)+ failures: [0; CAUSES_MAX] }
+                Self { $($name: 0,)+ failures: [0; CAUSES_MAX], retries: [0; CAUSES_MAX] }
             }
         }
     };
 }
 
+/// The name of a counter in the exposition: its own, if none is given.
+macro_rules! exposed {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident $exposed:literal) => {
+        $exposed
+    };
+}
+
+// Behind `as` stands the name in the exposition, without prefix and `_total`; none if it is told there in more detail.
 counters! {
     /// Client connections accepted.
-    connections_accepted: Counter,
+    connections_accepted: Counter as "client_connections_accepted",
     /// Client connections open now.
-    connections_active: Gauge,
+    connections_active: Gauge as "client_connections",
     /// Client connections refused because a limit was reached.
-    connections_refused: Counter,
+    connections_refused: Counter as "client_connections_refused",
     /// Times that accepting paused for want of file descriptors.
     accept_pauses: Counter,
     /// TLS handshakes with clients, in full.
-    handshakes: Counter,
+    handshakes: Counter as "tls_handshakes",
     /// TLS handshakes with clients that resumed a session.
-    handshakes_resumed: Counter,
+    handshakes_resumed: Counter as "tls_handshakes_resumed",
     /// TLS handshakes with clients that failed.
-    handshake_failures: Counter,
+    handshake_failures: Counter as "tls_handshake_failures",
     /// Client connections that spoke HTTP/2.
     http2_connections: Counter,
     /// Requests whose head was read.
-    requests: Counter,
+    requests: Counter as "requests_received",
     /// Requests being served now.
     requests_active: Gauge,
     /// Connections upgraded to a tunnel.
@@ -84,13 +112,13 @@ counters! {
     /// Interim responses (1xx).
     responses_informational: Counter,
     /// Responses of class 2xx.
-    responses_success: Counter,
+    responses_success: Counter as "",
     /// Responses of class 3xx.
-    responses_redirection: Counter,
+    responses_redirection: Counter as "",
     /// Responses of class 4xx.
-    responses_client_error: Counter,
+    responses_client_error: Counter as "",
     /// Responses of class 5xx.
-    responses_server_error: Counter,
+    responses_server_error: Counter as "",
     /// Connections to servers established.
     upstream_connects: Counter,
     /// Connections to servers that could not be established.
@@ -98,17 +126,42 @@ counters! {
     /// Requests sent on a pooled connection.
     upstream_reuses: Counter,
     /// Connections to servers open now, busy and idle; counted once a second.
-    upstream_connections_active: Gauge,
+    upstream_connections_active: Gauge as "",
     /// Attempts after the first.
-    upstream_retries: Counter,
+    upstream_retries: Counter as "",
+    /// Attempts after the first that were due, but that the budget for them did not allow.
+    upstream_retries_denied: Counter,
+    /// Requests turned away because more were under way than the proxy or its memory can take.
+    requests_shed: Counter,
+    /// Requests of a session that went to another server than the one that it had.
+    sessions_moved: Counter,
+    /// Changes of the configuration that were taken over.
+    reloads: Counter,
+    /// Changes of the configuration that were refused, and changed nothing.
+    reload_failures: Counter,
     /// Bytes of requests, heads and bodies, without the framing of chunks, of HTTP/2 and of TLS.
-    client_bytes_received: Counter,
+    client_bytes_received: Counter as "client_received_bytes",
     /// Bytes of responses, counted likewise.
-    client_bytes_sent: Counter,
+    client_bytes_sent: Counter as "client_sent_bytes",
     /// Bytes of responses as servers sent them, counted likewise.
-    upstream_bytes_received: Counter,
+    upstream_bytes_received: Counter as "upstream_received_bytes",
     /// Bytes of requests as servers were sent them, counted likewise.
-    upstream_bytes_sent: Counter,
+    upstream_bytes_sent: Counter as "upstream_sent_bytes",
+}
+
+/// A counter as it is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// The name of the field.
+    pub name: &'static str,
+    /// The name in the exposition, without prefix and suffix; empty where that tells it in more detail.
+    pub exposed: &'static str,
+    /// What it counts: a sentence.
+    pub meaning: &'static str,
+    /// Whether it only grows.
+    pub kind: Kind,
+    /// What it says.
+    pub value: u64,
 }
 
 /// Whether a value only grows.
@@ -137,7 +190,10 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    fn value(&self) -> u64 {
+    /// What it says.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -175,17 +231,71 @@ impl Gauge {
     }
 }
 
-struct Failures([Counter; CAUSES_MAX]);
+/// A counter for each cause of failure.
+pub struct Causes([Counter; CAUSES_MAX]);
 
-impl Default for Failures {
+impl Default for Causes {
     fn default() -> Self {
         Self(std::array::from_fn(|_| Counter::default()))
     }
 }
 
-impl Failures {
-    fn values(&self) -> [u64; CAUSES_MAX] {
+impl Causes {
+    /// Once more for the cause with this index, less than `CAUSES_MAX`.
+    pub fn count(&self, cause: usize) {
+        self.0[cause].increment();
+    }
+
+    /// How often for each cause.
+    #[must_use]
+    pub fn values(&self) -> [u64; CAUSES_MAX] {
         std::array::from_fn(|cause| self.0[cause].value())
+    }
+}
+
+/// What several workers count of the same, put together in one that nobody counts in.
+pub(crate) trait Merge {
+    /// Adds all that `other` has.
+    fn add_all(&self, other: &Self);
+    /// Takes off what `other` had counted before; what is there now stays.
+    fn take_off(&self, other: &Self);
+}
+
+impl Merge for Counter {
+    fn add_all(&self, other: &Self) {
+        self.add(other.value());
+    }
+
+    fn take_off(&self, other: &Self) {
+        self.add(other.value().wrapping_neg());
+    }
+}
+
+impl Merge for Gauge {
+    fn add_all(&self, other: &Self) {
+        self.set(self.value().wrapping_add(other.value()));
+    }
+
+    fn take_off(&self, _: &Self) {}
+}
+
+impl<T: Merge, const N: usize> Merge for [T; N] {
+    fn add_all(&self, other: &Self) {
+        self.iter().zip(other).for_each(|(own, other)| own.add_all(other));
+    }
+
+    fn take_off(&self, other: &Self) {
+        self.iter().zip(other).for_each(|(own, other)| own.take_off(other));
+    }
+}
+
+impl Merge for Causes {
+    fn add_all(&self, other: &Self) {
+        self.0.add_all(&other.0);
+    }
+
+    fn take_off(&self, other: &Self) {
+        self.0.take_off(&other.0);
     }
 }
 
@@ -204,7 +314,13 @@ impl Fields {
 
     /// Something failed for the cause with this index, less than `CAUSES_MAX`.
     pub fn failure(&self, cause: usize) {
-        self.failures.0[cause].increment();
+        self.failures.count(cause);
+    }
+
+    /// Another attempt follows one that failed for the cause with this index.
+    pub fn retry(&self, cause: usize) {
+        self.upstream_retries.increment();
+        self.retries.count(cause);
     }
 }
 
@@ -283,6 +399,7 @@ mod tests {
                     worker.connections_active.decrement();
                     worker.failure(number);
                     worker.failure(CAUSES_MAX - 1);
+                    worker.retry(1);
                 });
             }
         });
@@ -295,19 +412,26 @@ mod tests {
             responses_success: 1000,
             responses_redirection: 1000,
             responses_client_error: 1000,
+            upstream_retries: 3,
             ..Snapshot::default()
         };
         expected.failures[..3].fill(1);
         expected.failures[CAUSES_MAX - 1] = 3;
+        expected.retries[1] = 3;
         assert_eq!(sum, expected);
     }
 
     #[test]
     fn each_counter_is_listed_with_its_meaning() {
-        let listed: Vec<_> = Snapshot { requests: 7, ..Snapshot::default() }.each().collect();
-        assert!(listed.contains(&("requests", "Requests whose head was read.", Kind::Counter, 7)));
-        assert!(listed.contains(&("connections_active", "Client connections open now.", Kind::Gauge, 0)));
-        assert!(listed.iter().all(|(_, meaning, ..)| meaning.ends_with('.')));
+        let listed: Vec<Row> = Snapshot { requests: 7, ..Snapshot::default() }.each().collect();
+        for (name, exposed, meaning, kind, value) in [
+            ("requests", "requests_received", "Requests whose head was read.", Kind::Counter, 7),
+            ("connections_active", "client_connections", "Client connections open now.", Kind::Gauge, 0),
+            ("tunnels", "tunnels", "Connections upgraded to a tunnel.", Kind::Counter, 0),
+        ] {
+            assert!(listed.contains(&Row { name, exposed, meaning, kind, value }), "{name}");
+        }
+        assert!(listed.iter().all(|row| row.meaning.ends_with('.')));
     }
 
     #[test]

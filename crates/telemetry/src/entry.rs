@@ -44,8 +44,57 @@ pub struct Entry<'a> {
     pub upstream_total: Option<Duration>,
     /// Attempts after the first.
     pub retries: u8,
+    /// The attempts before the last one, in order, as far as they are noted.
+    pub retried: &'a [Retried<'a>],
+    /// How long it waited for a server with room, over all attempts; absent if it did not wait.
+    pub queued: Option<Duration>,
+    /// Why a session left the server that it had, and that server, if it is known still.
+    pub session_moved: Option<(&'static str, Option<&'a str>)>,
+    /// By which limit on what is under way it was turned away.
+    pub shed: Option<&'static str>,
     /// The log word of what went wrong.
     pub cause: Option<&'static str>,
+}
+
+impl Entry<'_> {
+    /// A request of which nothing more is known.
+    #[must_use]
+    pub const fn new(client: IpAddr) -> Self {
+        Self {
+            client,
+            method: b"",
+            target: b"",
+            version: Version(1, 0),
+            status: 0,
+            body_bytes_sent: 0,
+            bytes_received: 0,
+            referer: b"",
+            user_agent: b"",
+            host: b"",
+            route: None,
+            upstream: None,
+            server: None,
+            duration: Duration::ZERO,
+            upstream_connect: None,
+            upstream_first_byte: None,
+            upstream_total: None,
+            retries: 0,
+            retried: &[],
+            queued: None,
+            session_moved: None,
+            shed: None,
+            cause: None,
+        }
+    }
+}
+
+/// An attempt that failed, and was followed by another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retried<'a> {
+    /// Where it went; empty where no server was reached for.
+    pub server: &'a str,
+    /// The log word of what went wrong.
+    pub cause: &'static str,
 }
 
 /// A version of HTTP, major and minor: `Version(1, 1)`.

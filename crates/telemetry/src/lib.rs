@@ -1,7 +1,7 @@
-//! What the proxy tells about itself: an access log that never makes a request wait, and counters.
+//! What the proxy tells about itself: an access log that never makes a request wait, counters, and their exposition.
 //!
 //! Not here: what is a failure and which word it has in the log (the proxy decides), and any network: the exposition
-//! of the counters takes a `Snapshot`, whoever serves it.
+//! is a text, whoever serves it.
 
 /// One finished request, as the log sees it.
 mod entry;
@@ -18,7 +18,26 @@ mod writer;
 /// Integers that one worker owns and anyone may read.
 mod counters;
 
-pub use counters::{CAUSES_MAX, Counter, Counters, Fields, Gauge, Kind, Reader, Snapshot};
-pub use entry::{Entry, Version};
+/// How often something took how long.
+mod histogram;
+/// What a worker counts for each route, upstream and server.
+mod series;
+/// Which name is counted where, over reloads.
+mod directory;
+/// What the system says of this process.
+mod process;
+/// Families and samples as text.
+mod text;
+/// All of it, as Prometheus reads it.
+mod exposition;
+
+pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
+pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
+pub use entry::{Entry, Retried, Version};
+pub use exposition::{Exposition, ServerState, Standing};
+pub use histogram::{BUCKETS, Histogram};
 pub use line::Format;
 pub use log::{AccessLog, Target, WorkerLog};
+pub use process::Process;
+pub use series::{Classes, Place, RouteCell, Series, SeriesReader, ServerCell, UpstreamCell};
+pub use text::Syntax;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::entry::{Entry, Version};
+use crate::entry::{Entry, Retried, Version};
 use crate::escape;
 use crate::timestamp::Timestamp;
 
@@ -127,10 +127,46 @@ impl Pairs<'_> {
         self.milliseconds(name!("upstream_connect_ms"), entry.upstream_connect);
         self.milliseconds(name!("upstream_first_byte_ms"), entry.upstream_first_byte);
         self.milliseconds(name!("upstream_total_ms"), entry.upstream_total);
+        self.milliseconds(name!("queued_ms"), entry.queued);
         if entry.retries > 0 {
             self.number(name!("retries"), u64::from(entry.retries));
         }
+        self.retried(entry.retried);
+        if let Some((reason, from)) = entry.session_moved {
+            self.text(name!("session_moved"), reason.as_bytes(), limit::NAME);
+            self.text(name!("session_from"), from.unwrap_or_default().as_bytes(), limit::NAME);
+        }
+        self.text(name!("shed"), entry.shed.unwrap_or_default().as_bytes(), limit::NAME);
         self.text(name!("cause"), entry.cause.unwrap_or_default().as_bytes(), limit::NAME);
+    }
+
+    /// As `cause@server,…` in the one format, as an array of objects in the other.
+    fn retried(&mut self, attempts: &[Retried<'_>]) {
+        if attempts.is_empty() {
+            return;
+        }
+        self.name(name!("retried"));
+        self.line.push(if self.format == Format::Json { b'[' } else { b'"' });
+        for (at, Retried { server, cause }) in attempts.iter().enumerate() {
+            if at > 0 {
+                self.line.push(b',');
+            }
+            match self.format {
+                Format::Combined => {
+                    self.line.extend_from_slice(cause.as_bytes());
+                    self.line.push(b'@');
+                    cut(server.as_bytes(), limit::NAME, escape::combined, self.line);
+                }
+                Format::Json => {
+                    self.line.extend_from_slice(b"{\"cause\":\"");
+                    escape::json(cause.as_bytes(), self.line);
+                    self.line.extend_from_slice(b"\",\"server\":\"");
+                    cut(server.as_bytes(), limit::NAME, escape::json, self.line);
+                    self.line.extend_from_slice(b"\"}");
+                }
+            }
+        }
+        self.line.push(if self.format == Format::Json { b']' } else { b'"' });
     }
 
     fn name(&mut self, name: Name) {
@@ -228,27 +264,7 @@ mod tests {
 
     use super::*;
 
-    const MINIMAL: Entry<'static> = Entry {
-        client: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
-        method: b"",
-        target: b"",
-        version: Version(1, 0),
-        status: 0,
-        body_bytes_sent: 0,
-        bytes_received: 0,
-        referer: b"",
-        user_agent: b"",
-        host: b"",
-        route: None,
-        upstream: None,
-        server: None,
-        duration: Duration::ZERO,
-        upstream_connect: None,
-        upstream_first_byte: None,
-        upstream_total: None,
-        retries: 0,
-        cause: None,
-    };
+    const MINIMAL: Entry<'static> = Entry::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)));
 
     const COMPLETE: Entry<'static> = Entry {
         method: b"GET",
@@ -267,7 +283,14 @@ mod tests {
         upstream_connect: Some(Duration::from_nanos(999)),
         upstream_first_byte: Some(Duration::from_millis(10)),
         upstream_total: Some(Duration::from_micros(11_999)),
-        retries: 1,
+        retries: 2,
+        retried: &[
+            Retried { server: "127.0.0.1:9001", cause: "upstream-refused" },
+            Retried { server: "\"", cause: "upstream-reset" },
+        ],
+        queued: Some(Duration::from_micros(1500)),
+        session_moved: Some(("stopped", Some("127.0.0.1:9001"))),
+        shed: Some("memory"),
         cause: Some("upstream_reset"),
         ..MINIMAL
     };
@@ -287,7 +310,9 @@ mod tests {
             "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" 502 18446744073709551615 \
              \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" bytes_received=310 duration_ms=12.034 \
              route=\"/a\" upstream=\"app\" server=\"127.0.0.1:9000\" upstream_connect_ms=0.000 \
-             upstream_first_byte_ms=10.000 upstream_total_ms=11.999 retries=1 cause=\"upstream_reset\"\n"
+             upstream_first_byte_ms=10.000 upstream_total_ms=11.999 queued_ms=1.500 retries=2 \
+             retried=\"upstream-refused@127.0.0.1:9001,upstream-reset@\\\"\" session_moved=\"stopped\" \
+             session_from=\"127.0.0.1:9001\" shed=\"memory\" cause=\"upstream_reset\"\n"
         );
         assert_eq!(
             line(Format::Combined, &MINIMAL),
@@ -306,7 +331,12 @@ mod tests {
                 "body_bytes_sent": 18_446_744_073_709_551_615_u64, "referer": "http://example.test/\"",
                 "user_agent": "curl/8.0", "bytes_received": 310, "duration_ms": 12.034, "route": "/a",
                 "upstream": "app", "server": "127.0.0.1:9000", "upstream_connect_ms": 0.0,
-                "upstream_first_byte_ms": 10.0, "upstream_total_ms": 11.999, "retries": 1,
+                "upstream_first_byte_ms": 10.0, "upstream_total_ms": 11.999, "queued_ms": 1.5, "retries": 2,
+                "retried": [
+                    { "cause": "upstream-refused", "server": "127.0.0.1:9001" },
+                    { "cause": "upstream-reset", "server": "\"" },
+                ],
+                "session_moved": "stopped", "session_from": "127.0.0.1:9001", "shed": "memory",
                 "cause": "upstream_reset",
             })
         );
@@ -408,7 +438,7 @@ mod tests {
                     prop_assert!(shown.contains(char::REPLACEMENT_CHARACTER), "{}", shown);
                 }
             }
-            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(20));
+            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(25));
         }
 
         #[test]

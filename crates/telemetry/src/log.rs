@@ -243,25 +243,14 @@ mod tests {
     use crate::entry::Version;
 
     const ENTRY: Entry<'static> = Entry {
-        client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         method: b"GET",
         target: b"/",
         version: Version(1, 1),
         status: 200,
         body_bytes_sent: 42,
         bytes_received: 80,
-        referer: b"",
-        user_agent: b"",
         host: b"example.test",
-        route: None,
-        upstream: None,
-        server: None,
-        duration: Duration::ZERO,
-        upstream_connect: None,
-        upstream_first_byte: None,
-        upstream_total: None,
-        retries: 0,
-        cause: None,
+        ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
     };
 
     /// Keeps what is written; each write first takes a permit, where there are permits to take.

@@ -9,25 +9,14 @@ use telemetry::{AccessLog, Entry, Format, Target, Version, WorkerLog};
 
 fn record(log: &mut WorkerLog, target: &[u8]) {
     let entry = Entry {
-        client: IpAddr::V6(Ipv6Addr::LOCALHOST),
         method: b"GET",
         target,
         version: Version(1, 1),
         status: 200,
         body_bytes_sent: 1,
         bytes_received: 1,
-        referer: b"",
-        user_agent: b"",
-        host: b"",
-        route: None,
-        upstream: None,
-        server: None,
         duration: Duration::from_millis(1),
-        upstream_connect: None,
-        upstream_first_byte: None,
-        upstream_total: None,
-        retries: 0,
-        cause: None,
+        ..Entry::new(IpAddr::V6(Ipv6Addr::LOCALHOST))
     };
     log.record(&entry, SystemTime::now());
 }

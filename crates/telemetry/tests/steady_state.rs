@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, UNIX_EPOCH};
 
-use telemetry::{AccessLog, Entry, Format, Target, Version};
+use telemetry::{AccessLog, Entry, Format, Retried, Target, Version};
 
 #[test]
 fn a_line_allocates_nothing() {
@@ -11,7 +11,6 @@ fn a_line_allocates_nothing() {
         let log = AccessLog::open(Target::Writer(Box::new(std::io::sink())), format).expect("opens");
         let mut worker = log.for_worker();
         let mut entry = Entry {
-            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             method: b"GET",
             target: b"/a/path?with=\"quotes\"",
             version: Version(1, 1),
@@ -25,11 +24,14 @@ fn a_line_allocates_nothing() {
             upstream: Some("app"),
             server: Some("127.0.0.1:9000"),
             duration: Duration::from_micros(900),
-            upstream_connect: None,
             upstream_first_byte: Some(Duration::from_micros(700)),
             upstream_total: Some(Duration::from_micros(800)),
+            queued: Some(Duration::from_micros(300)),
             retries: 1,
+            retried: &[Retried { server: "127.0.0.1:9001", cause: "upstream-refused" }],
+            session_moved: Some(("stopped", None)),
             cause: Some("upstream_reset"),
+            ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
         };
         let counted = allocation_counter::measure(|| {
             // Fewer lines than a buffer holds, over a few seconds, so that dates are rendered too.

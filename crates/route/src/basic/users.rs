@@ -12,20 +12,20 @@ use subtle::ConstantTimeEq;
 use super::{CREDENTIAL_BYTES_MAX, Credentials, apr1};
 
 /// Users of a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Users {
     list: Vec<User>,
     by_name: HashMap<Box<[u8]>, usize>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 struct User {
     name: Box<str>,
     hash: Hash,
 }
 
 /// A hashed password that can be compared with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Hash {
     Bcrypt(Box<str>),
     ShaCrypt(Box<str>),

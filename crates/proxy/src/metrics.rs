@@ -1,0 +1,187 @@
+//! What Prometheus asks for: where, and what it is told. Workers count (`record`, `worker`); nothing is added up until
+//! somebody asks, and nothing is counted by name while nobody can.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use balance::{Flow, Time};
+use telemetry::{
+    AccessLog, Directory, Exposition, Names, Places, Process, Reader, SeriesReader, ServerState, Snapshot,
+    Standing, Syntax,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use crate::change::Control;
+use crate::control::StartError;
+use crate::failure::Failure;
+use crate::plan::Plan;
+use crate::service;
+
+/// What the listener is from now on; `None` for no listener.
+pub(crate) type Socket = Option<TcpListener>;
+
+/// What is counted, and where it is asked for.
+pub(crate) struct Metrics {
+    directory: Mutex<Directory>,
+    readers: Vec<Reader>,
+    log: OnceLock<AccessLog>,
+    listening: Mutex<Listening>,
+    sockets: UnboundedSender<Socket>,
+}
+
+#[derive(Default)]
+struct Listening {
+    /// As it is configured: its port may be 0.
+    configured: Option<SocketAddr>,
+    bound: Option<SocketAddr>,
+}
+
+/// A listener that is to take the place of the one that there is.
+pub(crate) struct Moved {
+    listening: Listening,
+    socket: Socket,
+}
+
+impl Metrics {
+    /// Nothing is listened on yet. `sockets` leads to the thread that serves.
+    pub(crate) fn new(
+        readers: Vec<Reader>,
+        series: Vec<SeriesReader>,
+        sockets: UnboundedSender<Socket>,
+    ) -> Self {
+        Self {
+            directory: Mutex::new(Directory::new(series)),
+            readers,
+            log: OnceLock::new(),
+            listening: Mutex::default(),
+            sockets,
+        }
+    }
+
+    /// The log whose losses are told.
+    pub(crate) fn tell_of(&self, log: &AccessLog) {
+        let _ = self.log.set(log.clone());
+    }
+
+    /// Where what `plan` names is counted, if anybody can ask.
+    pub(crate) fn places(&self, plan: &Plan) -> Option<Arc<Places>> {
+        plan.config.metrics.map(|_| lock(&self.directory).places(&names(plan)))
+    }
+
+    /// Opens the socket that the configuration wants; `None` if it is the one that there is.
+    pub(crate) fn open(&self, configured: Option<SocketAddr>) -> Result<Option<Moved>, StartError> {
+        if lock(&self.listening).configured == configured {
+            return Ok(None);
+        }
+        let Some(address) = configured else {
+            return Ok(Some(Moved { listening: Listening::default(), socket: None }));
+        };
+        let opened = TcpListener::bind(address).and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            Ok((socket.local_addr()?, socket))
+        });
+        let (bound, socket) = opened.map_err(|error| StartError::Listen { address, error })?;
+        let listening = Listening { configured, bound: Some(bound) };
+        Ok(Some(Moved { listening, socket: Some(socket) }))
+    }
+
+    /// Listens there from now on, and nowhere else.
+    pub(crate) fn listen(&self, moved: Moved) {
+        *lock(&self.listening) = moved.listening;
+        // A thread that has ended serves nobody.
+        let _ = self.sockets.send(moved.socket);
+    }
+
+    /// The address that is listened on.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        lock(&self.listening).bound
+    }
+
+    fn page(&self, plan: &Plan, now: Time, syntax: Syntax) -> String {
+        let totals = lock(&self.directory).totals();
+        let exposition = Exposition {
+            version: env!("CARGO_PKG_VERSION"),
+            workers: self.readers.len(),
+            counters: &Snapshot::sum(&self.readers),
+            causes: Failure::WORDS,
+            totals: &totals,
+            standings: &standings(plan, now),
+            log_lines_dropped: self.log.get().map(AccessLog::dropped),
+            process: Process::now(),
+        };
+        exposition.write(syntax)
+    }
+}
+
+/// Nothing that holds a lock here can panic halfway through a change.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Names as they are in the log.
+fn names(plan: &Plan) -> Names {
+    let upstreams = plan.upstreams.iter().map(|upstream| {
+        let servers = upstream.servers.iter().map(|server| server.authority.as_str().into());
+        (upstream.config.name.as_str().into(), servers.collect())
+    });
+    Names {
+        routes: plan.routes.iter().map(|route| route.label.as_str().into()).collect(),
+        upstreams: upstreams.collect(),
+    }
+}
+
+fn standings(plan: &Plan, now: Time) -> Vec<Standing> {
+    let mut standings = Vec::new();
+    for upstream in &plan.upstreams {
+        let name: Arc<str> = upstream.config.name.as_str().into();
+        let members = upstream.fleet.members().iter().enumerate();
+        for (server, (index, member)) in upstream.servers.iter().zip(members) {
+            standings.push(Standing {
+                upstream: Arc::clone(&name),
+                server: server.authority.as_str().into(),
+                state: match member.standing.state() {
+                    balance::State::Up => ServerState::Up,
+                    balance::State::Draining => ServerState::Draining,
+                    balance::State::Ejected => ServerState::Ejected,
+                    balance::State::Down => ServerState::Down,
+                },
+                is_circuit_open: upstream.fleet.flow(index, now) != Flow::Closed,
+                requests_active: u64::from(member.standing.in_flight()),
+            });
+        }
+    }
+    standings
+}
+
+/// Serves on the socket that was told of last, until the proxy ends.
+pub(crate) async fn serve(control: Weak<Control>, mut sockets: UnboundedReceiver<Socket>) {
+    let router = Router::new()
+        .route("/metrics", get(answer))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "The metrics are at /metrics.\n") })
+        .with_state(control);
+    let mut serving = None;
+    while let Some(socket) = sockets.recv().await {
+        if let Some(task) = serving.take() {
+            tokio::task::JoinHandle::abort(&task);
+        }
+        let listener = socket.and_then(|socket| tokio::net::TcpListener::from_std(socket).ok());
+        serving = listener.map(|listener| tokio::task::spawn_local(service::serve(listener, router.clone())));
+    }
+}
+
+async fn answer(State(control): State<Weak<Control>>, headers: HeaderMap) -> Response {
+    let Some(control) = control.upgrade() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "The proxy is ending.\n").into_response();
+    };
+    // RFC 9110 §5.3: several lines of a field are one list.
+    let accept: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let syntax = Syntax::accepted(&accept.join(","));
+    let page = control.metrics.page(&control.plan(), control.time(), syntax);
+    ([(CONTENT_TYPE, syntax.content_type())], page).into_response()
+}

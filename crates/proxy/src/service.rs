@@ -1,0 +1,53 @@
+//! A small HTTP server for what the control thread offers: a request a connection, few connections at a time, each with
+//! an end. It has nothing to do with the path that clients take.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Connections at a time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 16;
+/// How long a connection may take, with its request and the response.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(30);
+/// How much of that the head of the request may take.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
+/// What the head of a request may have.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Between two tries to accept where that fails: for want of descriptors, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until it is dropped. Connections that have begun then go on to their end.
+pub(crate) async fn serve(listener: TcpListener, router: Router) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // It is never closed, so there always is a permit to come.
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let router = router.clone();
+        tokio::task::spawn_local(async move {
+            connection(stream, router).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Serves one request. What goes wrong with its connection is the peer's own affair.
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .keep_alive(false);
+    let serve = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let _ = tokio::time::timeout(CONNECTION_TIME_MAX, serve).await;
+}

@@ -1,0 +1,414 @@
+//! Which name is counted at which place. A route, upstream or server that a plan has again keeps its place, so its
+//! counters go on; a place whose name no plan in use has any more is given to another one, which begins at zero.
+//!
+//! At most `NAMED_MAX` of each kind in a plan have a place of their own, the first ones; the rest are summed up.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Weak};
+
+use crate::counters::Merge;
+use crate::series::{PLACES, Place, RouteCell, SeriesReader, ServerCell, Slab, UpstreamCell};
+
+/// Routes, upstreams and servers of a plan that are counted by name; those beyond are counted as `(other)`.
+pub const NAMED_MAX: usize = 1000;
+
+const _: () = assert!(2 * NAMED_MAX + Place::FIRST.0 as usize <= PLACES, "two plans have room");
+
+/// The names of a plan, in its order.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    /// Of routes.
+    pub routes: Vec<Arc<str>>,
+    /// Of upstreams, each with those of its servers.
+    pub upstreams: Vec<(Arc<str>, Vec<Arc<str>>)>,
+}
+
+/// The places of what a plan names. The plan keeps it: what it names lives as long.
+#[derive(Debug)]
+pub struct Places {
+    routes: Box<[Place]>,
+    upstreams: Box<[UpstreamPlaces]>,
+}
+
+#[derive(Debug)]
+struct UpstreamPlaces {
+    own: Place,
+    servers: Box<[Place]>,
+}
+
+impl Places {
+    /// Of a route by its index in the plan, or of what belongs to none.
+    #[inline]
+    #[must_use]
+    pub fn route(&self, route: Option<usize>) -> Place {
+        route.map_or(Place::NONE, |route| self.routes[route])
+    }
+
+    /// Of an upstream by its index in the plan.
+    #[inline]
+    #[must_use]
+    pub fn upstream(&self, upstream: usize) -> Place {
+        self.upstreams[upstream].own
+    }
+
+    /// Of a server by the index of its upstream in the plan, and its own in that.
+    #[inline]
+    #[must_use]
+    pub fn server(&self, upstream: usize, server: usize) -> Place {
+        self.upstreams[upstream].servers[server]
+    }
+}
+
+/// The name of a server's upstream, and its own.
+pub type ServerName = (Arc<str>, Arc<str>);
+
+/// The names that are counted, and the workers that count.
+pub struct Directory {
+    workers: Vec<SeriesReader>,
+    in_use: Vec<Weak<Places>>,
+    routes: Ledger<Arc<str>, RouteCell>,
+    upstreams: Ledger<Arc<str>, UpstreamCell>,
+    servers: Ledger<ServerName, ServerCell>,
+}
+
+/// What all workers have counted by name, sorted.
+pub struct Totals {
+    /// Of each route.
+    pub routes: Vec<(Arc<str>, RouteCell)>,
+    /// Of each upstream.
+    pub upstreams: Vec<(Arc<str>, UpstreamCell)>,
+    /// Of each server.
+    pub servers: Vec<(ServerName, ServerCell)>,
+}
+
+impl Directory {
+    /// Names nothing yet.
+    #[must_use]
+    pub fn new(workers: Vec<SeriesReader>) -> Self {
+        Self {
+            workers,
+            in_use: Vec::new(),
+            routes: Ledger::default(),
+            upstreams: Ledger::default(),
+            servers: Ledger::default(),
+        }
+    }
+
+    /// The places for a plan with these names, as those of plans in use have them already.
+    pub fn places(&mut self, names: &Names) -> Arc<Places> {
+        self.forget();
+        let workers = &self.workers;
+        let routes = &mut self.routes;
+        let mut room = NAMED_MAX;
+        let routes = names
+            .routes
+            .iter()
+            .map(|name| routes.place(name.clone(), &mut room, workers, |worker| &worker.cells.routes));
+        let routes = routes.collect();
+        let (mut room, mut server_room) = (NAMED_MAX, NAMED_MAX);
+        let mut upstreams = Vec::with_capacity(names.upstreams.len());
+        for (name, servers) in &names.upstreams {
+            let own =
+                self.upstreams.place(name.clone(), &mut room, workers, |worker| &worker.cells.upstreams);
+            let servers = servers.iter().map(|server| {
+                let name = (name.clone(), server.clone());
+                self.servers.place(name, &mut server_room, workers, |worker| &worker.cells.servers)
+            });
+            upstreams.push(UpstreamPlaces { own, servers: servers.collect() });
+        }
+        let places = Arc::new(Places { routes, upstreams: upstreams.into() });
+        self.in_use.push(Arc::downgrade(&places));
+        places
+    }
+
+    /// What all workers have counted so far, for the names of all plans in use.
+    #[must_use]
+    pub fn totals(&mut self) -> Totals {
+        self.forget();
+        let other: Arc<str> = "(other)".into();
+        let mut totals = Totals {
+            routes: self.routes.totals(&self.workers, |worker| &worker.cells.routes),
+            upstreams: self.upstreams.totals(&self.workers, |worker| &worker.cells.upstreams),
+            servers: self.servers.totals(&self.workers, |worker| &worker.cells.servers),
+        };
+        let none = sum(&self.workers, Place::NONE, |worker| &worker.cells.routes);
+        totals.routes.push(("(none)".into(), none));
+        if self.routes.is_beyond {
+            let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.routes);
+            totals.routes.push((other.clone(), rest));
+        }
+        if self.upstreams.is_beyond {
+            let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.upstreams);
+            totals.upstreams.push((other.clone(), rest));
+        }
+        if self.servers.is_beyond {
+            let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.servers);
+            totals.servers.push(((other.clone(), other), rest));
+        }
+        totals
+    }
+
+    /// Lets go of the names that no plan in use has.
+    fn forget(&mut self) {
+        let before = self.in_use.len();
+        self.in_use.retain(|places| places.strong_count() > 0);
+        if self.in_use.len() == before {
+            return;
+        }
+        let plans: Vec<Arc<Places>> = self.in_use.iter().filter_map(Weak::upgrade).collect();
+        let mut held = [[false; PLACES]; 3];
+        for Places { routes, upstreams } in plans.iter().map(AsRef::as_ref) {
+            for place in routes {
+                held[0][usize::from(place.0)] = true;
+            }
+            for UpstreamPlaces { own, servers } in upstreams {
+                held[1][usize::from(own.0)] = true;
+                for place in servers {
+                    held[2][usize::from(place.0)] = true;
+                }
+            }
+        }
+        self.routes.forget(&held[0]);
+        self.upstreams.forget(&held[1]);
+        self.servers.forget(&held[2]);
+    }
+}
+
+/// The names of one kind of thing.
+struct Ledger<N, C> {
+    places: HashMap<N, Place>,
+    /// What had been counted at a place before its name came there; nothing, if it is the first.
+    before: HashMap<Place, C>,
+    free: Vec<Place>,
+    /// The lowest place that never had a name.
+    fresh: Place,
+    /// Whether anything was ever counted as one of many.
+    is_beyond: bool,
+}
+
+impl<N, C> Default for Ledger<N, C> {
+    fn default() -> Self {
+        Self {
+            places: HashMap::new(),
+            before: HashMap::new(),
+            free: Vec::new(),
+            fresh: Place::FIRST,
+            is_beyond: false,
+        }
+    }
+}
+
+impl<N: Eq + Hash + Ord + Clone, C: Merge + Default> Ledger<N, C> {
+    /// The place of `name`, within the `room` that its plan has left.
+    fn place(
+        &mut self,
+        name: N,
+        room: &mut usize,
+        workers: &[SeriesReader],
+        slab: impl Fn(&SeriesReader) -> &Slab<C>,
+    ) -> Place {
+        if *room == 0 {
+            self.is_beyond = true;
+            return Place::OTHER;
+        }
+        *room -= 1;
+        if let Some(place) = self.places.get(&name) {
+            return *place;
+        }
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.before.insert(place, sum(workers, place, slab));
+                place
+            }
+            None if usize::from(self.fresh.0) < PLACES => {
+                let place = self.fresh;
+                self.fresh = Place(place.0 + 1);
+                place
+            }
+            // So many plans are in use at a time that there is no place left.
+            None => {
+                self.is_beyond = true;
+                return Place::OTHER;
+            }
+        };
+        self.places.insert(name, place);
+        place
+    }
+
+    fn forget(&mut self, held: &[bool; PLACES]) {
+        let free = &mut self.free;
+        self.places.retain(|_, place| {
+            let is_held = held[usize::from(place.0)];
+            if !is_held {
+                free.push(*place);
+            }
+            is_held
+        });
+    }
+
+    fn totals<'w>(
+        &self,
+        workers: &'w [SeriesReader],
+        slab: impl Fn(&'w SeriesReader) -> &'w Slab<C>,
+    ) -> Vec<(N, C)>
+    where
+        C: 'w,
+    {
+        let mut totals: Vec<(N, C)> = Vec::with_capacity(self.places.len());
+        for (name, place) in &self.places {
+            let total = sum(workers, *place, &slab);
+            if let Some(before) = self.before.get(place) {
+                total.take_off(before);
+            }
+            totals.push((name.clone(), total));
+        }
+        totals.sort_by(|(one, _), (other, _)| one.cmp(other));
+        totals
+    }
+}
+
+/// What all workers have counted at a place.
+fn sum<'w, C: Merge + Default + 'w>(
+    workers: &'w [SeriesReader],
+    place: Place,
+    slab: impl Fn(&'w SeriesReader) -> &'w Slab<C>,
+) -> C {
+    let sum = C::default();
+    for cell in workers.iter().filter_map(|worker| slab(worker).look(place)) {
+        sum.add_all(cell);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::series::Series;
+
+    /// Routes by these names, each to an upstream of the same name with two servers.
+    fn names(routes: &[&str]) -> Names {
+        let name = |text: &str| -> Arc<str> { text.into() };
+        Names {
+            routes: routes.iter().map(|route| name(route)).collect(),
+            upstreams: routes.iter().map(|route| (name(route), vec![name("a:1"), name("b:1")])).collect(),
+        }
+    }
+
+    /// Requests with status 200 by route, without those that have none.
+    fn counted(directory: &mut Directory) -> Vec<(String, u64)> {
+        let routes = directory.totals().routes;
+        let counts = routes.iter().map(|(name, cell)| (name.to_string(), cell.requests.values()[2]));
+        counts.filter(|(name, count)| name != "(none)" || *count > 0).collect()
+    }
+
+    fn expected(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
+        counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    #[test]
+    fn totals_are_what_all_workers_counted() {
+        let workers = [Series::new(), Series::new()];
+        let mut directory = Directory::new(workers.iter().map(Series::reader).collect());
+        let places = directory.places(&names(&["/b", "/a"]));
+        std::thread::scope(|scope| {
+            for worker in workers {
+                scope.spawn(|| {
+                    let worker = worker;
+                    for _ in 0..1000 {
+                        let cell = worker.route(places.route(Some(1)));
+                        cell.requests.count(200);
+                        cell.duration.observe(Duration::from_millis(3));
+                        worker.server(places.server(0, 1)).connections_busy.increment();
+                        worker.upstream(places.upstream(0)).retries.count(5);
+                    }
+                    worker.route(places.route(None)).requests.count(200);
+                });
+            }
+        });
+        assert_eq!(counted(&mut directory), expected(&[("/a", 2000), ("/b", 0), ("(none)", 2)]));
+        let totals = directory.totals();
+        let duration = &totals.routes[0].1.duration;
+        assert_eq!(
+            (duration.buckets().iter().sum(), duration.sum()),
+            (2000, Duration::from_millis(3) * 2000)
+        );
+        let busy: Vec<_> = totals
+            .servers
+            .iter()
+            .map(|((upstream, server), cell)| (&**upstream, &**server, cell.connections_busy.value()))
+            .collect();
+        assert_eq!(busy, [("/a", "a:1", 0), ("/a", "b:1", 0), ("/b", "a:1", 0), ("/b", "b:1", 2000)]);
+        assert_eq!((&*totals.upstreams[1].0, totals.upstreams[1].1.retries.values()[5]), ("/b", 2000));
+    }
+
+    #[test]
+    fn a_name_that_stays_goes_on_and_one_that_comes_begins_at_zero() {
+        let worker = Series::new();
+        let mut directory = Directory::new(vec![worker.reader()]);
+        let count = |places: &Places, route| worker.route(places.route(Some(route))).requests.count(200);
+
+        let first = directory.places(&names(&["/goes", "/stays"]));
+        count(&first, 0);
+        count(&first, 1);
+        let second = directory.places(&names(&["/stays", "/comes"]));
+        count(&second, 0);
+        // A request of the plan before is still under way.
+        count(&first, 0);
+        assert_eq!(counted(&mut directory), expected(&[("/comes", 0), ("/goes", 2), ("/stays", 2)]));
+
+        drop(first);
+        assert_eq!(counted(&mut directory), expected(&[("/comes", 0), ("/stays", 2)]));
+        let third = directory.places(&names(&["/stays", "/comes", "/new"]));
+        drop(second);
+        for route in 0..3 {
+            count(&third, route);
+        }
+        assert_eq!(counted(&mut directory), expected(&[("/comes", 1), ("/new", 1), ("/stays", 3)]));
+    }
+
+    #[test]
+    fn gauges_do_not_begin_below_zero_at_a_place_that_had_another_name() {
+        let worker = Series::new();
+        let mut directory = Directory::new(vec![worker.reader()]);
+        let first = directory.places(&names(&["/goes"]));
+        worker.server(first.server(0, 0)).connections_busy.set(7);
+        drop(first);
+        let second = directory.places(&names(&["/comes"]));
+        worker.server(second.server(0, 0)).connections_busy.set(2);
+        worker.server(second.server(0, 1)).connections_busy.set(2);
+        let busy: Vec<_> =
+            directory.totals().servers.iter().map(|(_, cell)| cell.connections_busy.value()).collect();
+        assert_eq!(busy, [2, 2]);
+    }
+
+    #[test]
+    fn what_is_beyond_the_limit_is_counted_together() {
+        let worker = Series::new();
+        let mut directory = Directory::new(vec![worker.reader()]);
+        let many = |prefix: &str| Names {
+            routes: (0..NAMED_MAX + 10).map(|number| format!("/{prefix}{number}").into()).collect(),
+            ..Names::default()
+        };
+        let mut plans = Vec::new();
+        // Three plans with no name in common: the third finds no place free while the others are in use.
+        for (prefix, others) in [("a", 10), ("b", 20), ("c", NAMED_MAX as u64 - 16)] {
+            let places = directory.places(&many(prefix));
+            for route in 0..NAMED_MAX + 10 {
+                worker.route(places.route(Some(route))).requests.count(200);
+            }
+            plans.push(places);
+            let counted = counted(&mut directory);
+            assert!(counted.len() < PLACES, "{}", counted.len());
+            let of_others = counted.iter().find(|(name, _)| name == "(other)").map(|(_, count)| *count);
+            assert!(of_others.is_some_and(|count| count >= others), "{prefix}: {of_others:?}");
+            assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), 1010 * plans.len() as u64);
+        }
+        plans.clear();
+        let places = directory.places(&many("d"));
+        assert_ne!(places.route(Some(NAMED_MAX - 1)), Place::OTHER);
+        assert_eq!(places.route(Some(NAMED_MAX)), Place::OTHER);
+    }
+}

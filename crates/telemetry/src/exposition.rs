@@ -1,0 +1,283 @@
+//! All that there is to be counted, as Prometheus reads it: which family says what.
+//!
+//! The number of series is bounded: routes and servers by `NAMED_MAX`, the rest by tables. A histogram is written once
+//! something was observed, causes of an upstream once they occurred; every other series is there from the start.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::counters::{Causes, Kind, Snapshot};
+use crate::directory::{NAMED_MAX, Totals};
+use crate::histogram::Histogram;
+use crate::process::Process;
+use crate::series::{Classes, ServerCell, UpstreamCell};
+use crate::text::{Family, Label, Syntax, Text, Type};
+
+/// All that is told.
+pub struct Exposition<'e> {
+    /// The version of the program.
+    pub version: &'e str,
+    /// Threads that serve.
+    pub workers: usize,
+    /// What all of them have counted.
+    pub counters: &'e Snapshot,
+    /// The words of causes, by index.
+    pub causes: &'e [&'e str],
+    /// What they have counted by name.
+    pub totals: &'e Totals,
+    /// How servers stand.
+    pub standings: &'e [Standing],
+    /// Lines that the access log has lost, if there is one.
+    pub log_lines_dropped: Option<u64>,
+    /// What the system says, where it does.
+    pub process: Option<Process>,
+}
+
+/// How a server stands now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The name of its upstream.
+    pub upstream: Arc<str>,
+    /// Its own name.
+    pub server: Arc<str>,
+    /// Whether it is asked.
+    pub state: ServerState,
+    /// Whether its circuit lets no request through, or only a probe.
+    pub is_circuit_open: bool,
+    /// Requests that are under way with it.
+    pub requests_active: u64,
+}
+
+/// Whether a server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    /// It is.
+    Up,
+    /// Only for sessions that it has.
+    Draining,
+    /// Not until its ejection is over.
+    Ejected,
+    /// Not until checks succeed.
+    Down,
+}
+
+impl ServerState {
+    const ALL: [(Self, &'static str); 4] =
+        [(Self::Up, "up"), (Self::Draining, "draining"), (Self::Ejected, "ejected"), (Self::Down, "down")];
+}
+
+impl Exposition<'_> {
+    /// The whole text.
+    #[must_use]
+    pub fn write(&self, syntax: Syntax) -> String {
+        let mut text = Text::new(syntax);
+        self.routes(&mut text);
+        self.causes(&mut text);
+        self.counters(&mut text);
+        self.upstreams(&mut text);
+        self.server_requests(&mut text);
+        self.server_events(&mut text);
+        self.standings(&mut text);
+        self.program(&mut text);
+        if let Some(process) = self.process {
+            write_process(&process, &mut text);
+        }
+        text.finish()
+    }
+
+    fn routes(&self, text: &mut Text) {
+        let help = "Requests that ended, by route and class of the status that the client was sent.";
+        let mut family = text.family("vanward_requests", Type::Counter, help);
+        for (route, cell) in &self.totals.routes {
+            for (class, count) in Classes::NAMES.into_iter().zip(cell.requests.values()) {
+                family.sample(&[("route", route), ("class", class)], count);
+            }
+        }
+        let help = "From the first byte of a request to the last of its response.";
+        let mut family = text.family("vanward_request_duration_seconds", Type::Histogram, help);
+        for (route, cell) in &self.totals.routes {
+            if is_used(&cell.duration) {
+                family.histogram(&[("route", route)], &cell.duration);
+            }
+        }
+    }
+
+    fn causes(&self, text: &mut Text) {
+        let help = "Requests and connections that failed, by cause.";
+        let mut family = text.family("vanward_failures", Type::Counter, help);
+        for (cause, count) in self.causes.iter().zip(self.counters.failures) {
+            family.sample(&[("cause", cause)], count);
+        }
+    }
+
+    fn counters(&self, text: &mut Text) {
+        for row in self.counters.each().filter(|row| !row.exposed.is_empty()) {
+            let of = match row.kind {
+                Kind::Counter => Type::Counter,
+                Kind::Gauge => Type::Gauge,
+            };
+            text.family(&format!("vanward_{}", row.exposed), of, row.meaning).sample(&[], row.value);
+        }
+    }
+
+    fn upstreams(&self, text: &mut Text) {
+        let help = "Attempts that came to nothing, whether or not another one followed, by cause.";
+        let family = text.family("vanward_upstream_failures", Type::Counter, help);
+        self.causes_of_upstreams(family, |cell| &cell.failures);
+        let help = "Attempts that followed one that had failed, by the cause of that failure.";
+        let family = text.family("vanward_upstream_retries", Type::Counter, help);
+        self.causes_of_upstreams(family, |cell| &cell.retries);
+
+        let help = "Requests that wait now for a server with room.";
+        let mut family = text.family("vanward_upstream_queue_requests", Type::Gauge, help);
+        for (upstream, cell) in &self.totals.upstreams {
+            family.sample(&[("upstream", upstream)], cell.queued.value());
+        }
+        let help = "How long requests waited for a server with room, those included that found none.";
+        let family = text.family("vanward_upstream_queue_duration_seconds", Type::Histogram, help);
+        self.durations_of_upstreams(family, |cell| &cell.queue);
+        let help = "How long new connections to servers took, with their TLS handshake.";
+        let family = text.family("vanward_upstream_connect_duration_seconds", Type::Histogram, help);
+        self.durations_of_upstreams(family, |cell| &cell.connect);
+    }
+
+    fn causes_of_upstreams(&self, mut family: Family<'_>, of: impl Fn(&UpstreamCell) -> &Causes) {
+        for (upstream, cell) in &self.totals.upstreams {
+            let counts = self.causes.iter().zip(of(cell).values());
+            for (cause, count) in counts.filter(|(_, count)| *count > 0) {
+                family.sample(&[("upstream", upstream), ("cause", cause)], count);
+            }
+        }
+    }
+
+    fn durations_of_upstreams(&self, mut family: Family<'_>, of: impl Fn(&UpstreamCell) -> &Histogram) {
+        for (upstream, cell) in &self.totals.upstreams {
+            if is_used(of(cell)) {
+                family.histogram(&[("upstream", upstream)], of(cell));
+            }
+        }
+    }
+
+    fn server_requests(&self, text: &mut Text) {
+        let help = "Attempts by server and class of its answer; class none got no answer.";
+        let mut family = text.family("vanward_upstream_requests", Type::Counter, help);
+        for (labels, cell) in self.servers() {
+            for (class, count) in Classes::NAMES.into_iter().zip(cell.requests.values()) {
+                family.sample(&[labels[0], labels[1], ("class", class)], count);
+            }
+        }
+        let help = "From the start of an attempt to the first byte of the server's answer.";
+        let mut family = text.family("vanward_upstream_first_byte_seconds", Type::Histogram, help);
+        for (labels, cell) in self.servers() {
+            if is_used(&cell.first_byte) {
+                family.histogram(&labels, &cell.first_byte);
+            }
+        }
+    }
+
+    fn server_events(&self, text: &mut Text) {
+        let help = "Connections to servers, with a request or in the pool; counted once a second.";
+        let mut family = text.family("vanward_upstream_connections", Type::Gauge, help);
+        for (labels, cell) in self.servers() {
+            for (state, gauge) in [("busy", &cell.connections_busy), ("idle", &cell.connections_idle)] {
+                family.sample(&[labels[0], labels[1], ("state", state)], gauge.value());
+            }
+        }
+        let help = "Times that a server was ejected for being worse than the others.";
+        let mut family = text.family("vanward_upstream_ejections", Type::Counter, help);
+        for (labels, cell) in self.servers() {
+            family.sample(&labels, cell.ejections.value());
+        }
+        let help = "Times that the circuit of a server opened.";
+        let mut family = text.family("vanward_upstream_circuit_openings", Type::Counter, help);
+        for (labels, cell) in self.servers() {
+            family.sample(&labels, cell.circuit_openings.value());
+        }
+        let help = "Active checks of servers, by result.";
+        let mut family = text.family("vanward_upstream_checks", Type::Counter, help);
+        for (labels, cell) in self.servers() {
+            for (result, counter) in [("passed", &cell.checks_passed), ("failed", &cell.checks_failed)] {
+                family.sample(&[labels[0], labels[1], ("result", result)], counter.value());
+            }
+        }
+    }
+
+    fn standings(&self, text: &mut Text) {
+        // By name: one that is configured twice is told once.
+        let named: BTreeMap<_, _> = self
+            .standings
+            .iter()
+            .map(|standing| ((&*standing.upstream, &*standing.server), standing))
+            .collect();
+        let standings = || {
+            let each = named.iter().take(NAMED_MAX);
+            each.map(|((upstream, server), standing)| {
+                ([("upstream", *upstream), ("server", *server)], *standing)
+            })
+        };
+        let help = "Whether a server is in this state: 1 for the one that it is in.";
+        let mut family = text.family("vanward_upstream_server_state", Type::Gauge, help);
+        for (labels, standing) in standings() {
+            for (state, name) in ServerState::ALL {
+                let is_in = u8::from(standing.state == state);
+                family.sample(&[labels[0], labels[1], ("state", name)], is_in);
+            }
+        }
+        let help = "Whether the circuit of a server is open: 1 if it gets no request, or only a probe.";
+        let mut family = text.family("vanward_upstream_server_circuit_open", Type::Gauge, help);
+        for (labels, standing) in standings() {
+            family.sample(&labels, u8::from(standing.is_circuit_open));
+        }
+        let help = "Requests that are under way with a server.";
+        let mut family = text.family("vanward_upstream_server_requests_active", Type::Gauge, help);
+        for (labels, standing) in standings() {
+            family.sample(&labels, standing.requests_active);
+        }
+    }
+
+    fn program(&self, text: &mut Text) {
+        if let Some(dropped) = self.log_lines_dropped {
+            let help = "Lines of the access log that were lost.";
+            text.family("vanward_log_lines_dropped", Type::Counter, help).sample(&[], dropped);
+        }
+        text.family("vanward_workers", Type::Gauge, "Threads that serve.").sample(&[], self.workers);
+        let mut family = text.family("vanward_build", Type::Info, "The version that runs.");
+        family.sample(&[("version", self.version)], 1);
+    }
+
+    fn servers(&self) -> impl Iterator<Item = ([Label<'_>; 2], &ServerCell)> {
+        let servers = self.totals.servers.iter();
+        servers.map(|((upstream, server), cell)| ([("upstream", &**upstream), ("server", &**server)], cell))
+    }
+}
+
+fn is_used(histogram: &Histogram) -> bool {
+    histogram.buckets().iter().any(|count| *count > 0)
+}
+
+fn write_process(process: &Process, text: &mut Text) {
+    let help = "User and system time of this process.";
+    text.family("process_cpu_seconds", Type::Counter, help).sample(&[], process.cpu_seconds);
+    let help = "When this process started, since the epoch.";
+    text.family("process_start_time_seconds", Type::Gauge, help).sample(&[], process.started_seconds);
+    let limit = process.descriptors_max;
+    for (name, help, value) in [
+        (
+            "process_resident_memory_bytes",
+            "Memory of this process that is there.",
+            Some(process.resident_bytes),
+        ),
+        (
+            "process_virtual_memory_bytes",
+            "Addresses that this process has taken.",
+            Some(process.virtual_bytes),
+        ),
+        ("process_threads", "Threads of this process.", Some(process.threads)),
+        ("process_open_fds", "Descriptors that this process has open.", Some(process.descriptors)),
+        ("process_max_fds", "Descriptors that this process may have open.", limit),
+    ] {
+        if let Some(value) = value {
+            text.family(name, Type::Gauge, help).sample(&[], value);
+        }
+    }
+}

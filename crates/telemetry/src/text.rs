@@ -1,0 +1,252 @@
+//! Families and samples as text, in the two syntaxes that Prometheus reads: its own (version 0.0.4), and OpenMetrics 1.0.
+//!
+//! They are told apart by what the reader accepts; series have the same names and labels in both.
+
+use std::fmt::{Display, Write};
+use std::time::Duration;
+
+use crate::histogram::{BOUNDS, Histogram};
+
+/// How the text is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    /// Prometheus' own, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Syntax {
+    /// The better of the two for a reader with this Accept, where it says nothing Prometheus' own.
+    #[must_use]
+    pub fn accepted(accept: &str) -> Self {
+        let mut best = (Self::Prometheus, 0.0);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let syntax = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
+                "application/openmetrics-text" => Self::OpenMetrics,
+                "text/plain" => Self::Prometheus,
+                _ => continue,
+            };
+            // RFC 9110 §12.4.2: a weight is a parameter after those of the type.
+            let mut weight = 1.0;
+            let mut is_ours = true;
+            for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
+                match (name.trim().to_ascii_lowercase().as_str(), value.trim().trim_matches('"')) {
+                    ("q", value) => weight = value.parse().unwrap_or(0.0),
+                    ("version", version) => {
+                        is_ours = syntax == Self::Prometheus || version == "1.0.0";
+                    }
+                    _ => {}
+                }
+            }
+            if is_ours && weight > best.1 {
+                best = (syntax, weight);
+            }
+        }
+        best.0
+    }
+
+    /// The value of Content-Type.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// What a family is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    Counter,
+    Gauge,
+    Histogram,
+    /// Always 1: its labels are what it says.
+    Info,
+}
+
+/// The text as far as it is written.
+pub(crate) struct Text {
+    syntax: Syntax,
+    out: String,
+}
+
+impl Text {
+    pub(crate) fn new(syntax: Syntax) -> Self {
+        Self { syntax, out: String::with_capacity(16 * 1024) }
+    }
+
+    /// Begins a family; its name without the suffix of its type. `help` is a sentence of ours, on one line.
+    pub(crate) fn family(&mut self, name: &str, of: Type, help: &str) -> Family<'_> {
+        debug_assert!(!help.contains(['\n', '\\', '"']), "nothing to be escaped: {help}");
+        let suffix = match of {
+            Type::Counter => "_total",
+            Type::Info => "_info",
+            Type::Gauge | Type::Histogram => "",
+        };
+        let (shown_suffix, kind) = match (self.syntax, of) {
+            (_, Type::Gauge) | (Syntax::Prometheus, Type::Info) => (suffix, "gauge"),
+            (_, Type::Histogram) => (suffix, "histogram"),
+            (Syntax::Prometheus, Type::Counter) => (suffix, "counter"),
+            // OpenMetrics: a family has the name of its samples without the suffix.
+            (Syntax::OpenMetrics, Type::Counter) => ("", "counter"),
+            (Syntax::OpenMetrics, Type::Info) => ("", "info"),
+        };
+        put(&mut self.out, format_args!("# HELP {name}{shown_suffix} {help}\n"));
+        put(&mut self.out, format_args!("# TYPE {name}{shown_suffix} {kind}\n"));
+        Family { out: &mut self.out, name: format!("{name}{suffix}") }
+    }
+
+    pub(crate) fn finish(mut self) -> String {
+        if self.syntax == Syntax::OpenMetrics {
+            self.out.push_str("# EOF\n");
+        }
+        self.out
+    }
+}
+
+/// A name and a value; the value is escaped.
+pub(crate) type Label<'l> = (&'static str, &'l str);
+
+/// The family whose samples are written.
+pub(crate) struct Family<'t> {
+    out: &'t mut String,
+    name: String,
+}
+
+impl Family<'_> {
+    /// One sample.
+    pub(crate) fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
+        self.line("", labels, value);
+    }
+
+    /// The samples of a histogram.
+    pub(crate) fn histogram(&mut self, labels: &[Label<'_>], histogram: &Histogram) {
+        let counts = histogram.buckets();
+        // The name and the labels are the same for every bucket.
+        let mut start = format!("{}_bucket{{", self.name);
+        write_labels(&mut start, labels);
+        if !labels.is_empty() {
+            start.push(',');
+        }
+        let mut total = 0;
+        let bounds = BOUNDS.iter().map(|(_, seconds)| *seconds).chain(["+Inf"]);
+        for (bound, count) in bounds.zip(counts) {
+            total += count;
+            put(self.out, format_args!("{start}le=\"{bound}\"}} {total}\n"));
+        }
+        let sum: Duration = histogram.sum();
+        self.line("_sum", labels, format_args!("{}.{:09}", sum.as_secs(), sum.subsec_nanos()));
+        self.line("_count", labels, total);
+    }
+
+    fn line(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
+        self.out.push_str(&self.name);
+        self.out.push_str(suffix);
+        if !labels.is_empty() {
+            self.out.push('{');
+            write_labels(self.out, labels);
+            self.out.push('}');
+        }
+        put(self.out, format_args!(" {value}\n"));
+    }
+}
+
+fn write_labels(out: &mut String, labels: &[Label<'_>]) {
+    for (at, (name, value)) in labels.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        out.push_str(name);
+        out.push_str("=\"");
+        for character in value.chars() {
+            match character {
+                '\\' => out.push_str("\\\\"),
+                '"' => out.push_str("\\\""),
+                '\n' => out.push_str("\\n"),
+                character => out.push(character),
+            }
+        }
+        out.push('"');
+    }
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String does not fail.
+    let _ = out.write_fmt(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reader_s_choice() {
+        let of_prometheus_2 = "application/openmetrics-text;version=1.0.0,\
+            application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let of_prometheus_3 = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
+            application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
+            text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        for (accept, expected) in [
+            ("", Syntax::Prometheus),
+            ("*/*", Syntax::Prometheus),
+            ("text/html, */*;q=0.1", Syntax::Prometheus),
+            (of_prometheus_2, Syntax::OpenMetrics),
+            (of_prometheus_3, Syntax::OpenMetrics),
+            ("application/openmetrics-text", Syntax::OpenMetrics),
+            ("Application/OpenMetrics-Text ; Version=\"1.0.0\" ; Q=0.9", Syntax::OpenMetrics),
+            ("application/openmetrics-text;version=0.0.1", Syntax::Prometheus),
+            ("application/openmetrics-text;q=0.3,text/plain;q=0.4", Syntax::Prometheus),
+            ("application/openmetrics-text;q=0,text/plain;q=0", Syntax::Prometheus),
+            ("application/openmetrics-text;q=much", Syntax::Prometheus),
+        ] {
+            assert_eq!(Syntax::accepted(accept), expected, "{accept}");
+        }
+    }
+
+    fn example(syntax: Syntax) -> String {
+        let mut text = Text::new(syntax);
+        let mut counter = text.family("a", Type::Counter, "A counter.");
+        counter.sample(&[], 1);
+        counter.sample(&[("path", "/\\\"\n=ü"), ("class", "2xx")], 2);
+        text.family("b", Type::Info, "Labels.").sample(&[("version", "1")], 1);
+        text.family("c", Type::Gauge, "A gauge.").sample(&[], 0.25);
+        let histogram = Histogram::default();
+        for microseconds in [20, 900, 1_500_000, 60_000_000] {
+            histogram.observe(Duration::from_micros(microseconds));
+        }
+        text.family("d_seconds", Type::Histogram, "Durations.").histogram(&[("route", "/")], &histogram);
+        text.finish()
+    }
+
+    #[test]
+    fn prometheus_own_syntax() {
+        let text = example(Syntax::Prometheus);
+        let start = "# HELP a_total A counter.\n# TYPE a_total counter\na_total 1\n\
+            a_total{path=\"/\\\\\\\"\\n=ü\",class=\"2xx\"} 2\n\
+            # HELP b_info Labels.\n# TYPE b_info gauge\nb_info{version=\"1\"} 1\n\
+            # HELP c A gauge.\n# TYPE c gauge\nc 0.25\n\
+            # HELP d_seconds Durations.\n# TYPE d_seconds histogram\n\
+            d_seconds_bucket{route=\"/\",le=\"5e-05\"} 1\nd_seconds_bucket{route=\"/\",le=\"0.0001\"} 1\n";
+        assert!(text.starts_with(start), "{text}");
+        let end = "d_seconds_bucket{route=\"/\",le=\"1.0\"} 2\nd_seconds_bucket{route=\"/\",le=\"2.0\"} 3\n\
+            d_seconds_bucket{route=\"/\",le=\"5.0\"} 3\nd_seconds_bucket{route=\"/\",le=\"10.0\"} 3\n\
+            d_seconds_bucket{route=\"/\",le=\"20.0\"} 3\nd_seconds_bucket{route=\"/\",le=\"50.0\"} 3\n\
+            d_seconds_bucket{route=\"/\",le=\"+Inf\"} 4\nd_seconds_sum{route=\"/\"} 61.500920000\n\
+            d_seconds_count{route=\"/\"} 4\n";
+        assert!(text.ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn openmetrics_has_the_same_samples() {
+        let text = example(Syntax::OpenMetrics);
+        assert!(text.starts_with("# HELP a A counter.\n# TYPE a counter\na_total 1\n"), "{text}");
+        assert!(text.contains("# TYPE b info\nb_info{"), "{text}");
+        assert!(text.ends_with("\n# EOF\n"), "{text}");
+        let samples =
+            |text: &str| text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
+        assert_eq!(samples(&text), samples(&example(Syntax::Prometheus)));
+    }
+}
