@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 use tls::Handshake;
@@ -72,7 +73,8 @@ impl Client {
         let ticks = &snapshot.ticks;
         let limit = if self.served == 0 { ticks.client_header } else { ticks.keep_alive };
         self.deadline.set_idle(limit);
-        let is_over = worker.state.get() == State::Draining || self.listening.place().is_none();
+        // A connection that is not kept is told so with its next response; closed before, its next request were lost.
+        let is_over = worker.state.get() == State::Closing;
         poll_fn(move |context| match self.socket.poll_readable(context) {
             _ if is_over => Poll::Ready(false),
             Poll::Ready(result) => Poll::Ready(result.is_ok()),
@@ -110,8 +112,9 @@ pub(crate) enum Next {
 pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<Output = ()> {
     async move {
         let _count = Count::new(&worker);
-        let snapshot = worker.snapshot();
-        if let Some(tls) = &snapshot.listener(&client.listening).tls {
+        // A connection that lives long does not hold the plan that it began under.
+        let tls = worker.snapshot().listener(&client.listening).tls.clone();
+        if let Some(tls) = tls {
             // Boxed, as what follows a connection's first bytes only now and then has to be.
             match Box::pin(secured(&worker, tls, client)).await {
                 Some((secured, false)) => client = secured,
@@ -141,7 +144,7 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
 }
 
 /// Does the TLS handshake; also says whether HTTP/2 was agreed on.
-async fn secured(worker: &Rc<Worker>, tls: &tls::ServerSide, client: Client) -> Option<(Client, bool)> {
+async fn secured(worker: &Rc<Worker>, tls: Arc<tls::ServerSide>, client: Client) -> Option<(Client, bool)> {
     let counters = &worker.counters;
     let Socket::Plain(tcp) = client.socket else { return None };
     let handshake = Handshake::server(tls.config()).ok()?;

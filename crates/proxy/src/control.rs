@@ -107,7 +107,8 @@ pub fn start(config: Config) -> Result<Running, StartError> {
         let parts = Parts {
             index,
             plan: Arc::clone(&plan),
-            listeners: sockets.iter_mut().filter_map(own).collect(),
+            listeners: sockets.iter().map(|(id, _)| *id).collect(),
+            opened: sockets.iter_mut().filter_map(own).collect(),
             messages,
             others: Arc::clone(&running.control.workers),
             loads: Arc::clone(&loads),
@@ -226,7 +227,13 @@ impl Running {
         crate::failure::Failure::WORDS
     }
 
-    /// Stops accepting, and ends when the requests under way have.
+    /// Stops accepting, since another process does, and ends when all clients have gone: each is told with its next
+    /// response.
+    pub fn retire(&self) {
+        self.tell(|| Message::Retire);
+    }
+
+    /// Stops accepting, and ends when the requests under way have. Idle clients have two seconds for another request.
     pub fn drain(&self) {
         self.tell(|| Message::Drain);
     }

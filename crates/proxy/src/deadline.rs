@@ -86,6 +86,15 @@ impl Deadlines {
         }
     }
 
+    /// Has every idle connection look whether something has changed.
+    pub(crate) fn wake_idle(&self) {
+        for (_, entry) in self.entries.borrow_mut().iter_mut().filter(|(_, entry)| entry.is_idle) {
+            if let Some(waker) = entry.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
     /// Ends the wait of every idle connection, as a drain does.
     pub(crate) fn expire_idle(&self) {
         let now = self.now.get();
@@ -273,6 +282,18 @@ mod tests {
         assert!(!has_passed(&idle, &wakes) && !has_passed(&busy, &wakes));
         deadlines.expire_idle();
         assert!(has_passed(&idle, &wakes) && !has_passed(&busy, &wakes));
+    }
+
+    #[test]
+    fn idle_waits_that_are_woken_go_on() {
+        let (deadlines, wakes) = (Deadlines::new(), Arc::new(Wakes::default()));
+        let (idle, busy) = (deadlines.deadline(), deadlines.deadline());
+        idle.set_idle(Ticks(100));
+        busy.set(Ticks(100));
+        assert!(!has_passed(&idle, &wakes) && !has_passed(&busy, &wakes));
+        deadlines.wake_idle();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(!has_passed(&idle, &wakes));
     }
 
     #[test]

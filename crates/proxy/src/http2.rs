@@ -20,11 +20,12 @@ use crate::control::notice;
 use crate::failure::Failure;
 use crate::frames::{Frames, GATHER_MAX};
 use crate::lane::Kind;
+use crate::listen::Listening;
 use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::upstream::Permit;
 use crate::windows;
-use crate::worker::{State, Worker};
+use crate::worker::Worker;
 
 /// Streams that a client may have open at once (RFC 9113 §6.5.2 recommends no fewer).
 const STREAMS_MAX: u32 = 100;
@@ -54,6 +55,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         address,
         connection,
         frames: frames.clone(),
+        listening: Rc::clone(&listening),
         deadline,
         active: Rc::default(),
         long_heads: Rc::default(),
@@ -105,6 +107,7 @@ struct Session<'a> {
     address: IpAddr,
     connection: Connection<Frames, Bytes>,
     frames: Frames,
+    listening: Rc<Listening>,
     deadline: crate::deadline::Deadline,
     active: Rc<Cell<usize>>,
     long_heads: Rc<Cell<usize>>,
@@ -165,6 +168,9 @@ impl Session<'_> {
     }
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Option<Accepted>> {
+        if !self.worker.keeps(&self.listening) {
+            self.close();
+        }
         loop {
             let connection = &mut self.connection;
             self.frames.adjust(u32::MAX, |window| {
@@ -201,11 +207,11 @@ impl Session<'_> {
             if self.deadline.poll(context).is_pending() {
                 return Poll::Pending;
             }
-            let is_over = self.active.get() == 0 || self.worker.state.get() == State::Draining;
-            if self.is_closing && self.active.get() == 0 {
+            let is_idle = self.active.get() == 0;
+            if is_idle && self.is_closing {
                 return Poll::Ready(None);
             }
-            if is_over && !self.is_closing {
+            if is_idle {
                 self.close();
                 self.deadline.set_idle(self.worker.snapshot().ticks.client_header);
             } else {

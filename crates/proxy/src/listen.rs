@@ -3,11 +3,12 @@
 //! The kernel spreads connections over the workers' sockets by hash; a worker that has well above its share passes
 //! fresh ones on.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use tokio::sync::Notify;
 
 use crate::client::{self, Client};
 use crate::control::notice;
+use crate::plan::Listener;
 use crate::tcp::Tcp;
 use crate::upstream::is_out_of_descriptors;
 use crate::worker::{Message, State, Worker};
@@ -94,13 +96,15 @@ pub(crate) struct Listening {
     pub(crate) id: ListenerId,
     /// Where it is in the worker's plan; `None` once it is not listened on any more.
     place: Cell<Option<usize>>,
+    /// What was configured for it when it was listened on last.
+    last: OnceCell<Arc<Listener>>,
     ended: Notify,
 }
 
 impl Listening {
     /// A listener that is yet to be settled.
     pub(crate) fn new(id: ListenerId) -> Rc<Self> {
-        Rc::new(Self { id, place: Cell::new(None), ended: Notify::new() })
+        Rc::new(Self { id, place: Cell::new(None), last: OnceCell::new(), ended: Notify::new() })
     }
 
     /// Where it is in the plan that the worker uses now.
@@ -108,17 +112,28 @@ impl Listening {
         self.place.get()
     }
 
-    /// Takes its place among those of a plan; false, and the end of its accepting, if it has none.
-    pub(crate) fn settle(&self, order: &[ListenerId]) -> bool {
-        self.place.set(order.iter().position(|id| *id == self.id));
-        if self.place.get().is_none() {
+    /// What its connections go by once it is not listened on any more.
+    pub(crate) fn last(&self) -> Option<&Listener> {
+        self.last.get().map(Arc::as_ref)
+    }
+
+    /// Takes its place among those of a plan; false, and the end of its accepting, if it has none. `before` are the
+    /// listeners of the plan that it was in.
+    pub(crate) fn settle(&self, order: &[ListenerId], before: &[Arc<Listener>]) -> bool {
+        let place = order.iter().position(|id| *id == self.id);
+        let last = self.place.replace(place);
+        if place.is_none() {
+            if let Some(listener) = last.and_then(|last| before.get(last)) {
+                // It never comes back: a listener at the same address has another id.
+                let _ = self.last.set(Arc::clone(listener));
+            }
             self.ended.notify_one();
         }
-        self.place.get().is_some()
+        place.is_some()
     }
 }
 
-/// Accepts connections until the worker drains, or the listener is not one of its plan any more.
+/// Accepts connections until the worker takes nothing new, or the listener is not one of its plan any more.
 pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listener: TcpListener) {
     // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
     // TCP socket whose readiness is told, and is safe where its `AsyncFd` is not.
@@ -131,9 +146,8 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
         let accepted = tokio::select! {
             biased;
             accepted = listener.async_io(Interest::READABLE, || accept_one(&listener)) => accepted,
-            // What was in the kernel's queue has been taken.
-            () = worker.draining() => return,
-            () = listening.ended.notified() => return,
+            () = worker.leaving() => break,
+            () = listening.ended.notified() => break,
         };
         match accepted {
             Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
@@ -148,6 +162,13 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
                 notice(&format!("cannot accept a connection: {error}"));
                 tokio::time::sleep(PAUSE).await;
             }
+        }
+    }
+    // What is in the kernel's queue would be reset with the socket.
+    for _ in 0..BACKLOG {
+        match accept_one(&listener) {
+            Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
+            Err(_) => return,
         }
     }
 }
@@ -178,7 +199,7 @@ fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer
 /// The worker with the fewest connections, where this one has well above the mean.
 fn less_loaded(worker: &Worker) -> Option<usize> {
     let loads = &worker.loads;
-    if loads.len() == 1 || worker.state.get() == State::Draining {
+    if loads.len() == 1 || worker.state.get() != State::Running {
         return None;
     }
     let own = loads[worker.index].load(Ordering::Relaxed);

@@ -20,7 +20,7 @@ pub(crate) use upstreams::{Addresses, ServerPlan, UpstreamPlan};
 /// A compiled configuration.
 pub(crate) struct Plan {
     pub(crate) config: Config,
-    pub(crate) listeners: Vec<Listener>,
+    pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) upstreams: Vec<Arc<UpstreamPlan>>,
     pub(crate) routes: Vec<Route>,
     /// Where it is counted by name; `None` while nobody asks for metrics.
@@ -64,7 +64,7 @@ impl Plan {
         let mut listeners = Vec::with_capacity(config.listeners.len());
         for listener in &config.listeners {
             match Listener::new(listener, &config, previous) {
-                Ok(listener) => listeners.push(listener),
+                Ok(listener) => listeners.push(Arc::new(listener)),
                 Err(found) => problems.extend(found),
             }
         }

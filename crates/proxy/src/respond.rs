@@ -15,7 +15,6 @@ use crate::lane::{Memory, Response};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::tcp::Follows;
-use crate::worker::State;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(
@@ -110,7 +109,7 @@ impl Plan {
             && reply.upload.is_done()
             && limit.is_none_or(|limit| client.served < limit)
             && !client.socket.is_worn()
-            && worker.state.get() == State::Running;
+            && worker.keeps(&client.listening);
         let client_connection = match (response.head.start.status, persists, admitted.version) {
             (101, ..) => ClientConnection::Upgrade,
             (_, true, Version::Http10) => ClientConnection::KeepAlive,
@@ -319,7 +318,7 @@ async fn own(
     let persists = admitted.framing == Framing::None
         && admitted.version != Version::Http10
         && admitted.connection.persists(admitted.version)
-        && call.worker.state.get() == State::Running;
+        && call.worker.keeps(&call.client.listening);
     out.extend_from_slice(if persists { b"\r\n\r\n" } else { b"\r\nConnection: close\r\n\r\n" });
     record.head_bytes_sent = out.len() as u64;
     send(call, out, Follows::End).await?;
@@ -349,7 +348,7 @@ pub(crate) async fn failure(
         && request.head.start.version != Version::Http10
         && wire::ConnectionOptions::of(&request.head, request.head_bytes())
             .is_ok_and(|options| options.persists(Version::Http11))
-        && call.worker.state.get() == State::Running;
+        && call.worker.keeps(&call.client.listening);
     let out = &mut memory.response.out;
     out.clear();
     let added = &call.listener.added;

@@ -49,10 +49,11 @@ impl TimeoutTicks {
 }
 
 impl Snapshot {
-    /// What is configured for a listener; of one that is not listened on any more, nothing.
-    pub(crate) fn listener(&self, listening: &Listening) -> &Listener {
+    /// What is configured for a listener; for one that is not listened on any more, what was.
+    pub(crate) fn listener<'a>(&'a self, listening: &'a Listening) -> &'a Listener {
         static NONE: Listener = Listener::NONE;
-        listening.place().map_or(&NONE, |place| &self.plan.listeners[place])
+        let now = listening.place().map(|place| &*self.plan.listeners[place]);
+        now.or_else(|| listening.last()).unwrap_or(&NONE)
     }
 
     /// The plan for worker number `worker`. Upstreams and servers that were in the one before keep what they have:

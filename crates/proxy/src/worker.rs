@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,7 @@ use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
+use tokio::time::Sleep;
 
 use crate::buffer::Buffers;
 use crate::client::{self, Client};
@@ -20,7 +22,7 @@ use crate::deadline::{Deadlines, TICK};
 use crate::frames;
 use crate::lane::Lanes;
 use crate::listen::{self, ListenerId, Listening};
-use crate::plan::Plan;
+use crate::plan::{Listener, Plan};
 use crate::relay::Pipes;
 use crate::secure::Records;
 use crate::snapshot::Snapshot;
@@ -32,7 +34,9 @@ pub(crate) enum Message {
     Connection(TcpStream, SocketAddr, ListenerId),
     /// Go on with another plan.
     Change(Change),
-    /// Finish what runs, take nothing new.
+    /// Take nothing new, and end when the last client has gone: another process has taken over.
+    Retire,
+    /// Take nothing new, finish what runs, and end.
     Drain,
     /// End at once.
     Stop,
@@ -49,12 +53,19 @@ pub(crate) struct Change {
     pub(crate) done: UnboundedSender<()>,
 }
 
-/// Whether new requests are taken.
+/// What becomes of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
+    /// New ones are accepted, and those that are there are kept.
     Running,
-    Draining,
+    /// None is accepted, and each ends with its next response, which says so: a client that keeps to that loses nothing.
+    Leaving,
+    /// The same, and those that wait for a request are closed.
+    Closing,
 }
+
+/// How long idle clients have to come with a request before they are left without an answer.
+const IDLE_GRACE: Duration = Duration::from_secs(2);
 
 /// How many connections each worker has: read by all, written by its own.
 pub(crate) type Loads = Arc<[AtomicUsize]>;
@@ -63,7 +74,10 @@ pub(crate) type Loads = Arc<[AtomicUsize]>;
 pub(crate) struct Parts {
     pub(crate) index: usize,
     pub(crate) plan: Arc<Plan>,
-    pub(crate) listeners: Vec<(ListenerId, TcpListener)>,
+    /// The listeners of the plan, in its order.
+    pub(crate) listeners: Vec<ListenerId>,
+    /// This worker's sockets of them.
+    pub(crate) opened: Vec<(ListenerId, TcpListener)>,
     pub(crate) messages: UnboundedReceiver<Message>,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
     pub(crate) loads: Loads,
@@ -101,13 +115,13 @@ pub(crate) struct Worker {
     wall_clock: Cell<SystemTime>,
     /// Told when the last connection has ended.
     is_empty: Notify,
-    /// Told when a drain begins.
-    drain_began: Notify,
+    /// Told when nothing new is accepted any more.
+    is_leaving: Notify,
 }
 
 /// Runs a worker until it is stopped or drained: the body of its thread.
 pub(crate) async fn run(parts: Parts) {
-    let Parts { listeners, mut messages, .. } = parts;
+    let Parts { listeners, opened, mut messages, .. } = parts;
     let worker = Rc::new(Worker {
         index: parts.index,
         snapshot: RefCell::new(Rc::new(Snapshot::new(parts.plan, None, parts.index))),
@@ -131,24 +145,22 @@ pub(crate) async fn run(parts: Parts) {
         date: Cell::new([b' '; 29]),
         wall_clock: Cell::new(SystemTime::UNIX_EPOCH),
         is_empty: Notify::new(),
-        drain_began: Notify::new(),
+        is_leaving: Notify::new(),
     });
     worker.update_clock();
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
-    let order: Vec<ListenerId> = listeners.iter().map(|(id, _)| *id).collect();
-    worker.listen(&order, listeners);
+    worker.listen(&listeners, opened, &[]);
     while let Some(message) = messages.recv().await {
         match message {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
             Message::Change(change) => worker.change(change),
             Message::Stop => break,
+            Message::Retire => {
+                worker.leave(None, &mut messages).await;
+                break;
+            }
             Message::Drain => {
-                worker.begin_drain();
-                // Each takes in what the kernel has accepted already, and ends.
-                for task in worker.accepting.take() {
-                    let _ = task.await;
-                }
-                worker.drained(&mut messages).await;
+                worker.leave(Some(worker.last_waits()), &mut messages).await;
                 break;
             }
         }
@@ -242,25 +254,43 @@ impl Worker {
     /// Goes on with another plan: requests that have begun keep to theirs.
     fn change(self: &Rc<Self>, change: Change) {
         let Change { plan, listeners, opened, done } = change;
-        let next = Snapshot::new(plan, Some(&self.snapshot()), self.index);
+        let before = self.snapshot();
+        let next = Snapshot::new(plan, Some(&before), self.index);
         *self.snapshot.borrow_mut() = Rc::new(next);
-        self.listen(&listeners, opened);
+        self.listen(&listeners, opened, &before.plan.listeners);
         for (stream, peer, listener) in self.early.take() {
             self.take_over(stream, peer, listener);
         }
         drop(done);
     }
 
-    /// Listens on these, in the order of the plan, of which some are new; others end.
-    fn listen(self: &Rc<Self>, order: &[ListenerId], opened: Vec<(ListenerId, TcpListener)>) {
+    /// Listens on these, in the order of the plan, of which some are new; others end. `before` are the listeners of the
+    /// plan before.
+    fn listen(
+        self: &Rc<Self>,
+        order: &[ListenerId],
+        opened: Vec<(ListenerId, TcpListener)>,
+        before: &[Arc<Listener>],
+    ) {
         let mut listenings = self.listenings.borrow_mut();
-        for (id, socket) in opened {
-            let listening = Listening::new(id);
-            let accept = listen::accept(Rc::clone(self), Rc::clone(&listening), socket);
-            self.accepting.borrow_mut().push(tokio::task::spawn_local(accept));
-            listenings.push(listening);
+        // Connections to a listener may be handed over by others, also where this worker has no socket of it.
+        for &id in order {
+            if !listenings.iter().any(|listening| listening.id == id) {
+                listenings.push(Listening::new(id));
+            }
         }
-        listenings.retain(|listening| listening.settle(order));
+        let listened_on = listenings.len();
+        listenings.retain(|listening| listening.settle(order, before));
+        if listenings.len() < listened_on {
+            // Connections of HTTP/2 tell their clients at once.
+            self.deadlines.wake_idle();
+        }
+        for (id, socket) in opened {
+            if let Some(listening) = listenings.iter().find(|listening| listening.id == id) {
+                let accept = listen::accept(Rc::clone(self), Rc::clone(listening), socket);
+                self.accepting.borrow_mut().push(tokio::task::spawn_local(accept));
+            }
+        }
     }
 
     /// Serves a connection that another worker has accepted.
@@ -293,38 +323,51 @@ impl Worker {
         }
     }
 
-    /// Returns once a drain has begun.
-    pub(crate) async fn draining(&self) {
+    /// Whether a connection that came to this listener outlives its next response.
+    pub(crate) fn keeps(&self, listening: &Listening) -> bool {
+        self.state.get() == State::Running && listening.place().is_some()
+    }
+
+    /// Returns once nothing new is accepted any more.
+    pub(crate) async fn leaving(&self) {
         while self.state.get() == State::Running {
-            self.drain_began.notified().await;
+            self.is_leaving.notified().await;
         }
     }
 
-    fn begin_drain(&self) {
-        self.state.set(State::Draining);
-        self.drain_began.notify_waiters();
-        self.deadlines.expire_idle();
-    }
-
-    /// Waits until no connection is left, the deadline for draining has passed, or a stop is asked for.
-    async fn drained(self: &Rc<Self>, messages: &mut UnboundedReceiver<Message>) {
-        let deadline = tokio::time::sleep(self.snapshot().plan.config.timeouts.drain);
-        tokio::pin!(deadline);
-        loop {
-            if self.own_load().load(Ordering::Relaxed) == 0 {
-                return;
-            }
+    /// Takes nothing new, and returns when no connection is left, the last waits are over, or a stop is asked for.
+    async fn leave(self: &Rc<Self>, mut waits: Option<LastWaits>, messages: &mut UnboundedReceiver<Message>) {
+        self.state.set(State::Leaving);
+        self.is_leaving.notify_waiters();
+        self.deadlines.wake_idle();
+        for task in self.accepting.take() {
+            let _ = task.await;
+        }
+        while self.own_load().load(Ordering::Relaxed) > 0 {
             tokio::select! {
                 () = self.is_empty.notified() => {}
-                () = &mut deadline => return,
+                wait = LastWaits::next(&mut waits) => match wait {
+                    Wait::Idle => {
+                        self.state.set(State::Closing);
+                        self.deadlines.expire_idle();
+                    }
+                    Wait::All => return,
+                },
                 message = messages.recv() => match message {
-                    // Handed over before the other worker drained as well.
+                    // Handed over before the other worker left as well.
                     Some(Message::Connection(stream, peer, listener)) => self.take_over(stream, peer, listener),
-                    Some(Message::Drain | Message::Change(_)) => {}
+                    Some(Message::Drain) => waits = waits.or_else(|| Some(self.last_waits())),
+                    Some(Message::Retire | Message::Change(_)) => {}
                     Some(Message::Stop) | None => return,
                 },
             }
         }
+    }
+
+    fn last_waits(&self) -> LastWaits {
+        let all = self.snapshot().plan.config.timeouts.drain;
+        let idle = IDLE_GRACE.min(all);
+        LastWaits { idle: Some(Box::pin(tokio::time::sleep(idle))), all: Box::pin(tokio::time::sleep(all)) }
     }
 
     fn end(&self) {
@@ -345,5 +388,38 @@ impl Worker {
             date.copy_from_slice(text.as_bytes());
         }
         self.date.set(date);
+    }
+}
+
+/// What a drain waits for at most.
+struct LastWaits {
+    /// `None` once it is over.
+    idle: Option<Pin<Box<Sleep>>>,
+    all: Pin<Box<Sleep>>,
+}
+
+/// A wait that is over.
+enum Wait {
+    /// For clients that are idle.
+    Idle,
+    /// For all that runs.
+    All,
+}
+
+impl LastWaits {
+    /// The next wait that is over; without any, for ever.
+    async fn next(waits: &mut Option<Self>) -> Wait {
+        let Some(Self { idle, all }) = waits else { return std::future::pending().await };
+        match idle {
+            Some(sleep) => {
+                sleep.await;
+                *idle = None;
+                Wait::Idle
+            }
+            None => {
+                all.await;
+                Wait::All
+            }
+        }
     }
 }

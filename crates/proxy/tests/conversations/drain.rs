@@ -19,21 +19,34 @@ fn wait_until_refused(address: std::net::SocketAddr) {
 }
 
 #[test]
-fn a_drain_finishes_what_runs_and_closes_what_is_idle() {
+fn a_drain_finishes_what_runs_and_answers_what_is_idle_once_more() {
     let scene = Scene::new();
     let address = scene.address();
-    let (mut idle, mut busy, mut silent) = (scene.client(), scene.client(), scene.client());
+    let (mut idle, mut late) = (scene.client(), scene.client());
+    let (mut busy, mut silent) = (scene.client(), scene.client());
     idle.sends(GET);
     let mut server = scene.accept(0);
     server.gets(&expand(GET_SEEN, ""));
     server.sends(OK);
     idle.gets(&expand(OK_GOT, ""));
+    late.sends(GET);
+    server.gets(&expand(GET_SEEN, ""));
+    server.sends(OK);
+    late.gets(&expand(OK_GOT, ""));
     busy.sends(GET);
     server.gets(&expand(GET_SEEN, ""));
 
     scene.running().drain();
-    idle.gets_the_end();
     wait_until_refused(address);
+    // It did not know, and is not closed under its request.
+    late.sends(GET);
+    let mut second = scene.accept(0);
+    second.gets(&expand(GET_SEEN, ""));
+    second.sends(OK);
+    late.gets(&expand(LAST, ""));
+    late.gets_the_end();
+    // It had its time.
+    idle.gets_the_end();
     // The kernel has never shown it to the proxy; that its connection is gone it learns when it speaks.
     silent.sends(GET);
     silent.is_closed();
@@ -111,4 +124,44 @@ fn what_several_workers_accepted_is_drained_by_each() {
         client.gets_the_end();
     }
     scene.into_running().wait();
+}
+
+#[test]
+fn who_retires_keeps_its_clients_until_their_next_response() {
+    let scene = Scene::with(|config| config.timeouts.drain = Duration::ZERO);
+    let (mut idle, mut busy) = (scene.client(), scene.client());
+    idle.sends(GET);
+    let mut server = scene.accept(0);
+    server.gets(&expand(GET_SEEN, ""));
+    server.sends(OK);
+    idle.gets(&expand(OK_GOT, ""));
+    busy.sends(GET);
+    server.gets(&expand(GET_SEEN, ""));
+
+    scene.running().retire();
+    wait_until_refused(scene.address());
+    server.sends(OK);
+    busy.gets(&expand(LAST, ""));
+    busy.gets_the_end();
+    idle.sends(GET);
+    server.gets(&expand(GET_SEEN, ""));
+    server.sends(OK);
+    idle.gets(&expand(LAST, ""));
+    idle.gets_the_end();
+    scene.into_running().wait();
+}
+
+#[test]
+fn who_retires_can_be_drained_as_well() {
+    let scene = Scene::with(|config| config.timeouts.drain = Duration::ZERO);
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    server.head();
+    scene.running().retire();
+    wait_until_refused(scene.address());
+    scene.running().drain();
+    scene.into_running().wait();
+    client.is_closed();
+    server.is_closed();
 }
