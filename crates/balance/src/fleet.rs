@@ -13,7 +13,7 @@ use crate::eject::EjectionSettings;
 use crate::hash::ServerId;
 use crate::policy::PolicyRow;
 use crate::policy::maglev::Maglev;
-use crate::standing::{Changes, InFlight, Outcome, Standing};
+use crate::standing::{Cause, Changes, InFlight, Outcome, Standing};
 use crate::time::Time;
 
 /// The most servers of one fleet.
@@ -208,6 +208,11 @@ impl Fleet {
         if is_enough { self.eject(server, now).ok().map(Event::Ejected) } else { None }
     }
 
+    /// A server that was asked although it is ejected has answered: its ejection is over. Says whether it was.
+    pub fn revive(&self, server: usize, now: Time) -> bool {
+        self.members[server].standing.restore(Cause::Ejection, now)
+    }
+
     fn turn_circuit(&self, standing: &Standing, outcome: Outcome, now: Time) -> Option<Event> {
         let settings = self.settings.breaker.as_ref()?;
         let turn = match outcome {
@@ -233,7 +238,7 @@ impl Fleet {
 mod tests {
     use super::*;
     use crate::policy;
-    use crate::standing::{Cause, State};
+    use crate::standing::State;
 
     fn fleet(servers: u64, settings: Settings) -> Fleet {
         let changes = Arc::default();

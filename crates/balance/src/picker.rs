@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::breaker::Flow;
 use crate::fleet::{Fleet, Member};
-use crate::hash::{ServerId, mix};
+use crate::hash::{ServerId, below, mix};
 use crate::policy::Policy;
-use crate::standing::{Standing, State};
+use crate::standing::{Cause, Standing, State};
 use crate::time::Time;
 use crate::view::{Difference, View};
 
@@ -91,6 +91,24 @@ impl Picker {
             return place.map_or(Pick::None, |place| Pick::Server(self.view.servers[place] as usize));
         }
         self.pick_guarded(ask)
+    }
+
+    /// A server that is ejected or down, for a request that all others were tried for: a try costs less than a failure.
+    /// One that is ejected comes first, as it may be well again without anybody having looked.
+    pub fn last_resort(&self, ask: &Ask<'_>) -> Option<usize> {
+        let of = |state: State| {
+            let is_one = |(index, member): &(usize, &Member)| {
+                member.standing.state() == state
+                    && !member.standing.is_stopped_by(Cause::Drain)
+                    && !ask.tried.contains(index)
+                    && has_room(member)
+            };
+            let found = self.fleet.members.iter().enumerate().filter(is_one);
+            let count = found.clone().count() as u64;
+            found.map(|(index, _)| index).nth(below(ask.random, count.max(1)) as usize)
+        };
+        let index = of(State::Ejected).or_else(|| of(State::Down))?;
+        self.enters(index, ask.now).then_some(index)
     }
 
     /// The server of a session, if it may be asked: a server that drains keeps its sessions.

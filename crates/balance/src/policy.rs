@@ -95,6 +95,15 @@ pub struct PolicyRow {
     pub(crate) build: fn(servers: usize, seed: u64) -> Policy,
 }
 
+/// Names are unique.
+impl PartialEq for PolicyRow {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for PolicyRow {}
+
 /// The policy of this name.
 pub fn policy(name: &str) -> Option<&'static PolicyRow> {
     POLICIES.iter().find(|row| row.name == name)
@@ -147,7 +156,7 @@ mod tests {
     use crate::fleet::{Fleet, Member, NoneUp, Settings};
     use crate::hash::{ServerId, mix};
     use crate::picker::{Ask, Loss, Pick, Picker};
-    use crate::standing::{Cause, Standing};
+    use crate::standing::{Cause, Standing, State};
     use crate::time::Time;
 
     fn fleet(policy: &'static PolicyRow, weights: &[u32], limit: Option<u32>) -> Arc<Fleet> {
@@ -237,6 +246,26 @@ mod tests {
             fleet.members()[1].standing.stop(Cause::Drain);
             assert_eq!(picker.pick(&ask(0, &[0, 3])), Pick::None, "{}", row.name);
         }
+    }
+
+    #[test]
+    fn the_last_resort_is_one_that_is_ejected_then_one_that_is_down() {
+        let fleet = fleet(DEFAULT, &[1, 1, 1, 1], None);
+        let picker = Picker::new(Arc::clone(&fleet), 3);
+        let tried = [0];
+        let of = |random| picker.last_resort(&ask(random, &tried));
+        assert_eq!(of(0), None, "those that are up are for `pick`");
+        fleet.members()[1].standing.stop(Cause::Check);
+        assert_eq!(of(0), Some(1));
+        [2, 3].map(|server: usize| fleet.members()[server].standing.stop(Cause::Ejection));
+        let found: Vec<_> = (0..20).map(of).collect();
+        assert!(found.iter().all(|server| matches!(server, Some(2 | 3))), "{found:?}");
+        assert!(found.contains(&Some(2)) && found.contains(&Some(3)), "{found:?}");
+        [1, 2, 3].map(|server: usize| fleet.members()[server].standing.stop(Cause::Drain));
+        assert_eq!(of(0), None, "one that drains stays alone");
+        fleet.members()[2].standing.restore(Cause::Drain, Time::START);
+        assert!(fleet.revive(2, Time::START) && !fleet.revive(2, Time::START));
+        assert_eq!(fleet.members()[2].standing.state(), State::Up);
     }
 
     #[test]

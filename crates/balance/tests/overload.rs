@@ -72,30 +72,25 @@ const SERVERS: [Server; 3] = [
 ];
 
 #[test]
-fn twenty_times_the_capacity_leaves_goodput_and_latency_where_they_were() {
+fn twenty_times_the_capacity_leaves_goodput_where_it_was_and_bounds_latency() {
+    let settings = ShedSettings::default();
     for server in SERVERS {
-        let mut shed = Shed::new(ShedSettings::default(), Time::START);
+        let mut shed = Shed::new(settings, Time::START);
         let loads: Vec<f64> = [0.5; 5].into_iter().chain([20.0; 60]).chain([0.5; 5]).collect();
         let seconds = run(server, &loads, &mut shed);
         let usual_micros = seconds[..5].iter().map(|second| second.latency_max_micros).max().unwrap_or(0);
         let served: f64 = seconds[5..65].iter().map(|second| f64::from(second.served)).sum();
         assert!(served / 60.0 > 0.95 * server.capacity_per_second(), "{server:?}: {served}");
-        for (number, second) in seconds.iter().enumerate() {
-            let is_overloaded = (5..65).contains(&number);
-            // Measuring latency without a queue costs a part of a second.
-            let due = server.capacity_per_second() * if is_overloaded { 0.8 } else { 0.4 };
-            assert!(f64::from(second.served) > due, "{server:?}, second {number}: {second:?}");
-            // One request at a time: sixteen wait, at least.
-            let floor_micros =
-                2 * u64::from(ShedSettings::default().min) * server.micros / server.at_once as u64;
-            let bound_micros = match number {
-                6..=65 => 3 * usual_micros + floor_micros,
-                66.. => 2 * usual_micros,
-                // Until the limit is found.
-                _ => continue,
-            };
-            assert!(second.latency_max_micros < bound_micros, "{server:?}, second {number}: {second:?}");
+        // In its first moments, before anything is late, an overload is not known from a crowd.
+        for (number, second) in seconds.iter().enumerate().skip(5 + 12) {
+            let is_overloaded = number < 65;
+            let bound_micros = if is_overloaded { 2 * 200_000 } else { 2 * usual_micros };
+            // What is left of the overload is answered in the second after it.
+            if number != 65 {
+                assert!(second.latency_max_micros < bound_micros, "{server:?}, second {number}: {second:?}");
+            }
         }
+        assert_eq!(shed.limit(), None, "{server:?}");
     }
 }
 
@@ -113,16 +108,45 @@ fn what_can_be_served_is_never_shed() {
     }
 }
 
+/// Clients that each wait for their answer before they ask again: they slow down by themselves.
+#[test]
+fn a_crowd_that_waits_its_turn_is_not_shed() {
+    for clients in [64, 1000, 4000] {
+        let mut shed = Shed::new(ShedSettings::default(), Time::START);
+        // 20,000 answers a second, first come, first served.
+        let mut waiting: std::collections::VecDeque<u64> = std::collections::VecDeque::new();
+        for _ in 0..clients {
+            assert!(shed.admit());
+            waiting.push_back(0);
+        }
+        for answer in 1..200_000u64 {
+            let now_micros = answer * 50;
+            let began_micros = waiting.pop_front().expect("each client waits");
+            shed.end(
+                Work::Done(Duration::from_micros(now_micros - began_micros)),
+                Time::from_micros(now_micros),
+            );
+            assert!(shed.admit(), "{clients} clients");
+            waiting.push_back(now_micros);
+        }
+    }
+}
+
 #[test]
 fn a_process_that_starts_into_an_overload_finds_its_limit() {
-    for (at_once, limits) in [(8, 16..48), (32, 40..120), (320, 500..1000)] {
+    for (at_once, limits) in [(8, 120..220), (32, 500..900), (320, 5_000..10_000)] {
         for load in [1.5, 20.0] {
             let mut shed = Shed::new(ShedSettings::default(), Time::START);
             let server = Server { at_once, micros: 10_000 };
-            let seconds = run(server, &[load; 20], &mut shed);
-            assert!(limits.contains(&shed.limit()), "{server:?}: {}", shed.limit());
-            let slow = seconds[3..].iter().find(|second| second.latency_max_micros > 60_000);
-            assert!(slow.is_none(), "{server:?}: {slow:?}");
+            let seconds = run(server, &[load; 30], &mut shed);
+            // 200 ms of what it can do.
+            assert!(
+                shed.limit().is_some_and(|limit| limits.contains(&limit)),
+                "{server:?}: {:?}",
+                shed.limit()
+            );
+            let slow = seconds[15..].iter().find(|second| second.latency_max_micros > 500_000);
+            assert!(slow.is_none(), "{server:?} at {load}: {slow:?}");
         }
     }
 }
@@ -130,32 +154,33 @@ fn a_process_that_starts_into_an_overload_finds_its_limit() {
 #[test]
 fn a_server_that_gets_slower_for_good_is_a_new_measure() {
     let mut shed = Shed::new(ShedSettings::default(), Time::START);
-    let quick = Server { at_once: 64, micros: 5_000 };
-    run(quick, &[0.5; 5], &mut shed);
-    assert!(shed.baseline().is_some_and(|baseline| baseline < Duration::from_millis(6)));
-    // As many requests each second as before, each ten times as long, and room for them.
-    let mut now = Time::from_millis(5000);
-    for _ in 0..200 {
+    let mut now = Time::START;
+    let mut refused = 0;
+    for step in 0..2000 {
+        let latency = if step < 100 { Duration::from_millis(100) } else { Duration::from_millis(250) };
         let admitted = (0..400).filter(|_| shed.admit()).count();
-        now = now + Duration::from_millis(50);
-        (0..admitted).for_each(|_| shed.end(Work::Done(Duration::from_millis(50)), now));
+        refused += 400 - admitted;
+        now = now + latency;
+        (0..admitted).for_each(|_| shed.end(Work::Done(latency), now));
     }
-    assert!((400..2000).contains(&shed.limit()), "{}: {:?}", shed.limit(), shed.baseline());
-    assert_eq!(shed.baseline(), Some(Duration::from_millis(50)));
+    assert_eq!(
+        (refused, shed.limit()),
+        (0, None),
+        "two and a half times as long is tolerated, and gets usual"
+    );
 }
 
 #[test]
-fn requests_that_are_overrun_cut_the_limit() {
+fn requests_that_are_not_answered_in_time_make_a_limit() {
     let mut shed = Shed::new(ShedSettings::default(), Time::START);
     for millis in 0..2000 {
         let _ = shed.admit();
         shed.end(Work::Overrun, Time::from_millis(millis));
     }
-    assert!(shed.limit() < 64, "{}", shed.limit());
-    let before = shed.limit();
+    assert_eq!(shed.limit(), Some(16));
     for millis in 2000..4000 {
         let _ = shed.admit();
         shed.end(Work::Other, Time::from_millis(millis));
     }
-    assert_eq!((shed.limit(), shed.in_flight()), (before, 0), "what says nothing changes nothing");
+    assert_eq!((shed.limit(), shed.in_flight()), (Some(16), 0), "what says nothing changes nothing");
 }

@@ -59,7 +59,16 @@ pub enum Fault {
     /// A server without `http://` or `https://`.
     #[error("{0:?} has no scheme")]
     NoScheme(String),
-    /// Neither `http` nor `https`.
+    /// `tcp` without a port: there is none that is usual.
+    #[error("{0:?} has no port")]
+    NoPort(String),
+    /// A Unix socket that isn't named by an absolute path.
+    #[error("{0:?} is not the path of a socket: it begins with one / and ends in a name")]
+    SocketPath(String),
+    /// More than an address of the system can hold.
+    #[error("{0:?} is longer than the 107 bytes that the path of a socket may have")]
+    LongSocketPath(String),
+    /// None of those that are known.
     #[error("unknown scheme {0:?}")]
     UnknownScheme(String),
     /// `user:password@`.

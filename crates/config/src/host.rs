@@ -3,11 +3,13 @@
 //! Nothing is resolved, and nothing ambiguous is repaired (`127.1`, `10.1.2.3/8`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 use ipnet::IpNet;
 
 use crate::fault::{Fault, HostProblem, ValueError};
-use crate::meaning::ServerHost;
+use crate::meaning::{ListenAddress, ServerHost};
+use crate::server::socket_path;
 
 /// What DNS can carry (RFC 1035 §2.3.4), without the root's dot.
 const LONGEST_NAME: usize = 253;
@@ -25,6 +27,26 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, ValueError> {
         ValueError { fault, expected: LISTEN_ADDRESS }
     })
 }
+
+/// Reads the address of any kind of listener: one of the above, or `unix:/run/vanward.sock`.
+impl FromStr for ListenAddress {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let refuse = |error: ValueError| ValueError { expected: ANY_LISTEN_ADDRESS, ..error };
+        match text.trim().strip_prefix("unix:") {
+            Some(path) => {
+                socket_path(path).map(Self::Unix).map_err(|fault| ValueError { fault, expected: "" })
+            }
+            None => listen_address(text).map(Self::Tcp),
+        }
+        .map_err(refuse)
+    }
+}
+
+/// What that address may be.
+pub(crate) const ANY_LISTEN_ADDRESS: &str =
+    "an IP address with a port such as 127.0.0.1:8080 or [::]:8080, or unix:/run/vanward.sock";
 
 /// What a listener's address may be.
 pub(crate) const LISTEN_ADDRESS: &str = "an IP address with a port such as 127.0.0.1:8080 or [::]:8080";
@@ -99,7 +121,9 @@ pub(crate) fn tls_name(text: &str) -> Result<String, ValueError> {
     match host_and_port(text).map_err(refuse)? {
         (ServerHost::Name(name), None) if !name.ends_with('.') => Ok(name),
         (ServerHost::Name(_), None) => Err(refuse(host_fault(text, HostProblem::EmptyLabel))),
-        (ServerHost::Address(_), None) => Err(refuse(host_fault(text, HostProblem::Address))),
+        (ServerHost::Address(_) | ServerHost::Unix(_), None) => {
+            Err(refuse(host_fault(text, HostProblem::Address)))
+        }
         (_, Some(port)) => Err(refuse(Fault::HostPort(port))),
     }
 }

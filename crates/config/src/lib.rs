@@ -45,8 +45,10 @@ pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use meaning::{
-    AccessLog, Balance, Config, HostHeader, Limits, Listener, LogFormat, LogTarget, Pool, Protocol, Route,
-    Scheme, Server, ServerHost, Timeouts, Upstream,
+    Access, AccessLog, Action, Auth, BodyRule, Check, Config, CookieSecrets, Dns, HostHeader, Limits,
+    ListenAddress, Listener, LogFormat, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol,
+    QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Server,
+    ServerHost, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
 };
 pub use mistake::Mistake;
 pub use quantity::{duration, rate, size};

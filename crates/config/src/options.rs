@@ -15,7 +15,7 @@ use crate::host::{
 use crate::kind::{
     At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted, refuse_type,
 };
-use crate::meaning::{Balance, HostHeader, Limits, LogFormat, LogTarget, Pool, Protocol, Server, Timeouts};
+use crate::meaning::{HostHeader, Limits, LogFormat, LogTarget, Pool, Protocol, Server, Timeouts};
 use crate::nearest::nearest;
 use crate::prefix::{PREFIX, prefix};
 use crate::range::{Count, Unit, Wait};
@@ -189,7 +189,7 @@ static ROUTE: Table<RouteWritten> = Table {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UpstreamWritten {
     pub(crate) servers: Vec<Located<Server>>,
-    pub(crate) balance: Balance,
+    pub(crate) balance: (),
     pub(crate) host: HostHeader,
     pub(crate) protocol: Protocol,
     pub(crate) tls: Option<Element<UpstreamTlsWritten>>,
@@ -207,7 +207,7 @@ static UPSTREAM: Table<UpstreamWritten> = Table {
         ),
         &key(
             "balance",
-            Word { words: &[("round-robin", Balance::RoundRobin)] },
+            Word { words: &[("round-robin", ())] },
             |upstream: &mut UpstreamWritten| &mut upstream.balance,
             "How a server is picked for a request. `\"round-robin\"`: each in turn, by weight.",
         ),

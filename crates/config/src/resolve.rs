@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use crate::kind::{Located, located};
-use crate::meaning::{AccessLog, Config, Route, Upstream};
+use route::{HostRule, PathRule};
+
+use crate::meaning::{AccessLog, Action, Config, Pages, Route, Shedding, Upstream};
 use crate::nearest::nearest;
 use crate::options::{FILE, File, Listen, Log, RouteWritten, UpstreamWritten};
 use crate::reader::Reader;
@@ -92,10 +94,14 @@ fn meaning(file: File) -> Option<Config> {
         file.upstreams.iter().enumerate().map(|(index, (_, name, _))| (name.clone(), index)).collect();
     let route = |Element { value: route, .. }: Element<RouteWritten>| {
         let upstream = *index_of.get(&route.upstream?.value)?;
-        Some(Route { host: route.host, path: route.path, upstream })
+        Some(Route::to(route.host.as_deref(), &route.path, upstream))
     };
     Some(Config {
         workers: file.workers.and_then(NonZeroUsize::new),
+        admin: None,
+        metrics: None,
+        error_pages: Pages::default(),
+        shed: Shedding::default(),
         listeners: file.listen.into_iter().map(|listen| listener(listen.value)).collect::<Option<_>>()?,
         routes: file.routes.into_iter().map(route).collect::<Option<_>>()?,
         upstreams: file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written)).collect(),
@@ -103,21 +109,13 @@ fn meaning(file: File) -> Option<Config> {
         timeouts: file.timeouts,
         limits: file.limits,
         access_log: file.log.target.map(|target| AccessLog { target, format: file.log.format }),
-        metrics: None,
     })
 }
 
 fn upstream(name: String, written: UpstreamWritten) -> Upstream {
-    let UpstreamWritten { servers, balance, host, protocol, tls, pool } = written;
-    Upstream {
-        name,
-        servers: servers.into_iter().map(|server| server.value).collect(),
-        balance,
-        host,
-        protocol,
-        tls: upstream_tls(tls),
-        pool,
-    }
+    let UpstreamWritten { servers, balance: (), host, protocol, tls, pool } = written;
+    let servers = servers.into_iter().map(|server| server.value).collect();
+    Upstream { host, protocol, tls: upstream_tls(tls), pool, ..Upstream::of(&name, servers) }
 }
 
 impl Config {
@@ -131,13 +129,24 @@ impl Config {
 impl From<&Config> for File {
     fn from(config: &Config) -> Self {
         let route = |route: &Route| RouteWritten {
-            host: route.host.clone(),
-            path: route.path.clone(),
-            upstream: config.upstreams.get(route.upstream).map(|upstream| located(upstream.name.clone())),
+            host: match &route.rules[0].host {
+                HostRule::Exact(host) => Some(host.clone()),
+                _ => None,
+            },
+            path: match &route.rules[0].path {
+                PathRule::Prefix(prefix) => prefix.clone(),
+                _ => "/".to_owned(),
+            },
+            upstream: match &route.action {
+                Action::Upstream(index) => {
+                    config.upstreams.get(*index).map(|upstream| located(upstream.name.clone()))
+                }
+                _ => None,
+            },
         };
         let upstream = |upstream: &Upstream| UpstreamWritten {
             servers: upstream.servers.iter().cloned().map(located).collect(),
-            balance: upstream.balance,
+            balance: (),
             host: upstream.host.clone(),
             protocol: upstream.protocol,
             tls: written_tls(upstream),

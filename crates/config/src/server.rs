@@ -1,6 +1,8 @@
-//! A server as a URL: `http://HOST[:PORT]` or `https://HOST[:PORT]`, and nothing else.
+//! A server as a URL: `http://HOST[:PORT]`, `https://HOST[:PORT]`, `tcp://HOST:PORT` or `http+unix:/PATH`, and nothing
+//! else.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::fault::{Fault, ValueError};
@@ -11,11 +13,12 @@ use crate::meaning::{Scheme, Server, ServerHost};
 pub(crate) const SERVER: &str = "a server such as http://127.0.0.1:9000";
 
 impl Scheme {
-    /// RFC 9110 §4.2.1 and §4.2.2.
-    pub fn default_port(self) -> u16 {
+    /// RFC 9110 §4.2.1 and §4.2.2; `None` where there is none.
+    pub fn default_port(self) -> Option<u16> {
         match self {
-            Self::Http => 80,
-            Self::Https => 443,
+            Self::Http => Some(80),
+            Self::Https => Some(443),
+            Self::Tcp => None,
         }
     }
 
@@ -24,6 +27,7 @@ impl Scheme {
         match self {
             Self::Http => "http",
             Self::Https => "https",
+            Self::Tcp => "tcp",
         }
     }
 }
@@ -31,14 +35,25 @@ impl Scheme {
 impl Server {
     /// `HOST[:PORT]`, without the default port of its scheme: what a client of it would send as Host.
     pub fn authority(&self) -> String {
-        if self.port == self.scheme.default_port() {
-            return self.host.to_string();
+        let is_default = Some(self.port) == self.scheme.default_port();
+        match &self.host {
+            ServerHost::Unix(_) => "localhost".to_owned(),
+            host if is_default => host.to_string(),
+            host => format!("{host}:{}", self.port),
         }
-        format!("{}:{}", self.host, self.port)
+    }
+
+    /// What it is called: its name, or its URL.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.to_string())
+    }
+
+    fn at(scheme: Scheme, host: ServerHost, port: u16) -> Self {
+        Self { name: None, scheme, host, port, weight: 1, priority: 0, max_requests: None }
     }
 }
 
-/// Reads `http://HOST[:PORT]` or `https://HOST[:PORT]`; the weight is 1.
+/// Reads a URL; the weight is 1, and there is nothing else.
 impl FromStr for Server {
     type Err = ValueError;
 
@@ -51,9 +66,12 @@ fn server(text: &str) -> Result<Server, Fault> {
     if text.is_empty() {
         return Err(Fault::Empty);
     }
+    if let Some(path) = text.strip_prefix(UNIX) {
+        return unix_server(path);
+    }
     let (scheme, rest) = text.split_once("://").ok_or_else(|| Fault::NoScheme(text.to_owned()))?;
     // RFC 3986 §3.1: schemes are case-insensitive.
-    let scheme = [Scheme::Http, Scheme::Https]
+    let scheme = [Scheme::Http, Scheme::Https, Scheme::Tcp]
         .into_iter()
         .find(|known| scheme.eq_ignore_ascii_case(known.as_str()))
         .ok_or_else(|| Fault::UnknownScheme(scheme.to_owned()))?;
@@ -70,13 +88,34 @@ fn server(text: &str) -> Result<Server, Fault> {
         return Err(Fault::UserInformation);
     }
     let (host, port) = host_and_port(authority)?;
-    Ok(Server { scheme, host, port: port.unwrap_or(scheme.default_port()), weight: 1 })
+    let port = port.or(scheme.default_port()).ok_or_else(|| Fault::NoPort(text.to_owned()))?;
+    Ok(Server::at(scheme, host, port))
 }
 
-/// The URL, with the port always written; the weight is not part of it.
+/// What begins the URL of a server at a Unix socket: there is no authority, so no slashes for one.
+const UNIX: &str = "http+unix:";
+
+fn unix_server(path: &str) -> Result<Server, Fault> {
+    socket_path(path).map(|path| Server::at(Scheme::Http, ServerHost::Unix(path), 0))
+}
+
+/// The path of a Unix socket: an absolute one, as it is named in several places, and no longer than the system takes.
+pub(crate) fn socket_path(path: &str) -> Result<PathBuf, Fault> {
+    /// sun_path of Linux has 108 bytes, and a zero at its end.
+    const LONGEST: usize = 107;
+    if !path.starts_with('/') || path.starts_with("//") || path.ends_with('/') || path.contains('\0') {
+        return Err(Fault::SocketPath(path.to_owned()));
+    }
+    if path.len() > LONGEST { Err(Fault::LongSocketPath(path.to_owned())) } else { Ok(PathBuf::from(path)) }
+}
+
+/// The URL, with the port always written; the rest is not part of it.
 impl fmt::Display for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}://{}:{}", self.scheme.as_str(), self.host, self.port)
+        match &self.host {
+            ServerHost::Unix(path) => write!(formatter, "{UNIX}{}", path.display()),
+            host => write!(formatter, "{}://{host}:{}", self.scheme.as_str(), self.port),
+        }
     }
 }
 
@@ -87,6 +126,7 @@ impl fmt::Display for ServerHost {
             ServerHost::Address(std::net::IpAddr::V6(address)) => write!(formatter, "[{address}]"),
             ServerHost::Address(address) => write!(formatter, "{address}"),
             ServerHost::Name(name) => formatter.write_str(name),
+            ServerHost::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
 }
@@ -109,6 +149,8 @@ mod tests {
             ("http://[2001:DB8::1]", "http://[2001:db8::1]:80"),
             ("HTTPS://App.Example", "https://app.example:443"),
             ("https://127.0.0.1:80/", "https://127.0.0.1:80"),
+            ("tcp://db.example:5432", "tcp://db.example:5432"),
+            ("http+unix:/run/app.sock", "http+unix:/run/app.sock"),
         ] {
             let server: Server = text.parse().unwrap();
             assert_eq!((server.to_string().as_str(), server.weight), (url, 1), "{text}");
@@ -125,6 +167,11 @@ mod tests {
             ("127.0.0.1:9000", Fault::NoScheme(owned("127.0.0.1:9000"))),
             ("httpss://127.0.0.1", Fault::UnknownScheme(owned("httpss"))),
             ("ftp://127.0.0.1", Fault::UnknownScheme(owned("ftp"))),
+            ("tcp://127.0.0.1", Fault::NoPort(owned("tcp://127.0.0.1"))),
+            ("http+unix:", Fault::SocketPath(owned(""))),
+            ("http+unix:run/app.sock", Fault::SocketPath(owned("run/app.sock"))),
+            ("http+unix:///run/app.sock", Fault::SocketPath(owned("///run/app.sock"))),
+            ("http+unix:/run/", Fault::SocketPath(owned("/run/"))),
             ("http://a/b", Fault::Path(owned("/b"))),
             ("http://a//", Fault::Path(owned("//"))),
             ("http://a?b", Fault::Query(owned("?b"))),
@@ -151,6 +198,8 @@ mod tests {
             ("https://a.example:443", "a.example"),
             ("https://a.example:80", "a.example:80"),
             ("https://[::1]:8443", "[::1]:8443"),
+            ("tcp://a.example:80", "a.example:80"),
+            ("http+unix:/run/app.sock", "localhost"),
         ] {
             assert_eq!(url.parse::<Server>().map(|server| server.authority()).as_deref(), Ok(authority));
         }
@@ -158,7 +207,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(https?://)?[a-z0-9.:\\[\\]/?#@*\\PC-]{0,40}") {
+        fn any_text_is_read_or_refused(text in "(https?://|tcp://|http\\+unix:/)?[a-z0-9.:\\[\\]/?#@*\\PC-]{0,40}") {
             // What is read is written in a form that is read alike.
             if let Ok(server) = text.parse::<Server>() {
                 proptest::prop_assert_eq!(server.to_string().parse(), Ok(server));

@@ -122,11 +122,11 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
         None => None,
     };
     Some(Listener {
-        address: address?.value,
         tls,
         redirect_to_https: redirect_to_https.value,
         hsts: hsts.map(|hsts| hsts.value),
         http2,
+        ..Listener::plain(address?.value)
     })
 }
 
@@ -210,7 +210,7 @@ fn add_files<'w>(
 impl From<&Listener> for Listen {
     fn from(listener: &Listener) -> Self {
         Self {
-            address: Some(located(listener.address)),
+            address: listener.address.tcp().map(located),
             tls: listener.tls.as_ref().map(|tls| element(ServerTlsWritten::from(tls))),
             redirect_to_https: located(listener.redirect_to_https),
             hsts: listener.hsts.map(located),

@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use config::{
-    AccessLog, Balance, CertificateFiles, Certificates, ClientCertificates, Config, HostHeader, Hsts,
-    KeyPair, Limits, Listener, LogFormat, LogTarget, Pool, Protocol, Route, Server, ServerTls, Timeouts,
-    UnknownNames, UpstreamTls, examine, load, parse,
+    AccessLog, CertificateFiles, Certificates, ClientCertificates, Config, HostHeader, Hsts, KeyPair, Limits,
+    Listener, LogFormat, LogTarget, Pool, Protocol, Route, Server, ServerTls, Timeouts, UnknownNames,
+    UpstreamTls, examine, load, parse,
 };
 use proptest::prelude::*;
 
@@ -105,15 +105,9 @@ fn every_option_is_taken() {
     assert_eq!(config.trusted_proxies, ["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]);
     check_listeners(&config.listeners);
     // Upstreams are in the order of the file.
-    assert_eq!(
-        config.routes,
-        [
-            Route { host: Some("api.example.com".to_owned()), path: "/v1".to_owned(), upstream: 0 },
-            Route { host: None, path: "/".to_owned(), upstream: 1 },
-        ]
-    );
+    assert_eq!(config.routes, [Route::to(Some("api.example.com"), "/v1", 0), Route::to(None, "/", 1),]);
     let [z, a] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
-    assert_eq!((z.name.as_str(), z.balance), ("z", Balance::RoundRobin));
+    assert_eq!((z.name.as_str(), z.balance.name), ("z", "round-robin"));
     assert_eq!(z.servers.iter().map(|server| server.port).collect::<Vec<_>>(), [443, 80]);
     let tls = UpstreamTls {
         ca: Some("ca.pem".into()),
@@ -161,11 +155,10 @@ fn check_listeners(listeners: &[Listener]) {
     };
     let year = Duration::from_secs(365 * 24 * 3600);
     let expected = Listener {
-        address: "127.0.0.1:8080".parse().unwrap(),
         tls: Some(tls),
-        redirect_to_https: false,
         hsts: Some(Hsts { max_age: year, include_subdomains: false, preload: false }),
         http2: false,
+        ..Listener::plain("127.0.0.1:8080".parse().unwrap())
     };
     assert_eq!(*named, expected);
     let tls = required.tls.as_ref().unwrap();

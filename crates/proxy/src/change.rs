@@ -1,6 +1,7 @@
 //! From one configuration to the next while requests run: what is valid becomes a plan, new addresses are listened on,
 //! and every worker goes on with it. What is not valid changes nothing.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
@@ -137,7 +138,9 @@ impl Control {
         let mut next = Vec::with_capacity(config.listeners.len());
         let mut opened = Vec::new();
         for listener in &config.listeners {
-            let address = listener.address;
+            let refused = |error| StartError::Listen { address: listener.address.clone(), error };
+            let address = listener.address.tcp().ok_or(ErrorKind::Unsupported);
+            let address = address.map_err(|kind| refused(kind.into()))?;
             if let Some(place) = known.iter().position(|open| open.configured == address) {
                 next.push(known.remove(place));
                 continue;
@@ -145,7 +148,7 @@ impl Control {
             let sockets = listen::is_taken(address)
                 .and_then(|()| listen::open(address, self.workers.len()))
                 .and_then(|sockets| Ok((sockets[0].local_addr()?, sockets)));
-            let (bound, sockets) = sockets.map_err(|error| StartError::Listen { address, error })?;
+            let (bound, sockets) = sockets.map_err(refused)?;
             let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
             next.push(Open { id, configured: address, bound });
             opened.push((id, sockets));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use config::{Config, LogFormat, LogTarget};
+use config::{Config, ListenAddress, LogFormat, LogTarget};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::{AccessLog, Counters, Reader, Series, Snapshot};
 use tokio::runtime::{Builder, LocalOptions};
@@ -28,7 +28,7 @@ pub enum StartError {
     #[error("cannot listen on {address}: {error}{}", remedy(.error))]
     Listen {
         /// As configured.
-        address: SocketAddr,
+        address: ListenAddress,
         /// What the system said.
         error: io::Error,
     },

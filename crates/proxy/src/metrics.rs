@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use balance::{Flow, Time};
+use config::ListenAddress;
 use telemetry::{
     AccessLog, Directory, Exposition, Names, Places, Process, Reader, SeriesReader, ServerState, Snapshot,
     Standing, Syntax,
@@ -86,7 +87,8 @@ impl Metrics {
             socket.set_nonblocking(true)?;
             Ok((socket.local_addr()?, socket))
         });
-        let (bound, socket) = opened.map_err(|error| StartError::Listen { address, error })?;
+        let (bound, socket) =
+            opened.map_err(|error| StartError::Listen { address: ListenAddress::Tcp(address), error })?;
         let listening = Listening { configured, bound: Some(bound) };
         Ok(Some(Moved { listening, socket: Some(socket) }))
     }

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     /// Where it is counted by name; `None` while nobody asks for metrics.
     pub(crate) places: Option<Arc<telemetry::Places>>,
     table: RouteTable,
+    /// The route of each rule of the table.
+    of_rule: Vec<usize>,
     /// Whether the path decides where a request goes, so that it must not be read in two ways.
     depends_on_path: bool,
 }
@@ -79,18 +81,18 @@ impl Plan {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let table =
-            RouteTable::new(config.routes.iter().map(|route| (route.host.as_deref(), route.path.as_str())));
+        let (of_rule, rules) = config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
+        let table = RouteTable::compile(rules);
         let routes = config
             .routes
             .iter()
             .map(|route| Route {
-                upstream: route.upstream,
-                label: format!("{}{}", route.host.as_deref().unwrap_or(""), route.path),
+                upstream: route.action.upstreams().next().unwrap_or_default(),
+                label: route.name.clone(),
             })
             .collect();
         let depends_on_path = table.depends_on_path();
-        Ok(Self { listeners, upstreams, routes, places: None, depends_on_path, table, config })
+        Ok(Self { listeners, upstreams, routes, places: None, depends_on_path, table, of_rule, config })
     }
 
     /// The upstream of this name.
@@ -103,7 +105,7 @@ impl Plan {
         if self.depends_on_path && has_dot_segments(path) {
             return Err(Failure::AmbiguousPath);
         }
-        self.table.find(host, path).ok_or(Failure::NoRoute)
+        self.table.find(host, path).map(|rule| self.of_rule[rule]).ok_or(Failure::NoRoute)
     }
 
     /// Whether a client with this address may say whom it forwards for.
@@ -136,7 +138,7 @@ impl Listener {
     ) -> Result<Self, Vec<Problem>> {
         // The keys of tickets and what is remembered of sessions belong to it.
         let kept = previous.and_then(|previous| {
-            let what = |of: &config::Listener| (of.address, of.http2, of.tls.clone());
+            let what = |of: &config::Listener| (of.address.clone(), of.http2, of.tls.clone());
             let mut before = previous.config.listeners.iter();
             let place = before.position(|before| what(before) == what(listener))?;
             previous.listeners[place].tls.clone()
@@ -158,8 +160,8 @@ impl Listener {
 fn https_port(config: &Config) -> u16 {
     const HTTPS: u16 = 443;
     let mut ports = config.listeners.iter().filter(|listener| listener.tls.is_some());
-    let first = ports.next().map_or(HTTPS, |listener| listener.address.port());
-    if ports.any(|listener| listener.address.port() == HTTPS) { HTTPS } else { first }
+    let first = ports.next().and_then(|listener| listener.address.port()).unwrap_or(HTTPS);
+    if ports.any(|listener| listener.address.port() == Some(HTTPS)) { HTTPS } else { first }
 }
 
 /// RFC 6797 §6.1.

@@ -36,6 +36,7 @@ pub(crate) fn addresses(server: &config::Server, watched: &mut Vec<Watched>) -> 
         ServerHost::Address(address) => {
             Arc::new(ArcSwap::from_pointee(vec![SocketAddr::new(*address, server.port)]))
         }
+        ServerHost::Unix(_) => Addresses::default(),
         ServerHost::Name(name) => {
             let addresses = Addresses::default();
             let shared = Arc::clone(&addresses);

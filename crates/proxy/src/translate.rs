@@ -328,7 +328,7 @@ impl<'a> Head<'a> {
     fn uri(&self, scheme: Scheme, host: Range<usize>, target: Range<usize>) -> Result<Uri, Untold> {
         let mut parts = uri::Parts::default();
         parts.scheme = Some(match scheme {
-            Scheme::Http => uri::Scheme::HTTP,
+            Scheme::Http | Scheme::Tcp => uri::Scheme::HTTP,
             Scheme::Https => uri::Scheme::HTTPS,
         });
         let authority = uri::Authority::from_maybe_shared(self.shared.slice(host));

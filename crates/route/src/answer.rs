@@ -2,6 +2,9 @@
 //!
 //! Bodies are fixed bytes. Nothing that a client sent is put into one: a page would carry it into a browser.
 
+use std::fmt;
+use std::ops::RangeInclusive;
+
 use crate::exchange::Exchange;
 use crate::path::with_reading;
 use crate::pattern::Pattern;
@@ -64,6 +67,11 @@ impl Redirect {
     pub fn new(status: RedirectStatus, to: &str, pattern: Option<Pattern>) -> Result<Self, TemplateError> {
         let location = Template::new(to, Place::Location, Stage::Route, pattern.as_ref())?;
         Ok(Self { status, location, pattern })
+    }
+
+    /// Where to, as it was written.
+    pub fn to(&self) -> &str {
+        self.location.as_str()
     }
 
     /// Appends the value of Location.
@@ -143,11 +151,18 @@ impl FixedResponse {
 }
 
 /// Which page is the body of which status. A look-up is two reads of memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorPages<Page> {
+    scopes: Vec<PageFor>,
     pages: Vec<Page>,
     /// Of each status from 400 to 599: a place in `pages` from 1. Empty without pages.
     of_status: Vec<u16>,
+}
+
+impl<Page> Default for ErrorPages<Page> {
+    fn default() -> Self {
+        Self { scopes: Vec::new(), pages: Vec::new(), of_status: Vec::new() }
+    }
 }
 
 /// For which statuses a page is.
@@ -180,12 +195,24 @@ impl PageFor {
         }
     }
 
-    fn statuses(self) -> std::ops::RangeInclusive<u16> {
+    fn statuses(self) -> RangeInclusive<u16> {
         match self {
             Self::Status(status) => status..=status,
             Self::ClientErrors => FIRST_ERROR..=499,
             Self::ServerErrors => 500..=LAST_ERROR,
             Self::Errors => FIRST_ERROR..=LAST_ERROR,
+        }
+    }
+}
+
+/// As it is read.
+impl fmt::Display for PageFor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(formatter, "{status}"),
+            Self::ClientErrors => formatter.write_str("4xx"),
+            Self::ServerErrors => formatter.write_str("5xx"),
+            Self::Errors => formatter.write_str("*"),
         }
     }
 }
@@ -213,7 +240,17 @@ impl<Page> ErrorPages<Page> {
                 }
             }
         }
-        Self { pages, of_status }
+        Self { scopes, pages, of_status }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// All of them, as they were given.
+    pub fn pages(&self) -> impl Iterator<Item = (PageFor, &Page)> {
+        self.scopes.iter().copied().zip(&self.pages)
     }
 
     /// The page for a status, or `None`.
@@ -284,6 +321,8 @@ mod tests {
             ErrorPages::new(list.iter().map(|text| (PageFor::of(text).unwrap(), *text)))
         };
         let pages = of(&["404", "*", "5xx", "503", "503"]);
+        let texts: Vec<String> = pages.pages().map(|(scope, _)| scope.to_string()).collect();
+        assert_eq!(texts, ["404", "*", "5xx", "503", "503"]);
         for (status, page) in [
             (404, Some("404")),
             (400, Some("*")),

@@ -27,11 +27,20 @@ const UNTOUCHED: [(&str, &str); 10] = [
 /// the list. One whose value comes out empty, because a variable in it is not there, is not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
-    written: Vec<(Box<str>, Template)>,
+    written: Vec<Written>,
     /// In lower case, sorted.
     removed: Vec<Box<[u8]>>,
     /// Bit n: there is a name of n bytes among them; the last bit stands for all that are longer.
     removed_lengths: u64,
+}
+
+/// A field that is set or added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Written {
+    name: Box<str>,
+    value: Template,
+    /// Set: what the message had of this name is taken out.
+    is_only: bool,
 }
 
 /// One of the edits, as it is asked for.
@@ -97,7 +106,9 @@ impl HeaderEdits {
             self.removed_lengths |= length_bit(name.len());
         }
         if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
-            self.written.push((name.into(), Template::new(value, Place::FieldValue, stage, pattern)?));
+            let value = Template::new(value, Place::FieldValue, stage, pattern)?;
+            let is_only = matches!(edit, HeaderEdit::Set(..));
+            self.written.push(Written { name: name.into(), value, is_only });
         }
         Ok(())
     }
@@ -107,9 +118,26 @@ impl HeaderEdits {
         self.written.is_empty() && self.removed.is_empty()
     }
 
+    /// The edits that make the same of a message: those that were asked for, with names that are removed last and in lower
+    /// case.
+    pub fn edits(&self) -> impl Iterator<Item = HeaderEdit<'_>> {
+        let written = self.written.iter().map(|Written { name, value, is_only }| {
+            if *is_only {
+                HeaderEdit::Set(name, value.as_str())
+            } else {
+                HeaderEdit::Add(name, value.as_str())
+            }
+        });
+        let is_set = |removed: &str| {
+            self.written.iter().any(|written| written.is_only && written.name.eq_ignore_ascii_case(removed))
+        };
+        let removed = self.removed.iter().filter_map(|name| std::str::from_utf8(name).ok());
+        written.chain(removed.filter(move |name| !is_set(name)).map(HeaderEdit::Remove))
+    }
+
     /// Whether values name groups of a pattern.
     pub fn has_groups(&self) -> bool {
-        self.written.iter().any(|(_, value)| value.has_groups())
+        self.written.iter().any(|written| written.value.has_groups())
     }
 
     /// Whether a field of this name is taken out of the message.
@@ -121,7 +149,7 @@ impl HeaderEdits {
 
     /// Appends the field lines that are set and added, each with its CRLF.
     pub fn write<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
-        for (name, value) in &self.written {
+        for Written { name, value, .. } in &self.written {
             let start = out.len();
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b": ");
@@ -203,6 +231,10 @@ mod tests {
             "X-Client: 192.0.2.1\r\nX-Tag: a\r\nx-tag: b  X-Evil: 1\r\nX-Status: 200\r\nX-Note: []\r\n"
         );
         assert!(!edits.is_empty() && HeaderEdits::default().is_empty() && !edits.has_groups());
+        let listed: Vec<HeaderEdit<'_>> = edits.edits().collect();
+        assert_eq!(listed.first(), Some(&Set("X-Client", "$client_address")));
+        assert_eq!(listed.last(), Some(&Remove("server")));
+        assert_eq!(HeaderEdits::new(listed, Stage::Response, None), Ok(edits));
         assert!(!HeaderEdits::default().remove(b"Server"));
     }
 

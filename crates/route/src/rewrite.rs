@@ -58,6 +58,20 @@ impl PathRewrite {
         Ok(Self(Kind::Whole(Template::new(to, Place::Path, Stage::Route, None)?)))
     }
 
+    /// What comes in the place of the path, or of a part of it, as it was written.
+    pub fn to(&self) -> &str {
+        let (Kind::Prefix { to, .. } | Kind::Pattern { to, .. } | Kind::Whole(to)) = &self.0;
+        to.as_str()
+    }
+
+    /// The pattern of the paths that it is for, if it is not for a prefix or for every path.
+    pub fn of_pattern(&self) -> Option<&Pattern> {
+        match &self.0 {
+            Kind::Pattern { pattern, .. } => Some(pattern),
+            Kind::Prefix { .. } | Kind::Whole(_) => None,
+        }
+    }
+
     /// Appends the new path and query, if there are any, and says whether there are. `*` stays as it is.
     ///
     /// # Errors
@@ -153,6 +167,11 @@ impl HostRewrite {
     /// What is wrong with it.
     pub fn new(text: &str) -> Result<Self, TemplateError> {
         Ok(Self(Template::new(text, Place::Host, Stage::Forward, None)?))
+    }
+
+    /// The host as it was written.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
     }
 
     /// Appends the host.

@@ -91,7 +91,8 @@ pub enum ValueRule {
 }
 
 impl ValueRule {
-    fn passes(&self, value: &[u8]) -> bool {
+    /// Whether a value is like that, as it stands.
+    pub fn passes(&self, value: &[u8]) -> bool {
         match self {
             Self::Present => true,
             Self::Exact(text) => value == text.as_bytes(),

@@ -31,6 +31,11 @@ impl Split {
         (total > 0).then_some(Self { branches, total })
     }
 
+    /// The upstreams that get something, and their weights.
+    pub fn shares(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.branches.iter().map(|branch| (branch.upstream, branch.weight))
+    }
+
     /// The upstream for a random number from all of `u64`.
     #[inline]
     pub fn draw(&self, random: u64) -> usize {

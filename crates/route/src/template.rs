@@ -37,6 +37,7 @@ pub const VARIABLES: [&str; 21] = [
 /// `$1` to `$99` and `$capture.NAME` are what groups of a pattern matched, and empty where the group took no part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
+    text: Box<str>,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) place: Place,
 }
@@ -181,7 +182,12 @@ impl Template {
             read.map_err(|fault| TemplateError { offset, fault })?;
         }
         reader.check_end().map_err(|fault| TemplateError { offset: text.len(), fault })?;
-        Ok(Self { pieces: reader.pieces, place })
+        Ok(Self { text: text.into(), pieces: reader.pieces, place })
+    }
+
+    /// The template as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
     }
 
     /// Whether it names groups of a pattern, so that there have to be captures when it is filled in.

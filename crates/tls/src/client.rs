@@ -39,7 +39,7 @@ impl ClientSide {
     /// Everything that keeps it from being used.
     pub fn load(upstream: &Upstream) -> Result<Option<Self>, Vec<Problem>> {
         let Upstream { servers, tls, protocol, .. } = upstream;
-        if servers.iter().all(|server| server.scheme == Scheme::Http) {
+        if servers.iter().all(|server| server.scheme != Scheme::Https) {
             return Ok(None);
         }
         let names: Result<Vec<_>, Problem> = servers.iter().map(|server| name(server, tls)).collect();
@@ -112,11 +112,13 @@ impl ClientSide {
 }
 
 fn name(server: &Server, tls: &UpstreamTls) -> Result<Option<ServerName<'static>>, Problem> {
-    if server.scheme == Scheme::Http {
+    if server.scheme != Scheme::Https {
         return Ok(None);
     }
     let written = match (&tls.name, &server.host) {
         (Some(name), _) | (None, ServerHost::Name(name)) => name.trim_end_matches('.').to_owned(),
+        // None that is configured: nothing is spoken but HTTP over a Unix socket.
+        (None, ServerHost::Unix(_)) => "localhost".to_owned(),
         (None, ServerHost::Address(address)) => return Ok(Some(ServerName::IpAddress((*address).into()))),
     };
     let name = ServerName::try_from(written.clone());

@@ -1,4 +1,4 @@
-//! Where a request says which session it is one of, as the bytes that make its key.
+//! Where a request says which session it is one of, or what it is spread by, as the bytes that make its key.
 //!
 //! What clients send is compared, never interpreted: two spellings are two sessions. Nothing is copied but a user's
 //! name, which lies within base64.
@@ -27,6 +27,8 @@ pub enum Source {
     Header(String),
     /// The value of this cookie, which a server sets: see `learnt_cookie`.
     Cookie(String),
+    /// The path, as it was sent: for spreading what is asked for, hardly for sessions.
+    Path,
 }
 
 /// Fields of a message by name.
@@ -52,12 +54,8 @@ pub struct Parts<'a, F> {
 const CREDENTIALS_BYTES_MAX: usize = 1024;
 
 impl Source {
-    /// The session of a request, if it names one.
-    pub fn session<F: Fields>(
-        &self,
-        parts: &Parts<'_, F>,
-        key: impl Fn(&[u8]) -> SessionKey,
-    ) -> Option<SessionKey> {
+    /// The key of a request, of a session or for a hash, if it has what names one.
+    pub fn session<F: Fields, K>(&self, parts: &Parts<'_, F>, key: impl Fn(&[u8]) -> K) -> Option<K> {
         let found = match self {
             Source::ClientAddress(prefixes) => return Some(key(&prefixes.client(parts.client))),
             Source::BasicUser => {
@@ -74,6 +72,7 @@ impl Source {
             Source::Cookie(name) => {
                 parts.fields.values("Cookie").find_map(|value| cookie(value, name.as_bytes()))
             }
+            Source::Path => Some(parts.path),
         }?;
         (!found.is_empty()).then(|| key(found))
     }
@@ -118,7 +117,7 @@ fn path_parameter<'a>(path: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// The key of the user of `Basic` credentials (RFC 7617 §2).
-fn basic_user(value: &[u8], key: impl Fn(&[u8]) -> SessionKey) -> Option<SessionKey> {
+fn basic_user<K>(value: &[u8], key: impl Fn(&[u8]) -> K) -> Option<K> {
     /// Some clients leave the padding out.
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &base64::alphabet::STANDARD,
@@ -204,6 +203,7 @@ mod tests {
                 Some("Aladdin"),
             ),
             (Source::BasicUser, "/", &[("Authorization", "Basic QWxhZGRpbg==")], None),
+            (Source::Path, "/a%20b?c", &[], Some("/a%20b")),
             (Source::BasicUser, "/", &[("Authorization", "Basic ?")], None),
             (Source::BasicUser, "/", &[("Authorization", "Bearer QWxhZGRpbjpvcGVuIHNlc2FtZQ==")], None),
         ] {

@@ -7,9 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use balance::{
-    Changes, EjectionSettings, Event, Fleet, Member, RetryReserve, ServerId, Settings, Standing, Time,
-};
+use balance::{Changes, Event, Fleet, Member, RetryReserve, ServerId, Standing, Time};
 use config::{Scheme, Server, Upstream};
 use tls::{ClientSide, Problem};
 
@@ -81,8 +79,7 @@ impl UpstreamPlan {
                 None => Arc::new(ServerPlan::new(config, index, tls.as_ref(), watched)),
             });
         }
-        let settings = Settings { ejection: Some(EjectionSettings::default()), ..Settings::default() };
-        let fleet = Arc::new(Fleet::new(policy(config.balance), members, settings));
+        let fleet = Arc::new(Fleet::new(config.balance, members, config.settings));
         let reserve = previous.map(|previous| Arc::clone(&previous.reserve)).unwrap_or_default();
         let is_timed = fleet.measures() || servers.len() > 1;
         Ok(Arc::new(Self { config: config.clone(), fleet, servers, reserve, is_timed }))
@@ -102,12 +99,6 @@ impl UpstreamPlan {
         };
         let Self { config, servers, .. } = self;
         notice(&format!("upstream {}, server {}: {what}", config.name, servers[server].authority));
-    }
-}
-
-fn policy(balance: config::Balance) -> &'static balance::PolicyRow {
-    match balance {
-        config::Balance::RoundRobin => balance::DEFAULT,
     }
 }
 

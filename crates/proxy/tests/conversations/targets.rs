@@ -122,13 +122,11 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
         let mut upstream = config.upstreams[0].clone();
         upstream.servers = vec![config.upstreams[0].servers.remove(1)];
         config.upstreams.push(upstream);
-        let route = |host: Option<&str>, path: &str, upstream| Route {
-            host: host.map(str::to_owned),
-            path: path.to_owned(),
-            upstream,
-        };
-        config.routes =
-            vec![route(None, "/api", 0), route(Some("test"), "/", 1), route(Some("test"), "/api", 0)];
+        config.routes = vec![
+            Route::to(None, "/api", 0),
+            Route::to(Some("test"), "/", 1),
+            Route::to(Some("test"), "/api", 0),
+        ];
     });
     let not_found = failure_and_close("404 Not Found", "Nothing is served under this host and path.");
     let dots = failure_and_close("400 Bad Request", "The path has dot segments.");

@@ -12,20 +12,20 @@ use subtle::ConstantTimeEq;
 use super::{CREDENTIAL_BYTES_MAX, Credentials, apr1};
 
 /// Users of a file.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users {
     list: Vec<User>,
     by_name: HashMap<Box<[u8]>, usize>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct User {
     name: Box<str>,
     hash: Hash,
 }
 
 /// A hashed password that can be compared with.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Hash {
     Bcrypt(Box<str>),
     ShaCrypt(Box<str>),

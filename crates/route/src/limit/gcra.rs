@@ -8,6 +8,9 @@ use std::time::Duration;
 /// A number of requests in a time, of which so many may come at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
+    requests: NonZeroU32,
+    per: Duration,
+    burst: NonZeroU32,
     /// From one request to the next at exactly the rate. Rounded up, so that never more is admitted than was said.
     interval_ns: u64,
     /// How far ahead requests may be.
@@ -48,7 +51,18 @@ impl Rate {
         }
         let tolerance_ns = interval_ns.checked_mul(u64::from(burst.get() - 1));
         let tolerance_ns = tolerance_ns.filter(|tolerance_ns| *tolerance_ns <= YEAR_NS);
-        Ok(Self { interval_ns, tolerance_ns: tolerance_ns.ok_or(RateError::Burst(burst.get()))? })
+        let tolerance_ns = tolerance_ns.ok_or(RateError::Burst(burst.get()))?;
+        Ok(Self { requests, per, burst, interval_ns, tolerance_ns })
+    }
+
+    /// So many requests in the long run, and in which time.
+    pub fn requests_per(self) -> (NonZeroU32, Duration) {
+        (self.requests, self.per)
+    }
+
+    /// So many at once at most.
+    pub fn burst(self) -> NonZeroU32 {
+        self.burst
     }
 
     /// The new state of a key whose request is admitted, or after how many nanoseconds one would be.
@@ -77,10 +91,10 @@ mod tests {
 
     #[test]
     fn rates() {
-        assert_eq!(
-            rate(3, Duration::from_secs(1), 1),
-            Ok(Rate { interval_ns: 333_333_334, tolerance_ns: 0 })
-        );
+        let three = rate(3, Duration::from_secs(1), 2).unwrap();
+        assert_eq!((three.interval_ns, three.tolerance_ns), (333_333_334, 333_333_334));
+        assert_eq!((three.requests_per().0.get(), three.requests_per().1), (3, Duration::from_secs(1)));
+        assert_eq!(three.burst().get(), 2);
         assert_eq!(rate(1, DAY, 1).unwrap().interval_ns, 86_400_000_000_000);
         assert_eq!(rate(1, Duration::ZERO, 1), Err(RateError::Time(Duration::ZERO)));
         assert_eq!(rate(1, DAY * 2, 1), Err(RateError::Time(DAY * 2)));

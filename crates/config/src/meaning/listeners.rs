@@ -1,0 +1,92 @@
+//! Where clients connect: addresses, and what is spoken there.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use crate::tls::{Hsts, ServerTls};
+
+/// One address that clients connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// What it is called in routes, logs and metrics: its address unless written. Unique.
+    pub name: String,
+    /// Where it is.
+    pub address: ListenAddress,
+    /// Networks whose connections begin with a PROXY header, of version 1 or 2, and are refused without one; those of
+    /// others never do. None is off. Peers of a Unix socket count as 127.0.0.1.
+    pub proxy_protocol: Vec<IpNet>,
+    /// What arrives is passed on as it is, without a look at it, to this upstream: an index into `Config::upstreams`. Then
+    /// it has no `redirect_to_https` and no `hsts`, no route counts, and `http2` is meaningless.
+    pub tcp: Option<usize>,
+    /// HTTPS, or TLS around what `tcp` passes on, with these certificates; `None` is none.
+    pub tls: Option<ServerTls>,
+    /// Every request is answered 308 to its `https` URL; never together with `tls`.
+    pub redirect_to_https: bool,
+    /// Strict-Transport-Security of every response; only together with `tls`.
+    pub hsts: Option<Hsts>,
+    /// Whether HTTP/2 is spoken beside HTTP/1.1: by ALPN with `tls`, else by prior knowledge.
+    pub http2: bool,
+}
+
+impl Listener {
+    /// HTTP, without anything that has to be asked for.
+    pub fn plain(address: SocketAddr) -> Self {
+        Self::at(ListenAddress::Tcp(address))
+    }
+
+    /// The same, at any kind of address.
+    pub fn at(address: ListenAddress) -> Self {
+        Self {
+            name: address.to_string(),
+            address,
+            proxy_protocol: Vec::new(),
+            tcp: None,
+            tls: None,
+            redirect_to_https: false,
+            hsts: None,
+            http2: true,
+        }
+    }
+}
+
+/// What a listener listens on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// An address of the machine; port 0 lets the kernel choose.
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl ListenAddress {
+    /// The address, if it is one of TCP.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// The address of the machine that it is; that of a Unix socket is the loopback's.
+    pub fn ip(&self) -> IpAddr {
+        self.tcp().map_or(Ipv4Addr::LOCALHOST.into(), |address| address.ip())
+    }
+
+    /// The port, if it has one.
+    pub fn port(&self) -> Option<u16> {
+        self.tcp().map(|address| address.port())
+    }
+}
+
+/// As in the file.
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(formatter, "{address}"),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
