@@ -364,6 +364,8 @@ impl Attempt<'_> {
         };
         let client = self.call.client;
         let rewrite = RequestRewrite {
+            path_and_query: None,
+            edits: None,
             added: client.identity.as_deref().unwrap_or_default(),
             target: &self.admitted.target,
             connection: self.admitted.connection,

@@ -124,6 +124,7 @@ impl Plan {
 fn render(call: &Call<'_>, response: &mut Response, reply: &Reply, plan: &Plan) {
     let date = call.worker.date();
     let rewrite = ResponseRewrite {
+        edits: None,
         added: added(call, response),
         connection: reply.options,
         framing: plan.framing,
@@ -183,6 +184,7 @@ pub(crate) async fn interim(call: &Call<'_>, response: &mut Response) -> Result<
     let bytes = response.buffer.filled();
     let options = wire::ConnectionOptions::of(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
     let rewrite = ResponseRewrite {
+        edits: None,
         added: b"",
         connection: options,
         framing: Framing::None,

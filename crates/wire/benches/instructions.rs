@@ -87,6 +87,8 @@ fn requests(bytes: &[u8], rounds: usize) {
         let target = Target::of(&head, bytes).expect("a valid target");
         let connection = ConnectionOptions::of(&head, bytes).expect("valid options");
         let rewrite = RequestRewrite {
+            path_and_query: None,
+            edits: None,
             added: b"",
             target: &target,
             connection,
@@ -110,6 +112,7 @@ fn responses(rounds: usize) {
         out.clear();
         assert_eq!(head.parse(bytes, &LIMITS), Ok(Parsed::Complete));
         let rewrite = ResponseRewrite {
+            edits: None,
             added: b"",
             connection: ConnectionOptions::of(&head, bytes).expect("valid options"),
             framing: wire::response_framing(&head, bytes, false).expect("a clear framing"),

@@ -27,16 +27,22 @@ mod chunked;
 mod hop;
 /// Via and the Forwarded fields.
 mod forwarded;
+/// Who a chain of proxies says its client is.
+mod named;
+/// What an operator wants of a head.
+mod edit;
 /// Heads as they are sent on: hop-by-hop fields removed, the proxy's own added.
 mod write;
 
 pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, Decoded, chunk_prefix};
+pub use edit::Edits;
 pub use forwarded::Client;
 pub use framing::{Framing, FramingError, request_framing, response_framing};
 pub use head::{Field, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
 pub use hop::{ConnectionError, ConnectionOptions, wants_upgrade};
 pub use method::Method;
 pub use name::Name;
+pub use named::named_client;
 pub use parse::{HeadError, HeadLimits, Parsed};
 pub use target::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
 pub use write::{

@@ -2,6 +2,7 @@
 //!
 //! What stays as it came is copied in one piece, the start line with it. Output is appended to a buffer that the caller keeps.
 
+use crate::edit::{self, Edits};
 use crate::forwarded::{self, Client, push_own_fields};
 use crate::framing::Framing;
 use crate::head::{Head, RequestHead, ResponseHead, Version};
@@ -24,10 +25,14 @@ pub struct RequestRewrite<'a> {
     pub wants_upgrade: bool,
     /// Who sent it.
     pub client: Client,
+    /// Path and query as the server shall see them; `None` as the client sent them.
+    pub path_and_query: Option<&'a [u8]>,
     /// Host as the server shall see it; `None` as the client meant it.
     pub host: Option<&'a [u8]>,
     /// Lines that are added, each with its CRLF: what the client has proved to be (`X-Client-Cert-…`).
     pub added: &'a [u8],
+    /// What the operator wants of its fields.
+    pub edits: Option<&'a dyn Edits>,
 }
 
 /// Appends the request head that a server shall see.
@@ -44,12 +49,13 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     // RFC 9110 §7.6.2.
     let decrements =
         matches!(line.method, Method::Options | Method::Trace) && head.names.has(Name::MaxForwards);
-    let is_as_sent = matches!(rewrite.target.form, TargetForm::Origin | TargetForm::Asterisk)
+    let is_as_sent = rewrite.path_and_query.is_none()
+        && matches!(rewrite.target.form, TargetForm::Origin | TargetForm::Asterisk)
         && bytes[line.target.end as usize..].starts_with(b" HTTP/1.1\r\n");
     let run_start = if is_as_sent && new_host.is_none() {
         line.method_span.start
     } else {
-        push_request_line(out, head, bytes, rewrite.target);
+        push_request_line(out, head, bytes, rewrite);
         if let Some(host) = new_host {
             push_line(out, b"Host: ", host);
         }
@@ -72,21 +78,27 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
         // RFC 9110 §10.1.1: an expectation of an HTTP/1.0 client is ignored.
         dropped = dropped.with(Name::Expect);
     }
-    copy_fields(out, head, bytes, run_start, rewrite.connection, dropped);
+    let passing = Passing { connection: rewrite.connection, dropped, edits: rewrite.edits };
+    copy_fields(out, head, bytes, run_start, &passing);
     if decrements && let Some(left) = max_forwards(head, bytes) {
         out.extend_from_slice(b"Max-Forwards: ");
         push_number(out, left.saturating_sub(1));
         out.extend_from_slice(b"\r\n");
     }
     push_hop_fields(out, head, bytes, rewrite);
+    let own = out.len();
     out.extend_from_slice(rewrite.added);
     push_own_fields(out, head, bytes, &rewrite.client, authority);
+    if let Some(edits) = rewrite.edits {
+        edit::finish(out, own, edits);
+    }
 }
 
-fn push_request_line(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], target: &Target) {
+fn push_request_line(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>) {
     out.extend_from_slice(head.start.method_span.of(bytes));
     out.push(b' ');
-    let path = target.path_and_query.of(bytes);
+    let target = rewrite.target;
+    let path = rewrite.path_and_query.unwrap_or_else(|| target.path_and_query.of(bytes));
     match (target.form, path.first()) {
         // RFC 9112 §3.2.4: OPTIONS on a whole absolute-form authority is sent on as `*`.
         (TargetForm::Absolute, None) if head.start.method == Method::Options => out.push(b'*'),
@@ -160,6 +172,8 @@ pub struct ResponseRewrite<'a> {
     pub date: &'a [u8],
     /// Lines that are added, each with its CRLF.
     pub added: &'a [u8],
+    /// What the operator wants of its fields.
+    pub edits: Option<&'a dyn Edits>,
 }
 
 /// Appends the response head that a client shall see.
@@ -169,14 +183,15 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
     let has_no_length = status < 200 || status == 204;
     let dropped = NameSet::HOP_BY_HOP;
     let dropped = if has_no_length { dropped.with(Name::ContentLength) } else { dropped };
+    let passing = Passing { connection: rewrite.connection, dropped, edits: rewrite.edits };
     out.extend_from_slice(b"HTTP/1.1");
     if head.start.reason.start as usize == REASON_START {
-        copy_fields(out, head, bytes, STATUS_START as u32, rewrite.connection, dropped);
+        copy_fields(out, head, bytes, STATUS_START as u32, &passing);
     } else {
         // RFC 9112 §4: the SP behind the status is no option, though this server left it out.
         out.extend_from_slice(&bytes[STATUS_START..REASON_START - 1]);
         out.extend_from_slice(b" \r\n");
-        copy_fields(out, head, bytes, first_field(head), rewrite.connection, dropped);
+        copy_fields(out, head, bytes, first_field(head), &passing);
     }
     if rewrite.framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -201,6 +216,7 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
             push_upgrades(out, head, bytes);
         }
     }
+    let own = out.len();
     if status >= 200 && !head.names.has(Name::Date) {
         push_line(out, b"Date: ", rewrite.date);
     }
@@ -211,6 +227,9 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
         Version::Http2 => b"Via: 2.0 vanward\r\n\r\n",
         Version::Http10 => b"Via: 1.0 vanward\r\n\r\n",
     });
+    if let Some(edits) = rewrite.edits {
+        edit::finish(out, own, edits);
+    }
 }
 
 /// Where the fields begin; behind the start line.
@@ -227,9 +246,12 @@ fn copy_fields<Start>(
     head: &Head<Start>,
     bytes: &[u8],
     run_start: u32,
-    connection: ConnectionOptions,
-    dropped: NameSet,
+    passing: &Passing<'_>,
 ) {
+    if passing.edits.is_some() {
+        return copy_edited(out, head, bytes, run_start, passing);
+    }
+    let Passing { connection, dropped, .. } = *passing;
     let mut run = run_start as usize;
     let fields = if connection.names_fields { &head.fields } else { head.fields_with(dropped) };
     for field in fields {
@@ -240,6 +262,39 @@ fn copy_fields<Start>(
         }
     }
     // The head ends with the CRLF of its empty line.
+    out.extend_from_slice(&bytes[run..head.len - 2]);
+}
+
+/// Which fields are passed on.
+struct Passing<'a> {
+    connection: ConnectionOptions,
+    dropped: NameSet,
+    edits: Option<&'a dyn Edits>,
+}
+
+/// The same, with what edits make of the fields that are not dropped.
+#[cold]
+fn copy_edited<Start>(
+    out: &mut Vec<u8>,
+    head: &Head<Start>,
+    bytes: &[u8],
+    run_start: u32,
+    passing: &Passing<'_>,
+) {
+    let mut run = run_start as usize;
+    for field in &head.fields {
+        let name = field.name.of(bytes);
+        let is_named = passing.connection.names_fields && is_named(head, bytes, name);
+        let is_dropped = passing.dropped.has(field.known) || is_named;
+        let edits = passing.edits.filter(|edits| !is_dropped && edits.touches(name));
+        if is_dropped || edits.is_some() {
+            out.extend_from_slice(&bytes[run..field.name.start as usize]);
+            run = field.line_end as usize;
+        }
+        if let Some(edits) = edits {
+            edits.replace(name, field.value.of(bytes), out);
+        }
+    }
     out.extend_from_slice(&bytes[run..head.len - 2]);
 }
 

@@ -120,6 +120,7 @@ fn check_copied(head: &ResponseHead, bytes: &[u8], fields: &[oracle::Field]) {
     let Ok(connection) = ConnectionOptions::of(head, bytes) else { return };
     let client_connection = ClientConnection::Persist;
     let rewrite = ResponseRewrite {
+        edits: None,
         connection,
         framing: Framing::Length(1),
         client_connection,

@@ -217,7 +217,8 @@ proptest! {
         let Ok(connection) = ConnectionOptions::of(&head, &bytes) else { return Ok(()) };
         let framing = if is_chunked { Framing::Chunked } else { Framing::UntilClose };
         let client_connection = ClientConnection::Close;
-        let rewrite = ResponseRewrite { connection, framing, client_connection, date: b"NOW", added: b"" };
+        let rewrite =
+        ResponseRewrite { connection, framing, client_connection, date: b"NOW", added: b"", edits: None };
         let mut out = Vec::new();
         wire::write_response(&mut out, &head, &bytes, &rewrite);
 

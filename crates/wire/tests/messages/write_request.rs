@@ -17,6 +17,8 @@ fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str
     let target = Target::of(&head, bytes).unwrap();
     let connection = ConnectionOptions::of(&head, bytes).unwrap();
     let rewrite = RequestRewrite {
+        path_and_query: None,
+        edits: None,
         added,
         target: &target,
         connection,
@@ -313,4 +315,58 @@ fn nobody_but_a_trusted_proxy_says_whose_certificate_was_seen() {
     for is_trusted in [false, true] {
         assert_eq!(seen(is_trusted, ours), ["x-client-cert-subject: cn=a"]);
     }
+}
+
+/// Drops `X-Drop`, doubles `X-Twice`, and says something new.
+pub(crate) struct Wishes(pub(crate) &'static [&'static str]);
+
+impl wire::Edits for Wishes {
+    fn touches(&self, name: &[u8]) -> bool {
+        self.0.iter().any(|touched| touched.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        if name.eq_ignore_ascii_case(b"x-twice") {
+            for _ in 0..2 {
+                out.extend_from_slice(&[name, b": <", value, b">\r\n"].concat());
+            }
+        }
+    }
+
+    fn add(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"X-New: 1\r\n");
+    }
+}
+
+#[test]
+fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
+    let bytes = b"GET /a?b HTTP/1.1\r\nHost: h\r\nConnection: X-Hop\r\nX-Drop: 1\r\nX-Twice: 2\r\nX-Hop: 3\r\nA: b\r\n\r\n";
+    let head = parse_request(bytes).unwrap();
+    let target = Target::of(&head, bytes).unwrap();
+    let rewrite = RequestRewrite {
+        path_and_query: Some(b"/v1/a?c"),
+        edits: Some(&Wishes(&[
+            "X-Drop",
+            "X-Twice",
+            "X-Hop",
+            "x-forwarded-for",
+            "Forwarded",
+            "Via",
+            "X-Mine",
+        ])),
+        added: b"X-Mine: 1\r\nX-Mine-Too: 2\r\n",
+        target: &target,
+        connection: ConnectionOptions::of(&head, bytes).unwrap(),
+        framing: request_framing(&head, bytes).unwrap(),
+        wants_upgrade: false,
+        client: Client { address: [192, 0, 2, 7].into(), is_trusted: false, scheme: "http" },
+        host: Some(b"inside"),
+    };
+    let mut out = Vec::new();
+    wire::write_request(&mut out, &head, bytes, &rewrite);
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "GET /v1/a?c HTTP/1.1\r\nHost: inside\r\nX-Twice: <2>\r\nX-Twice: <2>\r\nA: b\r\nX-Mine-Too: 2\r\n\
+         Via: 1.1 vanward\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: h\r\nX-New: 1\r\n\r\n"
+    );
 }

@@ -10,7 +10,8 @@ fn check(sent: &[&str], framing: Framing, client_connection: ClientConnection, s
     let bytes = format!("{}\r\n\r\n", sent.join("\r\n")).into_bytes();
     let head = parse_response(&bytes).unwrap();
     let connection = ConnectionOptions::of(&head, &bytes).unwrap();
-    let rewrite = ResponseRewrite { connection, framing, client_connection, date: b"NOW", added: b"" };
+    let rewrite =
+        ResponseRewrite { connection, framing, client_connection, date: b"NOW", added: b"", edits: None };
     let mut out = b"kept|".to_vec();
     wire::write_response(&mut out, &head, &bytes, &rewrite);
     assert_eq!(String::from_utf8(out).unwrap(), format!("kept|{}\r\n\r\n", seen.join("\r\n")));
@@ -158,5 +159,26 @@ fn upgrade_required() {
         Framing::None,
         close,
         &[line, "Date: x", "Connection: close", VIA],
+    );
+}
+
+#[test]
+fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
+    let bytes = b"HTTP/1.1 200 OK\r\nX-Drop: 1\r\nX-Twice: 2\r\nTransfer-Encoding: chunked\r\nA: b\r\n\r\n";
+    let head = parse_response(bytes).unwrap();
+    let rewrite = ResponseRewrite {
+        connection: ConnectionOptions::of(&head, bytes).unwrap(),
+        framing: Framing::Chunked,
+        client_connection: ClientConnection::Close,
+        date: b"NOW",
+        added: b"X-Mine: 1\r\n",
+        edits: Some(&crate::write_request::Wishes(&["X-Drop", "X-Twice", "Date", "X-Mine", "Via"])),
+    };
+    let mut out = Vec::new();
+    wire::write_response(&mut out, &head, bytes, &rewrite);
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "HTTP/1.1 200 OK\r\nX-Twice: <2>\r\nX-Twice: <2>\r\nA: b\r\nTransfer-Encoding: chunked\r\n\
+         Connection: close\r\nVia: 1.1 vanward\r\nX-New: 1\r\n\r\n"
     );
 }
