@@ -1,23 +1,23 @@
 //! From one configuration to the next while requests run: what is valid becomes a plan, new addresses are listened on,
 //! and every worker goes on with it. What is not valid changes nothing.
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use balance::Time;
-use config::Config;
+use config::{Config, ListenAddress};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::certificates;
 use crate::control::StartError;
-use crate::listen::{self, ListenerId};
+use crate::listen::{self, ListenerId, Opened};
 use crate::metrics::Metrics;
 use crate::plan::Plan;
 use crate::resolve::Watched;
+use crate::unix::SocketFile;
 use crate::worker::{Change, Message};
 
 /// How long a change waits for the first addresses of names.
@@ -39,13 +39,15 @@ pub(crate) struct Control {
 }
 
 /// An address that is listened on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Open {
     id: ListenerId,
     /// As it is configured: its port may be 0.
-    configured: SocketAddr,
+    configured: ListenAddress,
     /// As it is.
-    bound: SocketAddr,
+    bound: ListenAddress,
+    /// Removed when it is not listened on any more.
+    _file: Option<Arc<SocketFile>>,
 }
 
 /// Sockets of a listener, one for each worker.
@@ -85,9 +87,9 @@ impl Control {
     }
 
     /// The addresses that are listened on, in the order of the configuration.
-    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+    pub(crate) fn addresses(&self) -> Vec<ListenAddress> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.iter().map(|open| open.bound).collect()
+        open.iter().map(|open| open.bound.clone()).collect()
     }
 
     /// Opens the sockets of the first plan.
@@ -138,19 +140,15 @@ impl Control {
         let mut next = Vec::with_capacity(config.listeners.len());
         let mut opened = Vec::new();
         for listener in &config.listeners {
-            let refused = |error| StartError::Listen { address: listener.address.clone(), error };
-            let address = listener.address.tcp().ok_or(ErrorKind::Unsupported);
-            let address = address.map_err(|kind| refused(kind.into()))?;
-            if let Some(place) = known.iter().position(|open| open.configured == address) {
+            let address = &listener.address;
+            if let Some(place) = known.iter().position(|open| open.configured == *address) {
                 next.push(known.remove(place));
                 continue;
             }
-            let sockets = listen::is_taken(address)
-                .and_then(|()| listen::open(address, self.workers.len()))
-                .and_then(|sockets| Ok((sockets[0].local_addr()?, sockets)));
-            let (bound, sockets) = sockets.map_err(refused)?;
+            let Opened { sockets, bound, file } = listen::open(address, self.workers.len())
+                .map_err(|error| StartError::Listen { address: address.clone(), error })?;
             let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
-            next.push(Open { id, configured: address, bound });
+            next.push(Open { id, configured: address.clone(), bound, _file: file.map(Arc::new) });
             opened.push((id, sockets));
         }
         Ok((next, opened))

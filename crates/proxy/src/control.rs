@@ -25,7 +25,7 @@ use crate::worker::{self, Message, Parts};
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listening socket could not be opened.
-    #[error("cannot listen on {address}: {error}{}", remedy(.error))]
+    #[error("cannot listen on {address}: {error}{}", remedy(.address, .error))]
     Listen {
         /// As configured.
         address: ListenAddress,
@@ -52,11 +52,23 @@ fn listed(problems: &[tls::Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-fn remedy(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => "; another process listens there: stop it or choose another port",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need the capability CAP_NET_BIND_SERVICE",
-        io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
+    match (address, error.kind()) {
+        (ListenAddress::Tcp(_), io::ErrorKind::AddrInUse) => {
+            "; another process listens there: stop it or choose another port"
+        }
+        (ListenAddress::Tcp(_), io::ErrorKind::PermissionDenied) => {
+            "; ports below 1024 need the capability CAP_NET_BIND_SERVICE"
+        }
+        (ListenAddress::Tcp(_), io::ErrorKind::AddrNotAvailable) => "; this machine has no such address",
+        (ListenAddress::Unix(_), io::ErrorKind::AddrInUse) => {
+            "; another process listens there: stop it or choose another path"
+        }
+        (ListenAddress::Unix(_), io::ErrorKind::AlreadyExists) => "; choose another path",
+        (ListenAddress::Unix(_), io::ErrorKind::PermissionDenied) => {
+            "; the process has to be allowed to write to its directory"
+        }
+        (ListenAddress::Unix(_), io::ErrorKind::NotFound) => "; its directory has to exist",
         _ => "",
     }
 }
@@ -198,9 +210,14 @@ fn raise_descriptor_limit() {
 }
 
 impl Running {
-    /// The addresses that are listened on, in the order of the configuration, with the ports that the kernel chose.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
+    /// What is listened on, in the order of the configuration, with the ports that the kernel chose.
+    pub fn listeners(&self) -> Vec<ListenAddress> {
         self.control.addresses()
+    }
+
+    /// The addresses of TCP among them.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners().iter().filter_map(ListenAddress::tcp).collect()
     }
 
     /// The address that metrics are served on, with the port that the kernel chose.

@@ -43,6 +43,8 @@ mod buffer;
 mod socket;
 /// TCP connections and pipes.
 mod tcp;
+/// Sockets in the file system.
+mod unix;
 /// TLS on a connection.
 mod secure;
 /// A stream of HTTP/2, as the path reads and writes it.

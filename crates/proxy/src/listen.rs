@@ -1,17 +1,18 @@
 //! Listening sockets, one of each address for every worker, and the accepting of connections.
 //!
 //! The kernel spreads connections over the workers' sockets by hash; a worker that has well above its share passes
-//! fresh ones on.
+//! fresh ones on. A Unix socket is one for all: who is free takes the next connection.
 
 use std::cell::{Cell, OnceCell};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use config::ListenAddress;
 use nix::sys::socket::SetSockOpt;
 use nix::sys::socket::sockopt::SetUsize;
 use nix::{libc, setsockopt_impl};
@@ -24,11 +25,12 @@ use crate::client::{self, Client};
 use crate::control::notice;
 use crate::plan::Listener;
 use crate::tcp::Tcp;
+use crate::unix::{self, SocketFile};
 use crate::upstream::is_out_of_descriptors;
 use crate::worker::{Message, State, Worker};
 
 /// Connections that the kernel holds for us (it allows at most net.core.somaxconn).
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 /// Bytes of a response that the kernel holds unsent: enough to keep a fast link busy, little enough that a slow client
 /// is noticed and costs little memory.
 const UNSENT_MAX: u32 = 256 * 1024;
@@ -43,15 +45,41 @@ struct DeferAccept;
 
 setsockopt_impl!(DeferAccept, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, usize, SetUsize);
 
+/// The address of peers that have none: those of Unix sockets.
+pub(crate) const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// An address that is listened on.
+pub(crate) struct Opened {
+    /// One for each worker.
+    pub(crate) sockets: Vec<TcpListener>,
+    /// As it is: the kernel may have chosen the port.
+    pub(crate) bound: ListenAddress,
+    /// Of a Unix socket: to be kept for as long as it is listened on.
+    pub(crate) file: Option<SocketFile>,
+}
+
 /// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all.
-pub(crate) fn open(address: SocketAddr, workers: usize) -> io::Result<Vec<TcpListener>> {
-    let first = open_one(address)?;
-    let address = first.local_addr()?;
+pub(crate) fn open(address: &ListenAddress, workers: usize) -> io::Result<Opened> {
+    let (first, bound, file) = match address {
+        ListenAddress::Tcp(address) => {
+            is_taken(*address)?;
+            let first = open_one(*address)?;
+            let bound = ListenAddress::Tcp(first.local_addr()?);
+            (first, bound, None)
+        }
+        ListenAddress::Unix(path) => {
+            let (first, file) = unix::open(path)?;
+            (first, address.clone(), Some(file))
+        }
+    };
     let mut sockets = vec![first];
     for _ in 1..workers {
-        sockets.push(open_one(address)?);
+        sockets.push(match bound {
+            ListenAddress::Tcp(address) => open_one(address)?,
+            ListenAddress::Unix(_) => sockets[0].try_clone()?,
+        });
     }
-    Ok(sockets)
+    Ok(Opened { sockets, bound, file })
 }
 
 fn open_one(address: SocketAddr) -> io::Result<TcpListener> {
@@ -74,7 +102,7 @@ fn open_one(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Whether another process already listens at this address, which SO_REUSEPORT would let us share by mistake.
-pub(crate) fn is_taken(address: SocketAddr) -> io::Result<()> {
+fn is_taken(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 {
         return Ok(());
     }
@@ -136,7 +164,7 @@ impl Listening {
 /// Accepts connections until the worker takes nothing new, or the listener is not one of its plan any more.
 pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listener: TcpListener) {
     // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
-    // TCP socket whose readiness is told, and is safe where its `AsyncFd` is not.
+    // socket whose readiness is told, and is safe where its `AsyncFd` is not.
     let listener = std::net::TcpStream::from(OwnedFd::from(listener));
     let listener = match tokio::net::TcpStream::from_std(listener) {
         Ok(listener) => listener,
@@ -176,8 +204,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
 fn accept_one(listener: &tokio::net::TcpStream) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let peer = peer.and_then(|peer| peer.try_into().ok());
-    // A TCP socket has a peer with an address.
-    Ok((stream.into(), peer.ok_or(ErrorKind::InvalidData)?))
+    Ok((stream.into(), peer.unwrap_or(NOWHERE)))
 }
 
 fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer: SocketAddr) {

@@ -1,10 +1,13 @@
 //! A TCP connection as the path needs it: reads that know when the kernel has no more, and pipes for splice(2).
+//!
+//! One of Unix sockets is the same: the runtime's stream is that of any socket that bytes come from in their order.
 
 use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
@@ -12,6 +15,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+use crate::unix;
 
 /// A connection. It joins its worker's runtime when it first has to wait: one that is served and closed at once,
 /// as with `Connection: close`, never does.
@@ -41,6 +46,11 @@ impl Tcp {
             registered: OnceCell::from(stream),
             is_told_readable: Cell::new(false),
         })
+    }
+
+    /// Connects to a socket in the file system.
+    pub(crate) async fn connect_unix(path: &Path) -> io::Result<Self> {
+        unix::reach(path).await.map(Self::new)
     }
 
     /// The connection as the runtime knows it.

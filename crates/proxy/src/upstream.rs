@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::{Ask, Event, InFlight, Outcome, Pick, Picker, Time};
-use config::{Pool, Protocol, Scheme};
+use config::{Pool, Protocol, Scheme, ServerHost};
 use tls::Handshake;
 
 use crate::control::notice;
@@ -226,22 +226,38 @@ impl Server {
         }
         // Counted before the wait, so that a crowd of connects keeps to the limit as well.
         let permit = Permit::new(&self.open);
+        if let ServerHost::Unix(path) = &self.plan.config.host {
+            let socket = self.reach(worker, deadline, Tcp::connect_unix(path)).await?;
+            return Ok((socket, permit));
+        }
         let addresses = self.plan.addresses.load_full();
-        let limit = worker.snapshot().ticks.upstream_connect;
         let mut failure = Failure::UpstreamUnknown;
         for &address in addresses.iter() {
-            failure = match deadline.within(limit, Tcp::connect(address)).await {
-                Ok(Ok(tcp)) => match deadline.within(limit, self.secured(worker, tcp)).await {
-                    Ok(Ok(socket)) => return Ok((socket, permit)),
-                    Ok(Err(failure)) => failure,
-                    Err(_) => Failure::UpstreamConnectTimeout,
-                },
-                Ok(Err(error)) if is_out_of_descriptors(&error) => return Err(Failure::OutOfDescriptors),
-                Ok(Err(_)) => Failure::UpstreamRefused,
-                Err(_) => Failure::UpstreamConnectTimeout,
+            failure = match self.reach(worker, deadline, Tcp::connect(address)).await {
+                Ok(socket) => return Ok((socket, permit)),
+                Err(Failure::OutOfDescriptors) => return Err(Failure::OutOfDescriptors),
+                Err(failure) => failure,
             };
         }
         Err(failure)
+    }
+
+    /// Makes a connection ready for use: each step within the time-out.
+    async fn reach(
+        &self,
+        worker: &Worker,
+        deadline: &Deadline,
+        connect: impl Future<Output = io::Result<Tcp>>,
+    ) -> Result<Socket, Failure> {
+        let limit = worker.snapshot().ticks.upstream_connect;
+        let tcp = match deadline.within(limit, connect).await {
+            Ok(Ok(tcp)) => tcp,
+            Ok(Err(error)) if is_out_of_descriptors(&error) => return Err(Failure::OutOfDescriptors),
+            Ok(Err(_)) => return Err(Failure::UpstreamRefused),
+            Err(_) => return Err(Failure::UpstreamConnectTimeout),
+        };
+        let secured = deadline.within(limit, self.secured(worker, tcp)).await;
+        secured.unwrap_or(Err(Failure::UpstreamConnectTimeout))
     }
 
     /// Does the TLS handshake, if the server has TLS.

@@ -129,18 +129,10 @@ impl ServerPlan {
     ) -> Self {
         let server = &upstream.servers[index];
         Self {
-            authority: authority(server),
+            authority: server.authority(),
             tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), index)),
             addresses: resolve::addresses(server, watched),
             config: server.clone(),
         }
-    }
-}
-
-/// The default port is left out, as in the Host that a client of that server would send.
-fn authority(server: &Server) -> String {
-    match (server.scheme, server.port) {
-        (Scheme::Http, 80) | (Scheme::Https, 443) => server.host.to_string(),
-        (_, port) => format!("{}:{port}", server.host),
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn serve(config: config::Config) -> ExitCode {
         Err(error) => return fail(FAILED, error),
     };
     let announce = |running: &::proxy::Running| {
-        let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = running.listeners().iter().map(ToString::to_string).collect();
         say(&format!("listening on {}", addresses.join(", ")));
     };
     match ::proxy::run_until_signal(running, announce) {

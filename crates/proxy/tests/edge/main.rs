@@ -1,0 +1,17 @@
+//! Where connections come from and go to: Unix sockets, the PROXY protocol on either side, and connections that are
+//! passed on as they are.
+//!
+//! As in the other conversations one thread does one thing after the other, and nothing sleeps to be right.
+
+/// A proxy with listeners and servers of every kind.
+mod scene;
+/// One end of a connection.
+#[path = "../conversations/peer.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod peer;
+/// Expected texts with what the proxy adds.
+#[path = "../conversations/text.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod text;
+/// Unix sockets on both sides.
+mod unix;

@@ -1,0 +1,140 @@
+//! A proxy with listeners and servers of every kind, and the test at both of its ends.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use config::{Config, ListenAddress, Listener, Server};
+use proxy::Running;
+use socket2::SockRef;
+use tempfile::TempDir;
+
+use crate::peer::{PATIENCE, Peer};
+use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand};
+
+/// A running proxy with one worker, its servers, and a directory for sockets.
+pub(crate) struct Scene {
+    pub(crate) running: Running,
+    servers: Vec<TcpListener>,
+    /// Kept for as long as it is used.
+    _directory: TempDir,
+}
+
+/// What a configuration is made of.
+pub(crate) struct Set {
+    pub(crate) config: Config,
+    pub(crate) directory: PathBuf,
+}
+
+impl Scene {
+    /// One listener and these many servers of TCP, and what `change` makes of it.
+    pub(crate) fn with(servers: usize, change: impl FnOnce(&mut Set)) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let servers: Vec<TcpListener> = (0..servers).map(|_| listen()).collect();
+        let url = |server: &TcpListener| url(&format!("http://{}", address_of(server)));
+        let mut urls: Vec<Server> = servers.iter().map(url).collect();
+        if urls.is_empty() {
+            // Until `change` names one.
+            urls.push(self::url("http://127.0.0.1:1"));
+        }
+        let mut config = Config::for_servers(vec![loopback()], urls);
+        config.workers = Some(1.try_into().expect("is not zero"));
+        let mut set = Set { config, directory: directory.path().to_owned() };
+        change(&mut set);
+        let running = proxy::start(set.config).unwrap_or_else(|error| panic!("it does not start: {error}"));
+        Self { running, servers, _directory: directory }
+    }
+
+    /// A new client of listener number `listener`.
+    pub(crate) fn client_of(&self, listener: usize) -> Peer {
+        connect(&self.running.listeners()[listener])
+    }
+
+    /// A new client of the first listener.
+    pub(crate) fn client(&self) -> Peer {
+        self.client_of(0)
+    }
+
+    /// The next connection to a server.
+    pub(crate) fn accept(&self, server: usize) -> Peer {
+        accept(&self.servers[server])
+    }
+}
+
+/// Connects to whatever it is.
+pub(crate) fn connect(address: &ListenAddress) -> Peer {
+    let stream = match address {
+        ListenAddress::Tcp(address) => TcpStream::connect(address).expect("the proxy listens"),
+        ListenAddress::Unix(path) => of_unix(UnixStream::connect(path).expect("the proxy listens")),
+    };
+    Peer::new("client", stream)
+}
+
+/// Accepts a connection as a server.
+pub(crate) fn accept(server: &TcpListener) -> Peer {
+    // The standard library's own accept wants an address of the peer, which a Unix socket has not.
+    let accepted = SockRef::from(server).accept();
+    let (stream, _) = accepted.unwrap_or_else(|error| panic!("no connection reaches the server: {error}"));
+    stream.set_nonblocking(false).expect("is a socket");
+    Peer::new("server", TcpStream::from(OwnedFd::from(stream)))
+}
+
+/// Any stream is read and written alike.
+fn of_unix(stream: UnixStream) -> TcpStream {
+    TcpStream::from(OwnedFd::from(stream))
+}
+
+/// A server's listening socket, whose `accept` waits only so long.
+pub(crate) fn listen() -> TcpListener {
+    patient(TcpListener::bind(loopback()).expect("a port on loopback is free"))
+}
+
+/// The same in the file system.
+pub(crate) fn listen_unix(path: &Path) -> TcpListener {
+    let listener = UnixListener::bind(path).expect("nothing is there");
+    patient(TcpListener::from(OwnedFd::from(listener)))
+}
+
+fn patient(listener: TcpListener) -> TcpListener {
+    SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
+    listener
+}
+
+fn address_of(server: &TcpListener) -> SocketAddr {
+    server.local_addr().expect("it listens")
+}
+
+pub(crate) fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+pub(crate) fn url(text: &str) -> Server {
+    text.parse().expect("is a URL")
+}
+
+/// A listener in the file system.
+pub(crate) fn unix_listener(path: PathBuf) -> Listener {
+    Listener::at(ListenAddress::Unix(path))
+}
+
+/// Asks for a page over a new connection to a server.
+pub(crate) fn meet(client: &mut Peer, accept: impl FnOnce() -> Peer) -> Peer {
+    client.sends(GET);
+    let mut server = accept();
+    server.gets(&expand(GET_SEEN, ""));
+    server
+}
+
+/// Asks for a page and gets it.
+pub(crate) fn exchange(client: &mut Peer, server: &mut Peer) {
+    client.sends(GET);
+    server.gets(&expand(GET_SEEN, ""));
+    answer(client, server);
+}
+
+/// Answers who has asked for a page.
+pub(crate) fn answer(client: &mut Peer, server: &mut Peer) {
+    server.sends(OK);
+    client.gets(&expand(OK_GOT, ""));
+}

@@ -1,0 +1,183 @@
+//! Unix sockets as listeners and as servers: the same conversations as over TCP, and what becomes of their files.
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use config::{Config, ListenAddress, Listener};
+use proxy::{Running, StartError};
+
+use crate::scene::{
+    Scene, accept, answer, exchange, listen, listen_unix, loopback, meet, unix_listener, url,
+};
+use crate::text::{GET, OK};
+
+#[test]
+fn requests_pass_over_unix_sockets_on_both_sides() {
+    let mut server = None;
+    let scene = Scene::with(0, |set| {
+        let path = set.directory.join("server");
+        set.config.listeners = vec![unix_listener(set.directory.join("front"))];
+        set.config.upstreams[0].servers = vec![url(&format!("http+unix:{}", path.display()))];
+        server = Some(listen_unix(&path));
+    });
+    let server = server.expect("it was made");
+    let mut client = scene.client();
+    let mut server = meet(&mut client, || accept(&server));
+    answer(&mut client, &mut server);
+    // The connection to the server is used again.
+    exchange(&mut client, &mut server);
+    exchange(&mut client, &mut server);
+    assert_eq!(scene.running.counters().upstream_reuses, 2);
+    assert!(scene.running.addresses().is_empty());
+}
+
+/// Long bodies move through a pipe from and to either kind of socket.
+#[test]
+fn long_bodies_pass_unchanged() {
+    const BYTES: usize = 3 << 20;
+    let body: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+    for (is_front_unix, is_server_unix) in [(true, true), (true, false), (false, true)] {
+        let mut server = None;
+        let scene = Scene::with(0, |set| {
+            let path = set.directory.join("server");
+            if is_front_unix {
+                set.config.listeners = vec![unix_listener(set.directory.join("front"))];
+            }
+            let listener = if is_server_unix { listen_unix(&path) } else { listen() };
+            let server_url = match listener.local_addr() {
+                Ok(address) => format!("http://{address}"),
+                Err(_) => format!("http+unix:{}", path.display()),
+            };
+            set.config.upstreams[0].servers = vec![url(&server_url)];
+            server = Some(listener);
+        });
+        let (mut client, listener) = (scene.client(), server.expect("it was made"));
+        let upload = [
+            format!("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: {BYTES}\r\n\r\n").as_bytes(),
+            body.as_slice(),
+        ]
+        .concat();
+        let download =
+            [format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n").as_bytes(), body.as_slice()]
+                .concat();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut server = accept(&listener);
+                assert!(server.message().body == body, "the upload arrived changed");
+                server.sends(&download);
+            });
+            client.sends(&upload);
+            assert!(client.message().body == body, "the download arrived changed");
+        });
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_answered_for() {
+    let scene = Scene::with(0, |set| {
+        let path = set.directory.join("server");
+        set.config.upstreams[0].servers = vec![url(&format!("http+unix:{}", path.display()))];
+    });
+    let mut client = scene.client();
+    client.sends(GET);
+    assert_eq!(client.message().status(), 502);
+}
+
+/// The file has the mode of its group, and goes with the proxy.
+#[test]
+fn the_file_of_a_listener_is_there_for_as_long_as_it_is_listened_on() {
+    let mut path = None;
+    let scene = Scene::with(1, |set| {
+        let front = set.directory.join("front");
+        set.config.listeners.push(unix_listener(front.clone()));
+        path = Some((front, set.config.clone()));
+    });
+    let (path, config) = path.expect("it was made");
+    let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o660);
+    assert_eq!(scene.running.listeners()[1], ListenAddress::Unix(path.clone()));
+    let mut early = scene.client_of(1);
+    let mut server = meet(&mut early, || scene.accept(0));
+
+    // Configured no longer, it takes nobody in; who has come is served.
+    let without = Config { listeners: vec![config.listeners[0].clone()], ..config.clone() };
+    scene.running.reload(without).expect("nothing is wrong with it");
+    assert!(!path.exists());
+    server.sends(OK);
+    assert_eq!(early.message().status(), 200);
+    early.gets_the_end();
+
+    // And back again.
+    scene.running.reload(config).expect("nothing is wrong with it");
+    exchange(&mut scene.client_of(1), &mut server);
+    drop(scene);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_reload_that_fails_leaves_no_file() {
+    let mut found = None;
+    let scene = Scene::with(1, |set| found = Some((set.directory.clone(), set.config.clone())));
+    let (directory, mut config) = found.expect("it was made");
+    let taken = TcpListener::bind(loopback()).expect("a port on loopback is free");
+    config.listeners.push(unix_listener(directory.join("front")));
+    config.listeners.push(Listener::plain(taken.local_addr().expect("it listens")));
+    assert!(matches!(scene.running.reload(config), Err(StartError::Listen { .. })));
+    assert!(!directory.join("front").exists());
+}
+
+fn start_at(path: &Path) -> Result<Running, StartError> {
+    let mut config = Config::for_servers(vec![loopback()], vec![url("http://127.0.0.1:1")]);
+    config.listeners = vec![unix_listener(path.to_owned())];
+    proxy::start(config)
+}
+
+#[test]
+fn only_a_socket_that_nobody_listens_on_makes_way() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("front");
+    let taken = UnixListener::bind(&path).expect("nothing is there");
+    let error = start_at(&path).err().expect("somebody listens there");
+    assert!(error.to_string().contains("another process listens there"), "{error}");
+    assert!(UnixStream::connect(&path).is_ok(), "it was left as it was");
+    drop(taken);
+    assert!(path.exists(), "the file stays when its process goes");
+    let running = start_at(&path).unwrap_or_else(|error| panic!("the socket is stale: {error}"));
+    assert!(UnixStream::connect(&path).is_ok());
+    drop(running);
+
+    std::fs::write(&path, "notes").expect("the file can be written");
+    let error = start_at(&path).err().expect("a file is there");
+    assert!(error.to_string().contains("no socket"), "{error}");
+    assert_eq!(std::fs::read(&path).expect("it is left"), b"notes");
+
+    let error = start_at(&directory.path().join("none/front")).err().expect("its directory is missing");
+    assert!(error.to_string().contains("its directory has to exist"), "{error}");
+    let StartError::Listen { error, .. } =
+        start_at(&directory.path().join("a".repeat(200))).err().expect("its path is too long")
+    else {
+        panic!("another error")
+    };
+    assert_eq!(error.kind(), ErrorKind::InvalidFilename);
+}
+
+/// Every worker takes connections from the one socket.
+#[test]
+fn workers_share_a_socket() {
+    let scene = Scene::with(1, |set| {
+        set.config.workers = Some(4.try_into().expect("is not zero"));
+        set.config.listeners = vec![unix_listener(set.directory.join("front"))];
+    });
+    let talk = |mut client| {
+        let server = meet(&mut client, || scene.accept(0));
+        (client, server)
+    };
+    let mut talks: Vec<_> = (0..32).map(|_| talk(scene.client())).collect();
+    for (client, server) in &mut talks {
+        answer(client, server);
+    }
+    assert_eq!(scene.running.counters().connections_accepted, 32);
+}
