@@ -84,7 +84,7 @@ fn a_request_is_passed_on_without_allocating() {
             // What the date and the timers take in a second is not any request's.
             assert!(
                 allocations < REQUESTS / 50,
-                "{}, log {with_log}: {allocations} allocations for {REQUESTS} requests",
+                "{}, log and metrics {with_log}: {allocations} allocations for {REQUESTS} requests",
                 case.name
             );
         }
@@ -98,6 +98,7 @@ fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
     let server = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
     let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![server]);
     config.workers = Some(1.try_into().expect("is not zero"));
+    config.metrics = log.is_some().then(|| ([127, 0, 0, 1], 0).into());
     config.access_log = log;
     let proxy = proxy::start(config).expect("the proxy starts");
     let mut client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");

@@ -1,0 +1,70 @@
+//! Counters and the listener over changes of the configuration.
+
+use std::net::{TcpListener, TcpStream};
+
+use crate::scene::{Scene, config, loopback, name, server};
+
+#[test]
+fn counters_of_what_remains_go_on() {
+    let (stays, goes) = (server(), server());
+    let before = config(&[("/stays", 0), ("/goes", 0)], &[("app", &[&goes, &stays])]);
+    // The same places in the file are other routes and servers now.
+    let mut after = config(&[("/comes", 0), ("/stays", 0)], &[("app", &[&stays])]);
+    after.listeners = before.listeners.clone();
+    after.metrics = before.metrics;
+    let scene = Scene::with(before.clone());
+    for _ in 0..4 {
+        assert_eq!((scene.get("/stays"), scene.get("/goes")), (200, 200));
+    }
+    let requests = |route: &str| format!("vanward_requests_total{{route=\"{route}\",class=\"2xx\"}}");
+    let of_server = format!(
+        "vanward_upstream_requests_total{{upstream=\"app\",server=\"{}\",class=\"2xx\"}}",
+        name(&stays)
+    );
+    scene.assert_told(&[(&requests("/stays"), 4.0), (&requests("/goes"), 4.0), (&of_server, 4.0)]);
+
+    scene.running.reload(after).unwrap_or_else(|error| panic!("it is valid: {error}"));
+    assert_eq!((scene.get("/stays"), scene.get("/comes")), (200, 200));
+    scene.assert_told(&[(&requests("/stays"), 5.0), (&requests("/comes"), 1.0), (&of_server, 6.0)]);
+    assert!(!scene.series().contains_key(&requests("/goes")), "nobody counts it any more");
+
+    scene.running.reload(before).unwrap_or_else(|error| panic!("it is valid: {error}"));
+    assert_eq!((scene.get("/stays"), scene.get("/goes")), (200, 200));
+    scene.assert_told(&[(&requests("/stays"), 6.0), (&requests("/goes"), 1.0)]);
+}
+
+#[test]
+fn the_listener_moves_and_ends() {
+    let mut config = config(&[("/", 0)], &[("app", &[&server()])]);
+    config.metrics = None;
+    let scene = Scene::with(config.clone());
+    let change = |config: &config::Config| scene.running.reload(config.clone());
+    assert_eq!(scene.get("/"), 200);
+
+    config.metrics = Some(loopback());
+    change(&config).unwrap_or_else(|error| panic!("a port is free: {error}"));
+    let first = scene.metrics_address();
+    assert_eq!(scene.get("/"), 200);
+    scene.assert_told(&[("vanward_requests_total{route=\"/\",class=\"2xx\"}", 1.0)]);
+    change(&config).unwrap_or_else(|error| panic!("it is the same: {error}"));
+    assert_eq!(scene.metrics_address(), first);
+
+    // An address that is taken leaves everything as it is.
+    let taken = TcpListener::bind(loopback()).expect("a port on loopback is free");
+    config.metrics = taken.local_addr().ok();
+    let error = change(&config).expect_err("somebody else listens there").to_string();
+    assert!(error.contains(&format!("cannot listen on {}", config.metrics.expect("set"))), "{error}");
+    assert_eq!(scene.metrics_address(), first);
+    drop(taken);
+
+    change(&config).unwrap_or_else(|error| panic!("the port is free now: {error}"));
+    assert_eq!(Some(scene.metrics_address()), config.metrics);
+    scene.assert_told(&[("vanward_requests_total{route=\"/\",class=\"2xx\"}", 1.0)]);
+    config.metrics = None;
+    change(&config).unwrap_or_else(|error| panic!("none is valid: {error}"));
+    assert_eq!(scene.running.metrics_address(), None);
+    while TcpStream::connect(first).is_ok() {
+        // Its thread has not heard of it yet.
+        std::thread::yield_now();
+    }
+}

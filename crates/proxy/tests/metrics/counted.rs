@@ -1,0 +1,78 @@
+//! What is counted for which route, server and cause.
+
+use crate::scene::{Scene, config, name, nobody, server};
+
+#[test]
+fn requests_by_route_server_and_class() {
+    let (first, second) = (server(), server());
+    let scene = Scene::with(config(
+        &[("/a", 0), ("/b", 1), ("/unused", 1)],
+        &[("app", &[&first]), ("other", &[&second])],
+    ));
+    for (path, times, expected) in
+        [("/a", 3, 200), ("/a/404", 2, 404), ("/b/503", 1, 503), ("/nowhere", 1, 404)]
+    {
+        for _ in 0..times {
+            assert_eq!(scene.get(path), expected, "{path}");
+        }
+    }
+    assert_eq!(scene.ask("NOT HTTP"), 400);
+    let (first, second) = (name(&first), name(&second));
+    let of = |upstream, server, rest| format!("{{upstream=\"{upstream}\",server=\"{server}\"{rest}}}");
+    let app = |rest| of("app", &first, rest);
+    scene.assert_told(&[
+        ("vanward_requests_total{route=\"/a\",class=\"2xx\"}", 3.0),
+        ("vanward_requests_total{route=\"/a\",class=\"4xx\"}", 2.0),
+        ("vanward_requests_total{route=\"/b\",class=\"5xx\"}", 1.0),
+        ("vanward_requests_total{route=\"/unused\",class=\"2xx\"}", 0.0),
+        ("vanward_requests_total{route=\"(none)\",class=\"4xx\"}", 2.0),
+        ("vanward_request_duration_seconds_count{route=\"/a\"}", 5.0),
+        ("vanward_request_duration_seconds_bucket{route=\"/a\",le=\"+Inf\"}", 5.0),
+        (&format!("vanward_upstream_requests_total{}", app(",class=\"2xx\"")), 3.0),
+        (&format!("vanward_upstream_requests_total{}", app(",class=\"4xx\"")), 2.0),
+        (&format!("vanward_upstream_requests_total{}", app(",class=\"none\"")), 0.0),
+        (&format!("vanward_upstream_first_byte_seconds_count{}", app("")), 5.0),
+        (&format!("vanward_upstream_requests_total{}", of("other", &second, ",class=\"5xx\"")), 1.0),
+        // Each client has a connection of its own; the server's is used again.
+        ("vanward_upstream_connect_duration_seconds_count{upstream=\"app\"}", 1.0),
+        (&format!("vanward_upstream_connections{}", app(",state=\"idle\"")), 1.0),
+        (&format!("vanward_upstream_server_state{}", app(",state=\"up\"")), 1.0),
+        (&format!("vanward_upstream_server_state{}", app(",state=\"down\"")), 0.0),
+        (&format!("vanward_upstream_server_requests_active{}", app("")), 0.0),
+        ("vanward_failures_total{cause=\"no-route\"}", 1.0),
+        ("vanward_failures_total{cause=\"bad-request\"}", 1.0),
+        ("vanward_client_connections_accepted_total", 8.0),
+        ("vanward_workers", 1.0),
+    ]);
+    let told = scene.series();
+    assert!(!told.contains_key("vanward_request_duration_seconds_count{route=\"/unused\"}"), "{told:#?}");
+    assert!(told["process_resident_memory_bytes"] > 1e6 && told["process_start_time_seconds"] > 1e9);
+}
+
+#[test]
+fn failures_and_retries_by_cause() {
+    let (good, gone) = (server(), nobody());
+    let scene = Scene::with(config(&[("/a", 0), ("/b", 1)], &[("app", &[&gone, &good]), ("gone", &[&gone])]));
+    // What goes first to the one that is not there is repeated with the other.
+    for _ in 0..4 {
+        assert_eq!(scene.get("/a"), 200);
+    }
+    let retries = scene.running.counters().upstream_retries as f64;
+    assert!(retries > 0.0);
+    assert_eq!(scene.get("/b"), 502);
+    let refused = |family, upstream| {
+        format!("vanward_upstream_{family}_total{{upstream=\"{upstream}\",cause=\"upstream-refused\"}}")
+    };
+    let of_gone = format!("{{upstream=\"app\",server=\"{}\",class=\"none\"}}", name(&gone));
+    scene.assert_told(&[
+        ("vanward_requests_total{route=\"/a\",class=\"2xx\"}", 4.0),
+        ("vanward_requests_total{route=\"/b\",class=\"5xx\"}", 1.0),
+        (&refused("failures", "app"), retries),
+        (&refused("retries", "app"), retries),
+        (&refused("failures", "gone"), 1.0),
+        (&format!("vanward_upstream_requests_total{of_gone}"), retries),
+        ("vanward_failures_total{cause=\"upstream-refused\"}", 1.0),
+        ("vanward_upstream_connect_failures_total", retries + 1.0),
+    ]);
+    assert!(!scene.series().contains_key(&refused("retries", "gone")));
+}

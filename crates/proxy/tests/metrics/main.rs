@@ -1,0 +1,10 @@
+//! Metrics as they are asked for: over a socket, in both syntaxes, while requests run and configurations change.
+
+/// A proxy, its servers, and what it tells.
+mod scene;
+/// What is counted for which route, server and cause.
+mod counted;
+/// What the text looks like, and who gets it.
+mod told;
+/// Counters and the listener over changes of the configuration.
+mod changed;
