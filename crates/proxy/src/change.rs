@@ -16,15 +16,12 @@ use crate::control::StartError;
 use crate::listen::{self, ListenerId, Opened};
 use crate::metrics::Metrics;
 use crate::plan::Plan;
-use crate::resolve::Watched;
+use crate::resolve::{Name, Names, Wanted};
 use crate::unix::SocketFile;
 use crate::worker::{Change, Message};
 
 /// How long a change waits for the first addresses of names.
 const RESOLVE_FIRST: Duration = Duration::from_secs(5);
-
-/// Names that are to be watched from now on; the sender is dropped once each has been looked up.
-pub(crate) type Names = (Vec<Watched>, blocking::Sender<()>);
 
 /// Which plan is in force, and how it becomes another one. Shared by all that change something.
 pub(crate) struct Control {
@@ -34,7 +31,7 @@ pub(crate) struct Control {
     /// What is listened on. Held for the length of a change: one at a time.
     open: Mutex<Vec<Open>>,
     last_listener: AtomicU64,
-    names: UnboundedSender<Names>,
+    wanted: UnboundedSender<Wanted>,
     pub(crate) metrics: Metrics,
 }
 
@@ -54,31 +51,30 @@ struct Open {
 pub(crate) type Sockets = (ListenerId, Vec<TcpListener>);
 
 impl Control {
-    /// The first plan. Nothing is listened on yet; `names` leads to the thread that resolves them.
+    /// The first plan. Nothing is listened on yet; `wanted` leads to the thread that resolves names.
     ///
     /// # Errors
     /// What is wrong with certificates.
     pub(crate) fn new(
         config: Config,
         workers: Arc<[UnboundedSender<Message>]>,
-        names: UnboundedSender<Names>,
+        wanted: UnboundedSender<Wanted>,
         metrics: Metrics,
     ) -> Result<Arc<Self>, StartError> {
-        let mut watched = Vec::new();
-        let mut plan = Plan::new(config, None, Time::START, &mut watched).map_err(StartError::Tls)?;
+        let (names, new) = Names::of(&config, None);
+        resolve(&wanted, new);
+        let mut plan = Plan::new(config, None, Time::START, names).map_err(StartError::Tls)?;
         plan.places = metrics.places(&plan);
         certificates::remark(&plan, None);
-        let control = Arc::new(Self {
+        Ok(Arc::new(Self {
             plan: ArcSwap::from_pointee(plan),
             epoch: Instant::now(),
             workers,
             open: Mutex::default(),
             last_listener: AtomicU64::new(0),
-            names,
+            wanted,
             metrics,
-        });
-        control.resolve(watched);
-        Ok(control)
+        }))
     }
 
     /// The plan in force.
@@ -112,21 +108,38 @@ impl Control {
     pub(crate) fn change(&self, config: Config) -> Result<(), StartError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.plan();
-        let mut watched = Vec::new();
-        let mut plan =
-            Plan::new(config, Some(&before), self.time(), &mut watched).map_err(StartError::Tls)?;
+        let (names, new) = Names::of(&config, Some(&before.names));
+        resolve(&self.wanted, new);
+        let mut plan = Plan::new(config, Some(&before), self.time(), names).map_err(StartError::Tls)?;
         let (next, opened) = self.open(&plan.config, &open)?;
         if let Some(moved) = self.metrics.open(plan.config.metrics)? {
             self.metrics.listen(moved);
         }
         plan.places = self.metrics.places(&plan);
         certificates::remark(&plan, Some(&before));
-        self.resolve(watched);
         let plan = Arc::new(plan);
         self.plan.store(Arc::clone(&plan));
         self.tell(&plan, &next, opened);
         *open = next;
         Ok(())
+    }
+
+    /// Goes on with the servers that names stand for now. Blocks, as `change` does.
+    pub(crate) fn follow_names(&self) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.plan();
+        if before.upstreams.iter().all(|upstream| upstream.follows(&before.names)) {
+            return;
+        }
+        // Nothing is read that could be wrong: certificates are taken over.
+        let Ok(mut plan) = Plan::new(before.config.clone(), Some(&before), self.time(), before.names.clone())
+        else {
+            return;
+        };
+        plan.places = self.metrics.places(&plan);
+        let plan = Arc::new(plan);
+        self.plan.store(Arc::clone(&plan));
+        self.tell(&plan, &open, Vec::new());
     }
 
     /// Time, as the workers have it.
@@ -170,15 +183,15 @@ impl Control {
         drop(done);
         let _ = all_done.blocking_recv();
     }
+}
 
-    /// Waits for the first addresses of these names, for a while.
-    fn resolve(&self, watched: Vec<Watched>) {
-        if watched.is_empty() {
-            return;
-        }
-        let (first, resolved) = blocking::channel();
-        if self.names.send((watched, first)).is_ok() {
-            let _: Result<(), _> = resolved.recv_timeout(RESOLVE_FIRST);
-        }
+/// Waits for the first addresses of these names, for a while.
+fn resolve(wanted: &UnboundedSender<Wanted>, names: Vec<Arc<Name>>) {
+    if names.is_empty() {
+        return;
+    }
+    let (first, resolved) = blocking::channel();
+    if wanted.send(Wanted { names, first }).is_ok() {
+        let _: Result<(), _> = resolved.recv_timeout(RESOLVE_FIRST);
     }
 }

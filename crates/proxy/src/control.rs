@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
@@ -13,12 +14,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::{AccessLog, Counters, Reader, Series, Snapshot};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::certificates;
-use crate::change::{Control, Names, Sockets};
+use crate::change::{Control, Sockets};
 use crate::metrics::{self, Metrics};
-use crate::resolve;
+use crate::resolve::{self, Wanted};
 use crate::worker::{self, Message, Parts};
 
 /// Why a proxy did not start.
@@ -88,6 +89,11 @@ pub struct Running {
 /// # Errors
 /// When an address cannot be listened on, the log cannot be opened, or a thread cannot be started.
 pub fn start(config: Config) -> Result<Running, StartError> {
+    start_resolving(config, Box::new(resolve::resolver))
+}
+
+/// The same with a resolver of one's own.
+pub(crate) fn start_resolving(config: Config, resolver: resolve::Maker) -> Result<Running, StartError> {
     raise_descriptor_limit();
     let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let count = config.workers.unwrap_or(cores).get();
@@ -97,11 +103,11 @@ pub fn start(config: Config) -> Result<Running, StartError> {
     let (sockets, serving) = mpsc::unbounded_channel();
     let series = counting.iter().map(|(_, series)| series.reader()).collect();
     let metrics = Metrics::new(readers.clone(), series, sockets);
-    let (names, resolving) = mpsc::unbounded_channel();
+    let (wanted, resolving) = mpsc::unbounded_channel();
     let (end, ended) = oneshot::channel::<()>();
     let (begin, begun) = oneshot::channel();
-    on_thread("control".to_owned(), || run_control(resolving, serving, begun, ended))?;
-    let control = Control::new(config, senders.into(), names, metrics)?;
+    on_thread("control".to_owned(), || run_control(resolving, resolver, serving, begun, ended))?;
+    let control = Control::new(config, senders.into(), wanted, metrics)?;
     // It ends with the proxy, whatever it still does then.
     let _ = begin.send(Arc::downgrade(&control));
     let mut sockets = control.listen()?;
@@ -169,32 +175,19 @@ fn on_thread<F: Future<Output = ()>>(
 
 /// What the control thread does until the proxy ends: it resolves names, looks at certificates, and serves metrics.
 async fn run_control(
-    mut resolving: mpsc::UnboundedReceiver<Names>,
+    resolving: mpsc::UnboundedReceiver<Wanted>,
+    resolver: resolve::Maker,
     serving: mpsc::UnboundedReceiver<metrics::Socket>,
     begun: oneshot::Receiver<Weak<Control>>,
     ended: oneshot::Receiver<()>,
 ) {
+    let changed = Rc::new(Notify::new());
+    tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
             tokio::task::spawn_local(metrics::serve(control.clone(), serving));
+            tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
             certificates::watch(control).await;
-        }
-    });
-    tokio::task::spawn_local(async move {
-        let mut resolver = None;
-        while let Some((names, first)) = resolving.recv().await {
-            if resolver.is_none() {
-                resolver = resolve::resolver();
-            }
-            for watched in names {
-                let Some(resolver) = resolver.clone() else { continue };
-                let first = first.clone();
-                tokio::task::spawn_local(async move {
-                    let holds = resolve::resolve(&resolver, &watched).await;
-                    drop(first);
-                    resolve::watch(resolver, watched, holds).await;
-                });
-            }
         }
     });
     // Told or dropped: either way the proxy has ended, and the tasks with this runtime.
@@ -334,4 +327,16 @@ pub(crate) fn notice(text: &str) {
     last.push((text.to_owned(), now));
     // Nothing can be done where nobody listens.
     let _ = writeln!(io::stderr(), "vanward: {text}");
+}
+
+#[cfg(test)]
+impl Running {
+    /// Where the servers of the first upstream are.
+    pub(crate) fn server_addresses(&self) -> Vec<std::net::IpAddr> {
+        let plan = self.control.plan();
+        let servers = plan.upstreams[0].servers.iter();
+        servers
+            .flat_map(|server| server.addresses.load_full().iter().map(SocketAddr::ip).collect::<Vec<_>>())
+            .collect()
+    }
 }

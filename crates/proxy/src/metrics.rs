@@ -129,7 +129,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Names as they are in the log.
 fn names(plan: &Plan) -> Names {
     let upstreams = plan.upstreams.iter().map(|upstream| {
-        let servers = upstream.servers.iter().map(|server| server.authority.as_str().into());
+        let servers = upstream.servers.iter().map(|server| server.label.as_str().into());
         (upstream.config.name.as_str().into(), servers.collect())
     });
     Names {
@@ -146,7 +146,7 @@ fn standings(plan: &Plan, now: Time) -> Vec<Standing> {
         for (server, (index, member)) in upstream.servers.iter().zip(members) {
             standings.push(Standing {
                 upstream: Arc::clone(&name),
-                server: server.authority.as_str().into(),
+                server: server.label.as_str().into(),
                 state: match member.standing.state() {
                     balance::State::Up => ServerState::Up,
                     balance::State::Draining => ServerState::Draining,

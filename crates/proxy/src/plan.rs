@@ -1,6 +1,8 @@
 //! The configuration as the path uses it: compiled once, shared by all workers, never changed. A change is another plan,
 //! made from the one before.
 
+/// The servers that a configuration lists.
+mod listed;
 /// Upstreams and their servers.
 mod upstreams;
 
@@ -13,9 +15,9 @@ use route::{RouteTable, has_dot_segments};
 use tls::{ClientSide, Problem, ServerSide};
 
 use crate::failure::Failure;
-use crate::resolve::Watched;
+use crate::resolve::Names;
 
-pub(crate) use upstreams::{Addresses, ServerPlan, UpstreamPlan};
+pub(crate) use upstreams::{ServerPlan, UpstreamPlan};
 
 /// A compiled configuration.
 pub(crate) struct Plan {
@@ -28,6 +30,8 @@ pub(crate) struct Plan {
     table: RouteTable,
     /// The route of each rule of the table.
     of_rule: Vec<usize>,
+    /// The names of its servers: for as long as it is there, they are resolved.
+    pub(crate) names: Names,
     /// Whether the path decides where a request goes, so that it must not be read in two ways.
     depends_on_path: bool,
 }
@@ -51,8 +55,8 @@ pub(crate) struct Route {
 }
 
 impl Plan {
-    /// Reads the certificates and compiles the rest. What `previous` has that is configured alike is taken over; names
-    /// that have to be resolved from now on are put to `watched`.
+    /// Reads the certificates and compiles the rest. What `previous` has that is configured alike is taken over;
+    /// `names` are those of its servers.
     ///
     /// # Errors
     /// What is wrong with certificates.
@@ -60,7 +64,7 @@ impl Plan {
         config: Config,
         previous: Option<&Self>,
         now: Time,
-        watched: &mut Vec<Watched>,
+        names: Names,
     ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut listeners = Vec::with_capacity(config.listeners.len());
@@ -73,7 +77,7 @@ impl Plan {
         let mut upstreams = Vec::with_capacity(config.upstreams.len());
         for upstream in &config.upstreams {
             let before = previous.and_then(|previous| previous.upstream(&upstream.name));
-            match UpstreamPlan::new(upstream, before, now, watched) {
+            match UpstreamPlan::new(upstream, before, now, &names) {
                 Ok(upstream) => upstreams.push(upstream),
                 Err(found) => problems.extend(found),
             }
@@ -92,7 +96,17 @@ impl Plan {
             })
             .collect();
         let depends_on_path = table.depends_on_path();
-        Ok(Self { listeners, upstreams, routes, places: None, depends_on_path, table, of_rule, config })
+        Ok(Self {
+            listeners,
+            upstreams,
+            routes,
+            places: None,
+            depends_on_path,
+            table,
+            of_rule,
+            names,
+            config,
+        })
     }
 
     /// The upstream of this name.

@@ -1,19 +1,27 @@
 //! The names of servers, resolved again when their records expire. Runs on the control thread.
 //!
-//! A name that fails to resolve keeps the addresses that it had.
+//! A name that fails to resolve keeps the addresses that it had. What follows from others is for the plan.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+/// A proxy, a name server and servers, all on loopback.
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Weak, mpsc as blocking};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use config::ServerHost;
+use config::{Config, ServerHost};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{LookupIpStrategy, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::change::Control;
 use crate::control::notice;
-use crate::plan::Addresses;
 
 /// Records are kept for at least this long, whatever they say.
 const TTL_MIN: Duration = Duration::from_secs(1);
@@ -22,29 +30,91 @@ const TTL_MAX: Duration = Duration::from_secs(300);
 /// After a failure the next attempt comes after this, then twice that, and so on.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Names that change together make one change of the plan.
+const GATHERING: Duration = Duration::from_millis(50);
+/// Addresses of one name that count; those beyond are left out.
+const ADDRESSES_MAX: usize = 256;
 
-/// A name whose addresses are to be kept up to date.
-pub(crate) struct Watched {
-    pub(crate) name: String,
-    pub(crate) port: u16,
-    pub(crate) addresses: Addresses,
+/// A name that servers have, and what it stands for. It is watched for as long as a plan has it.
+pub(crate) struct Name {
+    text: String,
+    /// As its records came, but those of IPv4 first; empty until it is resolved.
+    found: ArcSwap<Vec<IpAddr>>,
 }
 
-/// The addresses of a server: known at once, or to be watched.
-pub(crate) fn addresses(server: &config::Server, watched: &mut Vec<Watched>) -> Addresses {
-    match &server.host {
-        ServerHost::Address(address) => {
-            Arc::new(ArcSwap::from_pointee(vec![SocketAddr::new(*address, server.port)]))
+/// The names of a configuration, each once.
+#[derive(Clone, Default)]
+pub(crate) struct Names(HashMap<String, Arc<Name>>);
+
+/// Names that are to be watched from now on; `first` is dropped once each has been looked up.
+pub(crate) struct Wanted {
+    pub(crate) names: Vec<Arc<Name>>,
+    pub(crate) first: blocking::Sender<()>,
+}
+
+impl Names {
+    /// The names of `config`, and which of them are not among those of `before`.
+    pub(crate) fn of(config: &Config, before: Option<&Self>) -> (Self, Vec<Arc<Name>>) {
+        let mut names = Self::default();
+        let mut wanted = Vec::new();
+        for server in config.upstreams.iter().flat_map(|upstream| &upstream.servers) {
+            let ServerHost::Name(text) = &server.host else { continue };
+            if names.0.contains_key(text) {
+                continue;
+            }
+            let known = before.and_then(|before| before.0.get(text)).cloned();
+            let name = known.unwrap_or_else(|| {
+                wanted.push(Arc::new(Name { text: text.clone(), found: ArcSwap::default() }));
+                Arc::clone(&wanted[wanted.len() - 1])
+            });
+            names.0.insert(text.clone(), name);
         }
-        ServerHost::Unix(_) => Addresses::default(),
-        ServerHost::Name(name) => {
-            let addresses = Addresses::default();
-            let shared = Arc::clone(&addresses);
-            watched.push(Watched { name: name.clone(), port: server.port, addresses: shared });
-            addresses
+        (names, wanted)
+    }
+
+    /// What a name stands for; nothing until it is resolved.
+    pub(crate) fn addresses(&self, name: &str) -> Arc<Vec<IpAddr>> {
+        self.0.get(name).map(|name| name.found.load_full()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+impl Names {
+    /// Says what a name stands for.
+    pub(crate) fn set(&self, name: &str, addresses: &[IpAddr]) {
+        self.0[name].found.store(Arc::new(addresses.to_vec()));
+    }
+}
+
+/// Looks up all names that are asked for, and goes on doing so.
+pub(crate) async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: Maker, changed: Rc<Notify>) {
+    let mut made = None;
+    while let Some(Wanted { names, first }) = wanted.recv().await {
+        if made.is_none() {
+            made = resolver();
+        }
+        let Some(resolver) = &made else { continue };
+        for name in names {
+            let lookups =
+                watch_name(resolver.clone(), Arc::downgrade(&name), first.clone(), Rc::clone(&changed));
+            tokio::task::spawn_local(lookups);
         }
     }
 }
+
+/// Changes the plan after names have changed, until the proxy ends.
+pub(crate) async fn follow(control: Weak<Control>, changed: Rc<Notify>) {
+    loop {
+        changed.notified().await;
+        tokio::time::sleep(GATHERING).await;
+        let Some(control) = control.upgrade() else { return };
+        // It waits for the workers.
+        let _ = tokio::task::spawn_blocking(move || control.follow_names()).await;
+    }
+}
+
+/// What makes a resolver, when there is a name to resolve.
+pub(crate) type Maker = Box<dyn FnMut() -> Option<TokioResolver> + Send>;
 
 /// A resolver for the machine's own settings; without any it still knows the hosts file.
 pub(crate) fn resolver() -> Option<TokioResolver> {
@@ -54,46 +124,75 @@ pub(crate) fn resolver() -> Option<TokioResolver> {
         TokioResolver::builder_with_config(none, TokioRuntimeProvider::default())
     });
     let mut builder = builder;
-    builder.options_mut().ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    let options = builder.options_mut();
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    // A name that does not exist yet is not to be believed missing for a day.
+    options.negative_max_ttl = Some(TTL_MIN);
     builder.build().map_err(|error| notice(&format!("cannot resolve names: {error}"))).ok()
 }
 
-/// Resolves a name once and says how long the answer holds, or `None` where it failed.
-pub(crate) async fn resolve(resolver: &TokioResolver, watched: &Watched) -> Option<Duration> {
-    match resolver.lookup_ip(watched.name.as_str()).await {
-        Ok(lookup) => {
-            let mut found: Vec<_> =
-                lookup.iter().map(|address| SocketAddr::new(address, watched.port)).collect();
-            // IPv4 first: a host without a route to IPv6 would wait for every connection.
-            found.sort_by_key(SocketAddr::is_ipv6);
-            if found.is_empty() {
-                notice(&format!("{} has no address", watched.name));
-                return None;
+async fn watch_name(
+    resolver: TokioResolver,
+    name: Weak<Name>,
+    first: blocking::Sender<()>,
+    changed: Rc<Notify>,
+) {
+    let mut first = Some(first);
+    let mut retry = RETRY_MIN;
+    loop {
+        // When it is in no plan any more, nobody waits for it.
+        let Some(name) = name.upgrade() else { return };
+        let wait = match name.look_up(&resolver).await {
+            Ok((news, holds)) => {
+                if news == News::Some {
+                    changed.notify_one();
+                }
+                retry = RETRY_MIN;
+                holds
             }
-            if *watched.addresses.load_full() != found {
-                watched.addresses.store(Arc::new(found));
+            Err(reason) => {
+                notice(&reason);
+                let wait = retry;
+                retry = (retry * 2).min(RETRY_MAX);
+                wait
             }
-            let ttl = lookup.valid_until().saturating_duration_since(Instant::now());
-            Some(ttl.clamp(TTL_MIN, TTL_MAX))
-        }
-        Err(error) => {
-            notice(&format!("cannot resolve {}: {error}", watched.name));
-            None
-        }
+        };
+        // Whoever waits for the first answer has waited enough.
+        drop((name, first.take()));
+        tokio::time::sleep(wait).await;
     }
 }
 
-/// Keeps a name's addresses up to date for as long as somebody asks for them. `holds` is how long the first answer does.
-pub(crate) async fn watch(resolver: TokioResolver, watched: Watched, mut holds: Option<Duration>) {
-    let mut retry = RETRY_MIN;
-    loop {
-        let wait = holds.unwrap_or(retry);
-        retry = if holds.is_some() { RETRY_MIN } else { (retry * 2).min(RETRY_MAX) };
-        tokio::time::sleep(wait).await;
-        if Arc::strong_count(&watched.addresses) == 1 {
-            // Its server is in no plan any more.
-            return;
+/// Whether a lookup has found other addresses than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    None,
+    Some,
+}
+
+impl Name {
+    /// Resolves it once, and says how long the answer holds.
+    async fn look_up(&self, resolver: &TokioResolver) -> Result<(News, Duration), String> {
+        let lookup = resolver.lookup_ip(self.text.as_str()).await;
+        let lookup = lookup.map_err(|error| format!("cannot resolve {}: {error}", self.text))?;
+        let mut found: Vec<_> = lookup.iter().collect();
+        // A host without a route to IPv6 would wait for every connection.
+        found.sort_by_key(IpAddr::is_ipv6);
+        if found.is_empty() {
+            return Err(format!("{} has no address", self.text));
         }
-        holds = resolve(&resolver, &watched).await;
+        if found.len() > ADDRESSES_MAX {
+            let count = found.len();
+            notice(&format!("{} has {count} addresses: {ADDRESSES_MAX} of them are used", self.text));
+            // Always the same ones.
+            found.sort_by_key(|address| (address.is_ipv6(), *address));
+            found.truncate(ADDRESSES_MAX);
+        }
+        let news = if **self.found.load() == found { News::None } else { News::Some };
+        if news == News::Some {
+            self.found.store(Arc::new(found));
+        }
+        let ttl = lookup.valid_until().saturating_duration_since(Instant::now());
+        Ok((news, ttl.clamp(TTL_MIN, TTL_MAX)))
     }
 }

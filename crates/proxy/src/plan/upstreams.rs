@@ -7,14 +7,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use balance::{Changes, Event, Fleet, Member, RetryReserve, ServerId, Standing, Time};
+use balance::{Changes, Event, Fleet, Member, RetryReserve, Standing, Time};
 use config::{Scheme, Server, Upstream};
 use tls::{ClientSide, Problem};
 
 use crate::control::notice;
-use crate::resolve::{self, Watched};
+use crate::plan::listed::{Listed, listed};
+use crate::resolve::Names;
 
-/// The addresses of a server; the control thread exchanges them as names are resolved again.
+/// The addresses of a server, tried in turn; they are exchanged as its name is resolved again.
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
 
 /// An upstream.
@@ -22,7 +23,11 @@ pub(crate) struct UpstreamPlan {
     pub(crate) config: Upstream,
     /// How its servers stand, in the order of `servers`.
     pub(crate) fleet: Arc<Fleet>,
+    /// Those of a name with several addresses are several.
     pub(crate) servers: Vec<Arc<ServerPlan>>,
+    /// Of each server, its place in the configuration.
+    places: Vec<usize>,
+    tls: Option<Arc<ClientSide>>,
     /// Retries that are allowed however few the requests are.
     pub(crate) reserve: Arc<RetryReserve>,
     /// Whether somebody wants to know how long answers take.
@@ -34,14 +39,16 @@ pub(crate) struct ServerPlan {
     pub(crate) config: Server,
     /// `host:port`, as Host and in the log.
     pub(crate) authority: String,
-    /// The upstream's TLS, and the index of this server in it.
+    /// What the operator knows it by: its name or `host:port`, and which address of several.
+    pub(crate) label: String,
+    /// The upstream's TLS, and the place of this server in it.
     pub(crate) tls: Option<(Arc<ClientSide>, usize)>,
     pub(crate) addresses: Addresses,
 }
 
 impl UpstreamPlan {
-    /// The upstream as it is configured now. Of the one that had its name before, `previous`, everything is kept that
-    /// has not changed.
+    /// The upstream as it is configured, and as its names are resolved, now. Of the one that had its name before,
+    /// `previous`, everything is kept that has not changed.
     ///
     /// # Errors
     /// What is wrong with its certificates.
@@ -49,40 +56,66 @@ impl UpstreamPlan {
         config: &Upstream,
         previous: Option<&Arc<Self>>,
         now: Time,
-        watched: &mut Vec<Watched>,
+        names: &Names,
     ) -> Result<Arc<Self>, Vec<Problem>> {
-        if let Some(previous) = previous.filter(|previous| previous.config == *config) {
-            return Ok(Arc::clone(previous));
+        let same = previous.filter(|previous| previous.config == *config);
+        if let Some(same) = same.filter(|same| same.follows(names)) {
+            return Ok(Arc::clone(same));
         }
-        let tls = ClientSide::load(config)?.map(Arc::new);
+        let tls = match same {
+            Some(same) => same.tls.clone(),
+            None => ClientSide::load(config)?.map(Arc::new),
+        };
         let changes = match previous {
             Some(previous) => Arc::clone(previous.fleet.members()[0].standing.changes()),
             None => Arc::<Changes>::default(),
         };
-        let mut servers = Vec::with_capacity(config.servers.len());
-        let mut members = Vec::with_capacity(config.servers.len());
-        for (index, server) in config.servers.iter().enumerate() {
-            let id = server_id(config, index);
+        let listed = listed(config, names);
+        let mut servers = Vec::with_capacity(listed.len());
+        let mut members = Vec::with_capacity(listed.len());
+        for one in &listed {
+            let server = &config.servers[one.place];
             let known = previous.and_then(|previous| {
-                let place = previous.fleet.index_of(id)?;
-                Some((previous, place))
+                let index = previous.fleet.index_of(one.id)?;
+                Some((previous, index))
             });
             let standing = match known {
-                Some((previous, place)) => Arc::clone(&previous.fleet.members()[place].standing),
+                Some((previous, index)) => Arc::clone(&previous.fleet.members()[index].standing),
                 None if previous.is_some() => Standing::joining(&changes, now),
                 None => Standing::new(&changes),
             };
-            members.push(Member::new(id, server.weight, &standing));
-            let same = known.filter(|(previous, place)| is_reached_alike(previous, *place, config, server));
+            members.push(Member {
+                priority: server.priority,
+                in_flight_max: server.max_requests,
+                ..Member::new(one.id, server.weight, &standing)
+            });
+            let same = known.filter(|(previous, index)| is_reached_alike(previous, *index, config, server));
             servers.push(match same {
-                Some((previous, place)) => Arc::clone(&previous.servers[place]),
-                None => Arc::new(ServerPlan::new(config, index, tls.as_ref(), watched)),
+                Some((previous, index)) => {
+                    previous.servers[index].is_at(one);
+                    Arc::clone(&previous.servers[index])
+                }
+                None => Arc::new(ServerPlan::new(config, one, tls.as_ref())),
             });
         }
         let fleet = Arc::new(Fleet::new(config.balance, members, config.settings));
         let reserve = previous.map(|previous| Arc::clone(&previous.reserve)).unwrap_or_default();
         let is_timed = fleet.measures() || servers.len() > 1;
-        Ok(Arc::new(Self { config: config.clone(), fleet, servers, reserve, is_timed }))
+        let places = listed.iter().map(|one| one.place).collect();
+        Ok(Arc::new(Self { config: config.clone(), fleet, servers, places, tls, reserve, is_timed }))
+    }
+
+    /// Whether its servers are those that its names stand for now. Where only their further addresses are others, these
+    /// are exchanged.
+    pub(crate) fn follows(&self, names: &Names) -> bool {
+        let listed = listed(&self.config, names);
+        let members = self.fleet.members();
+        let is_same = listed.len() == members.len()
+            && listed.iter().zip(members).all(|(one, member)| one.id == member.id);
+        if is_same {
+            self.servers.iter().zip(&listed).for_each(|(server, one)| server.is_at(one));
+        }
+        is_same
     }
 }
 
@@ -98,22 +131,13 @@ impl UpstreamPlan {
             Event::CircuitClosed => "its circuit is closed again".to_owned(),
         };
         let Self { config, servers, .. } = self;
-        notice(&format!("upstream {}, server {}: {what}", config.name, servers[server].authority));
-    }
-}
-
-/// What a server is called over reloads: its URL, and how many of the same precede it.
-fn server_id(upstream: &Upstream, index: usize) -> ServerId {
-    let url = upstream.servers[index].to_string();
-    match upstream.servers[..index].iter().filter(|server| server.to_string() == url).count() {
-        0 => ServerId::of(&url),
-        repeated => ServerId::of(&format!("{url}#{repeated}")),
+        notice(&format!("upstream {}, server {}: {what}", config.name, servers[server].label));
     }
 }
 
 /// Whether connections to a server of the plan before are as good as new ones.
-fn is_reached_alike(previous: &UpstreamPlan, place: usize, config: &Upstream, server: &Server) -> bool {
-    let before = &previous.servers[place].config;
+fn is_reached_alike(previous: &UpstreamPlan, index: usize, config: &Upstream, server: &Server) -> bool {
+    let before = &previous.servers[index].config;
     let is_same_tls = server.scheme == Scheme::Http || previous.config.tls == config.tls;
     (before.scheme, &before.host, before.port) == (server.scheme, &server.host, server.port)
         && previous.config.protocol == config.protocol
@@ -121,18 +145,27 @@ fn is_reached_alike(previous: &UpstreamPlan, place: usize, config: &Upstream, se
 }
 
 impl ServerPlan {
-    fn new(
-        upstream: &Upstream,
-        index: usize,
-        tls: Option<&Arc<ClientSide>>,
-        watched: &mut Vec<Watched>,
-    ) -> Self {
-        let server = &upstream.servers[index];
+    fn new(upstream: &Upstream, listed: &Listed, tls: Option<&Arc<ClientSide>>) -> Self {
+        let server = &upstream.servers[listed.place];
+        let authority = server.authority();
+        let called = server.name.as_ref().unwrap_or(&authority);
+        let label = match listed.address {
+            Some(address) => format!("{called} ({address})"),
+            None => called.clone(),
+        };
         Self {
-            authority: server.authority(),
-            tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), index)),
-            addresses: resolve::addresses(server, watched),
+            authority,
+            label,
+            tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), listed.place)),
+            addresses: Arc::new(ArcSwap::from_pointee(listed.addresses.clone())),
             config: server.clone(),
+        }
+    }
+
+    /// Has it reached where it is now.
+    fn is_at(&self, listed: &Listed) {
+        if **self.addresses.load() != listed.addresses {
+            self.addresses.store(Arc::new(listed.addresses.clone()));
         }
     }
 }
