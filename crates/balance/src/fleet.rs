@@ -159,6 +159,11 @@ impl Fleet {
         &self.settings
     }
 
+    /// Whether its policy chooses by a key.
+    pub fn hashes(&self) -> bool {
+        self.policy.hashes
+    }
+
     /// Whether its policy needs to be told how long answers take.
     pub fn measures(&self) -> bool {
         self.policy.measures

@@ -16,6 +16,7 @@ use crate::control::StartError;
 use crate::listen::{self, ListenerId, Opened};
 use crate::metrics::Metrics;
 use crate::plan::Plan;
+use crate::pressure::Pressure;
 use crate::resolve::{Name, Names, Wanted};
 use crate::unix::SocketFile;
 use crate::worker::{Change, Message};
@@ -33,6 +34,8 @@ pub(crate) struct Control {
     last_listener: AtomicU64,
     wanted: UnboundedSender<Wanted>,
     pub(crate) metrics: Metrics,
+    /// Whether memory is short.
+    pub(crate) pressure: Arc<Pressure>,
 }
 
 /// An address that is listened on.
@@ -74,6 +77,7 @@ impl Control {
             last_listener: AtomicU64::new(0),
             wanted,
             metrics,
+            pressure: Arc::default(),
         }))
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::certificates;
 use crate::change::{Control, Sockets};
 use crate::metrics::{self, Metrics};
+use crate::pressure;
 use crate::resolve::{self, Wanted};
 use crate::worker::{self, Message, Parts};
 
@@ -134,6 +135,7 @@ pub(crate) fn start_resolving(config: Config, resolver: resolve::Maker) -> Resul
             counters,
             series,
             epoch: running.control.epoch,
+            pressure: Arc::clone(&running.control.pressure),
         };
         running.workers.push(on_thread(format!("worker-{index}"), || worker::run(parts))?);
     }
@@ -187,11 +189,21 @@ async fn run_control(
         if let Ok(control) = begun.await {
             tokio::task::spawn_local(metrics::serve(control.clone(), serving));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
+            tokio::task::spawn_local(watch_memory(Weak::clone(&control)));
             certificates::watch(control).await;
         }
     });
     // Told or dropped: either way the proxy has ended, and the tasks with this runtime.
     let _ = ended.await;
+}
+
+/// Looks at memory until the proxy ends.
+async fn watch_memory(control: Weak<Control>) {
+    loop {
+        tokio::time::sleep(pressure::INTERVAL).await;
+        let Some(control) = control.upgrade() else { return };
+        control.pressure.look(control.plan().config.shed.memory);
+    }
 }
 
 /// Lets the process have as many descriptors as it may.

@@ -82,6 +82,10 @@ fn admit(
     bytes: &[u8],
     record: &mut Record<'_>,
 ) -> Result<Admitted, Failure> {
+    if call.worker.is_short_of_memory() {
+        record.shed = Some("memory");
+        return Err(Failure::ShortOfMemory);
+    }
     let target = Target::of(head, bytes)?;
     // CONNECT asks for a tunnel to anywhere; TRACE would show a client what was added behind its back.
     if matches!(head.start.method, Method::Connect | Method::Trace) {

@@ -79,14 +79,37 @@ failures! {
     UpstreamMalformed Upstream 502 "upstream-malformed" "The server's answer is not valid HTTP.",
     UpstreamFraming Upstream 502 "upstream-framing" "The length of the server's answer is not clear.",
     UpstreamTruncated Upstream 502 "upstream-truncated" "The server's answer ended early.",
+    UpstreamStatus Upstream 502 "upstream-status" "The server answered that it cannot.",
     UpstreamUnknown Upstream 503 "upstream-unknown" "The server's address is not known.",
     NoServer Proxy 503 "no-server" "No server is available.",
+    Shed Proxy 503 "shed" "Too many requests are under way.",
+    ShortOfMemory Proxy 503 "short-of-memory" "Too many requests are under way.",
+    QueueTimeout Proxy 503 "queue-timeout" "Too many requests are under way.",
     UpstreamFull Proxy 503 "upstream-full" "Too many requests are under way.",
     TooManyConnections Proxy 503 "too-many-connections" "Too many clients are connected.",
     OutOfDescriptors Proxy 503 "out-of-descriptors" "Too many connections are open.",
     UpstreamConnectTimeout Upstream 504 "upstream-connect-timeout" "The server could not be reached in time.",
     UpstreamTimeout Upstream 504 "upstream-timeout" "The server did not answer in time.",
     UpstreamStalled Upstream 504 "upstream-stalled" "The server stopped in the middle of its answer.",
+}
+
+impl Failure {
+    /// Whether it was too much for now, and may be well in a moment.
+    pub(crate) fn is_of_load(self) -> bool {
+        use Failure::{
+            NoServer, OutOfDescriptors, QueueTimeout, Shed, ShortOfMemory, TooManyConnections, UpstreamFull,
+        };
+        matches!(
+            self,
+            NoServer
+                | OutOfDescriptors
+                | QueueTimeout
+                | Shed
+                | ShortOfMemory
+                | TooManyConnections
+                | UpstreamFull
+        )
+    }
 }
 
 impl From<HeadError> for Failure {

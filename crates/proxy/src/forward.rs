@@ -6,13 +6,16 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Poll, ready};
+use std::time::{Duration, Instant};
 
-use balance::InFlight;
-use config::{HostHeader, Protocol};
+use balance::{Time, Work};
+use config::{HostHeader, Protocol, Retry};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
 use crate::buffer::{Buffer, SMALL};
+use crate::choose::Choice;
 use crate::client::Client;
 use crate::deadline::{Deadline, Elapsed, Ticks};
 use crate::exchange::{Admitted, Call};
@@ -21,12 +24,10 @@ use crate::lane::{Memory, Request, Response};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::respond;
+use crate::retry::{ATTEMPTS_MAX, Attempts, Progress, Setback, Verdict};
 use crate::tcp::Follows;
-use crate::upstream::{Asked, Connection, Upstream};
-use crate::worker::Worker;
+use crate::upstream::{Connection, UnderWay, Upstream};
 
-/// Attempts for one request: the first, one more on a new connection, and other servers where none was reached.
-const ATTEMPTS_MAX: usize = 4;
 /// Interim responses that a server may send before the final one.
 const INTERIM_MAX: usize = 32;
 
@@ -51,7 +52,9 @@ pub(crate) struct Reply {
     /// What remains of the request's body.
     pub(crate) upload: Upload,
     /// Counts the request as one that is under way with the server.
-    in_flight: Option<InFlight>,
+    under_way: Option<UnderWay>,
+    /// Lines that the response gets: the cookie of a session.
+    pub(crate) added: Vec<u8>,
 }
 
 /// The sending of a request's body beside the response.
@@ -131,49 +134,6 @@ fn upload_outcome(result: Result<(), Stop>) -> Result<UploadState, Failure> {
     }
 }
 
-/// Why an attempt came to nothing.
-struct Broken {
-    failure: Failure,
-    progress: Progress,
-}
-
-/// How far an attempt came, which decides whether another one is safe.
-#[derive(Debug, Clone, Copy, Default)]
-struct Progress {
-    /// The connection was a pooled one, which its server may have closed just before.
-    is_reused: bool,
-    /// The server may have seen some of the request.
-    has_sent: bool,
-    /// The server has answered something.
-    has_answered: bool,
-    /// The server says that it has done nothing with the request (RFC 9113 §8.7).
-    is_untouched: bool,
-}
-
-impl Broken {
-    /// RFC 9110 §9.2.2: repeated is only what no server saw anything of, or what may be done twice.
-    fn may_be_repeated(&self, method: Method) -> bool {
-        match self.failure {
-            Failure::UpstreamRefused
-            | Failure::UpstreamConnectTimeout
-            | Failure::UpstreamUnknown
-            | Failure::UpstreamFull => true,
-            Failure::UpstreamReset if self.progress.has_answered => false,
-            Failure::UpstreamReset => {
-                let Progress { is_reused, has_sent, is_untouched, .. } = self.progress;
-                !has_sent || is_untouched || (is_reused && method.is_idempotent())
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether it says anything about the server that a new connection would not settle.
-    fn blames_server(&self) -> bool {
-        let Progress { is_reused, is_untouched, .. } = self.progress;
-        !(self.failure == Failure::UpstreamReset && (is_reused || is_untouched))
-    }
-}
-
 /// The client no longer wants its response.
 struct Gone;
 
@@ -194,64 +154,89 @@ pub(crate) async fn forward(
     memory: &mut Memory,
     record: &mut Record<'_>,
 ) -> Result<Reply, Failure> {
-    let upstream = &*call.snapshot.upstreams[admitted.upstream];
+    let upstream = &call.snapshot.upstreams[admitted.upstream];
+    let admission = upstream.admit(call.worker).inspect_err(|_| record.shed = Some("latency"))?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
+    let outcome = attempt(call, upstream, admitted, memory, record).await;
+    let (work, now) = match &outcome {
+        Ok((_, latency, now)) => (Work::Done(*latency), *now),
+        Err(Failure::UpstreamTimeout | Failure::QueueTimeout) => (Work::Overrun, call.worker.coarse_time()),
+        Err(_) => (Work::Other, call.worker.coarse_time()),
+    };
+    admission.end(work, now);
+    outcome.map(|(reply, ..)| reply)
+}
+
+/// Tries servers until one has answered, or none may be asked any more. Also says how long that one took, and what time
+/// it is.
+async fn attempt(
+    call: &Call<'_>,
+    upstream: &Rc<Upstream>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    record: &mut Record<'_>,
+) -> Result<(Reply, Duration, Time), Failure> {
+    let worker = call.worker;
     let first_piece_moved = memory.request.body.moved;
     record.first_piece_bytes = first_piece_moved;
+    let mut choice = Choice::new(call, upstream, admitted, &memory.request);
+    let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
     let mut tried = [0; ATTEMPTS_MAX];
     let mut tried_count = 0;
-    let mut may_reuse = true;
     let mut last_failure = None;
     loop {
-        let asked = match pick(call.worker, upstream, &tried[..tried_count], record.is_timed()) {
+        let asked = match choice.next(&tried[..tried_count], record).await {
             Ok(asked) => asked,
             // What the servers said that were asked tells more.
             Err(failure) => return Err(last_failure.unwrap_or(failure)),
         };
         let index = asked.server;
-        let attempt = Attempt { call, admitted, upstream, index, may_reuse };
-        record.attempt_began(admitted.upstream, index, asked.since);
-        let broken = match attempt.run(memory, record).await {
-            Ok(mut reply) => {
-                record.is_answered = true;
-                let status = memory.response.head.start.status;
-                let event = upstream.answered(call.worker, &asked, status, record.first_byte_at());
-                record.server_changed(event);
-                reply.in_flight = Some(asked.into_in_flight());
-                return Ok(reply);
-            }
-            Err(broken) => broken,
-        };
-        record.attempt_failed(broken.failure);
+        let attempt = Attempt { call, admitted, upstream, index, may_reuse: attempts.may_reuse() };
+        record.attempt_began(admitted.upstream, index, Some(asked.since));
+        let mut progress = Progress::default();
+        let outcome = attempt.exchange(memory, record, &mut progress).await;
         // What was read of the body beyond its first piece is gone.
         let is_whole = memory.request.body.moved == first_piece_moved;
-        let blames_server = !may_reuse || broken.blames_server();
-        let is_its_fault = blames_server && broken.failure.facts().party == Party::Upstream;
-        record.server_changed(upstream.failed(call.worker, &asked, is_its_fault));
-        last_failure = Some(broken.failure);
-        if blames_server {
+        let (failure, verdict) = match outcome {
+            Ok(mut reply) => {
+                let status = memory.response.head.start.status;
+                let now = record.first_byte_at().unwrap_or_else(Instant::now);
+                record.server_changed(upstream.answered(worker, &asked, status, now));
+                let is_unwanted = attempts.repeats(status);
+                if !is_unwanted || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
+                    record.is_answered = true;
+                    choice.settle(&asked, &memory.response, &mut reply.added);
+                    let latency = now.duration_since(asked.since);
+                    reply.under_way = Some(asked.into_under_way());
+                    return Ok((reply, latency, worker.time_of(now)));
+                }
+                (Failure::UpstreamStatus, Verdict::Elsewhere)
+            }
+            Err(failure) => {
+                record.attempt_failed(failure);
+                let setback = Setback::Failed(failure, progress);
+                let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
+                record.server_changed(upstream.failed(worker, &asked, is_its_fault));
+                (failure, attempts.after(setback, is_whole))
+            }
+        };
+        if verdict == Verdict::GiveUp {
+            return Err(failure);
+        }
+        last_failure = Some(failure);
+        if verdict == Verdict::Elsewhere {
             tried[tried_count] = index;
             tried_count += 1;
         }
-        let is_last = tried_count == ATTEMPTS_MAX.min(upstream.servers.len());
-        if is_last || !is_whole || !broken.may_be_repeated(admitted.method) {
-            return Err(broken.failure);
-        }
-        // What is pooled of another server is as good as it was.
-        may_reuse &= blames_server;
-        record.retried(index, broken.failure);
+        record.retried(index, failure);
     }
 }
 
-/// The server for the next attempt, which is under way with it from now on.
-fn pick(worker: &Worker, upstream: &Upstream, tried: &[usize], is_timed: bool) -> Result<Asked, Failure> {
-    loop {
-        let server = upstream.pick(worker, tried)?;
-        // Other workers ask it as well: it may have become full since.
-        if let Some(asked) = upstream.begin(server, is_timed) {
-            return Ok(asked);
-        }
-    }
+/// The route's own rules, else those of the upstream.
+fn retry_rules<'a>(call: &Call<'a>, upstream: &'a Upstream, record: &Record<'_>) -> &'a Retry {
+    let routes = &call.snapshot.plan.config.routes;
+    let of_route = record.route.and_then(|route| routes[route].policies.retry.as_ref());
+    of_route.unwrap_or(&upstream.plan.config.retry)
 }
 
 /// Frames what is there of the body, so that it leaves with the head.
@@ -287,12 +272,6 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    async fn run(&self, memory: &mut Memory, record: &mut Record<'_>) -> Result<Reply, Broken> {
-        let mut progress = Progress::default();
-        let outcome = self.exchange(memory, record, &mut progress).await;
-        outcome.map_err(|failure| Broken { failure, progress })
-    }
-
     async fn exchange(
         &self,
         memory: &mut Memory,
@@ -431,6 +410,7 @@ impl Attempt<'_> {
                 100..=199 => {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
                     if self.admitted.version != Version::Http10 {
+                        progress.has_answered = true;
                         respond::interim(self.call, response).await?;
                     }
                     response.buffer.consume(response.head.len);
@@ -454,7 +434,6 @@ impl Attempt<'_> {
         let mut is_armed = false;
         loop {
             if !response.buffer.is_empty() {
-                progress.has_answered = true;
                 match response.head.parse(response.buffer.filled(), limits) {
                     Ok(Parsed::Complete) => {
                         if connection.socket.frames_itself() {
@@ -545,6 +524,15 @@ impl Attempt<'_> {
         let persists = options.persists(head.start.version)
             && framing != Framing::UntilClose
             && !connection.socket.frames_itself();
-        Ok(Reply { connection, server: self.index, framing, options, persists, upload, in_flight: None })
+        Ok(Reply {
+            connection,
+            server: self.index,
+            framing,
+            options,
+            persists,
+            upload,
+            under_way: None,
+            added: Vec::new(),
+        })
     }
 }

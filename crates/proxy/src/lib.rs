@@ -25,6 +25,10 @@ mod exchange;
 mod upstream;
 /// Connections of HTTP/2 to a server, shared by many requests.
 mod multiplex;
+/// Which server a request is tried on.
+mod choose;
+/// Whether it is tried once more.
+mod retry;
 /// One request to a server.
 mod forward;
 /// The one body pump.
@@ -61,6 +65,8 @@ mod windows;
 mod resolve;
 /// Certificates that change.
 mod certificates;
+/// A bound on memory.
+mod pressure;
 /// From one configuration to the next.
 mod change;
 /// A small HTTP server for the control thread.

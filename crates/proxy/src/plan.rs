@@ -5,6 +5,8 @@
 mod listed;
 /// Upstreams and their servers.
 mod upstreams;
+/// Sessions.
+mod stickiness;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use tls::{ClientSide, Problem, ServerSide};
 use crate::failure::Failure;
 use crate::resolve::Names;
 
+pub(crate) use stickiness::Stickiness;
 pub(crate) use upstreams::{ServerPlan, UpstreamPlan};
 
 /// A compiled configuration.

@@ -27,7 +27,7 @@ pub(crate) async fn respond(
     let Call { worker, snapshot, client, .. } = *call;
     let plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
-    render(call, response, &reply, &plan);
+    render(call, response, &mut reply, &plan);
     record.status = response.head.start.status;
     record.head_bytes_sent = response.out.len() as u64;
     if record.status == 101 {
@@ -121,11 +121,16 @@ impl Plan {
 }
 
 /// Writes the new head to `Response::out`.
-fn render(call: &Call<'_>, response: &mut Response, reply: &Reply, plan: &Plan) {
+fn render(call: &Call<'_>, response: &mut Response, reply: &mut Reply, plan: &Plan) {
     let date = call.worker.date();
+    let mut lines = added(call, response);
+    if !reply.added.is_empty() {
+        reply.added.extend_from_slice(lines);
+        lines = &reply.added;
+    }
     let rewrite = ResponseRewrite {
         edits: None,
-        added: added(call, response),
+        added: lines,
         connection: reply.options,
         framing: plan.framing,
         client_connection: plan.client_connection,
@@ -389,7 +394,7 @@ pub(crate) fn write_failure(
         out.extend_from_slice(METHODS);
         out.extend_from_slice(b"\r\n");
     }
-    if failure == Failure::TooManyConnections || failure == Failure::OutOfDescriptors {
+    if failure.is_of_load() {
         out.extend_from_slice(b"Retry-After: 1\r\n");
     }
     if closes {

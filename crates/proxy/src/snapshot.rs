@@ -4,13 +4,16 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use balance::Time;
+use tokio::sync::mpsc::UnboundedSender;
 use wire::HeadLimits;
 
 use crate::deadline::Ticks;
 use crate::listen::Listening;
 use crate::plan::{Listener, Plan, ServerPlan};
 use crate::relay::MinimumRate;
-use crate::upstream::{Server, Upstream};
+use crate::upstream::{Server, Surroundings, Upstream};
+use crate::worker::Message;
 
 /// A plan, with what belongs to this worker.
 pub(crate) struct Snapshot {
@@ -58,7 +61,14 @@ impl Snapshot {
 
     /// The plan for worker number `worker`. Upstreams and servers that were in the one before keep what they have:
     /// turns, budgets, pools.
-    pub(crate) fn new(plan: Arc<Plan>, previous: Option<&Self>, worker: usize) -> Self {
+    pub(crate) fn new(
+        plan: Arc<Plan>,
+        previous: Option<&Self>,
+        worker: usize,
+        others: &Arc<[UnboundedSender<Message>]>,
+        now: Time,
+    ) -> Self {
+        let surroundings = Surroundings { worker, others, shed: plan.config.shed.concurrency, now };
         let before = previous.map_or(&[][..], |previous| &previous.upstreams);
         let upstreams: HashMap<_, _> =
             before.iter().map(|upstream| (Arc::as_ptr(&upstream.plan), upstream)).collect();
@@ -71,7 +81,7 @@ impl Snapshot {
             Some(upstream) => Rc::clone(upstream),
             None => {
                 let known = |plan: &Arc<ServerPlan>| servers.get(&Arc::as_ptr(plan)).copied();
-                Rc::new(Upstream::new(plan, known, worker))
+                Rc::new(Upstream::new(plan, known, &surroundings))
             }
         };
         let limits = plan.config.limits;

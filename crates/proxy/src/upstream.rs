@@ -7,11 +7,13 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use balance::{Ask, Event, InFlight, Outcome, Pick, Picker, Time};
+use balance::{Event, InFlight, Outcome, Picker, Queue, RetryBudget, Shed, ShedSettings, Ticket, Time, Work};
 use config::{Pool, Protocol, Scheme, ServerHost};
 use tls::Handshake;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
@@ -21,14 +23,34 @@ use crate::plan::{ServerPlan, UpstreamPlan};
 use crate::secure::{HandshakeError, Secure};
 use crate::socket::Socket;
 use crate::tcp::Tcp;
-use crate::worker::Worker;
+use crate::worker::{Message, Worker};
 
 /// An upstream as one worker uses it.
 pub(crate) struct Upstream {
     pub(crate) plan: Arc<UpstreamPlan>,
     /// In the order of the plan.
     pub(crate) servers: Vec<Rc<Server>>,
-    picker: RefCell<Picker>,
+    pub(crate) picker: RefCell<Picker>,
+    pub(crate) budget: RefCell<RetryBudget>,
+    /// How many requests may be under way before more are shed.
+    shed: Option<RefCell<Shed>>,
+    /// Requests that wait, where servers have limits.
+    waiting: Option<Waiting>,
+}
+
+/// Requests that wait with one worker for a server with room, and whom to tell that there is some.
+struct Waiting {
+    queue: RefCell<Queue<oneshot::Sender<()>>>,
+    worker: usize,
+    others: Arc<[UnboundedSender<Message>]>,
+}
+
+/// What an upstream of one worker is made with, besides its plan.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) worker: usize,
+    pub(crate) others: &'a Arc<[UnboundedSender<Message>]>,
+    pub(crate) shed: Option<ShedSettings>,
+    pub(crate) now: Time,
 }
 
 /// One server and this worker's connections to it.
@@ -66,11 +88,11 @@ impl Connection {
 }
 
 impl Upstream {
-    /// The upstream for worker number `worker`, with the servers that it knows already.
+    /// The upstream for one worker, with the servers that it knows already.
     pub(crate) fn new<'a>(
         plan: &Arc<UpstreamPlan>,
         known: impl Fn(&Arc<ServerPlan>) -> Option<&'a Rc<Server>>,
-        worker: usize,
+        surroundings: &Surroundings<'_>,
     ) -> Self {
         let pool = plan.config.pool;
         let server = |plan: &Arc<ServerPlan>| match known(plan) {
@@ -80,46 +102,46 @@ impl Upstream {
             }
             None => Rc::new(Server::new(plan, pool)),
         };
+        let Surroundings { worker, others, shed, now } = *surroundings;
+        let waiting = || Waiting {
+            queue: RefCell::new(Queue::new(plan.config.queue.length)),
+            worker,
+            others: Arc::clone(others),
+        };
         Self {
             servers: plan.servers.iter().map(server).collect(),
             picker: RefCell::new(Picker::new(Arc::clone(&plan.fleet), worker as u64)),
+            budget: RefCell::new(RetryBudget::new(plan.config.retry_budget)),
+            shed: shed.map(|settings| RefCell::new(Shed::new(settings, now))),
+            waiting: plan.has_limits().then(waiting),
             plan: Arc::clone(plan),
         }
     }
 
-    /// The server for a request, but for those that it was tried on.
-    pub(crate) fn pick(&self, worker: &Worker, tried: &[usize]) -> Result<usize, Failure> {
-        let ask = Ask { now: worker.coarse_time(), random: fastrand::u64(..), key: None, tried };
-        match self.picker.borrow_mut().pick(&ask) {
-            Pick::Server(index) => Ok(index),
-            Pick::Full => Err(Failure::UpstreamFull),
-            Pick::None => Err(Failure::NoServer),
-        }
+    /// Lets a request in, unless too many are under way already; `Admission` is told how it ended.
+    pub(crate) fn admit(&self, worker: &Worker) -> Result<Admission<'_>, Failure> {
+        self.budget.borrow_mut().request(worker.coarse_time());
+        let Some(shed) = &self.shed else { return Ok(Admission(None)) };
+        if shed.borrow_mut().admit() { Ok(Admission(Some(shed))) } else { Err(Failure::Shed) }
     }
 
     /// A request to a server begins: it is under way until what is returned is dropped.
-    pub(crate) fn begin(&self, server: usize, is_timed: bool) -> Option<Asked> {
-        let in_flight = self.plan.fleet.begin(server)?;
-        Some(Asked { server, in_flight, since: (is_timed || self.plan.is_timed).then(Instant::now) })
+    pub(crate) fn begin(self: &Rc<Self>, server: usize) -> Option<Asked> {
+        let in_flight = Some(self.plan.fleet.begin(server)?);
+        let upstream = self.waiting.is_some().then(|| Rc::clone(self));
+        let under_way = UnderWay { in_flight, upstream };
+        Some(Asked { server, since: Instant::now(), is_last_resort: false, under_way })
     }
 
-    /// A server has answered, whatever follows: at `first_byte`, if somebody has looked at the clock already.
-    pub(crate) fn answered(
-        &self,
-        worker: &Worker,
-        asked: &Asked,
-        status: u16,
-        first_byte: Option<Instant>,
-    ) -> Option<Event> {
+    /// A server has answered, at this time, whatever follows.
+    pub(crate) fn answered(&self, worker: &Worker, asked: &Asked, status: u16, at: Instant) -> Option<Event> {
         // What a gateway says about what is behind it, or a server that has no room.
         let is_failure = matches!(status, 502..=504);
-        let (latency, now) = match asked.since {
-            Some(since) => {
-                let now = first_byte.unwrap_or_else(Instant::now);
-                (now.duration_since(since), worker.time_of(now))
-            }
-            None => (Duration::ZERO, worker.coarse_time()),
-        };
+        let latency = at.duration_since(asked.since);
+        let now = worker.time_of(at);
+        if asked.is_last_resort && !is_failure && self.plan.fleet.revive(asked.server, now) {
+            self.plan.tell_revived(asked.server);
+        }
         let outcome = if is_failure { Outcome::Failed } else { Outcome::Answered(latency) };
         self.ended(asked.server, outcome, now)
     }
@@ -135,20 +157,106 @@ impl Upstream {
         self.plan.tell(server, event, now);
         Some(event)
     }
+
+    /// Whether requests wait for a server with room.
+    pub(crate) fn has_queue(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| !waiting.queue.borrow().is_empty())
+    }
+
+    /// Joins those who wait: what is received is one's turn. `None` if too many do.
+    pub(crate) fn queue(&self, worker: &Worker) -> Option<(oneshot::Receiver<()>, Ticket)> {
+        let waiting = self.waiting.as_ref()?;
+        let (turn, receiver) = oneshot::channel();
+        let ticket = waiting.queue.borrow_mut().join(turn, worker.coarse_time()).ok()?;
+        self.plan.waiting.set(waiting.worker);
+        Some((receiver, ticket))
+    }
+
+    /// Waits no longer, if it was not one's turn yet.
+    pub(crate) fn leave_queue(&self, ticket: Ticket) {
+        if let Some(waiting) = &self.waiting {
+            let _ = waiting.queue.borrow_mut().leave(ticket);
+            waiting.settle(&self.plan);
+        }
+    }
+
+    /// There may be room: whoever waits longest with this worker tries, else somebody with another.
+    pub(crate) fn call_next(&self) {
+        let Some(waiting) = &self.waiting else { return };
+        // One who has given up meanwhile has no use for the turn.
+        while let Some((turn, _)) = waiting.queue.borrow_mut().take_next() {
+            if turn.send(()).is_ok() {
+                return waiting.settle(&self.plan);
+            }
+        }
+        waiting.settle(&self.plan);
+        if let Some(other) =
+            self.plan.waiting.next_after(waiting.worker).filter(|other| *other != waiting.worker)
+        {
+            // A worker that has ended has nobody who waits.
+            let _ = waiting.others.get(other).map(|other| other.send(Message::Room(Arc::clone(&self.plan))));
+        }
+    }
+}
+
+impl Waiting {
+    /// Says to other workers that nobody waits here any more, if so.
+    fn settle(&self, plan: &UpstreamPlan) {
+        if self.queue.borrow().is_empty() {
+            plan.waiting.clear(self.worker);
+        }
+    }
+}
+
+/// A request that was let in, until it is known how it ended.
+pub(crate) struct Admission<'a>(Option<&'a RefCell<Shed>>);
+
+impl Admission<'_> {
+    /// It has ended like this.
+    pub(crate) fn end(mut self, work: Work, now: Time) {
+        if let Some(shed) = self.0.take() {
+            shed.borrow_mut().end(work, now);
+        }
+    }
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        if let Some(shed) = self.0.take() {
+            shed.borrow_mut().end(Work::Other, Time::START);
+        }
+    }
 }
 
 /// A request that a server was picked for.
 pub(crate) struct Asked {
     pub(crate) server: usize,
-    in_flight: InFlight,
-    /// When, if somebody wants to know.
-    pub(crate) since: Option<Instant>,
+    pub(crate) since: Instant,
+    /// Whether it is only asked because nothing else is left.
+    pub(crate) is_last_resort: bool,
+    under_way: UnderWay,
 }
 
 impl Asked {
     /// What keeps it under way, until the whole response has been passed on.
-    pub(crate) fn into_in_flight(self) -> InFlight {
-        self.in_flight
+    pub(crate) fn into_under_way(self) -> UnderWay {
+        self.under_way
+    }
+}
+
+/// A request under way with a server. Dropped, it makes room for another.
+pub(crate) struct UnderWay {
+    in_flight: Option<InFlight>,
+    /// Where somebody may wait for the room.
+    upstream: Option<Rc<Upstream>>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.in_flight = None;
+        if let Some(upstream) = self.upstream.take() {
+            upstream.call_next();
+        }
     }
 }
 

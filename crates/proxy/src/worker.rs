@@ -22,7 +22,8 @@ use crate::deadline::{Deadlines, TICK};
 use crate::frames;
 use crate::lane::Lanes;
 use crate::listen::{self, ListenerId, Listening};
-use crate::plan::{Listener, Plan};
+use crate::plan::{Listener, Plan, UpstreamPlan};
+use crate::pressure::{ADMITTED_MIN, Pressure};
 use crate::relay::Pipes;
 use crate::secure::Records;
 use crate::snapshot::Snapshot;
@@ -34,6 +35,8 @@ pub(crate) enum Message {
     Connection(TcpStream, SocketAddr, ListenerId),
     /// Go on with another plan.
     Change(Change),
+    /// A server of this upstream has room for somebody who waits.
+    Room(Arc<UpstreamPlan>),
     /// Take nothing new, and end when the last client has gone: another process has taken over.
     Retire,
     /// Take nothing new, finish what runs, and end.
@@ -86,6 +89,7 @@ pub(crate) struct Parts {
     pub(crate) series: Series,
     /// When time began, for all workers.
     pub(crate) epoch: Instant,
+    pub(crate) pressure: Arc<Pressure>,
 }
 
 /// One core's share of the proxy.
@@ -109,6 +113,7 @@ pub(crate) struct Worker {
     pub(crate) state: Cell<State>,
     pub(crate) loads: Loads,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
+    pressure: Arc<Pressure>,
     epoch: Instant,
     coarse_time: Cell<Time>,
     date: Cell<[u8; 29]>,
@@ -122,9 +127,10 @@ pub(crate) struct Worker {
 /// Runs a worker until it is stopped or drained: the body of its thread.
 pub(crate) async fn run(parts: Parts) {
     let Parts { listeners, opened, mut messages, .. } = parts;
+    let snapshot = Snapshot::new(parts.plan, None, parts.index, &parts.others, Time::START);
     let worker = Rc::new(Worker {
         index: parts.index,
-        snapshot: RefCell::new(Rc::new(Snapshot::new(parts.plan, None, parts.index))),
+        snapshot: RefCell::new(Rc::new(snapshot)),
         listenings: RefCell::default(),
         accepting: RefCell::default(),
         early: RefCell::default(),
@@ -140,6 +146,7 @@ pub(crate) async fn run(parts: Parts) {
         state: Cell::new(State::Running),
         loads: parts.loads,
         others: parts.others,
+        pressure: parts.pressure,
         epoch: parts.epoch,
         coarse_time: Cell::new(Time::START),
         date: Cell::new([b' '; 29]),
@@ -154,6 +161,7 @@ pub(crate) async fn run(parts: Parts) {
         match message {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
             Message::Change(change) => worker.change(change),
+            Message::Room(upstream) => worker.call_next(&upstream),
             Message::Stop => break,
             Message::Retire => {
                 worker.leave(None, &mut messages).await;
@@ -188,6 +196,8 @@ async fn tick(worker: Rc<Worker>) {
                 server.sweep(now);
                 open += server.connections();
             }
+            // Room that nobody told of: a server has come up, or was given more.
+            snapshot.upstreams.iter().for_each(|upstream| upstream.call_next());
             worker.counters.upstream_connections_active.set(open as u64);
             worker.count_pools(&snapshot);
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
@@ -237,9 +247,20 @@ impl Worker {
         Time::from_micros(instant.duration_since(self.epoch).as_micros() as u64)
     }
 
+    /// The time of day in whole seconds.
+    pub(crate) fn unix_seconds(&self) -> u64 {
+        let since = self.wall_clock().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    }
+
     /// Time, at most a tick old.
     pub(crate) fn coarse_time(&self) -> Time {
         self.coarse_time.get()
+    }
+
+    /// Whether there is not enough memory for one more request.
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        self.pressure.is_on() && self.counters.requests_active.value() > ADMITTED_MIN
     }
 
     /// Client connections of all workers.
@@ -255,7 +276,7 @@ impl Worker {
     fn change(self: &Rc<Self>, change: Change) {
         let Change { plan, listeners, opened, done } = change;
         let before = self.snapshot();
-        let next = Snapshot::new(plan, Some(&before), self.index);
+        let next = Snapshot::new(plan, Some(&before), self.index, &self.others, self.time());
         *self.snapshot.borrow_mut() = Rc::new(next);
         self.listen(&listeners, opened, &before.plan.listeners);
         for (stream, peer, listener) in self.early.take() {
@@ -290,6 +311,14 @@ impl Worker {
                 let accept = listen::accept(Rc::clone(self), Rc::clone(listening), socket);
                 self.accepting.borrow_mut().push(tokio::task::spawn_local(accept));
             }
+        }
+    }
+
+    /// Lets whoever waits longest here for a server of this upstream try.
+    fn call_next(&self, plan: &Arc<UpstreamPlan>) {
+        let snapshot = self.snapshot();
+        if let Some(upstream) = snapshot.upstreams.iter().find(|upstream| Arc::ptr_eq(&upstream.plan, plan)) {
+            upstream.call_next();
         }
     }
 
@@ -357,6 +386,7 @@ impl Worker {
                     // Handed over before the other worker left as well.
                     Some(Message::Connection(stream, peer, listener)) => self.take_over(stream, peer, listener),
                     Some(Message::Drain) => waits = waits.or_else(|| Some(self.last_waits())),
+                    Some(Message::Room(upstream)) => self.call_next(&upstream),
                     Some(Message::Retire | Message::Change(_)) => {}
                     Some(Message::Stop) | None => return,
                 },

@@ -139,6 +139,8 @@ counters! {
     reloads: Counter,
     /// Changes of the configuration that were refused, and changed nothing.
     reload_failures: Counter,
+    /// Requests that waited for a server with room.
+    requests_queued: Counter,
     /// Bytes of requests, heads and bodies, without the framing of chunks, of HTTP/2 and of TLS.
     client_bytes_received: Counter as "client_received_bytes",
     /// Bytes of responses, counted likewise.

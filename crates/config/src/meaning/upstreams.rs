@@ -324,6 +324,11 @@ impl Statuses {
         Self(vec![200..=299])
     }
 
+    /// These.
+    pub fn of(statuses: impl IntoIterator<Item = u16>) -> Self {
+        Self(statuses.into_iter().map(|status| status..=status).collect())
+    }
+
     /// Whether a status is one of them.
     pub fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|range| range.contains(&status))

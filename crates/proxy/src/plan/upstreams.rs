@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use balance::{Changes, Event, Fleet, Member, RetryReserve, Standing, Time};
+use balance::{Changes, Event, Fleet, Member, RetryReserve, Standing, Time, WaitingWorkers};
 use config::{Scheme, Server, Upstream};
 use tls::{ClientSide, Problem};
 
+use super::stickiness::Stickiness;
 use crate::control::notice;
 use crate::plan::listed::{Listed, listed};
 use crate::resolve::Names;
@@ -30,8 +31,10 @@ pub(crate) struct UpstreamPlan {
     tls: Option<Arc<ClientSide>>,
     /// Retries that are allowed however few the requests are.
     pub(crate) reserve: Arc<RetryReserve>,
-    /// Whether somebody wants to know how long answers take.
-    pub(crate) is_timed: bool,
+    /// Which workers have requests that wait for room.
+    pub(crate) waiting: WaitingWorkers,
+    /// What keeps clients on their servers.
+    pub(crate) stickiness: Option<Arc<Stickiness>>,
 }
 
 /// One of its servers.
@@ -100,9 +103,22 @@ impl UpstreamPlan {
         }
         let fleet = Arc::new(Fleet::new(config.balance, members, config.settings));
         let reserve = previous.map(|previous| Arc::clone(&previous.reserve)).unwrap_or_default();
-        let is_timed = fleet.measures() || servers.len() > 1;
+        let kept = previous.filter(|previous| previous.config.sticky == config.sticky);
+        let stickiness = match kept {
+            Some(previous) => previous.stickiness.clone(),
+            None => config.sticky.as_ref().map(|sticky| Arc::new(Stickiness::new(sticky, &config.name))),
+        };
         let places = listed.iter().map(|one| one.place).collect();
-        Ok(Arc::new(Self { config: config.clone(), fleet, servers, places, tls, reserve, is_timed }))
+        Ok(Arc::new(Self {
+            config: config.clone(),
+            fleet,
+            servers,
+            places,
+            tls,
+            reserve,
+            waiting: WaitingWorkers::default(),
+            stickiness,
+        }))
     }
 
     /// Whether its servers are those that its names stand for now. Where only their further addresses are others, these
@@ -120,6 +136,18 @@ impl UpstreamPlan {
 }
 
 impl UpstreamPlan {
+    /// Whether a server may have only so many requests under way.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.fleet.members().iter().any(|member| member.in_flight_max.is_some())
+    }
+
+    /// Tells the operator that an ejected server answers.
+    #[cold]
+    pub(crate) fn tell_revived(&self, server: usize) {
+        let Self { config, servers, .. } = self;
+        notice(&format!("upstream {}, server {}: it answers again", config.name, servers[server].authority));
+    }
+
     /// Tells the operator what the end of a request has changed about a server.
     #[cold]
     pub(crate) fn tell(&self, server: usize, event: Event, now: Time) {

@@ -1,8 +1,10 @@
 //! What is too large or too many, each limit with its status.
 
+use config::MemoryBound;
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close};
+use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_of_load};
 
 const TOO_LARGE: &str = "The request body is too large.";
 
@@ -163,4 +165,30 @@ fn a_connection_serves_only_so_many_requests() {
             ClientGets(OK_GOT),
         ],
     );
+}
+
+#[test]
+fn where_memory_is_short_a_few_requests_are_admitted_and_the_rest_may_come_again() {
+    let scene = Scene::with(|config| config.shed.memory = MemoryBound::Bytes(1));
+    let refused = expand(&failure_of_load("Too many requests are under way."), "");
+    // The control thread is yet to look at memory, and then as many as are always admitted have to be under way.
+    let mut waiting = Vec::new();
+    loop {
+        let mut client = scene.client();
+        client.sends(GET);
+        while !client.has_something() && scene.running().counters().requests_active <= waiting.len() as u64 {
+            std::thread::yield_now();
+        }
+        if client.has_something() {
+            client.gets(&refused);
+            break;
+        }
+        waiting.push((client, scene.accept(0)));
+    }
+    assert!(waiting.len() >= 16, "{}", waiting.len());
+    for (mut client, mut server) in waiting {
+        server.gets(&expand(GET_SEEN, ""));
+        server.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+    }
 }

@@ -29,6 +29,8 @@ mod tunnels;
 mod early;
 /// Connections to servers: reuse, retries, and which server is next.
 mod pool;
+/// Which server is asked, how often, and who waits for it.
+mod fleet;
 /// What takes too long.
 mod timeouts;
 /// What is too large or too many.

@@ -116,6 +116,20 @@ impl Peer {
         }
     }
 
+    /// The next head, whatever it says.
+    pub(crate) fn gets_head(&mut self) -> String {
+        loop {
+            let end = self.received.windows(4).position(|window| window == b"\r\n\r\n");
+            if let Some(end) = end {
+                return String::from_utf8_lossy(&self.received.drain(..end + 4).collect::<Vec<_>>())
+                    .into_owned();
+            }
+            if let Some(ending) = self.receive() {
+                panic!("the {} got {ending}, not a head: {}", self.name, show(&self.received));
+            }
+        }
+    }
+
     /// Waits for more; the way in which there is none.
     fn receive(&mut self) -> Option<String> {
         let mut bytes = [0; 64 * 1024];

@@ -8,7 +8,7 @@ use config::Server;
 use crate::peer::Peer;
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on};
+use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
 
 const REFUSED: &str = "The server could not be reached.";
 const NO_ANSWER: &str = "The server closed the connection without an answer.";
@@ -190,8 +190,10 @@ fn it_is_repeated_only_once() {
 }
 
 #[test]
-fn it_is_not_repeated_once_the_server_has_answered() {
+fn what_may_not_be_done_twice_is_not_repeated_once_the_server_has_answered() {
     let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
+    let post = GET.replace("GET", "POST");
+    let post_seen = GET_SEEN.replace("GET", "POST");
     Scene::new().play(
         "dies within a head",
         &[
@@ -200,8 +202,8 @@ fn it_is_not_repeated_once_the_server_has_answered() {
             ServerGets(GET_SEEN),
             ServerSends(OK),
             ClientGets(OK_GOT),
-            ClientSends(GET),
-            ServerGets(GET_SEEN),
+            ClientSends(&post),
+            ServerGets(&post_seen),
             ServerSends("HTTP/1.1 2"),
             ServerCloses,
             ClientGets(&refused),
@@ -295,7 +297,7 @@ fn a_server_by_name_is_tried_at_each_of_its_addresses() {
 #[test]
 fn a_server_has_only_so_many_connections() {
     let scene = Scene::with(|config| config.upstreams[0].pool.connections = 1);
-    let full = failure_and_go_on("503 Service Unavailable", "Too many requests are under way.");
+    let full = failure_of_load("Too many requests are under way.");
     let (mut first, mut second) = (scene.client(), scene.client());
     first.sends(GET);
     let mut server = scene.accept(0);

@@ -44,6 +44,11 @@ pub(crate) fn failure_and_go_on(status: &str, reason: &str) -> String {
     failure(status, "", reason)
 }
 
+/// What a client gets where there is too much to do: it may come again.
+pub(crate) fn failure_of_load(reason: &str) -> String {
+    failure("503 Service Unavailable", "Retry-After: 1\r\n", reason)
+}
+
 fn failure(status: &str, fields: &str, reason: &str) -> String {
     let length = reason.len() + 1;
     format!(

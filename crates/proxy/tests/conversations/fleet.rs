@@ -1,0 +1,298 @@
+//! Which server is asked: by policy and by session; how often a request is tried, and who waits for a server with room.
+
+use std::time::Duration;
+
+use balance::{AddressPrefixes, CookieAttributes, RetrySettings, Source};
+use config::{QueueSettings, RetryOn, Statuses, StickyCookie, StickySessions, StickyTable, Upstream};
+
+use crate::peer::Peer;
+use crate::scene::Scene;
+use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
+
+/// A request with a field, and what a server sees of it.
+fn get_with(field: &str) -> (String, String) {
+    let with = |text: &str| text.replace("Host: test\r\n", &format!("Host: test\r\n{field}\r\n"));
+    (with(GET), with(GET_SEEN))
+}
+
+/// Two servers, of which the accepted connections are kept.
+struct Pair {
+    scene: Scene,
+    connections: [Option<Peer>; 2],
+}
+
+impl Pair {
+    fn new(change: impl FnOnce(&mut Upstream)) -> Self {
+        let scene = Scene::with_servers(&[1, 1], |config| change(&mut config.upstreams[0]));
+        Self { scene, connections: [None, None] }
+    }
+
+    /// Which server gets what the client sends; it is yet to answer.
+    fn server_of(&mut self, client: &mut Peer, request: &str, seen: &str) -> usize {
+        client.sends(request);
+        let server = loop {
+            for server in [0, 1] {
+                if self.connections[server].is_none() {
+                    self.connections[server] = self.scene.try_accept(server);
+                }
+            }
+            let has_something =
+                |connection: &Option<Peer>| connection.as_ref().is_some_and(Peer::has_something);
+            if let Some(server) = self.connections.iter().position(has_something) {
+                break server;
+            }
+            std::thread::yield_now();
+        };
+        self.peer(server).gets(&expand(seen, ""));
+        server
+    }
+
+    /// The same, answered.
+    fn answered_by(&mut self, client: &mut Peer, request: &str, seen: &str) -> usize {
+        let server = self.server_of(client, request, seen);
+        self.peer(server).sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+        server
+    }
+
+    fn peer(&mut self, server: usize) -> &mut Peer {
+        self.connections[server].as_mut().expect("the server has accepted")
+    }
+}
+
+#[test]
+fn a_request_goes_to_another_server_when_its_own_dies_before_anything_was_passed_on() {
+    let half = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 5\r\n\r\nhal";
+    for answer in ["", "HTTP/1.1 2", half] {
+        let mut pair = Pair::new(|_| ());
+        let mut client = pair.scene.client();
+        let first = pair.server_of(&mut client, GET, GET_SEEN);
+        let mut dying = pair.connections[first].take().expect("it is connected");
+        dying.sends(answer);
+        drop(dying);
+        let mut second = pair.scene.accept(1 - first);
+        second.gets(&expand(GET_SEEN, ""));
+        second.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+        assert_eq!(pair.scene.running().counters().upstream_retries, 1, "{answer:?}");
+    }
+}
+
+#[test]
+fn statuses_are_tried_elsewhere_where_that_is_asked_for_and_the_last_answer_counts() {
+    let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
+    let mut pair = Pair::new(|upstream| {
+        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+        upstream.retry.attempts = 2;
+    });
+    let mut client = pair.scene.client();
+    let first = pair.server_of(&mut client, GET, GET_SEEN);
+    pair.peer(first).sends(refused);
+    let mut second = pair.scene.accept(1 - first);
+    second.gets(&expand(GET_SEEN, ""));
+    second.sends(refused);
+    client.gets(&expand(&refused.replace("\r\n\r\n", "\r\n{via}\r\n"), ""));
+}
+
+#[test]
+fn what_may_not_be_done_twice_is_not_tried_elsewhere() {
+    let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
+    let mut pair = Pair::new(|upstream| {
+        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+    });
+    let mut client = pair.scene.client();
+    let (post, seen) = (GET.replace("GET", "POST"), GET_SEEN.replace("GET", "POST"));
+    let first = pair.server_of(&mut client, &post, &seen);
+    pair.peer(first).sends(refused);
+    client.gets(&expand(&refused.replace("\r\n\r\n", "\r\n{via}\r\n"), ""));
+    assert!(pair.scene.try_accept(1 - first).is_none());
+}
+
+#[test]
+fn retries_keep_to_their_budget() {
+    let refused = failure_and_go_on("502 Bad Gateway", "The server closed the connection without an answer.");
+    let mut pair = Pair::new(|upstream| {
+        upstream.retry_budget = RetrySettings { percent: 50, per_second_min: 0 };
+        upstream.settings.ejection = None;
+    });
+    let mut client = pair.scene.client();
+    for turn in 1..=8 {
+        let first = pair.server_of(&mut client, GET, GET_SEEN);
+        pair.connections[first].take().expect("it is connected").resets();
+        // Every second request has earned a retry.
+        if turn % 2 == 0 {
+            let mut second = pair.scene.accept(1 - first);
+            second.gets(&expand(GET_SEEN, ""));
+            second.sends(OK.replace("Date", "Connection: close\r\nDate"));
+            client.gets(&expand(OK_GOT, ""));
+        } else {
+            client.gets(&expand(&refused, ""));
+        }
+    }
+    let counted = pair.scene.running().counters();
+    assert_eq!((counted.upstream_retries, counted.upstream_retries_denied), (4, 4));
+}
+
+#[test]
+fn requests_wait_for_a_server_with_room_first_come_first_served() {
+    let scene = Scene::with(|config| config.upstreams[0].servers[0].max_requests = 1.try_into().ok());
+    let mut clients: Vec<Peer> = (0..4).map(|_| scene.client()).collect();
+    clients[0].sends(GET);
+    let mut server = scene.accept(0);
+    server.gets(&expand(GET_SEEN, ""));
+    for (place, client) in clients.iter_mut().enumerate().skip(1) {
+        let (request, _) = get_with(&format!("X-Place: {place}"));
+        client.sends(request);
+        while scene.running().counters().requests_queued < place as u64 {
+            std::thread::yield_now();
+        }
+    }
+    for (place, client) in clients.iter_mut().enumerate() {
+        if place > 0 {
+            let (_, seen) = get_with(&format!("X-Place: {place}"));
+            server.gets(&expand(&seen, ""));
+        }
+        server.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+    }
+    scene.assert_no_more_connections();
+}
+
+#[test]
+fn a_queue_has_a_length_and_a_time() {
+    let full = failure_of_load("Too many requests are under way.");
+    let scene = Scene::with(|config| {
+        config.upstreams[0].servers[0].max_requests = 1.try_into().ok();
+        config.upstreams[0].queue = QueueSettings { length: 1, timeout: Duration::from_millis(100) };
+    });
+    let [mut first, mut second, mut third] = [scene.client(), scene.client(), scene.client()];
+    first.sends(GET);
+    let mut server = scene.accept(0);
+    server.gets(&expand(GET_SEEN, ""));
+    second.sends(GET);
+    while scene.running().counters().requests_queued < 1 {
+        std::thread::yield_now();
+    }
+    third.sends(GET);
+    third.gets(&expand(&full, ""));
+    second.gets(&expand(&full, ""));
+    server.sends(OK);
+    first.gets(&expand(OK_GOT, ""));
+    scene.assert_failures(&["upstream-full", "queue-timeout"]);
+}
+
+fn cookie() -> StickySessions {
+    StickySessions::Cookie(StickyCookie {
+        name: "vanward".to_owned(),
+        ttl: Some(Duration::from_secs(60)),
+        attributes: CookieAttributes::default(),
+        secrets: None,
+    })
+}
+
+#[test]
+fn a_cookie_keeps_a_client_on_its_server() {
+    let mut pair = Pair::new(|upstream| upstream.sticky = Some(cookie()));
+    let mut client = pair.scene.client();
+    let first = pair.server_of(&mut client, GET, GET_SEEN);
+    pair.peer(first).sends(OK);
+    let got = client.gets_head();
+    let set = got.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).expect("a cookie is set");
+    let (pair_text, attributes) = set.split_once("; ").expect("it has attributes");
+    assert!(pair_text.starts_with("vanward=") && attributes.contains("HttpOnly"), "{set}");
+    client.gets(b"ok");
+    let (request, seen) = get_with(&format!("Cookie: {pair_text}"));
+    for _ in 0..4 {
+        // And none is set again, as it is fresh.
+        assert_eq!(pair.answered_by(&mut client, &request, &seen), first);
+    }
+    // One that a client has made up is worth nothing.
+    let forged = request.replace("vanward=", "vanward=A");
+    let forged_seen = seen.replace("vanward=", "vanward=A");
+    let server = pair.server_of(&mut client, &forged, &forged_seen);
+    pair.peer(server).sends(OK);
+    assert!(client.gets_head().contains("Set-Cookie: vanward="));
+    client.gets(b"ok");
+}
+
+#[test]
+fn sessions_are_kept_by_whatever_names_them() {
+    let table = |source| {
+        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 })
+    };
+    for (source, field, other_field) in [
+        (Source::ClientAddress(AddressPrefixes::default()), "X-Any: 1", "X-Any: 2"),
+        (Source::Header("X-Session".to_owned()), "X-Session: a", "X-Session: a"),
+        (Source::BasicUser, "Authorization: Basic YTpi", "Authorization: Basic YTpj"),
+    ] {
+        let mut pair = Pair::new(|upstream| upstream.sticky = Some(table(source.clone())));
+        let mut client = pair.scene.client();
+        let (request, seen) = get_with(field);
+        let first = pair.answered_by(&mut client, &request, &seen);
+        let (other, other_seen) = get_with(other_field);
+        let mut another = pair.scene.client();
+        for _ in 0..3 {
+            assert_eq!(pair.answered_by(&mut another, &other, &other_seen), first, "{source:?}");
+        }
+    }
+}
+
+#[test]
+fn a_cookie_of_the_server_is_learnt() {
+    let source = Source::Cookie("SID".to_owned());
+    let sticky =
+        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 });
+    let mut pair = Pair::new(|upstream| upstream.sticky = Some(sticky));
+    let mut client = pair.scene.client();
+    let first = pair.server_of(&mut client, GET, GET_SEEN);
+    pair.peer(first).sends(OK.replace("Date: D\r\n", "Date: D\r\nSet-Cookie: SID=77; Path=/\r\n"));
+    assert!(client.gets_head().contains("Set-Cookie: SID=77"));
+    client.gets(b"ok");
+    let (request, seen) = get_with("Cookie: a=b; SID=77");
+    for _ in 0..4 {
+        assert_eq!(pair.answered_by(&mut client, &request, &seen), first);
+    }
+}
+
+#[test]
+fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
+    let source = Source::Header("X-Session".to_owned());
+    let sticky =
+        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 });
+    let mut pair = Pair::new(|upstream| upstream.sticky = Some(sticky));
+    let mut client = pair.scene.client();
+    let (request, seen) = get_with("X-Session: a");
+    let first = pair.server_of(&mut client, &request, &seen);
+    pair.peer(first).sends(OK);
+    client.gets(&expand(OK_GOT, ""));
+    assert_eq!(pair.server_of(&mut client, &request, &seen), first);
+    pair.connections[first].take().expect("it is connected").resets();
+    // Once more on a new connection to the same server, as the pooled one may have been stale; then elsewhere.
+    let again = pair.scene.accept(first);
+    again.resets();
+    let mut second = pair.scene.accept(1 - first);
+    second.gets(&expand(&seen, ""));
+    second.sends(OK);
+    client.gets(&expand(OK_GOT, ""));
+    pair.connections[1 - first] = Some(second);
+    for _ in 0..3 {
+        assert_eq!(pair.answered_by(&mut client, &request, &seen), 1 - first);
+    }
+}
+
+#[test]
+fn a_hash_of_a_header_chooses_the_server() {
+    let mut pair = Pair::new(|upstream| {
+        upstream.balance = balance::policy("consistent-hash").expect("it is one");
+        upstream.hash_key = Source::Header("X-Key".to_owned());
+    });
+    let mut client = pair.scene.client();
+    let mut servers = [0; 2];
+    for key in 0..20 {
+        let (request, seen) = get_with(&format!("X-Key: {key}"));
+        let server = pair.answered_by(&mut client, &request, &seen);
+        assert_eq!(pair.answered_by(&mut client, &request, &seen), server);
+        servers[server] += 1;
+    }
+    assert!(servers.iter().all(|count| *count > 2), "{servers:?}");
+}
