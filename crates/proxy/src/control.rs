@@ -189,21 +189,12 @@ async fn run_control(
         if let Ok(control) = begun.await {
             tokio::task::spawn_local(metrics::serve(control.clone(), serving));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
-            tokio::task::spawn_local(watch_memory(Weak::clone(&control)));
+            tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
             certificates::watch(control).await;
         }
     });
     // Told or dropped: either way the proxy has ended, and the tasks with this runtime.
     let _ = ended.await;
-}
-
-/// Looks at memory until the proxy ends.
-async fn watch_memory(control: Weak<Control>) {
-    loop {
-        tokio::time::sleep(pressure::INTERVAL).await;
-        let Some(control) = control.upgrade() else { return };
-        control.pressure.look(control.plan().config.shed.memory);
-    }
 }
 
 /// Lets the process have as many descriptors as it may.

@@ -3,16 +3,21 @@
 //! Beyond it new requests are refused but for a few, which let what is under way come to its end; the bound is left again
 //! a little below where it began, so that it does not flutter.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use config::MemoryBound;
 
+use crate::change::Control;
 use crate::control::notice;
 
 /// How often memory is looked at.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(200);
+/// How many looks later it is asked anew what the process may use: a container may have been given more.
+const LOOKS: u32 = 300;
 /// Requests of a worker that are admitted all the same.
 pub(crate) const ADMITTED_MIN: u64 = 16;
 /// The share of the bound, in percent, below which there is enough again.
@@ -31,22 +36,15 @@ impl Pressure {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Looks at the memory that the process uses now.
-    pub(crate) fn look(&self, bound: MemoryBound) {
-        let limit = match bound {
-            MemoryBound::Off => None,
-            MemoryBound::Bytes(bytes) => Some(bytes),
-            MemoryBound::Auto => available_bytes().map(|bytes| bytes / 100 * AUTO_PERCENT),
-        };
-        let (Some(limit), Some(used)) = (limit, resident_bytes()) else {
-            return self.0.store(false, Ordering::Relaxed);
-        };
+    /// Judges what the process uses.
+    fn judge(&self, used_bytes: u64, limit_bytes: Option<u64>) {
+        let Some(limit) = limit_bytes else { return self.0.store(false, Ordering::Relaxed) };
         let was_on = self.is_on();
-        let is_on = used > if was_on { limit / 100 * ENOUGH_PERCENT } else { limit };
+        let is_on = used_bytes > if was_on { limit / 100 * ENOUGH_PERCENT } else { limit };
         self.0.store(is_on, Ordering::Relaxed);
         if is_on && !was_on {
             notice(&format!(
-                "memory is short: {used} bytes of at most {limit} are in use, and most requests are refused; \
+                "memory is short: {used_bytes} bytes of at most {limit} are in use, and most requests are refused; \
                  [shed] memory sets the bound"
             ));
         } else if was_on && !is_on {
@@ -55,9 +53,35 @@ impl Pressure {
     }
 }
 
-/// What the process holds in memory.
-fn resident_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/self/statm").ok()?;
+/// Looks at memory until the proxy ends, on the control thread.
+pub(crate) async fn watch(control: Weak<Control>) {
+    let statm = match File::open("/proc/self/statm") {
+        Ok(statm) => statm,
+        Err(error) => return notice(&format!("memory is not watched: /proc/self/statm: {error}")),
+    };
+    let mut available = available_bytes();
+    for look in 1u32.. {
+        tokio::time::sleep(INTERVAL).await;
+        let Some(control) = control.upgrade() else { return };
+        if look % LOOKS == 0 {
+            available = available_bytes();
+        }
+        let limit = match control.plan().config.shed.memory {
+            MemoryBound::Off => None,
+            MemoryBound::Bytes(bytes) => Some(bytes),
+            MemoryBound::Auto => available.map(|bytes| bytes / 100 * AUTO_PERCENT),
+        };
+        if let Some(used) = resident_bytes(&statm) {
+            control.pressure.judge(used, limit);
+        }
+    }
+}
+
+/// What the process holds in memory. Asked often, and so without an allocation.
+fn resident_bytes(statm: &File) -> Option<u64> {
+    let mut bytes = [0; 128];
+    let count = statm.read_at(&mut bytes, 0).ok()?;
+    let text = std::str::from_utf8(&bytes[..count]).ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
@@ -105,17 +129,18 @@ mod tests {
 
     #[test]
     fn it_is_on_beyond_the_bound_and_off_well_below() {
-        let used = resident_bytes().expect("/proc is there");
         let pressure = Pressure::default();
-        for (bound, is_on) in [
-            (MemoryBound::Bytes(used * 2), false),
-            (MemoryBound::Bytes(used / 2), true),
-            (MemoryBound::Bytes(used * 2), false),
-            (MemoryBound::Bytes(1), true),
-            (MemoryBound::Off, false),
+        for (used, limit, is_on) in [
+            (999, Some(1000), false),
+            (1001, Some(1000), true),
+            (980, Some(1000), true),
+            (940, Some(1000), false),
+            (980, Some(1000), false),
+            (2000, Some(1000), true),
+            (2000, None, false),
         ] {
-            pressure.look(bound);
-            assert_eq!(pressure.is_on(), is_on, "{bound:?}");
+            pressure.judge(used, limit);
+            assert_eq!(pressure.is_on(), is_on, "{used} of {limit:?}");
         }
     }
 
@@ -124,6 +149,8 @@ mod tests {
         let machine = total_bytes("MemTotal:       24667868 kB\nMemFree: 1 kB\n");
         assert_eq!(machine, Some(24_667_868 * 1024));
         assert_eq!(total_bytes("MemFree: 1 kB\n"), None);
+        let statm = File::open("/proc/self/statm").expect("/proc is there");
+        assert!(resident_bytes(&statm).is_some_and(|bytes| bytes > 1 << 18));
         assert!(available_bytes().is_some_and(|bytes| bytes > 1 << 24));
         assert!(group_limits("nonsense\n1:cpu:/\n").is_empty());
     }

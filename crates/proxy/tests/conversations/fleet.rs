@@ -10,7 +10,7 @@ use crate::scene::Scene;
 use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
 
 /// A request with a field, and what a server sees of it.
-fn get_with(field: &str) -> (String, String) {
+fn request_with(field: &str) -> (String, String) {
     let with = |text: &str| text.replace("Host: test\r\n", &format!("Host: test\r\n{field}\r\n"));
     (with(GET), with(GET_SEEN))
 }
@@ -141,7 +141,7 @@ fn requests_wait_for_a_server_with_room_first_come_first_served() {
     let mut server = scene.accept(0);
     server.gets(&expand(GET_SEEN, ""));
     for (place, client) in clients.iter_mut().enumerate().skip(1) {
-        let (request, _) = get_with(&format!("X-Place: {place}"));
+        let (request, _) = request_with(&format!("X-Place: {place}"));
         client.sends(request);
         while scene.running().counters().requests_queued < place as u64 {
             std::thread::yield_now();
@@ -149,7 +149,7 @@ fn requests_wait_for_a_server_with_room_first_come_first_served() {
     }
     for (place, client) in clients.iter_mut().enumerate() {
         if place > 0 {
-            let (_, seen) = get_with(&format!("X-Place: {place}"));
+            let (_, seen) = request_with(&format!("X-Place: {place}"));
             server.gets(&expand(&seen, ""));
         }
         server.sends(OK);
@@ -201,7 +201,7 @@ fn a_cookie_keeps_a_client_on_its_server() {
     let (pair_text, attributes) = set.split_once("; ").expect("it has attributes");
     assert!(pair_text.starts_with("vanward=") && attributes.contains("HttpOnly"), "{set}");
     client.gets(b"ok");
-    let (request, seen) = get_with(&format!("Cookie: {pair_text}"));
+    let (request, seen) = request_with(&format!("Cookie: {pair_text}"));
     for _ in 0..4 {
         // And none is set again, as it is fresh.
         assert_eq!(pair.answered_by(&mut client, &request, &seen), first);
@@ -227,9 +227,9 @@ fn sessions_are_kept_by_whatever_names_them() {
     ] {
         let mut pair = Pair::new(|upstream| upstream.sticky = Some(table(source.clone())));
         let mut client = pair.scene.client();
-        let (request, seen) = get_with(field);
+        let (request, seen) = request_with(field);
         let first = pair.answered_by(&mut client, &request, &seen);
-        let (other, other_seen) = get_with(other_field);
+        let (other, other_seen) = request_with(other_field);
         let mut another = pair.scene.client();
         for _ in 0..3 {
             assert_eq!(pair.answered_by(&mut another, &other, &other_seen), first, "{source:?}");
@@ -248,7 +248,7 @@ fn a_cookie_of_the_server_is_learnt() {
     pair.peer(first).sends(OK.replace("Date: D\r\n", "Date: D\r\nSet-Cookie: SID=77; Path=/\r\n"));
     assert!(client.gets_head().contains("Set-Cookie: SID=77"));
     client.gets(b"ok");
-    let (request, seen) = get_with("Cookie: a=b; SID=77");
+    let (request, seen) = request_with("Cookie: a=b; SID=77");
     for _ in 0..4 {
         assert_eq!(pair.answered_by(&mut client, &request, &seen), first);
     }
@@ -261,7 +261,7 @@ fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
         StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 });
     let mut pair = Pair::new(|upstream| upstream.sticky = Some(sticky));
     let mut client = pair.scene.client();
-    let (request, seen) = get_with("X-Session: a");
+    let (request, seen) = request_with("X-Session: a");
     let first = pair.server_of(&mut client, &request, &seen);
     pair.peer(first).sends(OK);
     client.gets(&expand(OK_GOT, ""));
@@ -289,7 +289,7 @@ fn a_hash_of_a_header_chooses_the_server() {
     let mut client = pair.scene.client();
     let mut servers = [0; 2];
     for key in 0..20 {
-        let (request, seen) = get_with(&format!("X-Key: {key}"));
+        let (request, seen) = request_with(&format!("X-Key: {key}"));
         let server = pair.answered_by(&mut client, &request, &seen);
         assert_eq!(pair.answered_by(&mut client, &request, &seen), server);
         servers[server] += 1;
