@@ -3,6 +3,11 @@
 //! A table of facts and their wording: flags and files refuse a value with the same words.
 
 use std::fmt;
+use std::path::PathBuf;
+
+use route::{
+    CookieRewriteError, FixedResponseError, HeaderEditError, PatternError, RateError, TemplateError,
+};
 
 /// A value that can't be used: what is wrong with it, and what would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,6 +134,45 @@ pub enum Fault {
     /// A route's host with a port: a route is for the host whatever the port, and so is a certificate.
     #[error("this host takes no port, but {0} was given")]
     HostPort(u16),
+    /// What has no meaning here.
+    #[error("{written:?} has no meaning here")]
+    Unknown {
+        /// As written.
+        written: String,
+        /// What was probably meant.
+        nearest: Option<String>,
+    },
+    /// A regular expression that is none.
+    #[error("in the expression: {error}")]
+    Pattern {
+        /// What is wrong.
+        error: PatternError,
+        /// How many bytes precede the expression in the value.
+        preceding: usize,
+    },
+    /// A text with variables that is none.
+    #[error("{0}")]
+    Template(TemplateError),
+    /// A header field that can't be edited so.
+    #[error("{0}")]
+    HeaderEdit(HeaderEditError),
+    /// A response that can't be made.
+    #[error("{0}")]
+    FixedResponse(FixedResponseError),
+    /// A rewrite of cookies that makes no sense.
+    #[error("{0}")]
+    Cookies(CookieRewriteError),
+    /// A rate that can't be kept.
+    #[error("{0}")]
+    Rate(RateError),
+    /// A file that can't be used, and why.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// As written.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
     /// Neither a word that has a meaning here nor a path.
     #[error("{written:?} is neither a known word nor a path")]
     NotAPath {
@@ -147,8 +191,19 @@ impl Fault {
                 nearest.map(str::to_owned)
             }
             Fault::HostBits { truncated, .. } => Some(truncated.to_string()),
-            Fault::SocketAddress { nearest, .. } | Fault::Prefix { nearest, .. } => nearest.clone(),
+            Fault::SocketAddress { nearest, .. }
+            | Fault::Prefix { nearest, .. }
+            | Fault::Unknown { nearest, .. } => nearest.clone(),
             Fault::NoScheme(written) if !written.contains(['/', ' ']) => Some(format!("http://{written}")),
+            _ => None,
+        }
+    }
+
+    /// Where in the value the fault is, in bytes from its beginning, if that is known.
+    pub fn offset(&self) -> Option<usize> {
+        match self {
+            Fault::Pattern { error: PatternError::Syntax { offset, .. }, preceding } => Some(preceding + offset),
+            Fault::Template(error) | Fault::HeaderEdit(HeaderEditError::Value(error)) => Some(error.offset),
             _ => None,
         }
     }
@@ -210,8 +265,8 @@ pub enum HostProblem {
     /// Beyond ASCII.
     #[error("an international name is written in its xn-- form")]
     International,
-    /// `*.example.com`.
-    #[error("wildcards are not supported")]
+    /// `*.example.com`, where it is not for a route, or `www.*`.
+    #[error("a * is for the hosts of routes alone, at the beginning, as in *.example.com")]
     Wildcard,
     /// Looks like an IPv4 address, and isn't one: resolvers disagree about `127.1`.
     #[error("it ends in a number and is not an IPv4 address")]

@@ -100,7 +100,7 @@ pub(crate) fn route_host(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// What the host of a route may be.
+/// What the exact host of a route may be.
 pub(crate) const ROUTE_HOST: &str = "a host name such as www.example.com, without port";
 
 /// Reads the Host header that servers shall see: `HOST[:PORT]`.

@@ -24,13 +24,43 @@ mod table;
 mod kind;
 /// Kinds of values with a least and a most.
 mod range;
+/// Kinds of values with several in them.
+mod pairs;
+/// Tables that may be off.
+mod section;
+/// What requests have to be like, as it is written.
+mod matching;
+/// What requests are told apart by, as it is written.
+mod keys;
+/// Statuses, as they are written.
+mod statuses;
+/// Files that are read with the configuration.
+mod named_file;
 /// Every option, declared once.
 mod options;
+/// Those of routes.
+mod route_options;
+/// Kinds of values that only routes have.
+mod route_kinds;
+/// The options of upstreams.
+mod upstream_options;
+/// Those of sticky sessions.
+mod sticky_options;
+/// Those of checks, ejection and circuits.
+mod watch_options;
+/// Those of retries.
+mod retry_options;
 /// Those of TLS.
 mod tls_options;
 /// Relations between values; from the file as written to its meaning, and back.
 mod resolve;
-/// The same for TLS.
+/// The same for routes.
+mod route_resolve;
+/// Routes as they would have been written.
+mod route_written;
+/// And for upstreams.
+mod upstream_resolve;
+/// And for TLS.
 mod tls_resolve;
 /// From text to meaning, or to every mistake.
 mod read;

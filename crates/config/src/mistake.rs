@@ -62,6 +62,11 @@ impl<'t> Places<'t> {
         Self { file, text, lines: std::iter::once(0).chain(after_newlines).collect() }
     }
 
+    /// What is written there.
+    pub(crate) fn text(&self, at: &std::ops::Range<usize>) -> Option<&'t str> {
+        self.text.get(at.clone())
+    }
+
     /// The line of an offset, from 1.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.lines.partition_point(|start| *start <= offset)

@@ -2,39 +2,46 @@
 //!
 //! To add one, add its field and its line here, and give it its meaning in `resolve`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::route::PageFor;
+use balance::ShedSettings;
 use ipnet::IpNet;
-use toml::de::DeValue;
 
 use crate::fault::{Fault, ValueError};
-use crate::host::{
-    HOST_HEADER, LISTEN_ADDRESS, NETWORK, ROUTE_HOST, host_header, listen_address, network, route_host,
+use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
+use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted};
+use crate::meaning::{
+    Limits, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage, Shedding, Timeouts,
 };
-use crate::kind::{
-    At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted, refuse_type,
-};
-use crate::meaning::{HostHeader, Limits, LogFormat, LogTarget, Pool, Protocol, Server, Timeouts};
 use crate::nearest::nearest;
-use crate::prefix::{PREFIX, prefix};
+use crate::pairs::Pair;
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
-use crate::server::SERVER;
-use crate::table::{Element, Named, Page, Section, Sections, Table, Written, key, required};
+use crate::route_options::{ERROR_PAGES, ROUTE, RouteWritten};
+use crate::section::Switched;
+use crate::server::socket_path;
+use crate::table::{Element, Named, Section, Sections, Table, Written, element, key, required};
 use crate::tls::Hsts;
-use crate::tls_options::{HstsKind, SERVER_TLS, ServerTlsWritten, UPSTREAM_TLS, UpstreamTlsWritten};
+use crate::tls_options::{HstsKind, SERVER_TLS, ServerTlsWritten};
+use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstream_name};
 
 /// A file as written, each value understood, their relations not yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
     pub(crate) workers: Option<usize>,
+    pub(crate) admin: Option<PathBuf>,
+    pub(crate) metrics: Option<Located<SocketAddr>>,
+    pub(crate) error_pages: Vec<Pair<PageFor, RoutePage>>,
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) listen: Vec<Element<Listen>>,
     pub(crate) routes: Vec<Element<RouteWritten>>,
     pub(crate) upstreams: Vec<(Span, String, UpstreamWritten)>,
     pub(crate) timeouts: Timeouts,
     pub(crate) limits: Limits,
+    pub(crate) shed: ShedWritten,
     pub(crate) log: Log,
 }
 
@@ -47,6 +54,26 @@ pub(crate) static FILE: Table<File> = Table {
             "Worker threads. `\"auto\"` is one for each core that the process may use.",
         ),
         &key(
+            "admin",
+            Maybe(SOCKET),
+            |file: &mut File| &mut file.admin,
+            "The Unix socket of the admin API, for `vanward status`, `reload` and `drain`; only the user of the process may \
+             open it. Left out, there is none.",
+        ),
+        &key(
+            "metrics",
+            Maybe(At(Text { expected: LISTEN_ADDRESS, read: listen_address, print: ToString::to_string })),
+            |file: &mut File| &mut file.metrics,
+            "Where metrics are served, in the text format of Prometheus at `/metrics`. Left out, nowhere.",
+        ),
+        &key(
+            "error_pages",
+            ERROR_PAGES,
+            |file: &mut File| &mut file.error_pages,
+            "The bodies of errors that are answered here, by status: `404`, `4xx`, `5xx`, or `*` for all. Files are read at \
+             the start and at each reload.",
+        ),
+        &key(
             "trusted_proxies",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |file: &mut File| &mut file.trusted_proxies,
@@ -57,14 +84,19 @@ pub(crate) static FILE: Table<File> = Table {
             name: "listen",
             table: &LISTEN,
             place: |file: &mut File| &mut file.listen,
+            required: true,
             doc: "An address that clients connect to. At least one.",
         },
         &Sections {
             name: "route",
             table: &ROUTE,
             place: |file: &mut File| &mut file.routes,
-            doc: "Requests that match, and the upstream they go to. At least one. The most specific route wins, \
-                  whatever the order: an exact host before any host, then the longest path.",
+            required: false,
+            doc: "Requests that match, and what they get. At least one, unless every listener has `tcp`. The most specific \
+                  route wins, whatever the order: a route for some listeners before one for all; an exact host, then \
+                  the nearest name above it, then expressions, then any host; an exact path, then expressions, then the \
+                  longest prefix; then methods, headers, query and clients, more before fewer. `vanward check FILE \
+                  --route METHOD URL` explains it.",
         },
         &Named {
             name: "upstream",
@@ -87,6 +119,12 @@ pub(crate) static FILE: Table<File> = Table {
             doc: "How large or many each thing may be.",
         },
         &Section {
+            name: "shed",
+            table: &SHED,
+            place: |file: &mut File| &mut file.shed,
+            doc: "What is answered 503 with Retry-After before everything gets slow.",
+        },
+        &Section {
             name: "log",
             table: &LOG,
             place: |file: &mut File| &mut file.log,
@@ -95,12 +133,15 @@ pub(crate) static FILE: Table<File> = Table {
     ],
 };
 
-const NETWORK_KIND: Text<IpNet> = Text { expected: NETWORK, read: network, print: IpNet::to_string };
+pub(crate) const NETWORK_KIND: Text<IpNet> = Text { expected: NETWORK, read: network, print: IpNet::to_string };
 
 /// `[[listen]]`.
 #[derive(Debug, Clone)]
 pub(crate) struct Listen {
-    pub(crate) address: Option<Located<std::net::SocketAddr>>,
+    pub(crate) name: Option<Located<String>>,
+    pub(crate) address: Option<Located<ListenAddress>>,
+    pub(crate) proxy_protocol: Vec<IpNet>,
+    pub(crate) tcp: Option<Located<String>>,
     pub(crate) tls: Option<Element<ServerTlsWritten>>,
     pub(crate) redirect_to_https: Located<bool>,
     pub(crate) hsts: Option<Located<Hsts>>,
@@ -109,7 +150,16 @@ pub(crate) struct Listen {
 
 impl Default for Listen {
     fn default() -> Self {
-        Self { address: None, tls: None, redirect_to_https: located(false), hsts: None, http2: true }
+        Self {
+            name: None,
+            address: None,
+            proxy_protocol: Vec::new(),
+            tcp: None,
+            tls: None,
+            redirect_to_https: located(false),
+            hsts: None,
+            http2: true,
+        }
     }
 }
 
@@ -117,9 +167,30 @@ static LISTEN: Table<Listen> = Table {
     options: &[
         &required(
             "address",
-            Maybe(At(Text { expected: LISTEN_ADDRESS, read: listen_address, print: ToString::to_string })),
+            Maybe(At(Text { expected: ANY_LISTEN_ADDRESS, read: str::parse, print: ToString::to_string })),
             |listen: &mut Listen| &mut listen.address,
-            "Where to listen. `0.0.0.0` and `[::]` are all addresses of the machine; port 0 lets the kernel choose.",
+            "Where to listen. `0.0.0.0` and `[::]` are all addresses of the machine; port 0 lets the kernel choose; \
+             `unix:/PATH` is a Unix socket, whose clients count as 127.0.0.1.",
+        ),
+        &key(
+            "name",
+            Maybe(At(Name { expected: "a name for the listener" })),
+            |listen: &mut Listen| &mut listen.name,
+            "What it is called in routes, logs and metrics. Left out, its address.",
+        ),
+        &key(
+            "proxy_protocol",
+            List { kind: NETWORK_KIND, may_be_empty: true },
+            |listen: &mut Listen| &mut listen.proxy_protocol,
+            "Networks whose connections begin with a PROXY header, of version 1 or 2, and are refused without one. Those of \
+             others begin with a request.",
+        ),
+        &key(
+            "tcp",
+            Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
+            |listen: &mut Listen| &mut listen.tcp,
+            "Passes on what arrives as it is, whatever it is, to this upstream (layer 4). No route counts; with `tls` it is \
+             passed on decrypted.",
         ),
         &key(
             "tls",
@@ -148,259 +219,9 @@ static LISTEN: Table<Listen> = Table {
     ],
 };
 
-/// `[[route]]`.
-#[derive(Debug, Clone)]
-pub(crate) struct RouteWritten {
-    pub(crate) host: Option<String>,
-    pub(crate) path: String,
-    pub(crate) upstream: Option<Located<String>>,
-}
-
-impl Default for RouteWritten {
-    fn default() -> Self {
-        Self { host: None, path: "/".to_owned(), upstream: None }
-    }
-}
-
-static ROUTE: Table<RouteWritten> = Table {
-    options: &[
-        &key(
-            "host",
-            Maybe(Text { expected: ROUTE_HOST, read: route_host, print: String::clone }),
-            |route: &mut RouteWritten| &mut route.host,
-            "The host that requests name, exactly, whatever the port and the case. Left out it is any host.",
-        ),
-        &key(
-            "path",
-            Text { expected: PREFIX, read: prefix, print: String::clone },
-            |route: &mut RouteWritten| &mut route.path,
-            "The start of the path, by whole segments: `/api` is for `/api` and `/api/x`, not for `/apix`.",
-        ),
-        &required(
-            "upstream",
-            Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
-            |route: &mut RouteWritten| &mut route.upstream,
-            "Where these requests go.",
-        ),
-    ],
-};
-
-/// `[upstream.NAME]`.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct UpstreamWritten {
-    pub(crate) servers: Vec<Located<Server>>,
-    pub(crate) balance: (),
-    pub(crate) host: HostHeader,
-    pub(crate) protocol: Protocol,
-    pub(crate) tls: Option<Element<UpstreamTlsWritten>>,
-    pub(crate) pool: Pool,
-}
-
-static UPSTREAM: Table<UpstreamWritten> = Table {
-    options: &[
-        &required(
-            "servers",
-            List { kind: At(ServerKind), may_be_empty: false },
-            |upstream: &mut UpstreamWritten| &mut upstream.servers,
-            "The servers: `\"http://HOST:PORT\"` or `\"https://HOST:PORT\"`, or `{ url = \"http://HOST:PORT\", weight = 2 }`. \
-             The port is 80 unless written, with `https` 443.",
-        ),
-        &key(
-            "balance",
-            Word { words: &[("round-robin", ())] },
-            |upstream: &mut UpstreamWritten| &mut upstream.balance,
-            "How a server is picked for a request. `\"round-robin\"`: each in turn, by weight.",
-        ),
-        &key(
-            "host",
-            HostKind,
-            |upstream: &mut UpstreamWritten| &mut upstream.host,
-            "The Host header that servers see: `\"pass\"` the client's, `\"server\"` the server's own, or a fixed one.",
-        ),
-        &key(
-            "protocol",
-            Word { words: &[("http/1.1", Protocol::Http1), ("h2", Protocol::Http2)] },
-            |upstream: &mut UpstreamWritten| &mut upstream.protocol,
-            "What is spoken with the servers. `\"h2\"` is HTTP/2, without `https` from the first byte on.",
-        ),
-        &key(
-            "tls",
-            Maybe(UPSTREAM_TLS),
-            |upstream: &mut UpstreamWritten| &mut upstream.tls,
-            "How `https` servers are verified, and what is shown to them. Files are read again when they change.",
-        ),
-        &Section {
-            name: "pool",
-            table: &POOL,
-            place: |upstream: &mut UpstreamWritten| &mut upstream.pool,
-            doc: "Connections that each worker keeps to each server of the upstream.",
-        },
-    ],
-};
-
-const UPSTREAM_NAME: &str = "1 to 64 letters, digits, '.', '-' and '_'";
-
-fn is_upstream_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-    (1..=64).contains(&name.len()) && name.bytes().all(allowed)
-}
-
-/// A server as a URL, or as a table with its weight.
-struct ServerKind;
-
-/// `{ url, weight }`.
-#[derive(Debug, Clone)]
-struct ServerWritten {
-    url: Option<Server>,
-    weight: u32,
-}
-
-impl Default for ServerWritten {
-    fn default() -> Self {
-        Self { url: None, weight: 1 }
-    }
-}
-
-const URL_KIND: Text<Server> = Text { expected: SERVER, read: str::parse, print: Server::to_string };
-
-static SERVER_WRITTEN: Table<ServerWritten> = Table {
-    options: &[
-        &required(
-            "url",
-            Maybe(URL_KIND),
-            |server: &mut ServerWritten| &mut server.url,
-            "The server, where it is written as a table.",
-        ),
-        &key(
-            "weight",
-            Count { range: 1..=1000, unit: Unit::Things },
-            |server: &mut ServerWritten| &mut server.weight,
-            "Its share of the requests, relative to the other servers.",
-        ),
-    ],
-};
-
-impl Kind<Server> for ServerKind {
-    fn expected(&self) -> String {
-        format!("{SERVER}, or {{ url = \"http://127.0.0.1:9000\", weight = 2 }}")
-    }
-
-    fn brief(&self) -> String {
-        "URL or table".to_owned()
-    }
-
-    fn document(&self, page: &mut Page) {
-        SERVER_WRITTEN.document("", page);
-    }
-
-    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Server> {
-        match written.value.get_ref() {
-            DeValue::String(_) => URL_KIND.read(written, reader),
-            DeValue::Table(entries) => {
-                let names = ("this server", written.path);
-                let server = SERVER_WRITTEN.read(names, entries, &written.value.span(), reader);
-                Some(Server { weight: server.weight, ..server.url? })
-            }
-            _ => {
-                refuse_type(written, self.expected(), reader);
-                None
-            }
-        }
-    }
-
-    fn print(&self, server: &Server) -> Option<String> {
-        let url = quoted(&server.to_string());
-        Some(match server.weight {
-            1 => url,
-            weight => format!("{{ url = {url}, weight = {weight} }}"),
-        })
-    }
-}
-
-/// `"pass"`, `"server"` or `{ set = "…" }`.
-struct HostKind;
-
-const HOST_WORDS: Word<HostHeader> =
-    Word { words: &[("pass", HostHeader::Pass), ("server", HostHeader::Server)] };
-
-/// `{ set }`.
-#[derive(Debug, Clone, Default)]
-struct HostWritten {
-    set: Option<String>,
-}
-
-static HOST_WRITTEN: Table<HostWritten> = Table {
-    options: &[&required(
-        "set",
-        Maybe(Text { expected: HOST_HEADER, read: host_header, print: String::clone }),
-        |host: &mut HostWritten| &mut host.set,
-        "The fixed Host header.",
-    )],
-};
-
-impl Kind<HostHeader> for HostKind {
-    fn expected(&self) -> String {
-        "\"pass\", \"server\" or { set = \"www.example.com\" }".to_owned()
-    }
-
-    fn document(&self, page: &mut Page) {
-        HOST_WRITTEN.document("", page);
-    }
-
-    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<HostHeader> {
-        match written.value.get_ref() {
-            DeValue::Table(entries) => {
-                let names = ("this host", written.path);
-                HOST_WRITTEN.read(names, entries, &written.value.span(), reader).set.map(HostHeader::Set)
-            }
-            DeValue::String(text) if !matches!(text.as_ref(), "pass" | "server") => {
-                let mistake = reader.mistake(&written.value.span(), format!("host: unknown word {text:?}"));
-                let near = nearest(text, ["pass", "server"]).map(str::to_owned);
-                reader.add(mistake.expecting(self.expected()).meaning(near));
-                None
-            }
-            DeValue::String(_) => HOST_WORDS.read(written, reader),
-            _ => {
-                refuse_type(written, self.expected(), reader);
-                None
-            }
-        }
-    }
-
-    fn print(&self, host: &HostHeader) -> Option<String> {
-        match host {
-            HostHeader::Set(value) => Some(format!("{{ set = {} }}", quoted(value))),
-            word => HOST_WORDS.print(word),
-        }
-    }
-}
-
-static POOL: Table<Pool> = Table {
-    options: &[
-        &key(
-            "idle",
-            Count { range: 0..=1_000_000, unit: Unit::Things },
-            |pool: &mut Pool| &mut pool.idle,
-            "Idle connections kept for reuse.",
-        ),
-        &key(
-            "connections",
-            Count { range: 1..=1_000_000, unit: Unit::Things },
-            |pool: &mut Pool| &mut pool.connections,
-            "Connections in all, busy ones included; requests beyond are answered 503.",
-        ),
-        &key(
-            "idle_timeout",
-            UP_TO_A_DAY,
-            |pool: &mut Pool| &mut pool.idle_timeout,
-            "An idle connection is closed after this long.",
-        ),
-    ],
-};
-
 const DAY: Duration = Duration::from_secs(24 * 3600);
-const UP_TO_A_DAY: Wait = Wait { range: Duration::from_millis(1)..=DAY };
-const UP_TO_A_YEAR: Wait = Wait { range: Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3600) };
+pub(crate) const UP_TO_A_DAY: Wait = Wait { range: Duration::from_millis(1)..=DAY };
+pub(crate) const UP_TO_A_YEAR: Wait = Wait { range: Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3600) };
 
 static TIMEOUTS: Table<Timeouts> = Table {
     options: &[
@@ -513,6 +334,116 @@ static LIMITS: Table<Limits> = Table {
             "The span over which `minimum_rate` is judged.",
         ),
     ],
+};
+
+/// `[shed]`.
+#[derive(Debug, Clone)]
+pub(crate) struct ShedWritten {
+    pub(crate) concurrency: Option<Element<ShedSettings>>,
+    pub(crate) memory: MemoryBound,
+}
+
+impl Default for ShedWritten {
+    fn default() -> Self {
+        Self::from(&Shedding::default())
+    }
+}
+
+impl From<&Shedding> for ShedWritten {
+    fn from(shed: &Shedding) -> Self {
+        Self { concurrency: shed.concurrency.map(element), memory: shed.memory }
+    }
+}
+
+static SHED: Table<ShedWritten> = Table {
+    options: &[
+        &key(
+            "memory",
+            MemoryKind,
+            |shed: &mut ShedWritten| &mut shed.memory,
+            "The most memory that the process may use before new requests are refused. `\"auto\"` is three quarters of what \
+             its control groups or the machine allow.",
+        ),
+        &Switched {
+            name: "concurrency",
+            table: &CONCURRENCY,
+            place: |shed: &mut ShedWritten| &mut shed.concurrency,
+            doc: "How many requests may be under way with an upstream, found by each worker. While answers come in time there is \
+                  no limit; once they take too long, it is as many as keep the servers busy, and no queue beyond.",
+        },
+    ],
+};
+
+static CONCURRENCY: Table<ShedSettings> = Table {
+    options: &[
+        &key(
+            "latency_floor",
+            Wait { range: Duration::from_millis(1)..=Duration::from_secs(3600) },
+            |shed: &mut ShedSettings| &mut shed.latency_floor,
+            "Answers up to this are never too late.",
+        ),
+        &key(
+            "tolerance",
+            Count { range: 101..=10_000, unit: Unit::Percent },
+            |shed: &mut ShedSettings| &mut shed.tolerance_percent,
+            "Nor are those up to so much of what they take usually.",
+        ),
+        &key(
+            "min",
+            Count { range: 1..=1_000_000, unit: Unit::Things },
+            |shed: &mut ShedSettings| &mut shed.min,
+            "So many are always admitted at a time.",
+        ),
+        &key(
+            "window",
+            Wait { range: Duration::from_millis(10)..=Duration::from_secs(60) },
+            |shed: &mut ShedSettings| &mut shed.window,
+            "How long answers are gathered for one step of the limit, at least.",
+        ),
+        &key(
+            "samples_min",
+            Count { range: 1..=balance::SAMPLES_MAX as u64, unit: Unit::Things },
+            |shed: &mut ShedSettings| &mut shed.samples_min,
+            "How many answers are gathered for one step, at least.",
+        ),
+    ],
+};
+
+/// `"auto"`, `"off"` or a size.
+struct MemoryKind;
+
+const MEMORY: Count = Count { range: 16 << 20..=u64::MAX, unit: Unit::Bytes };
+
+impl Kind<MemoryBound> for MemoryKind {
+    fn expected(&self) -> String {
+        format!("\"auto\", \"off\" or {}", Kind::<u64>::expected(&MEMORY))
+    }
+
+    fn brief(&self) -> String {
+        format!("\"auto\", \"off\" or {}", Kind::<u64>::brief(&MEMORY))
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<MemoryBound> {
+        match written.value.get_ref().as_str() {
+            Some("auto") => Some(MemoryBound::Auto),
+            Some("off") => Some(MemoryBound::Off),
+            _ => MEMORY.read(written, reader).map(MemoryBound::Bytes),
+        }
+    }
+
+    fn print(&self, bound: &MemoryBound) -> Option<String> {
+        match bound {
+            MemoryBound::Auto => Some(quoted("auto")),
+            MemoryBound::Off => Some(quoted("off")),
+            MemoryBound::Bytes(bytes) => MEMORY.print(bytes),
+        }
+    }
+}
+
+const SOCKET: Text<PathBuf> = Text {
+    expected: "the path of a Unix socket such as /run/vanward/admin.sock",
+    read: |text| socket_path(text).map_err(|fault| ValueError { fault, expected: SOCKET.expected }),
+    print: |path| path.display().to_string(),
 };
 
 /// `[log]`.

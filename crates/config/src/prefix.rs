@@ -21,6 +21,15 @@ pub(crate) fn prefix(text: &str) -> Result<String, ValueError> {
     }
 }
 
+/// Reads a path that is for itself alone, so that a slash at its end counts.
+pub(crate) fn exact(text: &str) -> Result<String, ValueError> {
+    let without_slash = text.strip_suffix('/').filter(|path| !path.is_empty() && !path.ends_with('/'));
+    prefix(without_slash.unwrap_or(text)).map(|path| match without_slash {
+        Some(_) => path + "/",
+        None => path,
+    })
+}
+
 /// What is wrong, and what was perhaps meant.
 fn problem(text: &str) -> Option<(PrefixProblem, Option<String>)> {
     if !text.starts_with('/') {
@@ -101,6 +110,16 @@ fn starts_with_two_digits(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exact_paths() {
+        for path in ["/", "/a", "/a/", "/a/b.html"] {
+            assert_eq!(exact(path), Ok(path.to_owned()));
+        }
+        for path in ["", "//", "/a//", "/../", "a/", "/a/*"] {
+            assert!(exact(path).is_err(), "{path}");
+        }
+    }
 
     #[test]
     fn prefixes() {

@@ -33,6 +33,22 @@ pub fn rate(text: &str) -> Result<u64, ValueError> {
     u64::try_from(bits_per_second / 8).map_err(|_| RATE.refuse(Fault::TooLarge(text.trim().to_owned())))
 }
 
+/// Reads a percentage: `20%`.
+pub(crate) fn percent(text: &str) -> Result<u64, ValueError> {
+    let refuse = |fault| ValueError { fault, expected: EXPECTED_PERCENT };
+    let written = text.trim();
+    let Some(number) = written.strip_suffix('%') else {
+        let is_number = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
+        let nearest = is_number.then(|| format!("{written}%"));
+        return Err(refuse(Fault::Unknown { written: written.to_owned(), nearest }));
+    };
+    let number = number.trim_end();
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(refuse(Fault::NotANumber(number.to_owned())));
+    }
+    number.parse().map_err(|_| refuse(Fault::TooLarge(written.to_owned())))
+}
+
 /// The duration as it would be written: `75s`, `1h`, `1500ms`.
 pub(crate) fn written_duration(duration: Duration) -> String {
     DURATION.write(duration.as_nanos(), "0s")
@@ -51,6 +67,7 @@ pub(crate) fn written_rate(bytes_per_second: u64) -> String {
 /// What each kind of quantity may be.
 pub(crate) const EXPECTED_DURATION: &str = "a duration such as 50ms, 1.5s, 2m or 1h";
 pub(crate) const EXPECTED_SIZE: &str = "a size in bytes such as 512, 64k, 256MB or 64KiB";
+pub(crate) const EXPECTED_PERCENT: &str = "a percentage such as 20%";
 pub(crate) const EXPECTED_RATE: &str = "a rate in bytes/s such as 500k or 1MB/s, or in bits such as 10Mbit/s";
 
 /// A kind of quantity: its units, and how many of the smallest one each is.

@@ -1,5 +1,6 @@
 //! Kinds of values with a least and a most: counts, sizes, rates and durations.
 
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use toml::de::{DeInteger, DeValue};
 
 use crate::kind::{Kind, quoted, refuse_type};
 use crate::quantity::{
-    EXPECTED_DURATION, EXPECTED_RATE, EXPECTED_SIZE, duration, rate, size, written_duration, written_rate,
-    written_size,
+    EXPECTED_DURATION, EXPECTED_PERCENT, EXPECTED_RATE, EXPECTED_SIZE, duration, percent, rate, size,
+    written_duration, written_rate, written_size,
 };
 use crate::reader::Reader;
 use crate::table::Written;
@@ -32,6 +33,8 @@ pub(crate) enum Unit {
     Bytes,
     /// Bytes/s: a rate, or an integer.
     BytesPerSecond,
+    /// Hundredths: text such as `20%`.
+    Percent,
 }
 
 impl Unit {
@@ -40,6 +43,7 @@ impl Unit {
             Unit::Things => "a whole number",
             Unit::Bytes => EXPECTED_SIZE,
             Unit::BytesPerSecond => EXPECTED_RATE,
+            Unit::Percent => EXPECTED_PERCENT,
         }
     }
 
@@ -48,6 +52,7 @@ impl Unit {
             Unit::Things => "number",
             Unit::Bytes => "size",
             Unit::BytesPerSecond => "rate",
+            Unit::Percent => "percentage",
         }
     }
 
@@ -57,6 +62,7 @@ impl Unit {
             Unit::Things => number.to_string(),
             Unit::Bytes => written_size(number),
             Unit::BytesPerSecond => written_rate(number),
+            Unit::Percent => format!("{number}%"),
         }
     }
 }
@@ -74,6 +80,12 @@ impl Count {
 
     fn number(&self, written: &Written<'_>, expected: &str, reader: &mut Reader<'_>) -> Option<u64> {
         let text = match written.value.get_ref() {
+            DeValue::Integer(number) if self.unit == Unit::Percent => {
+                let message = format!("{}: {number} has no %", written.name);
+                let mistake = reader.mistake(&written.value.span(), message);
+                reader.add(mistake.expecting(expected).meaning(Some(format!("{number}%"))));
+                return None;
+            }
             DeValue::Integer(integer) => return self.integer(integer, written, expected, reader),
             DeValue::String(text) if self.unit != Unit::Things => text,
             _ => {
@@ -81,7 +93,11 @@ impl Count {
                 return None;
             }
         };
-        let number = if self.unit == Unit::Bytes { size(text) } else { rate(text) };
+        let number = match self.unit {
+            Unit::Bytes => size(text),
+            Unit::Percent => percent(text),
+            Unit::BytesPerSecond | Unit::Things => rate(text),
+        };
         number.map_err(|error| reader.refuse(&written.value.span(), written.name, &error)).ok()
     }
 
@@ -127,6 +143,27 @@ impl<N: Number> Kind<N> for Count {
         let number = (*value).try_into().ok()?;
         let text = self.unit.write(number);
         Some(if text.bytes().all(|byte| byte.is_ascii_digit()) { text } else { quoted(&text) })
+    }
+}
+
+/// What `Count` takes, 0 excluded, which its range says as well.
+pub(crate) struct NonZero(pub(crate) Count);
+
+impl Kind<NonZeroU32> for NonZero {
+    fn expected(&self) -> String {
+        Kind::<u32>::expected(&self.0)
+    }
+
+    fn brief(&self) -> String {
+        Kind::<u32>::brief(&self.0)
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<NonZeroU32> {
+        self.0.read(written, reader).and_then(NonZeroU32::new)
+    }
+
+    fn print(&self, value: &NonZeroU32) -> Option<String> {
+        self.0.print(&value.get())
     }
 }
 

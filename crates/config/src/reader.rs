@@ -132,8 +132,17 @@ impl<'t> Reader<'t> {
 
     /// Adds a value that isn't what the option `name` takes.
     pub(crate) fn refuse(&mut self, at: &Span, name: &str, error: &ValueError) {
+        let at = &error.fault.offset().map_or(at.clone(), |offset| self.within(at, offset));
         let mistake = self.mistake(at, format!("{name}: {}", error.fault));
         self.add(mistake.expecting(error.expected).meaning(error.fault.meant()));
+    }
+
+    /// The place of a byte of a string, where the file has it as it is; else that of the string.
+    fn within(&self, string: &Span, offset: usize) -> Span {
+        let quote = |text: &str| !text.starts_with(r#"""""#) && !text.starts_with("'''") && !text.contains('\\');
+        let is_verbatim = self.places.text(string).is_some_and(quote);
+        let start = if is_verbatim { (string.start + 1 + offset).min(string.end) } else { string.start };
+        start..string.end
     }
 
     pub(crate) fn has_mistakes(&self) -> bool {

@@ -5,117 +5,209 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
+use ::route::{ErrorPages, Rule};
 use crate::kind::{Located, located};
-use route::{HostRule, PathRule};
-
-use crate::meaning::{AccessLog, Action, Config, Pages, Route, Shedding, Upstream};
-use crate::nearest::nearest;
-use crate::options::{FILE, File, Listen, Log, RouteWritten, UpstreamWritten};
+use crate::meaning::{AccessLog, Config, ListenAddress, Listener, Route, Scheme, Shedding};
+use crate::options::{FILE, File, Listen, Log, ShedWritten};
+use crate::pairs::pair;
 use crate::reader::Reader;
-use crate::table::{Element, element, one_of};
-use crate::tls_resolve::{check_tls, listener, upstream_tls, written_tls};
+use crate::route_resolve::{Names, route};
+use crate::table::element;
+use crate::tls_resolve::{check_tls, listener};
+use crate::upstream_options::UpstreamWritten;
+use crate::upstream_resolve::{check_upstream, upstream};
+use crate::route_written;
 
 /// The file's meaning; `None` if it has a mistake, found here or before.
 pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
     check_listeners(&file, reader);
-    check_routes(&file, reader);
-    check_upstreams(&file, reader);
+    let names = names(&file);
+    let tcp: Vec<Option<usize>> = file.listen.iter().map(|listen| tcp(&listen.value, &names, reader)).collect();
+    let routes = routes(&file, &names, reader);
+    for (at, _, upstream) in &file.upstreams {
+        check_upstream(at, upstream, reader);
+    }
     check_tls(&file, reader);
-    if reader.has_mistakes() { None } else { meaning(file) }
+    warn_of_unused(&file, &routes, &tcp, reader);
+    if reader.has_mistakes() { None } else { meaning(file, routes, tcp) }
 }
 
 fn check_listeners(file: &File, reader: &mut Reader<'_>) {
-    let mut first_of = HashMap::new();
-    let addresses = file.listen.iter().filter_map(|listen| listen.value.address.as_ref());
+    let mut addresses = HashMap::new();
+    let mut names = HashMap::new();
+    let metrics = file.metrics.iter().map(|Located { value, at }| (ListenAddress::Tcp(*value), "metrics", at));
+    let listeners = file.listen.iter().filter_map(|listen| listen.value.address.as_ref());
+    let all = metrics.chain(listeners.map(|Located { value, at }| (value.clone(), "address", at)));
     // Port 0 is another port each time.
-    for Located { value, at } in addresses.filter(|address| address.value.port() != 0) {
-        let first = *first_of.entry(value).or_insert(at);
+    for (address, option, at) in all.filter(|(address, ..)| address.port() != Some(0)) {
+        let first = *addresses.entry(address.clone()).or_insert(at);
         if first != at {
-            let mistake = reader.mistake(at, format!("address: {value} is there twice"));
+            let mistake = reader.mistake(at, format!("{option}: {address} is there twice"));
             let line = reader.line(first);
             reader.add(mistake.expecting(format!("an address other than that of line {line}")));
         }
     }
-}
-
-fn check_routes(file: &File, reader: &mut Reader<'_>) {
-    let names: HashSet<&str> = file.upstreams.iter().map(|(_, name, _)| name.as_str()).collect();
-    let mut first_of = HashMap::new();
-    for Element { at, value: route, is_intact } in &file.routes {
-        if *is_intact {
-            let first = *first_of.entry((&route.host, &route.path)).or_insert(at);
-            if first != at {
-                let host = route.host.as_ref().map_or("any host".to_owned(), |host| format!("host {host:?}"));
-                let message = format!("[[route]]: {host} with path {:?} is there twice", route.path);
-                let mistake = reader.mistake(at, message);
-                let line = reader.line(first);
-                reader.add(mistake.expecting(format!("a host or path other than that of line {line}")));
-            }
-        }
-        let upstream = route.upstream.as_ref().filter(|upstream| !names.contains(upstream.value.as_str()));
-        if let Some(upstream) = upstream.filter(|_| reader.is_whole()) {
-            refuse_reference(upstream, file, reader);
+    for Located { value, at } in file.listen.iter().filter_map(|listen| listen.value.name.as_ref()) {
+        let first = *names.entry(value).or_insert(at);
+        if first != at {
+            let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
+            let line = reader.line(first);
+            reader.add(mistake.expecting(format!("a name other than that of line {line}")));
         }
     }
 }
 
-fn refuse_reference(upstream: &Located<String>, file: &File, reader: &mut Reader<'_>) {
-    let names: Vec<&str> = file.upstreams.iter().map(|(_, name, _)| name.as_str()).collect();
-    let wanted = &upstream.value;
-    let mistake = reader.mistake(&upstream.at, format!("upstream: no upstream is named {wanted:?}"));
-    let mistake = mistake.meaning(nearest(wanted, names.iter().copied()).map(str::to_owned));
-    reader.add(if names.is_empty() { mistake } else { mistake.expecting(one_of(&names)) });
+/// What a listener is called: its name, or its address, with a number where that is another's.
+fn listener_names(file: &File) -> Vec<String> {
+    let written = file.listen.iter().map(|listen| listen.value.name.as_ref().map(|name| name.value.clone()));
+    let address = |listen: &Listen| listen.address.as_ref().map(|it| it.value.to_string()).unwrap_or_default();
+    let defaults = file.listen.iter().map(|listen| address(&listen.value));
+    unique(written.zip(defaults))
 }
 
-fn check_upstreams(file: &File, reader: &mut Reader<'_>) {
-    let references = file.routes.iter().filter_map(|route| route.value.upstream.as_ref());
-    let used: HashSet<&str> = references.map(|name| name.value.as_str()).collect();
-    for (at, name, upstream) in &file.upstreams {
-        // Beside a mistake it is noise: the route that is wrong may be the one that was to lead here.
-        if !reader.has_mistakes() && !used.contains(name.as_str()) {
+/// Names as they are written, and for the others their defaults, with a number where that is taken.
+fn unique(names: impl Iterator<Item = (Option<String>, String)> + Clone) -> Vec<String> {
+    let mut taken: HashSet<String> = names.clone().filter_map(|(written, _)| written).collect();
+    let mut next_of: HashMap<String, usize> = HashMap::new();
+    let name = |(written, default): (Option<String>, String)| {
+        if let Some(written) = written {
+            return written;
+        }
+        let mut name = default.clone();
+        while !taken.insert(name.clone()) {
+            let next = next_of.entry(default.clone()).or_insert(1);
+            *next += 1;
+            name = format!("{default} #{next}");
+        }
+        name
+    };
+    names.map(name).collect()
+}
+
+fn names(file: &File) -> Names<'_> {
+    let mut listeners: HashMap<String, usize> = HashMap::new();
+    for (index, name) in listener_names(file).into_iter().enumerate() {
+        listeners.entry(name).or_insert(index);
+    }
+    for (index, listen) in file.listen.iter().enumerate() {
+        if let Some(address) = &listen.value.address {
+            listeners.entry(address.value.to_string()).or_insert(index);
+        }
+    }
+    let upstream_names: Vec<&str> = file.upstreams.iter().map(|(_, name, _)| name.as_str()).collect();
+    let is_bytes = |written: &UpstreamWritten| {
+        written.servers.iter().any(|server| server.value.scheme == Scheme::Tcp)
+    };
+    Names {
+        listeners,
+        is_tcp: file.listen.iter().map(|listen| listen.value.tcp.is_some()).collect(),
+        upstreams: upstream_names.iter().copied().zip(0..).collect(),
+        upstream_names,
+        has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
+    }
+}
+
+fn tcp(listen: &Listen, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<usize> {
+    let Located { value, at } = listen.tcp.as_ref()?;
+    names.upstream("tcp", value, at, reader)
+}
+
+fn routes(file: &File, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Option<Route>> {
+    if file.routes.is_empty() && names.is_tcp.contains(&false) && reader.is_whole() {
+        let mistake = reader.mistake(&(0..0), "the file has no route");
+        reader.add(mistake.expecting("at least one [[route]]"));
+    }
+    let mut rules = HashMap::new();
+    let mut written_names = HashMap::new();
+    let mut routes = Vec::with_capacity(file.routes.len());
+    for written in &file.routes {
+        if let Some(Located { value, at }) = &written.value.name {
+            let first = *written_names.entry(value.as_str()).or_insert(at);
+            if first != at {
+                let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
+                let line = reader.line(first);
+                reader.add(mistake.expecting(format!("a name other than that of line {line}")));
+            }
+        }
+        let route = route(written, names, reader);
+        for rule in route.iter().flat_map(|route| &route.rules) {
+            let first = *rules.entry(identity(rule)).or_insert(&written.at);
+            if first != &written.at {
+                let host = match &rule.host {
+                    ::route::HostRule::Any => "any host".to_owned(),
+                    host => format!("host {:?}", host.to_string()),
+                };
+                let message = format!("[[route]]: {host} with path {:?} is there twice", rule.path.to_string());
+                let mistake = reader.mistake(&written.at, message);
+                let line = reader.line(first);
+                reader.add(mistake.expecting(format!("a host, path or condition other than that of line {line}")));
+            }
+        }
+        routes.push(route);
+    }
+    let written = file.routes.iter().map(|route| route.value.name.as_ref().map(|name| name.value.clone()));
+    let defaults = routes.iter().map(|route| route.as_ref().map(|route| route.name.clone()).unwrap_or_default());
+    let unique = unique(written.zip(defaults));
+    for (route, name) in routes.iter_mut().zip(unique) {
+        if let Some(route) = route {
+            route.name = name;
+        }
+    }
+    routes
+}
+
+/// The same for rules that hold for the same requests, as far as that is seen at once.
+fn identity(rule: &Rule) -> String {
+    let Rule { listeners, host, path, methods, headers, query, clients } = rule;
+    let sorted = |list: &[String]| {
+        let mut list = list.to_vec();
+        list.sort_unstable();
+        list
+    };
+    let mut listeners = listeners.clone();
+    listeners.sort_unstable();
+    format!("{listeners:?} {host:?} {path:?} {:?} {headers:?} {query:?} {clients:?}", sorted(methods))
+}
+
+/// Beside a mistake it is noise: the route that is wrong may be the one that was to lead here.
+fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], reader: &mut Reader<'_>) {
+    if reader.has_mistakes() {
+        return;
+    }
+    let of_routes = routes.iter().flatten().flat_map(|route| route.action.upstreams());
+    let used: HashSet<usize> = of_routes.chain(tcp.iter().flatten().copied()).collect();
+    for (index, (at, name, _)) in file.upstreams.iter().enumerate() {
+        if !used.contains(&index) {
             let warning = reader.mistake(at, format!("no route leads to upstream {name:?}"));
             reader.warn(warning);
-        }
-        let mut first_of = HashMap::new();
-        for Located { value, at } in &upstream.servers {
-            let first = *first_of.entry(value.to_string()).or_insert(at);
-            if first != at {
-                let warning = reader.mistake(at, format!("servers: {value} is there twice"));
-                let line = reader.line(first);
-                reader.warn(warning.expecting(format!("a weight on the one of line {line}")));
-            }
         }
     }
 }
 
 /// What a file without mistakes means.
-fn meaning(file: File) -> Option<Config> {
-    let index_of: HashMap<String, usize> =
-        file.upstreams.iter().enumerate().map(|(index, (_, name, _))| (name.clone(), index)).collect();
-    let route = |Element { value: route, .. }: Element<RouteWritten>| {
-        let upstream = *index_of.get(&route.upstream?.value)?;
-        Some(Route::to(route.host.as_deref(), &route.path, upstream))
-    };
+fn meaning(file: File, routes: Vec<Option<Route>>, tcp: Vec<Option<usize>>) -> Option<Config> {
+    let names = listener_names(&file);
+    let listeners = file.listen.into_iter().zip(names).zip(tcp);
+    let listeners =
+        listeners.map(|((listen, name), tcp)| Some(Listener { name, tcp, ..listener(listen.value)? }));
+    let upstreams = file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written));
     Some(Config {
         workers: file.workers.and_then(NonZeroUsize::new),
-        admin: None,
-        metrics: None,
-        error_pages: Pages::default(),
-        shed: Shedding::default(),
-        listeners: file.listen.into_iter().map(|listen| listener(listen.value)).collect::<Option<_>>()?,
-        routes: file.routes.into_iter().map(route).collect::<Option<_>>()?,
-        upstreams: file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written)).collect(),
+        admin: file.admin,
+        metrics: file.metrics.map(|metrics| metrics.value),
+        listeners: listeners.collect::<Option<_>>()?,
+        routes: routes.into_iter().collect::<Option<_>>()?,
+        upstreams: upstreams.collect::<Option<_>>()?,
         trusted_proxies: file.trusted_proxies,
+        error_pages: ErrorPages::new(file.error_pages.into_iter().map(|page| (page.name, page.value))),
         timeouts: file.timeouts,
         limits: file.limits,
+        shed: Shedding {
+            concurrency: file.shed.concurrency.map(|concurrency| concurrency.value),
+            memory: file.shed.memory,
+        },
         access_log: file.log.target.map(|target| AccessLog { target, format: file.log.format }),
     })
-}
-
-fn upstream(name: String, written: UpstreamWritten) -> Upstream {
-    let UpstreamWritten { servers, balance: (), host, protocol, tls, pool } = written;
-    let servers = servers.into_iter().map(|server| server.value).collect();
-    Upstream { host, protocol, tls: upstream_tls(tls), pool, ..Upstream::of(&name, servers) }
 }
 
 impl Config {
@@ -128,43 +220,28 @@ impl Config {
 /// As it would have been read, from nowhere.
 impl From<&Config> for File {
     fn from(config: &Config) -> Self {
-        let route = |route: &Route| RouteWritten {
-            host: match &route.rules[0].host {
-                HostRule::Exact(host) => Some(host.clone()),
-                _ => None,
-            },
-            path: match &route.rules[0].path {
-                PathRule::Prefix(prefix) => prefix.clone(),
-                _ => "/".to_owned(),
-            },
-            upstream: match &route.action {
-                Action::Upstream(index) => {
-                    config.upstreams.get(*index).map(|upstream| located(upstream.name.clone()))
-                }
-                _ => None,
-            },
-        };
-        let upstream = |upstream: &Upstream| UpstreamWritten {
-            servers: upstream.servers.iter().cloned().map(located).collect(),
-            balance: (),
-            host: upstream.host.clone(),
-            protocol: upstream.protocol,
-            tls: written_tls(upstream),
-            pool: upstream.pool,
+        let listen = |listener: &Listener| {
+            let upstream = listener.tcp.and_then(|index| config.upstreams.get(index));
+            let tcp = upstream.map(|upstream| located(upstream.name.clone()));
+            element(Listen { tcp, ..Listen::from(listener) })
         };
         let log = config.access_log.as_ref();
         Self {
             workers: config.workers.map(NonZeroUsize::get),
+            admin: config.admin.clone(),
+            metrics: config.metrics.map(located),
+            error_pages: config.error_pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect(),
             trusted_proxies: config.trusted_proxies.clone(),
-            listen: config.listeners.iter().map(|listener| element(Listen::from(listener))).collect(),
-            routes: config.routes.iter().map(|written| element(route(written))).collect(),
+            listen: config.listeners.iter().map(listen).collect(),
+            routes: config.routes.iter().map(|route| element(route_written::route(route, config))).collect(),
             upstreams: config
                 .upstreams
                 .iter()
-                .map(|each| (0..0, each.name.clone(), upstream(each)))
+                .map(|each| (0..0, each.name.clone(), UpstreamWritten::from(each)))
                 .collect(),
             timeouts: config.timeouts,
             limits: config.limits,
+            shed: ShedWritten::from(&config.shed),
             log: Log {
                 target: log.map(|log| log.target.clone()),
                 format: log.map(|log| log.format).unwrap_or_default(),

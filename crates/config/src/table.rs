@@ -117,7 +117,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Adds a table below the present one.
-    fn section<T: Default + Clone>(&mut self, header: &str, path: &str, doc: &str, table: &Table<T>) {
+    pub(crate) fn section<T: Default + Clone>(&mut self, header: &str, path: &str, doc: &str, table: &Table<T>) {
         let mut page = Page::default();
         table.document(path, &mut page);
         self.sections += &format!("\n### `{header}`\n\n{doc}\n\n{}", page.finish());
@@ -274,6 +274,7 @@ pub(crate) struct Sections<T, V: 'static> {
     pub(crate) name: &'static str,
     pub(crate) table: &'static Table<V>,
     pub(crate) place: fn(&mut T) -> &mut Vec<Element<V>>,
+    pub(crate) required: bool,
     pub(crate) doc: &'static str,
 }
 
@@ -283,7 +284,7 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Sections<T, V> {
     }
 
     fn is_required(&self) -> bool {
-        true
+        self.required
     }
 
     fn expected(&self) -> String {
@@ -353,7 +354,7 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Named<T, V> {
     }
 
     fn is_required(&self) -> bool {
-        true
+        false
     }
 
     fn expected(&self) -> String {
@@ -446,12 +447,12 @@ impl<V: Default + Clone> Kind<Element<V>> for Inline<V> {
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+pub(crate) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// A key as TOML wants it.
-fn quoted_key(name: &str) -> String {
+pub(crate) fn quoted_key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { crate::kind::quoted(name) }
 }

@@ -2,7 +2,7 @@
 
 use crate::kind::{Located, located};
 use crate::meaning::{Listener, Scheme, Upstream};
-use crate::options::{File, Listen, UpstreamWritten};
+use crate::options::{File, Listen};
 use crate::read::{NamedFile, Owner};
 use crate::reader::{Reader, Span};
 use crate::table::{Element, element};
@@ -10,6 +10,7 @@ use crate::tls::{CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPa
 use crate::tls_options::{
     CertificateWritten, ClientCertificatesWritten, Mode, Path, ServerTlsWritten, UpstreamTlsWritten,
 };
+use crate::upstream_options::UpstreamWritten;
 
 /// Adds what is wrong between the options of TLS. Of a table with a mistake in it nothing is said: what seems to be
 /// missing may be what was refused.
@@ -67,7 +68,13 @@ fn check_pair(cert: &Path, key: &Path, reader: &mut Reader<'_>) {
 const PRELOAD_SECONDS: u64 = 365 * 24 * 3600;
 
 fn check_listener(listen: &Listen, reader: &mut Reader<'_>) {
-    let Listen { tls, redirect_to_https, hsts, .. } = listen;
+    let Listen { tls, redirect_to_https, hsts, tcp, .. } = listen;
+    if let Some(tcp) = tcp {
+        let message = "tcp passes bytes on: there are no responses for redirect_to_https or hsts";
+        if redirect_to_https.value || hsts.is_some() {
+            refuse(&tcp.at, message, "neither of them", reader);
+        }
+    }
     if tls.is_some() && redirect_to_https.value {
         let message = "redirect_to_https is there together with tls: that would go round in circles";
         refuse(&redirect_to_https.at, message, "it on a listener without tls", reader);
@@ -114,9 +121,9 @@ fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
     reader.add(mistake.expecting(expected));
 }
 
-/// What a listener without mistakes means.
+/// What a listener without mistakes means, but for its name and the upstream that it names.
 pub(crate) fn listener(written: Listen) -> Option<Listener> {
-    let Listen { address, tls, redirect_to_https, hsts, http2 } = written;
+    let Listen { name: _, address, proxy_protocol, tcp: _, tls, redirect_to_https, hsts, http2 } = written;
     let tls = match tls {
         Some(tls) => Some(server_tls(tls.value)?),
         None => None,
@@ -126,7 +133,8 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
         redirect_to_https: redirect_to_https.value,
         hsts: hsts.map(|hsts| hsts.value),
         http2,
-        ..Listener::plain(address?.value)
+        proxy_protocol,
+        ..Listener::at(address?.value)
     })
 }
 
@@ -206,11 +214,14 @@ fn add_files<'w>(
     files.push(NamedFile { owner, path: None, option: "tls", place: reader.mistake(at, "") });
 }
 
-/// As it would have been read, from nowhere.
+/// As it would have been read, from nowhere, but for the upstream that it names.
 impl From<&Listener> for Listen {
     fn from(listener: &Listener) -> Self {
         Self {
-            address: listener.address.tcp().map(located),
+            name: Some(located(listener.name.clone())),
+            address: Some(located(listener.address.clone())),
+            proxy_protocol: listener.proxy_protocol.clone(),
+            tcp: None,
             tls: listener.tls.as_ref().map(|tls| element(ServerTlsWritten::from(tls))),
             redirect_to_https: located(listener.redirect_to_https),
             hsts: listener.hsts.map(located),

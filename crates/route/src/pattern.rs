@@ -39,9 +39,14 @@ pub enum PatternError {
     /// What it would compile to is over the limit, most often for a large count such as `{{1000}}`.
     #[error("the expression is too large once compiled; use smaller repetition counts or fewer alternatives")]
     TooLarge,
-    /// What the crate `regex` says of it, over several lines.
-    #[error("{0}")]
-    Syntax(String),
+    /// It is not in the syntax of the crate `regex`.
+    #[error("{what}")]
+    Syntax {
+        /// Where, in bytes from its beginning.
+        offset: usize,
+        /// What is wrong there.
+        what: String,
+    },
 }
 
 impl Pattern {
@@ -194,8 +199,20 @@ fn build(text: &str) -> Result<Regex, PatternError> {
     builder.size_limit(PROGRAM_BYTES_MAX).dfa_size_limit(CACHE_BYTES_MAX);
     builder.build().map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => PatternError::TooLarge,
-        error => PatternError::Syntax(error.to_string()),
+        error => syntax_error(text, &error),
     })
+}
+
+/// `regex` draws the place over several lines; what it is made on tells it as a number.
+fn syntax_error(text: &str, error: &regex::Error) -> PatternError {
+    let mut builder = regex_syntax::ParserBuilder::new();
+    builder.unicode(false).utf8(false).dot_matches_new_line(true).nest_limit(NESTING_MAX + 1);
+    let (offset, what) = match builder.build().parse(text) {
+        Err(regex_syntax::Error::Parse(error)) => (error.span().start.offset, error.kind().to_string()),
+        Err(regex_syntax::Error::Translate(error)) => (error.span().start.offset, error.kind().to_string()),
+        _ => (0, error.to_string()),
+    };
+    PatternError::Syntax { offset, what }
 }
 
 #[cfg(test)]
@@ -234,13 +251,15 @@ mod tests {
         let message = |text: &str| Pattern::new(text).unwrap_err().to_string();
         assert!(message("/a(").contains("unclosed group"), "{}", message("/a("));
         assert!(!message("/a(").contains(r"\A"), "shown as it was written: {}", message("/a("));
-        assert!(matches!(Pattern::new("a)|(b"), Err(PatternError::Syntax(_))), "no way out of the frame");
+        assert!(matches!(Pattern::new("a)|(b"), Err(PatternError::Syntax { .. })), "no way out of the frame");
         assert_eq!(Pattern::new(r"(?u)(\w{500}){500}"), Err(PatternError::TooLarge));
+        let unclosed = PatternError::Syntax { offset: 2, what: "unclosed group".to_owned() };
+        assert_eq!(Pattern::new("/a(b"), Err(unclosed));
         assert_eq!(Pattern::new(&"a".repeat(5000)), Err(PatternError::TooLong(5000)));
-        assert!(matches!(Pattern::new(&"(".repeat(200)), Err(PatternError::Syntax(_))));
+        assert!(matches!(Pattern::new(&"(".repeat(200)), Err(PatternError::Syntax { .. })));
         assert!(matches!(
             Pattern::new(&format!("{}{}", "(".repeat(60), ")".repeat(60))),
-            Err(PatternError::Syntax(_))
+            Err(PatternError::Syntax { .. })
         ));
     }
 

@@ -84,7 +84,8 @@ impl Default for Limits {
 /// What is refused with 503 and Retry-After before everything gets slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shedding {
-    /// How many requests may be under way, found by each worker from how latency grows; `None` is no such limit.
+    /// How many requests may be under way with an upstream, found by each worker from how late answers come; `None` is no
+    /// such limit.
     pub concurrency: Option<ShedSettings>,
     /// How much memory the process may use.
     pub memory: MemoryBound,

@@ -1,0 +1,259 @@
+//! What requests are told apart by, as it is written: `client/24`, `header:X-Key`, `cookie:id`. One form for sessions,
+//! hashes and rates.
+
+use ::route::RateKeyPart;
+use balance::{AddressPrefixes, Source};
+
+use crate::fault::{Fault, ValueError};
+use crate::kind::Text;
+use crate::matching::{is_token, unknown};
+
+/// A part of a request.
+#[derive(Debug, Clone, PartialEq)]
+enum Part {
+    Client(AddressPrefixes),
+    Header(String),
+    Cookie(String),
+    Query(String),
+    PathParameter(String),
+    BasicUser,
+    Path,
+    Host,
+    Listener,
+}
+
+/// What rates are counted by. `route` is no part: all requests of the route are counted together.
+pub(crate) const RATE_KEY: Text<Option<RateKeyPart>> =
+    Text { expected: RATE, read: rate_key, print: written_rate_key };
+
+const RATE: &str =
+    "client, client/24, header:NAME, cookie:NAME, query:NAME, host, listener, or route for all its requests together";
+
+fn rate_key(text: &str) -> Result<Option<RateKeyPart>, ValueError> {
+    if text == "route" {
+        return Ok(None);
+    }
+    let part = match part(text, RATE)? {
+        Part::Client(AddressPrefixes { v4, v6 }) => RateKeyPart::ClientNetwork { bits_v4: v4, bits_v6: v6 },
+        Part::Header(name) => RateKeyPart::Header(name),
+        Part::Cookie(name) => RateKeyPart::Cookie(name),
+        Part::Query(name) => RateKeyPart::Argument(name),
+        Part::Host => RateKeyPart::Host,
+        Part::Listener => RateKeyPart::Listener,
+        Part::PathParameter(_) | Part::BasicUser | Part::Path => return Err(unknown(text, &WORDS, RATE)),
+    };
+    Ok(Some(part))
+}
+
+fn written_rate_key(part: &Option<RateKeyPart>) -> String {
+    match part {
+        None => "route".to_owned(),
+        Some(RateKeyPart::ClientNetwork { bits_v4, bits_v6 }) => {
+            written_client(AddressPrefixes { v4: *bits_v4, v6: *bits_v6 })
+        }
+        Some(RateKeyPart::Header(name)) => format!("header:{name}"),
+        Some(RateKeyPart::Cookie(name)) => format!("cookie:{name}"),
+        Some(RateKeyPart::Argument(name)) => format!("query:{name}"),
+        Some(RateKeyPart::Host) => "host".to_owned(),
+        Some(RateKeyPart::Listener) => "listener".to_owned(),
+    }
+}
+
+/// What a hash spreads requests by.
+pub(crate) const HASH_KEY: Text<Source> = Text { expected: HASH, read: hash_key, print: written_hash_key };
+
+const HASH: &str =
+    "client, client/24, header:NAME, cookie:NAME, query:NAME, path, path-parameter:NAME, host or basic-user";
+
+fn hash_key(text: &str) -> Result<Source, ValueError> {
+    Ok(match part(text, HASH)? {
+        Part::Client(prefixes) => Source::ClientAddress(prefixes),
+        Part::Header(name) => Source::Header(name),
+        Part::Cookie(name) => Source::Cookie(name),
+        Part::Query(name) => Source::UrlParameter(name),
+        Part::PathParameter(name) => Source::PathParameter(name),
+        Part::BasicUser => Source::BasicUser,
+        Part::Path => Source::Path,
+        // HTTP/2's authority reads as a Host field.
+        Part::Host => Source::Header("Host".to_owned()),
+        Part::Listener => return Err(unknown(text, &WORDS, HASH)),
+    })
+}
+
+fn written_hash_key(source: &Source) -> String {
+    match source {
+        Source::Header(name) if name == "Host" => "host".to_owned(),
+        Source::Cookie(name) => format!("cookie:{name}"),
+        other => written_source(other),
+    }
+}
+
+/// What keeps a client on a server; `None` is a cookie that the proxy inserts.
+pub(crate) const STICKY: Text<Option<Source>> = Text { expected: SESSION, read: sticky, print: written_sticky };
+
+const SESSION: &str =
+    "cookie, origin-cookie:NAME, client, client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME";
+
+fn sticky(text: &str) -> Result<Option<Source>, ValueError> {
+    if text == "cookie" {
+        return Ok(None);
+    }
+    if let Some(name) = text.strip_prefix("origin-cookie:") {
+        return named(text, name, SESSION).map(|name| Some(Source::Cookie(name)));
+    }
+    let source = match part(text, SESSION)? {
+        Part::Client(prefixes) => Source::ClientAddress(prefixes),
+        Part::Header(name) => Source::Header(name),
+        Part::Query(name) => Source::UrlParameter(name),
+        Part::PathParameter(name) => Source::PathParameter(name),
+        Part::BasicUser => Source::BasicUser,
+        Part::Cookie(name) => {
+            let nearest = Some(format!("origin-cookie:{name}"));
+            return Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest }, expected: SESSION });
+        }
+        Part::Path | Part::Host | Part::Listener => return Err(unknown(text, &WORDS, SESSION)),
+    };
+    Ok(Some(source))
+}
+
+fn written_sticky(source: &Option<Source>) -> String {
+    match source {
+        None => "cookie".to_owned(),
+        Some(Source::Cookie(name)) => format!("origin-cookie:{name}"),
+        Some(other) => written_source(other),
+    }
+}
+
+fn written_source(source: &Source) -> String {
+    match source {
+        Source::ClientAddress(prefixes) => written_client(*prefixes),
+        Source::BasicUser => "basic-user".to_owned(),
+        Source::UrlParameter(name) => format!("query:{name}"),
+        Source::PathParameter(name) if name.is_empty() => "path-parameter".to_owned(),
+        Source::PathParameter(name) => format!("path-parameter:{name}"),
+        Source::Header(name) => format!("header:{name}"),
+        Source::Cookie(name) => format!("cookie:{name}"),
+        Source::Path => "path".to_owned(),
+    }
+}
+
+const WORDS: [&str; 11] = [
+    "client",
+    "header:NAME",
+    "cookie:NAME",
+    "cookie",
+    "query:NAME",
+    "path-parameter:NAME",
+    "basic-user",
+    "path",
+    "host",
+    "listener",
+    "route",
+];
+
+/// What others call it.
+const OTHERS: [(&str, &str); 7] = [
+    ("client-address", "client"),
+    ("ip", "client"),
+    ("source", "client"),
+    ("url-parameter", "query"),
+    ("arg", "query"),
+    ("uri", "path"),
+    ("basic", "basic-user"),
+];
+
+fn part(text: &str, expected: &'static str) -> Result<Part, ValueError> {
+    if let Some(bits) = text.strip_prefix("client").filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return client(text, bits, expected).map(Part::Client);
+    }
+    let (word, name) = match text.split_once(':') {
+        Some((word, name)) => (word, Some(name)),
+        None => (text, None),
+    };
+    match (word, name) {
+        ("header", Some(name)) => named(text, name, expected).map(Part::Header),
+        ("cookie", Some(name)) => named(text, name, expected).map(Part::Cookie),
+        ("query", Some(name)) => named(text, name, expected).map(Part::Query),
+        ("path-parameter", Some(name)) => named(text, name, expected).map(Part::PathParameter),
+        ("path-parameter", None) => Ok(Part::PathParameter(String::new())),
+        ("basic-user", None) => Ok(Part::BasicUser),
+        ("path", None) => Ok(Part::Path),
+        ("host", None) => Ok(Part::Host),
+        ("listener", None) => Ok(Part::Listener),
+        _ => {
+            let other = OTHERS.iter().find(|(known, _)| *known == word);
+            let Some((_, ours)) = other else { return Err(unknown(text, &WORDS, expected)) };
+            let nearest = Some(name.map_or((*ours).to_owned(), |name| format!("{ours}:{name}")));
+            Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest }, expected })
+        }
+    }
+}
+
+/// RFC 9110 §5.6.2 and RFC 6265 §4.1.1; a parameter's name is held to the same, which all sensible ones are.
+fn named(text: &str, name: &str, expected: &'static str) -> Result<String, ValueError> {
+    if is_token(name) {
+        return Ok(name.to_owned());
+    }
+    Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected })
+}
+
+/// `/24` is of IPv4 addresses alone, `/24/56` of both.
+fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefixes, ValueError> {
+    let default = AddressPrefixes::default();
+    let refuse = || ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected };
+    let number = |text: &str, most: u8| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|bits| digits && *bits <= most).ok_or_else(refuse)
+    };
+    let Some(bits) = bits.strip_prefix('/') else { return Ok(default) };
+    match bits.split_once('/') {
+        None => Ok(AddressPrefixes { v4: number(bits, 32)?, ..default }),
+        Some((v4, v6)) => Ok(AddressPrefixes { v4: number(v4, 32)?, v6: number(v6, 128)? }),
+    }
+}
+
+fn written_client(prefixes: AddressPrefixes) -> String {
+    let default = AddressPrefixes::default();
+    match prefixes {
+        prefixes if prefixes == default => "client".to_owned(),
+        AddressPrefixes { v4, v6 } if v6 == default.v6 => format!("client/{v4}"),
+        AddressPrefixes { v4, v6 } => format!("client/{v4}/{v6}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_written_alike() {
+        for text in ["client", "client/24", "client/32/56", "header:X-Key", "cookie:id", "query:page", "host", "listener", "route"] {
+            assert_eq!(rate_key(text).map(|key| written_rate_key(&key)).as_deref(), Ok(text));
+        }
+        for text in ["client", "client/0", "header:X-Key", "cookie:id", "query:page", "path", "path-parameter:v", "host", "basic-user"] {
+            assert_eq!(hash_key(text).map(|key| written_hash_key(&key)).as_deref(), Ok(text));
+        }
+        for text in ["cookie", "origin-cookie:JSESSIONID", "client/24", "basic-user", "header:X-Key", "query:sid", "path-parameter:jsessionid", "path-parameter"] {
+            assert_eq!(sticky(text).map(|source| written_sticky(&source)).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn what_is_meant_by_what_is_not_read() {
+        let meant = |error: ValueError| error.fault.meant();
+        for (text, expected) in [
+            ("clients", Some("client")),
+            ("ip", Some("client")),
+            ("url-parameter:sid", Some("query:sid")),
+            ("client/33", None),
+            ("client/", None),
+            ("header:", None),
+            ("header:a b", None),
+            ("", None),
+        ] {
+            assert_eq!(rate_key(text).map_err(meant), Err(expected.map(str::to_owned)), "{text}");
+        }
+        assert_eq!(sticky("cookie:id").map_err(meant), Err(Some("origin-cookie:id".to_owned())));
+        assert!(rate_key("path").is_err() && hash_key("listener").is_err() && sticky("host").is_err());
+    }
+}

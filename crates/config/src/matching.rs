@@ -1,0 +1,183 @@
+//! What requests have to be like, as it is written: hosts, paths, methods, values.
+//!
+//! `~` begins a regular expression over the whole text, everywhere.
+
+use ::route::{HostRule, PathRule, Pattern, ValueRule};
+use toml::de::DeValue;
+
+use crate::fault::{Fault, HostProblem, ValueError};
+use crate::host::route_host;
+use crate::kind::{Kind, Text, quoted, refuse_type};
+use crate::nearest::nearest;
+use crate::prefix::{exact, prefix};
+use crate::reader::Reader;
+use crate::table::Written;
+
+/// The host of a route.
+pub(crate) const HOST_RULE: Text<HostRule> = Text { expected: HOST, read: host_rule, print: ToString::to_string };
+
+const HOST: &str = "a host such as www.example.com, *.example.com or ~ regex, without port";
+
+fn host_rule(text: &str) -> Result<HostRule, ValueError> {
+    if let Some(pattern) = pattern(text, HOST) {
+        return pattern.map(HostRule::Pattern);
+    }
+    let Some(parent) = text.strip_prefix("*.") else {
+        return route_host(text).map(HostRule::Exact).map_err(|error| ValueError { expected: HOST, ..error });
+    };
+    let refuse = |problem| {
+        let fault = Fault::Host { host: text.to_owned(), problem };
+        ValueError { fault, expected: HOST }
+    };
+    match route_host(parent) {
+        Ok(parent) if parent.parse::<std::net::IpAddr>().is_ok() || parent.starts_with('[') => {
+            Err(refuse(HostProblem::Address))
+        }
+        Ok(parent) => Ok(HostRule::Below(parent)),
+        Err(error) => Err(ValueError { expected: HOST, ..error }),
+    }
+}
+
+/// The path of a route.
+pub(crate) const PATH_RULE: Text<PathRule> = Text { expected: PATH, read: path_rule, print: ToString::to_string };
+
+const PATH: &str = "a path prefix such as / or /api, = /path for one path alone, or ~ regex";
+
+fn path_rule(text: &str) -> Result<PathRule, ValueError> {
+    if let Some(pattern) = pattern(text, PATH) {
+        return pattern.map(PathRule::Pattern);
+    }
+    let read = match text.strip_prefix('=') {
+        Some(path) => exact(path.trim_start()).map(PathRule::Exact),
+        None => prefix(text).map(PathRule::Prefix),
+    };
+    read.map_err(|error| ValueError { expected: PATH, ..error })
+}
+
+/// The method of a request.
+pub(crate) const METHOD: Text<String> =
+    Text { expected: "a method such as GET or POST", read: method, print: String::clone };
+
+fn method(text: &str) -> Result<String, ValueError> {
+    // RFC 9110 §9.1: methods are case-sensitive; those that are standardised are in upper case.
+    if is_token(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Ok(text.to_owned());
+    }
+    let upper = text.to_ascii_uppercase();
+    let nearest = is_token(&upper).then_some(upper);
+    Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest }, expected: METHOD.expected })
+}
+
+/// RFC 9110 §5.6.2.
+pub(crate) fn is_token(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(allowed)
+}
+
+/// The name of a header field: as it is written, and the same in any case.
+#[derive(Debug, Clone)]
+pub(crate) struct FieldName(pub(crate) String);
+
+impl PartialEq for FieldName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
+}
+
+impl FieldName {
+    pub(crate) const EXPECTED: &str = "the name of a header field such as X-Tenant";
+
+    pub(crate) fn read(text: &str) -> Result<Self, ValueError> {
+        if is_token(text) {
+            return Ok(Self(text.to_owned()));
+        }
+        let fault = Fault::Unknown { written: text.to_owned(), nearest: None };
+        Err(ValueError { fault, expected: Self::EXPECTED })
+    }
+
+    pub(crate) fn print(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// Reads the name of a parameter, which may be anything.
+pub(crate) fn parameter_name(text: &str) -> Result<String, ValueError> {
+    match text {
+        "" => Err(ValueError { fault: Fault::Empty, expected: "the name of a parameter" }),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// What a value has to be like.
+pub(crate) struct ValueRuleKind;
+
+const VALUE: &str = "true for any value, a value, a beginning such as \"a*\", or \"~ regex\"";
+
+impl Kind<ValueRule> for ValueRuleKind {
+    fn expected(&self) -> String {
+        VALUE.to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<ValueRule> {
+        match written.value.get_ref() {
+            DeValue::Boolean(true) => Some(ValueRule::Present),
+            DeValue::String(text) => match value_rule(text) {
+                Ok(rule) => Some(rule),
+                Err(error) => {
+                    reader.refuse(&written.value.span(), written.name, &error);
+                    None
+                }
+            },
+            _ => {
+                refuse_type(written, self.expected(), reader);
+                None
+            }
+        }
+    }
+
+    fn print(&self, rule: &ValueRule) -> Option<String> {
+        Some(match rule {
+            ValueRule::Present => "true".to_owned(),
+            ValueRule::Exact(text) => quoted(text),
+            ValueRule::Prefix(text) => quoted(&format!("{text}*")),
+            ValueRule::Pattern(pattern) => quoted(&format!("~ {pattern}")),
+        })
+    }
+}
+
+fn value_rule(text: &str) -> Result<ValueRule, ValueError> {
+    if let Some(pattern) = pattern(text, VALUE) {
+        return pattern.map(ValueRule::Pattern);
+    }
+    Ok(match text.strip_suffix('*') {
+        Some(prefix) => ValueRule::Prefix(prefix.to_owned()),
+        None => ValueRule::Exact(text.to_owned()),
+    })
+}
+
+/// The expression of a text that is one.
+pub(crate) fn pattern(text: &str, expected: &'static str) -> Option<Result<Pattern, ValueError>> {
+    let written = text.strip_prefix('~')?.trim_start();
+    let preceding = text.len() - written.len();
+    if written.is_empty() {
+        return Some(Err(ValueError { fault: Fault::Empty, expected }));
+    }
+    let refuse = |error| ValueError { fault: Fault::Pattern { error, preceding }, expected };
+    Some(Pattern::new(written).map_err(refuse))
+}
+
+/// A regular expression without its `~`, where nothing else can stand.
+pub(crate) const PATTERN: Text<Pattern> = Text {
+    expected: "a regular expression over the whole path such as /a/(.*)",
+    read: |text| {
+        let refuse = |error| ValueError { fault: Fault::Pattern { error, preceding: 0 }, expected: PATTERN.expected };
+        Pattern::new(text).map_err(refuse)
+    },
+    print: ToString::to_string,
+};
+
+/// What a text has no meaning for, with what is near it.
+pub(crate) fn unknown(written: &str, words: &[&str], expected: &'static str) -> ValueError {
+    let nearest = nearest(written, words.iter().copied()).map(str::to_owned);
+    ValueError { fault: Fault::Unknown { written: written.to_owned(), nearest }, expected }
+}

@@ -1,0 +1,131 @@
+//! Files that a configuration names and that are read with it: pages, users, secrets.
+//!
+//! Certificates are not: whoever uses them reads them, and again when they change.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use route::Users;
+use toml::de::DeValue;
+
+use crate::fault::{Fault, ValueError};
+use crate::kind::{Kind, quoted, refuse_type};
+use crate::meaning::{CookieSecrets, Page};
+use crate::reader::Reader;
+use crate::table::Written;
+
+/// Far more than a page, a list of users or a key has.
+const LARGEST_FILE_BYTES: u64 = 4 << 20;
+
+/// A file, and what is made of its bytes.
+pub(crate) struct FileKind<V> {
+    pub(crate) expected: &'static str,
+    pub(crate) make: fn(&Path, Vec<u8>) -> Result<V, String>,
+    pub(crate) path: fn(&V) -> &Path,
+}
+
+impl<V> Kind<V> for FileKind<V> {
+    fn expected(&self) -> String {
+        self.expected.to_owned()
+    }
+
+    fn brief(&self) -> String {
+        "path".to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<V> {
+        let DeValue::String(text) = written.value.get_ref() else {
+            refuse_type(written, self.expected(), reader);
+            return None;
+        };
+        let path = Path::new(text.as_ref());
+        let made = match text.as_ref() {
+            "" => Err(Fault::Empty),
+            _ => read_bytes(path)
+                .and_then(|bytes| (self.make)(path, bytes))
+                .map_err(|problem| Fault::File { path: path.to_path_buf(), problem }),
+        };
+        match made {
+            Ok(value) => Some(value),
+            Err(fault) => {
+                let error = ValueError { fault, expected: self.expected };
+                reader.refuse(&written.value.span(), written.name, &error);
+                None
+            }
+        }
+    }
+
+    fn print(&self, value: &V) -> Option<String> {
+        Some(quoted(&(self.path)(value).display().to_string()))
+    }
+}
+
+/// Of regular files only: a pipe could keep a reload waiting for ever.
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("it can't be read: {error}");
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(LARGEST_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LARGEST_FILE_BYTES {
+        return Err(format!("it is larger than {} MiB", LARGEST_FILE_BYTES >> 20));
+    }
+    Ok(bytes)
+}
+
+/// A page, of the kind that its ending says.
+pub(crate) const PAGE: FileKind<Page> = FileKind {
+    expected: "the path of a page such as /etc/vanward/404.html",
+    make: |path, body| {
+        Ok(Page { file: path.to_path_buf(), content_type: content_type(path), body: body.into() })
+    },
+    path: |page| &page.file,
+};
+
+/// Of what pages are made of.
+fn content_type(path: &Path) -> &'static str {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    match ending.to_ascii_lowercase().as_str() {
+        "html" | "htm" => "text/html; charset=utf-8",
+        "json" => "application/json",
+        "xml" => "application/xml",
+        "svg" => "image/svg+xml",
+        "txt" | "" => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+/// Users, and the file that they are in.
+pub(crate) type UsersFile = (PathBuf, Arc<Users>);
+
+pub(crate) const USERS: FileKind<UsersFile> = FileKind {
+    expected: "the path of a file of users as htpasswd -B writes it",
+    make: |path, bytes| {
+        let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
+        let users = Users::parse(&text).map_err(|faults| {
+            let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            lines.join("; ")
+        })?;
+        if users.is_empty() { Err("nobody is in it".to_owned()) } else { Ok((path.to_path_buf(), Arc::new(users))) }
+    },
+    path: |(path, _)| path,
+};
+
+pub(crate) const SECRETS: FileKind<CookieSecrets> = FileKind {
+    expected: "the path of a file with a secret of 32 bytes or more on each line, as openssl rand -hex 32 makes one",
+    make: |path, bytes| {
+        /// What an HMAC-SHA-256 is as strong as (RFC 2104 §3).
+        const SHORTEST: usize = 32;
+        let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+        let secrets: Arc<[Box<[u8]>]> = lines.filter(|line| !line.is_empty()).map(Box::from).collect();
+        match secrets.iter().position(|secret| secret.len() < SHORTEST) {
+            Some(short) => Err(format!("secret {} of it has fewer than {SHORTEST} bytes", short + 1)),
+            None if secrets.is_empty() => Err("it has no secret".to_owned()),
+            None => Ok(CookieSecrets { file: path.to_path_buf(), secrets }),
+        }
+    },
+    path: |secrets| &secrets.file,
+};

@@ -1,0 +1,136 @@
+//! Kinds of values with several in them: names with values, and one or a list.
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::fault::ValueError;
+use crate::kind::{Kind, refuse_type};
+use crate::reader::{Reader, Span};
+use crate::table::{Page, Written, quoted_key};
+
+/// A name of which the file says something.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pair<N, V> {
+    pub(crate) at: Span,
+    pub(crate) name: N,
+    pub(crate) value: V,
+}
+
+/// As it would have been read, from nowhere.
+pub(crate) fn pair<N, V>(name: N, value: V) -> Pair<N, V> {
+    Pair { at: 0..0, name, value }
+}
+
+/// A table whose names are the file's: `{ NAME = VALUE }`, in the order of the file.
+pub(crate) struct Pairs<N, K> {
+    /// What it is, with an example.
+    pub(crate) expected: &'static str,
+    /// Reads a name.
+    pub(crate) name: fn(&str) -> Result<N, ValueError>,
+    pub(crate) print_name: fn(&N) -> String,
+    /// What each name has.
+    pub(crate) kind: K,
+}
+
+impl<N: PartialEq, V, K: Kind<V>> Kind<Vec<Pair<N, V>>> for Pairs<N, K> {
+    fn expected(&self) -> String {
+        self.expected.to_owned()
+    }
+
+    fn brief(&self) -> String {
+        "table".to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Vec<Pair<N, V>>> {
+        let DeValue::Table(entries) = written.value.get_ref() else {
+            refuse_type(written, Kind::<Vec<Pair<N, V>>>::expected(self), reader);
+            return None;
+        };
+        let mut pairs: Vec<Pair<N, V>> = Vec::new();
+        for (key, value) in entries.iter() {
+            if reader.skip_broken(&key.span()) {
+                continue;
+            }
+            let name = match (self.name)(key.get_ref()) {
+                Ok(name) => name,
+                Err(error) => {
+                    reader.refuse(&key.span(), written.name, &error);
+                    continue;
+                }
+            };
+            let inner = Written { path: written.path, name: written.name, value };
+            if let Some(value) = self.kind.read(&inner, reader) {
+                pairs.push(Pair { at: key.span(), name, value });
+            }
+        }
+        // The parser sorts by name; the order that counts is the file's.
+        pairs.sort_by_key(|pair| pair.at.start);
+        refuse_repeated(written.name, &pairs, entries.len(), reader);
+        Some(pairs)
+    }
+
+    fn print(&self, pairs: &Vec<Pair<N, V>>) -> Option<String> {
+        let print = |Pair { name, value, .. }: &Pair<N, V>| {
+            Some(format!("{} = {}", quoted_key(&(self.print_name)(name)), self.kind.print(value)?))
+        };
+        let pairs: Vec<String> = pairs.iter().filter_map(print).collect();
+        (!pairs.is_empty()).then(|| format!("{{ {} }}", pairs.join(", ")))
+    }
+}
+
+/// TOML allows no name twice; two spellings of one name it can't know.
+fn refuse_repeated<N: PartialEq, V>(
+    option: &str,
+    pairs: &[Pair<N, V>],
+    entries: usize,
+    reader: &mut Reader<'_>,
+) {
+    /// Beyond it a table is no table of names that people write, and comparing all of them would take long.
+    const COMPARED_MAX: usize = 1000;
+    if entries > COMPARED_MAX {
+        return;
+    }
+    for (index, pair) in pairs.iter().enumerate() {
+        if let Some(first) = pairs[..index].iter().find(|first| first.name == pair.name) {
+            let line = reader.line(&first.at);
+            let mistake = reader.mistake(&pair.at, format!("{option}: the same name is there twice"));
+            reader.add(mistake.expecting(format!("a name other than that of line {line}")));
+        }
+    }
+}
+
+/// What `kind` takes, or an array of it; left out, or as an empty array, it is none.
+pub(crate) struct OneOrMany<K>(pub(crate) K);
+
+impl<V, K: Kind<V>> Kind<Vec<V>> for OneOrMany<K> {
+    fn expected(&self) -> String {
+        format!("{}, or an array of them", self.0.expected())
+    }
+
+    fn brief(&self) -> String {
+        format!("{}, or array", self.0.brief())
+    }
+
+    fn document(&self, page: &mut Page) {
+        self.0.document(page);
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Vec<V>> {
+        let DeValue::Array(elements) = written.value.get_ref() else {
+            return self.0.read(written, reader).map(|value| vec![value]);
+        };
+        let element = |value: &Spanned<DeValue<'_>>| {
+            self.0.read(&Written { path: written.path, name: written.name, value }, reader)
+        };
+        Some(elements.iter().filter_map(element).collect())
+    }
+
+    fn print(&self, values: &Vec<V>) -> Option<String> {
+        let printed: Vec<String> = values.iter().filter_map(|value| self.0.print(value)).collect();
+        match printed.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            several => Some(format!("[{}]", several.join(", "))),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The options of retries, of an upstream and of a route, declared once.
+
+use std::time::Duration;
+
+use balance::RetrySettings;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::kind::{Kind, Switch, quoted, refuse_type};
+use crate::matching::unknown;
+use crate::meaning::{Retry, RetryOn, Statuses};
+use crate::range::{Count, Unit, Wait};
+use crate::reader::Reader;
+use crate::statuses::{status_range, written_range};
+use crate::table::{Inline, Table, Written, key};
+
+/// `[upstream.NAME.retry]`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RetryWritten {
+    pub(crate) retry: Retry,
+    pub(crate) budget: RetrySettings,
+}
+
+const ON: &str = "After what a request is tried once more, with another server where there is one: no connection \
+                  (`connect`), one that was closed before there was a response (`reset`), no response in time \
+                  (`timeout`), or a status. A request that a server may have seen is repeated only if its method is \
+                  idempotent and its body is still there.";
+const ATTEMPTS: &str = "How often a request is tried in all. 1 is once.";
+const ATTEMPTS_KIND: Count = Count { range: 1..=16, unit: Unit::Things };
+const WITHIN: &str = "No attempt begins later than this after the first.";
+const WITHIN_KIND: Wait = Wait { range: Duration::from_millis(1)..=Duration::from_secs(3600) };
+const NON_IDEMPOTENT: &str = "`true` repeats every method, POST as well: what it asks for may then be done twice.";
+
+pub(crate) static RETRY: Table<RetryWritten> = Table {
+    options: &[
+        &key("on", RetryOnKind, |written: &mut RetryWritten| &mut written.retry.on, ON),
+        &key("attempts", ATTEMPTS_KIND, |written: &mut RetryWritten| &mut written.retry.attempts, ATTEMPTS),
+        &key("within", WITHIN_KIND, |written: &mut RetryWritten| &mut written.retry.within, WITHIN),
+        &key(
+            "non_idempotent",
+            Switch,
+            |written: &mut RetryWritten| &mut written.retry.non_idempotent,
+            NON_IDEMPOTENT,
+        ),
+        &key(
+            "budget",
+            Count { range: 0..=1000, unit: Unit::Percent },
+            |written: &mut RetryWritten| &mut written.budget.percent,
+            "The most retries, as a share of the requests of the last ten seconds: so that an outage is not multiplied.",
+        ),
+        &key(
+            "per_second_min",
+            Count { range: 0..=1_000_000, unit: Unit::Things },
+            |written: &mut RetryWritten| &mut written.budget.per_second_min,
+            "And beyond that so many each second, however few the requests, over all workers.",
+        ),
+    ],
+};
+
+/// `retry` of a route: the budget is the upstream's.
+pub(crate) const RETRY_OF_ROUTE: Inline<Retry> = Inline {
+    title: "retry",
+    example: "{ attempts = 1 }",
+    table: &Table {
+        options: &[
+            &key("on", RetryOnKind, |retry: &mut Retry| &mut retry.on, ON),
+            &key("attempts", ATTEMPTS_KIND, |retry: &mut Retry| &mut retry.attempts, ATTEMPTS),
+            &key("within", WITHIN_KIND, |retry: &mut Retry| &mut retry.within, WITHIN),
+            &key("non_idempotent", Switch, |retry: &mut Retry| &mut retry.non_idempotent, NON_IDEMPOTENT),
+        ],
+    },
+};
+
+/// Words and statuses.
+struct RetryOnKind;
+
+const WORDS: [&str; 3] = ["connect", "reset", "timeout"];
+const EXPECTED: &str = "connect, reset, timeout, or a status such as 503, \"5xx\" or \"502-504\"";
+
+impl Kind<RetryOn> for RetryOnKind {
+    fn expected(&self) -> String {
+        format!("an array, each {EXPECTED}")
+    }
+
+    fn brief(&self) -> String {
+        format!("array, each {EXPECTED}")
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<RetryOn> {
+        let DeValue::Array(elements) = written.value.get_ref() else {
+            refuse_type(written, self.expected(), reader);
+            return None;
+        };
+        let mut on = RetryOn { connect: false, reset: false, timeout: false, status: Statuses::default() };
+        for element in elements.iter() {
+            read_one(element, written, &mut on, reader);
+        }
+        Some(on)
+    }
+
+    fn print(&self, on: &RetryOn) -> Option<String> {
+        let words = WORDS.into_iter().zip([on.connect, on.reset, on.timeout]);
+        let words = words.filter(|(_, is_on)| *is_on).map(|(word, _)| quoted(word));
+        let statuses = on.status.0.iter().map(|range| quoted(&written_range(range)));
+        Some(format!("[{}]", words.chain(statuses).collect::<Vec<_>>().join(", ")))
+    }
+}
+
+fn read_one(
+    element: &Spanned<DeValue<'_>>,
+    written: &Written<'_>,
+    on: &mut RetryOn,
+    reader: &mut Reader<'_>,
+) {
+    let text = match element.get_ref() {
+        DeValue::String(text) => text.as_ref(),
+        DeValue::Integer(number) => number.as_str(),
+        _ => {
+            let written = Written { path: written.path, name: written.name, value: element };
+            return refuse_type(&written, EXPECTED.to_owned(), reader);
+        }
+    };
+    match text {
+        "connect" => on.connect = true,
+        "reset" => on.reset = true,
+        "timeout" => on.timeout = true,
+        text => match status_range(text) {
+            Ok(range) => on.status.0.push(range),
+            Err(_) => reader.refuse(&element.span(), written.name, &unknown(text, &WORDS, EXPECTED)),
+        },
+    }
+}

@@ -1,0 +1,132 @@
+//! Kinds of values that only routes have.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use ::route::{DomainRewrite, RedirectStatus};
+use toml::de::DeValue;
+
+use crate::fault::{Fault, ValueError};
+use crate::kind::{Kind, Name, Text, quoted, refuse_type};
+use crate::matching::unknown;
+use crate::pairs::{Pair, Pairs, pair};
+use crate::quantity::{duration, written_duration};
+use crate::reader::Reader;
+use crate::table::Written;
+
+/// What clients show when they ask for a password.
+pub(crate) const REALM: Text<String> = Text {
+    expected: "text without control characters",
+    read: |text| match ::route::challenge(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(ValueError {
+            fault: Fault::Unknown { written: text.to_owned(), nearest: None },
+            expected: REALM.expected,
+        }),
+    },
+    print: String::clone,
+};
+
+/// A number of requests in a time.
+pub(crate) const RATE: Text<(NonZeroU32, Duration)> =
+    Text { expected: "a number of requests in a time, such as 100/s, 10/m or 5/10s", read: rate, print: written_rate };
+
+fn rate(text: &str) -> Result<(NonZeroU32, Duration), ValueError> {
+    let refuse = |fault| ValueError { fault, expected: RATE.expected };
+    let written = text.trim();
+    let Some((requests, per)) = written.split_once('/') else {
+        let is_number = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
+        let nearest = is_number.then(|| format!("{written}/s"));
+        return Err(refuse(Fault::Unknown { written: written.to_owned(), nearest }));
+    };
+    let (requests, per) = (requests.trim(), per.trim());
+    let digits = !requests.is_empty() && requests.bytes().all(|byte| byte.is_ascii_digit());
+    let requests: Option<NonZeroU32> = if digits { requests.parse().ok() } else { None };
+    let requests = requests.ok_or_else(|| refuse(Fault::Unknown { written: written.to_owned(), nearest: None }))?;
+    let begins_with_number = per.starts_with(|first: char| first.is_ascii_digit());
+    let per = if begins_with_number { duration(per) } else { duration(&format!("1{per}")) };
+    Ok((requests, per.map_err(|error| refuse(error.fault))?))
+}
+
+fn written_rate((requests, per): &(NonZeroU32, Duration)) -> String {
+    let per = written_duration(*per);
+    // `1s` is `s`, where no digit follows: `10s` and `1500ms` are as they are.
+    let unit = per.strip_prefix('1').filter(|unit| unit.starts_with(|first: char| first.is_ascii_alphabetic()));
+    format!("{requests}/{}", unit.unwrap_or(&per))
+}
+
+/// One of four numbers.
+pub(crate) struct RedirectStatusKind;
+
+impl Kind<RedirectStatus> for RedirectStatusKind {
+    fn expected(&self) -> String {
+        "301, 302, 307 or 308".to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<RedirectStatus> {
+        let DeValue::Integer(number) = written.value.get_ref() else {
+            refuse_type(written, self.expected(), reader);
+            return None;
+        };
+        let status = number.as_str().parse().ok().and_then(RedirectStatus::of);
+        if status.is_none() {
+            let message = format!("{}: {number} is not the status of a redirect", written.name);
+            let mistake = reader.mistake(&written.value.span(), message);
+            reader.add(mistake.expecting(self.expected()));
+        }
+        status
+    }
+
+    fn print(&self, status: &RedirectStatus) -> Option<String> {
+        Some(status.code().to_string())
+    }
+}
+
+/// `"remove"`, or what becomes of each domain.
+pub(crate) struct DomainKind;
+
+const REMOVE: &str = "remove";
+const DOMAIN: &str = "\"remove\", or a table such as { \"app.internal\" = \"www.example.com\" }";
+
+const DOMAINS: Pairs<String, Name> = Pairs {
+    expected: DOMAIN,
+    name: |text| Ok(text.to_owned()),
+    print_name: String::clone,
+    kind: Name { expected: "a domain such as www.example.com" },
+};
+
+impl Kind<DomainRewrite> for DomainKind {
+    fn expected(&self) -> String {
+        DOMAIN.to_owned()
+    }
+
+    fn brief(&self) -> String {
+        "\"remove\" or table".to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<DomainRewrite> {
+        match written.value.get_ref() {
+            DeValue::String(word) if word == REMOVE => Some(DomainRewrite::Remove),
+            DeValue::String(word) => {
+                reader.refuse(&written.value.span(), written.name, &unknown(word, &[REMOVE], DOMAIN));
+                None
+            }
+            _ => {
+                let pairs: Vec<Pair<String, String>> = DOMAINS.read(written, reader)?;
+                Some(DomainRewrite::Exchange(pairs.into_iter().map(|pair| (pair.name, pair.value)).collect()))
+            }
+        }
+    }
+
+    fn print(&self, domain: &DomainRewrite) -> Option<String> {
+        match domain {
+            DomainRewrite::Keep => None,
+            DomainRewrite::Remove => Some(quoted(REMOVE)),
+            DomainRewrite::Exchange(pairs) => {
+                let pairs = pairs.iter().map(|(from, to)| pair(from.clone(), to.clone())).collect();
+                // Of none there is something to say as well.
+                Some(DOMAINS.print(&pairs).unwrap_or_else(|| "{}".to_owned()))
+            }
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! Relations between the options of routes; from what was written to its meaning, and back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ::route::{
+    CookieRewrite, ErrorPages, FixedResponse, FixedResponseError, HeaderEdit, HeaderEditError, HeaderEdits,
+    HostRewrite, HostRule, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Rule, Split, Stage,
+    TemplateError,
+};
+
+use crate::fault::{Fault, ValueError};
+use crate::kind::Located;
+use crate::matching::FieldName;
+use crate::meaning::{Access, Action, Auth, Policies, RateLimit, Respond, Rewrite, Route};
+use crate::nearest::nearest;
+use crate::pairs::Pair;
+use crate::reader::{Reader, Span};
+use crate::route_options::{
+    CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
+};
+use crate::table::{Element, one_of};
+
+/// What routes name.
+pub(crate) struct Names<'f> {
+    /// Listeners by name and by address, with their places.
+    pub(crate) listeners: HashMap<String, usize>,
+    /// Whether each listener passes bytes on.
+    pub(crate) is_tcp: Vec<bool>,
+    /// Upstreams with their places.
+    pub(crate) upstreams: HashMap<&'f str, usize>,
+    /// The same in the order of the file.
+    pub(crate) upstream_names: Vec<&'f str>,
+    /// Whether each upstream has a server that speaks no HTTP.
+    pub(crate) has_bytes_only: Vec<bool>,
+}
+
+impl Names<'_> {
+    /// The place of an upstream that an option names. Of a broken file nothing is said: what is missing may have been lost.
+    pub(crate) fn upstream(
+        &self,
+        option: &str,
+        wanted: &str,
+        at: &Span,
+        reader: &mut Reader<'_>,
+    ) -> Option<usize> {
+        let found = self.upstreams.get(wanted).copied();
+        if found.is_none() && reader.is_whole() {
+            let mistake = reader.mistake(at, format!("{option}: no upstream is named {wanted:?}"));
+            let near = nearest(wanted, self.upstream_names.iter().copied()).map(str::to_owned);
+            let expected = match self.upstream_names.as_slice() {
+                [] => format!("a table [upstream.{wanted}]"),
+                names => one_of(names),
+            };
+            reader.add(mistake.meaning(near).expecting(expected));
+        }
+        found
+    }
+
+    /// The same, where HTTP is spoken.
+    fn http_upstream(&self, option: &str, wanted: &str, at: &Span, reader: &mut Reader<'_>) -> Option<usize> {
+        let found = self.upstream(option, wanted, at, reader)?;
+        if self.has_bytes_only[found] {
+            let message = format!("{option}: upstream {wanted:?} has a tcp:// server, which speaks no HTTP");
+            refuse(at, &message, "http:// or https:// servers, or a listener with tcp", reader);
+            return None;
+        }
+        Some(found)
+    }
+
+    fn listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
+        let Some(&found) = self.listeners.get(&wanted.value) else {
+            if reader.is_whole() {
+                let mut names: Vec<&str> = self.listeners.keys().map(String::as_str).collect();
+                names.sort_unstable();
+                let message = format!("listener: no listener is named {:?}", wanted.value);
+                let mistake = reader.mistake(&wanted.at, message);
+                let near = nearest(&wanted.value, names.iter().copied()).map(str::to_owned);
+                reader.add(mistake.expecting(one_of(&names)).meaning(near));
+            }
+            return None;
+        };
+        if self.is_tcp[found] {
+            let message = format!("listener: {:?} has tcp, so no route counts there", wanted.value);
+            refuse(&wanted.at, &message, "a listener without tcp", reader);
+            return None;
+        }
+        Some(found)
+    }
+}
+
+/// What a route means, without its name; `None` with a mistake in it, found here or before.
+pub(crate) fn route(element: &Element<RouteWritten>, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<Route> {
+    let written = &element.value;
+    let refused_before = reader.refused();
+    let rules = rules(written, names, reader);
+    let pattern = match &written.path {
+        PathRule::Pattern(pattern) => Some(pattern),
+        PathRule::Exact(_) | PathRule::Prefix(_) => None,
+    };
+    let action = action(element, pattern, names, reader);
+    let policies = policies(written, pattern, reader);
+    if let Some(Action::Redirect(_) | Action::Respond(_)) = &action {
+        warn_of_idle(element, reader);
+    }
+    let name = written.name.as_ref().map(|name| name.value.clone());
+    let (action, policies) = action.zip(policies)?;
+    let name = name.unwrap_or_else(|| Route::default_name(&rules[0]));
+    (element.is_intact && reader.refused() == refused_before).then_some(Route { name, rules, action, policies })
+}
+
+/// One for each host, or one for all.
+fn rules(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Rule> {
+    let listeners = written.listener.iter().filter_map(|name| names.listener(name, reader)).collect();
+    let rule = Rule {
+        listeners,
+        host: HostRule::Any,
+        path: written.path.clone(),
+        methods: written.methods.clone(),
+        headers: written.headers.iter().map(|pair| (pair.name.0.clone(), pair.value.clone())).collect(),
+        query: written.query.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
+        clients: written.clients.clone(),
+    };
+    match written.host.as_slice() {
+        [] => vec![rule],
+        hosts => hosts.iter().map(|host| Rule { host: host.value.clone(), ..rule.clone() }).collect(),
+    }
+}
+
+fn action(
+    Element { value: written, at, is_intact }: &Element<RouteWritten>,
+    pattern: Option<&Pattern>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Action> {
+    let RouteWritten { upstream, split, redirect, respond, .. } = written;
+    let places = [
+        ("upstream", upstream.as_ref().map(|upstream| &upstream.at)),
+        ("split", split.as_ref().map(|split| &split.at)),
+        ("redirect", redirect.as_ref().map(|redirect| &redirect.at)),
+        ("respond", respond.as_ref().map(|respond| &respond.at)),
+    ];
+    let mut there = places.iter().filter_map(|(option, at)| at.map(|at| (*option, at)));
+    match (there.next(), there.next()) {
+        (Some((first, _)), Some((second, at))) => {
+            refuse(at, &format!("[[route]] has {first} and {second}"), "one of them", reader);
+        }
+        (None, _) if *is_intact && reader.is_whole() => {
+            refuse(at, "[[route]] has nothing to do", "upstream, split, redirect or respond", reader);
+        }
+        _ => {}
+    }
+    if let Some(Located { value, at }) = upstream {
+        names.http_upstream("upstream", value, at, reader).map(Action::Upstream)
+    } else if let Some(Located { value, at }) = split {
+        split_action(value, at, names, reader)
+    } else if let Some(Element { value, .. }) = redirect {
+        redirect_action(value, pattern, reader)
+    } else {
+        respond_action(&respond.as_ref()?.value, reader)
+    }
+}
+
+fn split_action(
+    shares: &[Pair<String, u32>],
+    at: &Span,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Action> {
+    let mut found = Vec::with_capacity(shares.len());
+    for Pair { at, name, value } in shares {
+        found.push((names.http_upstream("split", name, at, reader)?, name.as_str(), *value));
+    }
+    let split = Split::new(found);
+    if split.is_none() {
+        refuse(at, "split: nobody gets anything", "a weight above 0, such as { app = 9, canary = 1 }", reader);
+    }
+    split.map(Action::Split)
+}
+
+fn redirect_action(
+    written: &RedirectWritten,
+    pattern: Option<&Pattern>,
+    reader: &mut Reader<'_>,
+) -> Option<Action> {
+    let to = written.to.as_ref()?;
+    let redirect = Redirect::new(written.status, &to.value, pattern.cloned());
+    template(redirect, "to", &to.at, "a URL such as https://www.example.com$path, or a path", reader)
+        .map(Action::Redirect)
+}
+
+fn respond_action(written: &RespondWritten, reader: &mut Reader<'_>) -> Option<Action> {
+    const PLAIN: &str = "text/plain; charset=utf-8";
+    let RespondWritten { status, body, file, content_type } = written;
+    if let (Some(_), Some(file)) = (body, file) {
+        refuse(&file.at, "respond has body and file", "one of them", reader);
+    }
+    let status = status.as_ref()?;
+    let page = file.as_ref().map(|file| &file.value);
+    let bytes = match (page, body) {
+        (Some(page), _) => page.body.to_vec(),
+        (None, body) => body.as_ref().map(|body| body.value.clone().into_bytes()).unwrap_or_default(),
+    };
+    let of_file = page.map_or(PLAIN, |page| page.content_type);
+    let media_type = content_type.as_ref().map_or(of_file, |content_type| &content_type.value);
+    match FixedResponse::new(status.value, media_type, bytes) {
+        Ok(response) => {
+            let file = page.map(|page| page.file.clone());
+            Some(Action::Respond(Respond { response: Arc::new(response), file }))
+        }
+        Err(error) => {
+            let body = body.as_ref().map(|body| &body.at).or(file.as_ref().map(|file| &file.at));
+            let (option, at) = match &error {
+                FixedResponseError::Status(_) => ("status", Some(&status.at)),
+                FixedResponseError::Body(_) => ("body", body),
+                FixedResponseError::ContentType(_) => ("content_type", content_type.as_ref().map(|it| &it.at)),
+            };
+            let mistake = reader.mistake(at.unwrap_or(&status.at), format!("{option}: {error}"));
+            reader.add(mistake);
+            None
+        }
+    }
+}
+
+fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Reader<'_>) -> Option<Policies> {
+    let auth = match &written.auth {
+        Some(Element { value, .. }) => {
+            let (file, users) = value.users.clone()?;
+            Some(Auth { realm: value.realm.clone(), file, users })
+        }
+        None => None,
+    };
+    let rate_limits: Vec<RateLimit> =
+        written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
+    let rewrite = match &written.rewrite {
+        Some(element) => rewrite(&element.value, &written.path, reader)?,
+        None => Rewrite::default(),
+    };
+    let cookies = match &written.cookies {
+        Some(element) => Some(cookies(element, rewrite.path.as_ref(), reader)?),
+        None => None,
+    };
+    let pages = written.error_pages.iter().map(|page| (page.name, page.value.clone()));
+    Some(Policies {
+        access: Access { allow: written.allow.clone(), deny: written.deny.clone() },
+        auth,
+        rate_limits,
+        request_headers: edits(written.request_headers.as_ref(), Stage::Forward, pattern, reader)?,
+        response_headers: edits(written.response_headers.as_ref(), Stage::Response, pattern, reader)?,
+        location: written.location.unwrap_or(rewrite != Rewrite::default()),
+        rewrite,
+        cookies,
+        error_pages: ErrorPages::new(pages),
+        retry: written.retry.as_ref().map(|retry| retry.value.clone()),
+        timeouts: written.timeouts.as_ref().map(|timeouts| timeouts.value).unwrap_or_default(),
+    })
+}
+
+fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<RateLimit> {
+    let RateLimitWritten { rate, burst, key, keys_max } = written;
+    let rate = rate.as_ref()?;
+    let (requests, per) = rate.value;
+    let most = burst.as_ref().map_or(requests, |burst| burst.value);
+    match Rate::new(requests, per, most) {
+        Ok(rate) => {
+            let key = RateKey(key.iter().flatten().cloned().collect());
+            Some(RateLimit { rate, key, keys_max: *keys_max })
+        }
+        Err(error) => {
+            let (option, at) = match (&error, burst) {
+                (RateError::Burst(_), Some(burst)) => ("burst", &burst.at),
+                _ => ("rate", &rate.at),
+            };
+            let mistake = reader.mistake(at, format!("{option}: {error}"));
+            reader.add(mistake);
+            None
+        }
+    }
+}
+
+fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -> Option<Rewrite> {
+    let RewriteWritten { path: to, pattern, host } = written;
+    if let (None, Some(pattern)) = (to, pattern) {
+        refuse(&pattern.at, "rewrite has pattern without path", "what comes in the place of such a path", reader);
+    }
+    let path = match to {
+        Some(Located { value: to, at }) => {
+            let rewrite = match (pattern, path) {
+                (Some(own), _) => PathRewrite::pattern(own.value.clone(), to),
+                (None, PathRule::Pattern(pattern)) => PathRewrite::pattern(pattern.clone(), to),
+                (None, PathRule::Prefix(prefix)) => PathRewrite::prefix(prefix, to),
+                (None, PathRule::Exact(_)) => PathRewrite::whole(to),
+            };
+            Some(template(rewrite, "path", at, "a path such as /v1, or with variables /users/$1", reader)?)
+        }
+        None => None,
+    };
+    let host = match host {
+        Some(Located { value, at }) => {
+            let expected = "a host such as $host or tenant.internal:8080";
+            Some(template(HostRewrite::new(value), "host", at, expected, reader)?)
+        }
+        None => None,
+    };
+    Some(Rewrite { path, host })
+}
+
+/// What was made of a text with variables; a mistake is shown where it is in it.
+fn template<T>(
+    made: Result<T, TemplateError>,
+    option: &str,
+    at: &Span,
+    expected: &'static str,
+    reader: &mut Reader<'_>,
+) -> Option<T> {
+    made.map_err(|error| reader.refuse(at, option, &ValueError { fault: Fault::Template(error), expected })).ok()
+}
+
+/// Each is tried alone first, so that every mistake is found.
+fn edits<'w>(
+    written: Option<&'w Element<EditsWritten>>,
+    stage: Stage,
+    pattern: Option<&Pattern>,
+    reader: &mut Reader<'_>,
+) -> Option<HeaderEdits> {
+    let Some(Element { value: EditsWritten { set, add, remove }, .. }) = written else {
+        return Some(HeaderEdits::default());
+    };
+    type Field = Pair<FieldName, Located<String>>;
+    let mut all = Vec::with_capacity(set.len() + add.len() + remove.len());
+    let set_one = |Pair { at, name, value }: &'w Field| {
+        ("set", HeaderEdit::Set(&name.0, &value.value), at, &value.at)
+    };
+    let add_one = |Pair { at, name, value }: &'w Field| {
+        ("add", HeaderEdit::Add(&name.0, &value.value), at, &value.at)
+    };
+    all.extend(set.iter().map(set_one));
+    all.extend(add.iter().map(add_one));
+    all.extend(remove.iter().map(|name| ("remove", HeaderEdit::Remove(&name.value), &name.at, &name.at)));
+    let refused_before = reader.refused();
+    for (option, edit, name_at, value_at) in &all {
+        if let Err((_, error)) = HeaderEdits::new([*edit], stage, pattern) {
+            let is_value = matches!(error, HeaderEditError::Value(_));
+            let (at, expected) = if is_value {
+                (*value_at, "a value, with variables such as $client_address")
+            } else {
+                (*name_at, FieldName::EXPECTED)
+            };
+            reader.refuse(at, option, &ValueError { fault: Fault::HeaderEdit(error), expected });
+        }
+    }
+    if reader.refused() > refused_before {
+        return None;
+    }
+    HeaderEdits::new(all.iter().map(|(_, edit, ..)| *edit), stage, pattern).ok()
+}
+
+fn cookies(
+    Element { value: written, at, .. }: &Element<CookiesWritten>,
+    path: Option<&PathRewrite>,
+    reader: &mut Reader<'_>,
+) -> Option<CookieRewrite> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let prefixes = path.filter(|_| written.path).and_then(PathRewrite::prefixes);
+    let rewrite = CookieRewrite {
+        names: written.names.clone(),
+        domain: written.domain.clone(),
+        path: prefixes.map(|(client, server)| (text(client), text(server))),
+        secure: written.secure,
+        http_only: written.http_only,
+        same_site: written.same_site,
+    };
+    match rewrite.check() {
+        Ok(()) => Some(rewrite),
+        Err(error) => {
+            let mistake = reader.mistake(at, format!("cookies: {}", Fault::Cookies(error)));
+            reader.add(mistake);
+            None
+        }
+    }
+}
+
+/// Says what a route without a server has no use for.
+fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: &mut Reader<'_>) {
+    let places = [
+        ("rewrite", written.rewrite.as_ref().map(|it| &it.at)),
+        ("request_headers", written.request_headers.as_ref().map(|it| &it.at)),
+        ("cookies", written.cookies.as_ref().map(|it| &it.at)),
+        ("retry", written.retry.as_ref().map(|it| &it.at)),
+        ("timeouts", written.timeouts.as_ref().map(|it| &it.at)),
+    ];
+    for (option, at) in places {
+        if let Some(at) = at {
+            let warning = reader.mistake(at, format!("{option}: this route asks no server"));
+            reader.warn(warning);
+        }
+    }
+}
+
+fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
+    let mistake = reader.mistake(at, message);
+    reader.add(mistake.expecting(expected));
+}

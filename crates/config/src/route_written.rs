@@ -1,0 +1,154 @@
+//! Routes as they would have been written: from their meaning to what is printed.
+
+use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, RateKeyPart};
+
+use crate::kind::located;
+use crate::matching::FieldName;
+use crate::meaning::{Action, Config, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts};
+use crate::pairs::pair;
+use crate::route_options::{
+    AuthWritten, CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten, RewriteWritten,
+    RouteWritten,
+};
+use crate::table::{Element, element};
+
+/// As it would have been read, from nowhere.
+pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
+    let Route { name, rules, action, policies } = route;
+    let rule = rules.first().cloned().unwrap_or_default();
+    let listener = |index: &usize| config.listeners.get(*index).map(|listener| located(listener.name.clone()));
+    let any = rules.iter().any(|rule| rule.host == ::route::HostRule::Any);
+    let hosts = if any { &[][..] } else { rules.as_slice() };
+    let written = RouteWritten {
+        name: Some(located(name.clone())),
+        listener: rule.listeners.iter().filter_map(listener).collect(),
+        host: hosts.iter().map(|rule| located(rule.host.clone())).collect(),
+        methods: rule.methods,
+        headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
+        query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
+        clients: rule.clients,
+        ..written_policies(policies, &rule.path)
+    };
+    with_action(RouteWritten { path: rule.path, ..written }, action, config)
+}
+
+fn with_action(written: RouteWritten, action: &Action, config: &Config) -> RouteWritten {
+    let name = |index: usize| config.upstreams.get(index).map(|upstream| upstream.name.clone());
+    match action {
+        Action::Upstream(index) => RouteWritten { upstream: name(*index).map(located), ..written },
+        Action::Split(split) => {
+            let shares = split.shares().filter_map(|(index, weight)| Some(pair(name(index)?, weight)));
+            RouteWritten { split: Some(located(shares.collect())), ..written }
+        }
+        Action::Redirect(redirect) => {
+            let to = Some(located(redirect.to().to_owned()));
+            RouteWritten { redirect: Some(element(RedirectWritten { to, status: redirect.status })), ..written }
+        }
+        Action::Respond(respond) => RouteWritten { respond: Some(element(written_respond(respond))), ..written },
+    }
+}
+
+fn written_respond(Respond { response, file }: &Respond) -> RespondWritten {
+    let body = String::from_utf8_lossy(response.body()).into_owned();
+    let page = |path| Page { file: path, content_type: "", body: [].into() };
+    RespondWritten {
+        status: Some(located(response.status())),
+        body: (file.is_none() && !body.is_empty()).then(|| located(body)),
+        file: file.clone().map(|path| located(page(path))),
+        content_type: Some(located(response.content_type().to_owned())),
+    }
+}
+
+fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
+    let Policies {
+        access,
+        auth,
+        rate_limits,
+        rewrite,
+        request_headers,
+        response_headers,
+        location,
+        cookies,
+        error_pages,
+        retry,
+        timeouts,
+    } = policies;
+    let auth = auth.as_ref().map(|auth| {
+        element(AuthWritten { realm: auth.realm.clone(), users: Some((auth.file.clone(), auth.users.clone())) })
+    });
+    RouteWritten {
+        allow: access.allow.clone(),
+        deny: access.deny.clone(),
+        auth,
+        rate_limit: rate_limits.iter().map(|limit| element(RateLimitWritten::from(limit))).collect(),
+        rewrite: written_rewrite(rewrite, path),
+        request_headers: written_edits(request_headers),
+        response_headers: written_edits(response_headers),
+        location: Some(*location),
+        cookies: cookies.as_ref().map(|cookies| element(CookiesWritten::from(cookies))),
+        error_pages: error_pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect(),
+        retry: retry.clone().map(element),
+        timeouts: (*timeouts != RouteTimeouts::default()).then(|| element(*timeouts)),
+        ..RouteWritten::default()
+    }
+}
+
+impl From<&RateLimit> for RateLimitWritten {
+    fn from(limit: &RateLimit) -> Self {
+        let mut key: Vec<Option<RateKeyPart>> = limit.key.0.iter().cloned().map(Some).collect();
+        if key.is_empty() {
+            key.push(None);
+        }
+        Self {
+            rate: Some(located(limit.rate.requests_per())),
+            burst: Some(located(limit.rate.burst())),
+            key,
+            keys_max: limit.keys_max,
+        }
+    }
+}
+
+fn written_rewrite(rewrite: &Rewrite, path: &PathRule) -> Option<Element<RewriteWritten>> {
+    if *rewrite == Rewrite::default() {
+        return None;
+    }
+    let of_route = match path {
+        PathRule::Pattern(pattern) => Some(pattern),
+        PathRule::Exact(_) | PathRule::Prefix(_) => None,
+    };
+    let own = rewrite.path.as_ref().and_then(PathRewrite::of_pattern).filter(|own| Some(*own) != of_route);
+    Some(element(RewriteWritten {
+        path: rewrite.path.as_ref().map(|path| located(path.to().to_owned())),
+        pattern: own.cloned().map(located),
+        host: rewrite.host.as_ref().map(|host| located(host.as_str().to_owned())),
+    }))
+}
+
+fn written_edits(edits: &HeaderEdits) -> Option<Element<EditsWritten>> {
+    if edits.is_empty() {
+        return None;
+    }
+    let mut written = EditsWritten::default();
+    let field = |name: &str, value: &str| pair(FieldName(name.to_owned()), located(value.to_owned()));
+    for edit in edits.edits() {
+        match edit {
+            HeaderEdit::Set(name, value) => written.set.push(field(name, value)),
+            HeaderEdit::Add(name, value) => written.add.push(field(name, value)),
+            HeaderEdit::Remove(name) => written.remove.push(located(name.to_owned())),
+        }
+    }
+    Some(element(written))
+}
+
+impl From<&CookieRewrite> for CookiesWritten {
+    fn from(cookies: &CookieRewrite) -> Self {
+        Self {
+            names: cookies.names.clone(),
+            domain: cookies.domain.clone(),
+            path: cookies.path.is_some(),
+            secure: cookies.secure,
+            http_only: cookies.http_only,
+            same_site: cookies.same_site,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Statuses of responses as they are written: `200`, `"2xx"`, `"200-399"`, and lists of them.
+
+use std::fmt::Write;
+use std::ops::RangeInclusive;
+
+use toml::de::DeValue;
+
+use crate::fault::{Fault, ValueError};
+use crate::kind::{Kind, quoted, refuse_type};
+use crate::meaning::Statuses;
+use crate::reader::Reader;
+use crate::table::Written;
+
+const STATUS: &str = "a status such as 200, \"2xx\" or \"200-399\"";
+const FIRST: u16 = 100;
+const LAST: u16 = 599;
+
+/// Reads one status or a range of them.
+pub(crate) fn status_range(text: &str) -> Result<RangeInclusive<u16>, ValueError> {
+    let number = |text: &str| {
+        let is_status = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|status| is_status && (FIRST..=LAST).contains(status))
+    };
+    let range = match (text.strip_suffix("xx"), text.split_once('-')) {
+        (Some(class), _) => {
+            let first = number(&format!("{class}00"));
+            first.map(|first| first..=first + 99)
+        }
+        (None, Some((first, last))) => {
+            number(first).zip(number(last)).filter(|(first, last)| first <= last).map(|(first, last)| first..=last)
+        }
+        (None, None) => number(text).map(|status| status..=status),
+    };
+    range.ok_or_else(|| ValueError {
+        fault: Fault::Unknown { written: text.to_owned(), nearest: None },
+        expected: STATUS,
+    })
+}
+
+pub(crate) fn written_range(range: &RangeInclusive<u16>) -> String {
+    let (first, last) = (*range.start(), *range.end());
+    let mut text = String::new();
+    let _ = match last - first {
+        0 => write!(text, "{first}"),
+        99 if first.is_multiple_of(100) => write!(text, "{}xx", first / 100),
+        _ => write!(text, "{first}-{last}"),
+    };
+    text
+}
+
+/// One status or range of them, or an array.
+pub(crate) struct StatusesKind;
+
+impl Kind<Statuses> for StatusesKind {
+    fn expected(&self) -> String {
+        format!("{STATUS}, or an array of them")
+    }
+
+    fn brief(&self) -> String {
+        "status or array".to_owned()
+    }
+
+    fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Statuses> {
+        let one = std::slice::from_ref(written.value);
+        let elements = match written.value.get_ref() {
+            DeValue::Array(elements) => elements,
+            _ => one,
+        };
+        let mut ranges = Vec::new();
+        for value in elements {
+            let read = match value.get_ref() {
+                DeValue::Integer(number) => status_range(number.as_str()),
+                DeValue::String(text) => status_range(text),
+                _ => {
+                    refuse_type(&Written { value, ..*written }, self.expected(), reader);
+                    continue;
+                }
+            };
+            match read {
+                Ok(range) => ranges.push(range),
+                Err(error) => reader.refuse(&value.span(), written.name, &error),
+            }
+        }
+        (ranges.len() == elements.len()).then_some(Statuses(ranges))
+    }
+
+    fn print(&self, statuses: &Statuses) -> Option<String> {
+        let ranges: Vec<String> = statuses.0.iter().map(|range| quoted(&written_range(range))).collect();
+        match ranges.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            several => Some(format!("[{}]", several.join(", "))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses() {
+        for (text, range) in [("200", 200..=200), ("2xx", 200..=299), ("200-399", 200..=399), ("100-199", 100..=199)] {
+            assert_eq!(status_range(text), Ok(range.clone()));
+            assert_eq!(status_range(&written_range(&range)), Ok(range));
+        }
+        for text in ["", "xx", "2x", "6xx", "0xx", "099", "600", "+200", "300-200", "200-", "2xx-3xx"] {
+            assert!(status_range(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The options of sticky sessions, declared once. What they mean together is in `upstream_resolve`.
+
+use std::time::Duration;
+
+use balance::{CookieAttributes, SameSite, Source};
+
+use crate::fault::{Fault, ValueError};
+use crate::host::{TLS_NAME, tls_name};
+use crate::keys::STICKY;
+use crate::kind::{At, Located, Maybe, Switch, Text, Unless, Word};
+use crate::matching::is_token;
+use crate::meaning::CookieSecrets;
+use crate::named_file::SECRETS;
+use crate::range::{Count, Unit, Wait};
+use crate::table::{Table, key, required};
+
+/// `[upstream.NAME.sticky]`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StickyWritten {
+    /// `Some(None)` is the cookie that the proxy inserts.
+    pub(crate) by: Option<Located<Option<Source>>>,
+    /// `Some(None)` is for as long as the browser is open.
+    pub(crate) ttl: Option<Located<Option<Duration>>>,
+    pub(crate) sessions: Option<Located<usize>>,
+    pub(crate) name: Option<Located<String>>,
+    pub(crate) path: Option<Located<String>>,
+    pub(crate) domain: Option<Located<String>>,
+    pub(crate) secure: Option<Located<bool>>,
+    pub(crate) same_site: Option<Located<SameSite>>,
+    pub(crate) secret_file: Option<Located<CookieSecrets>>,
+}
+
+/// How long a remembered session lasts without a request, unless written.
+pub(crate) const TTL: Duration = Duration::from_secs(30 * 60);
+/// How many are remembered, unless written.
+pub(crate) const SESSIONS: usize = 65_536;
+
+pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
+    options: &[
+        &required(
+            "by",
+            Maybe(At(STICKY)),
+            |sticky: &mut StickyWritten| &mut sticky.by,
+            "`\"cookie\"` is a signed cookie that is inserted and names the server; `\"origin-cookie:NAME\"` a cookie that \
+             servers set; `\"client\"` the address, `\"client/24\"` the network; `\"basic-user\"`, `\"header:NAME\"`, \
+             `\"query:NAME\"`, `\"path-parameter:NAME\"` (`/path;NAME=…`), `\"path-parameter\"` (all behind the last `;`).",
+        ),
+        &key(
+            "ttl",
+            Maybe(At(Unless { word: "browser", kind: TTL_KIND })),
+            |sticky: &mut StickyWritten| &mut sticky.ttl,
+            "How long a session lasts without a request. Left out, 30m; for `\"cookie\"`, `\"browser\"`: for as long as the \
+             browser is open.",
+        ),
+        &key(
+            "sessions",
+            Maybe(At(Count { range: 1..=10_000_000, unit: Unit::Things })),
+            |sticky: &mut StickyWritten| &mut sticky.sessions,
+            "How many sessions are remembered, up to 200 bytes each; the one used least recently makes room. Left out, \
+             65536. A `\"cookie\"` needs none.",
+        ),
+        &key(
+            "name",
+            Maybe(At(COOKIE_NAME)),
+            |sticky: &mut StickyWritten| &mut sticky.name,
+            "With `\"cookie\"`: its name. Left out, `vanward_` and the upstream's name.",
+        ),
+        &key(
+            "path",
+            Maybe(At(COOKIE_PATH)),
+            |sticky: &mut StickyWritten| &mut sticky.path,
+            "With `\"cookie\"`: its Path. Left out, /.",
+        ),
+        &key(
+            "domain",
+            Maybe(At(Text { expected: TLS_NAME, read: tls_name, print: String::clone })),
+            |sticky: &mut StickyWritten| &mut sticky.domain,
+            "With `\"cookie\"`: its Domain. Left out, it is for the host alone that was asked.",
+        ),
+        &key(
+            "secure",
+            Maybe(At(Switch)),
+            |sticky: &mut StickyWritten| &mut sticky.secure,
+            "With `\"cookie\"`: whether it is sent over HTTPS alone. Left out, `false`.",
+        ),
+        &key(
+            "same_site",
+            Maybe(At(Word {
+                words: &[("lax", SameSite::Lax), ("strict", SameSite::Strict), ("none", SameSite::None)],
+            })),
+            |sticky: &mut StickyWritten| &mut sticky.same_site,
+            "With `\"cookie\"`: with which requests of other sites it is sent. Left out, `\"lax\"`; `\"none\"` needs \
+             `secure = true`.",
+        ),
+        &key(
+            "secret_file",
+            Maybe(At(SECRETS)),
+            |sticky: &mut StickyWritten| &mut sticky.secret_file,
+            "With `\"cookie\"`: a file with secrets of 32 bytes or more, one a line. The first signs, all are accepted. \
+             Left out, one is made at each start: sessions end with the process, and other proxies do not know them.",
+        ),
+    ],
+};
+
+const TTL_KIND: Wait = Wait { range: Duration::from_secs(1)..=Duration::from_secs(365 * 24 * 3600) };
+
+const COOKIE_NAME: Text<String> = Text {
+    expected: "the name of a cookie",
+    read: |text| {
+        // RFC 6265 §4.1.1.
+        if is_token(text) { Ok(text.to_owned()) } else { Err(refuse(text, COOKIE_NAME.expected)) }
+    },
+    print: String::clone,
+};
+
+const COOKIE_PATH: Text<String> = Text {
+    expected: "a path such as /app",
+    read: |text| {
+        // RFC 6265 §4.1.1: anything but control characters and a semicolon.
+        let is_plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte) && byte != b';');
+        if text.starts_with('/') && is_plain { Ok(text.to_owned()) } else { Err(refuse(text, COOKIE_PATH.expected)) }
+    },
+    print: String::clone,
+};
+
+fn refuse(text: &str, expected: &'static str) -> ValueError {
+    ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected }
+}
+
+/// What browsers are told where nothing is written.
+pub(crate) fn attributes(written: &StickyWritten) -> CookieAttributes {
+    let default = CookieAttributes::default();
+    CookieAttributes {
+        path: written.path.as_ref().map_or(default.path, |path| path.value.clone()),
+        domain: written.domain.as_ref().map(|domain| domain.value.clone()),
+        is_secure: written.secure.as_ref().map_or(default.is_secure, |secure| secure.value),
+        same_site: written.same_site.as_ref().map_or(default.same_site, |same_site| same_site.value),
+    }
+}

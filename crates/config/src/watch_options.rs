@@ -1,0 +1,311 @@
+//! The options of what watches servers: checks, ejection, circuits. Declared once.
+
+use std::time::Duration;
+
+use ::route::ValueRule;
+use balance::{BreakerSettings, CheckSettings, EjectionSettings};
+
+use crate::fault::{Fault, ValueError};
+use crate::host::{HOST_HEADER, host_header};
+use crate::kind::{At, List, Located, Maybe, Name, Text, Unless, Word};
+use crate::matching::{FieldName, ValueRuleKind, pattern};
+use crate::meaning::{BodyRule, Check, Statuses};
+use crate::pairs::{Pair, Pairs};
+use crate::range::{Count, NonZero, Unit, Wait};
+use crate::statuses::StatusesKind;
+use crate::table::{Table, key, required};
+
+/// `[upstream.NAME.check]`.
+#[derive(Debug, Clone)]
+pub(crate) struct CheckWritten {
+    pub(crate) kind: Option<CheckType>,
+    pub(crate) path: Option<Located<String>>,
+    pub(crate) host: Option<Located<String>>,
+    pub(crate) status: Option<Located<Statuses>>,
+    pub(crate) headers: Option<Located<Vec<Pair<FieldName, ValueRule>>>>,
+    pub(crate) body: Option<Located<BodyRule>>,
+    pub(crate) service: Option<Located<String>>,
+    pub(crate) command: Option<Located<Vec<String>>>,
+    pub(crate) port: Option<u16>,
+    pub(crate) interval: Duration,
+    pub(crate) interval_in_doubt: Option<Duration>,
+    pub(crate) timeout: Duration,
+    pub(crate) rise: u32,
+    pub(crate) fall: u32,
+    pub(crate) jitter_percent: u32,
+}
+
+impl Default for CheckWritten {
+    fn default() -> Self {
+        let CheckSettings { interval, interval_in_doubt: _, jitter_percent, rise, fall } = CheckSettings::default();
+        Self {
+            kind: None,
+            path: None,
+            host: None,
+            status: None,
+            headers: None,
+            body: None,
+            service: None,
+            command: None,
+            port: None,
+            interval,
+            interval_in_doubt: None,
+            timeout: Check::TIMEOUT,
+            rise,
+            fall,
+            jitter_percent,
+        }
+    }
+}
+
+/// What a check does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CheckType {
+    Http,
+    Tcp,
+    Tls,
+    Grpc,
+    Command,
+}
+
+const CHECK_TYPES: [(&str, CheckType); 5] = [
+    ("http", CheckType::Http),
+    ("tcp", CheckType::Tcp),
+    ("tls", CheckType::Tls),
+    ("grpc", CheckType::Grpc),
+    ("command", CheckType::Command),
+];
+
+impl CheckType {
+    /// As it is written.
+    pub(crate) fn word(self) -> &'static str {
+        CHECK_TYPES.iter().find(|(_, known)| *known == self).map_or("", |(word, _)| word)
+    }
+}
+
+/// A moment to an hour.
+const UP_TO_AN_HOUR: Wait = Wait { range: Duration::from_millis(10)..=Duration::from_secs(3600) };
+
+pub(crate) static CHECK: Table<CheckWritten> = Table {
+    options: &[
+        &required(
+            "type",
+            Maybe(Word { words: &CHECK_TYPES }),
+            |check: &mut CheckWritten| &mut check.kind,
+            "`\"http\"` is a GET; `\"tcp\"` a connection; `\"tls\"` a handshake as well; `\"grpc\"` grpc.health.v1; \
+             `\"command\"` a program that ends with 0.",
+        ),
+        &key(
+            "path",
+            Maybe(At(CHECK_PATH)),
+            |check: &mut CheckWritten| &mut check.path,
+            "With `http`: the path and query that are asked for. Left out, /.",
+        ),
+        &key(
+            "host",
+            Maybe(At(Text { expected: HOST_HEADER, read: host_header, print: String::clone })),
+            |check: &mut CheckWritten| &mut check.host,
+            "With `http`: the Host header. Left out, the server's own.",
+        ),
+        &key(
+            "status",
+            Maybe(At(StatusesKind)),
+            |check: &mut CheckWritten| &mut check.status,
+            "With `http`: the statuses of a server that is well. Left out, 2xx.",
+        ),
+        &key(
+            "headers",
+            Maybe(At(Pairs {
+                expected: "a table such as { X-Ready = \"yes\" }",
+                name: FieldName::read,
+                print_name: FieldName::print,
+                kind: ValueRuleKind,
+            })),
+            |check: &mut CheckWritten| &mut check.headers,
+            "With `http`: header fields of the answer, as in a route's `headers`.",
+        ),
+        &key(
+            "body",
+            Maybe(At(BODY)),
+            |check: &mut CheckWritten| &mut check.body,
+            "With `http`: text that is in the body, or `~` with a regular expression over the whole of it; 64 KiB are \
+             looked at.",
+        ),
+        &key(
+            "service",
+            Maybe(At(Name { expected: "the name of a service" })),
+            |check: &mut CheckWritten| &mut check.service,
+            "With `grpc`: the service that is asked about. Left out, the server as a whole.",
+        ),
+        &key(
+            "command",
+            Maybe(At(List { kind: Name { expected: "text" }, may_be_empty: false })),
+            |check: &mut CheckWritten| &mut check.command,
+            "With `command`: the program and its arguments. It is told about the server by VANWARD_SERVER, VANWARD_HOST, \
+             VANWARD_ADDRESS and VANWARD_PORT.",
+        ),
+        &key(
+            "port",
+            Maybe(Count { range: 1..=65_535, unit: Unit::Things }),
+            |check: &mut CheckWritten| &mut check.port,
+            "The port that is asked. Left out, the server's.",
+        ),
+        &key(
+            "interval",
+            UP_TO_AN_HOUR,
+            |check: &mut CheckWritten| &mut check.interval,
+            "From one check to the next.",
+        ),
+        &key(
+            "interval_in_doubt",
+            Maybe(UP_TO_AN_HOUR),
+            |check: &mut CheckWritten| &mut check.interval_in_doubt,
+            "The same while the server is not up, or about to change. Left out, half of `interval`.",
+        ),
+        &key(
+            "timeout",
+            UP_TO_AN_HOUR,
+            |check: &mut CheckWritten| &mut check.timeout,
+            "From the beginning of a check to its end; then it has failed.",
+        ),
+        &key(
+            "rise",
+            Count { range: 1..=1000, unit: Unit::Things },
+            |check: &mut CheckWritten| &mut check.rise,
+            "Successes in a row that bring a server up.",
+        ),
+        &key(
+            "fall",
+            Count { range: 1..=1000, unit: Unit::Things },
+            |check: &mut CheckWritten| &mut check.fall,
+            "Failures in a row that take it down.",
+        ),
+        &key(
+            "jitter",
+            Count { range: 0..=90, unit: Unit::Percent },
+            |check: &mut CheckWritten| &mut check.jitter_percent,
+            "By how much an interval is shortened at most, at random, so that checks do not fall together.",
+        ),
+    ],
+};
+
+const CHECK_PATH: Text<String> = Text {
+    expected: "a path such as /health, with a query or without",
+    read: |text| {
+        // RFC 9112 §3.2.1.
+        if text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            return Ok(text.to_owned());
+        }
+        let slashed = format!("/{text}");
+        let nearest = (!text.starts_with('/') && (CHECK_PATH.read)(&slashed).is_ok()).then_some(slashed);
+        Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest }, expected: CHECK_PATH.expected })
+    },
+    print: String::clone,
+};
+
+const BODY: Text<BodyRule> = Text {
+    expected: "text that is in the body, or ~ regex over the whole of it",
+    read: |text| match pattern(text, BODY.expected) {
+        Some(pattern) => pattern.map(BodyRule::Pattern),
+        None => Ok(BodyRule::Contains(text.to_owned())),
+    },
+    print: |rule| match rule {
+        BodyRule::Contains(text) => text.clone(),
+        BodyRule::Pattern(pattern) => format!("~ {pattern}"),
+    },
+};
+
+pub(crate) static EJECT: Table<EjectionSettings> = Table {
+    options: &[
+        &key(
+            "failures_in_a_row",
+            Unless { word: "off", kind: NonZero(Count { range: 1..=1_000_000, unit: Unit::Things }) },
+            |eject: &mut EjectionSettings| &mut eject.failures_in_a_row,
+            "So many failures in a row eject a server at once: no connection, no response, none in time, or 502, 503 or \
+             504.",
+        ),
+        &key(
+            "interval",
+            UP_TO_AN_HOUR,
+            |eject: &mut EjectionSettings| &mut eject.interval,
+            "How often servers are compared with each other.",
+        ),
+        &key(
+            "requests_min",
+            Count { range: 1..=1_000_000_000, unit: Unit::Things },
+            |eject: &mut EjectionSettings| &mut eject.requests_min,
+            "A server is compared when it had so many requests in an interval.",
+        ),
+        &key(
+            "failures",
+            Unless { word: "off", kind: NonZero(Count { range: 1..=100, unit: Unit::Percent }) },
+            |eject: &mut EjectionSettings| &mut eject.failures_percent,
+            "A share of failures that is an outlier, if it is also at least twice that of the others.",
+        ),
+        &key(
+            "latency_factor",
+            Unless { word: "off", kind: NonZero(Count { range: 2..=1_000_000, unit: Unit::Things }) },
+            |eject: &mut EjectionSettings| &mut eject.latency_factor,
+            "A mean latency so many times the median of the servers' is an outlier.",
+        ),
+        &key(
+            "latency_floor",
+            Wait { range: Duration::ZERO..=Duration::from_secs(3600) },
+            |eject: &mut EjectionSettings| &mut eject.latency_floor,
+            "Latencies up to this are never outliers.",
+        ),
+        &key(
+            "base",
+            UP_TO_AN_HOUR,
+            |eject: &mut EjectionSettings| &mut eject.base,
+            "How long the first ejection lasts; each further one lasts this much longer.",
+        ),
+        &key(
+            "longest",
+            Wait { range: Duration::from_millis(10)..=Duration::from_secs(24 * 3600) },
+            |eject: &mut EjectionSettings| &mut eject.longest,
+            "And never longer than this.",
+        ),
+        &key(
+            "up_min",
+            Count { range: 0..=100, unit: Unit::Percent },
+            |eject: &mut EjectionSettings| &mut eject.up_percent_min,
+            "So much of the servers of a priority stays, and one at least.",
+        ),
+    ],
+};
+
+pub(crate) static BREAKER: Table<BreakerSettings> = Table {
+    options: &[
+        &key(
+            "failures",
+            Count { range: 1..=1_000_000, unit: Unit::Things },
+            |breaker: &mut BreakerSettings| &mut breaker.failures,
+            "So many failures in a row open the circuit of a server.",
+        ),
+        &key(
+            "open",
+            UP_TO_AN_HOUR,
+            |breaker: &mut BreakerSettings| &mut breaker.open,
+            "How long it stays open the first time; twice as long each time that a try fails.",
+        ),
+        &key(
+            "open_max",
+            UP_TO_AN_HOUR,
+            |breaker: &mut BreakerSettings| &mut breaker.open_max,
+            "And never longer than this.",
+        ),
+        &key(
+            "probes",
+            Count { range: 1..=255, unit: Unit::Things },
+            |breaker: &mut BreakerSettings| &mut breaker.probes,
+            "Requests let through at a time to try the server.",
+        ),
+        &key(
+            "successes",
+            Count { range: 1..=255, unit: Unit::Things },
+            |breaker: &mut BreakerSettings| &mut breaker.successes,
+            "Answers that close the circuit.",
+        ),
+    ],
+};
