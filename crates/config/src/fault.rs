@@ -202,7 +202,9 @@ impl Fault {
     /// Where in the value the fault is, in bytes from its beginning, if that is known.
     pub fn offset(&self) -> Option<usize> {
         match self {
-            Fault::Pattern { error: PatternError::Syntax { offset, .. }, preceding } => Some(preceding + offset),
+            Fault::Pattern { error: PatternError::Syntax { offset, .. }, preceding } => {
+                Some(preceding + offset)
+            }
             Fault::Template(error) | Fault::HeaderEdit(HeaderEditError::Value(error)) => Some(error.offset),
             _ => None,
         }

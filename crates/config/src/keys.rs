@@ -26,8 +26,7 @@ enum Part {
 pub(crate) const RATE_KEY: Text<Option<RateKeyPart>> =
     Text { expected: RATE, read: rate_key, print: written_rate_key };
 
-const RATE: &str =
-    "client, client/24, header:NAME, cookie:NAME, query:NAME, host, listener, or route for all its requests together";
+const RATE: &str = "client, client/24, header:NAME, cookie:NAME, query:NAME, host, listener, or route for all its requests together";
 
 fn rate_key(text: &str) -> Result<Option<RateKeyPart>, ValueError> {
     if text == "route" {
@@ -89,10 +88,10 @@ fn written_hash_key(source: &Source) -> String {
 }
 
 /// What keeps a client on a server; `None` is a cookie that the proxy inserts.
-pub(crate) const STICKY: Text<Option<Source>> = Text { expected: SESSION, read: sticky, print: written_sticky };
+pub(crate) const STICKY: Text<Option<Source>> =
+    Text { expected: SESSION, read: sticky, print: written_sticky };
 
-const SESSION: &str =
-    "cookie, origin-cookie:NAME, client, client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME";
+const SESSION: &str = "cookie, origin-cookie:NAME, client, client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME";
 
 fn sticky(text: &str) -> Result<Option<Source>, ValueError> {
     if text == "cookie" {
@@ -109,7 +108,10 @@ fn sticky(text: &str) -> Result<Option<Source>, ValueError> {
         Part::BasicUser => Source::BasicUser,
         Part::Cookie(name) => {
             let nearest = Some(format!("origin-cookie:{name}"));
-            return Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest }, expected: SESSION });
+            return Err(ValueError {
+                fault: Fault::Unknown { written: text.to_owned(), nearest },
+                expected: SESSION,
+            });
         }
         Part::Path | Part::Host | Part::Listener => return Err(unknown(text, &WORDS, SESSION)),
     };
@@ -200,7 +202,8 @@ fn named(text: &str, name: &str, expected: &'static str) -> Result<String, Value
 /// `/24` is of IPv4 addresses alone, `/24/56` of both.
 fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefixes, ValueError> {
     let default = AddressPrefixes::default();
-    let refuse = || ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected };
+    let refuse =
+        || ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected };
     let number = |text: &str, most: u8| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|bits| digits && *bits <= most).ok_or_else(refuse)
@@ -227,13 +230,42 @@ mod tests {
 
     #[test]
     fn what_is_read_is_written_alike() {
-        for text in ["client", "client/24", "client/32/56", "header:X-Key", "cookie:id", "query:page", "host", "listener", "route"] {
+        for text in [
+            "client",
+            "client/24",
+            "client/32/56",
+            "header:X-Key",
+            "cookie:id",
+            "query:page",
+            "host",
+            "listener",
+            "route",
+        ] {
             assert_eq!(rate_key(text).map(|key| written_rate_key(&key)).as_deref(), Ok(text));
         }
-        for text in ["client", "client/0", "header:X-Key", "cookie:id", "query:page", "path", "path-parameter:v", "host", "basic-user"] {
+        for text in [
+            "client",
+            "client/0",
+            "header:X-Key",
+            "cookie:id",
+            "query:page",
+            "path",
+            "path-parameter:v",
+            "host",
+            "basic-user",
+        ] {
             assert_eq!(hash_key(text).map(|key| written_hash_key(&key)).as_deref(), Ok(text));
         }
-        for text in ["cookie", "origin-cookie:JSESSIONID", "client/24", "basic-user", "header:X-Key", "query:sid", "path-parameter:jsessionid", "path-parameter"] {
+        for text in [
+            "cookie",
+            "origin-cookie:JSESSIONID",
+            "client/24",
+            "basic-user",
+            "header:X-Key",
+            "query:sid",
+            "path-parameter:jsessionid",
+            "path-parameter",
+        ] {
             assert_eq!(sticky(text).map(|source| written_sticky(&source)).as_deref(), Ok(text));
         }
     }

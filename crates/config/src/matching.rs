@@ -14,7 +14,8 @@ use crate::reader::Reader;
 use crate::table::Written;
 
 /// The host of a route.
-pub(crate) const HOST_RULE: Text<HostRule> = Text { expected: HOST, read: host_rule, print: ToString::to_string };
+pub(crate) const HOST_RULE: Text<HostRule> =
+    Text { expected: HOST, read: host_rule, print: ToString::to_string };
 
 const HOST: &str = "a host such as www.example.com, *.example.com or ~ regex, without port";
 
@@ -39,7 +40,8 @@ fn host_rule(text: &str) -> Result<HostRule, ValueError> {
 }
 
 /// The path of a route.
-pub(crate) const PATH_RULE: Text<PathRule> = Text { expected: PATH, read: path_rule, print: ToString::to_string };
+pub(crate) const PATH_RULE: Text<PathRule> =
+    Text { expected: PATH, read: path_rule, print: ToString::to_string };
 
 const PATH: &str = "a path prefix such as / or /api, = /path for one path alone, or ~ regex";
 
@@ -170,7 +172,8 @@ pub(crate) fn pattern(text: &str, expected: &'static str) -> Option<Result<Patte
 pub(crate) const PATTERN: Text<Pattern> = Text {
     expected: "a regular expression over the whole path such as /a/(.*)",
     read: |text| {
-        let refuse = |error| ValueError { fault: Fault::Pattern { error, preceding: 0 }, expected: PATTERN.expected };
+        let refuse =
+            |error| ValueError { fault: Fault::Pattern { error, preceding: 0 }, expected: PATTERN.expected };
         Pattern::new(text).map_err(refuse)
     },
     print: ToString::to_string,

@@ -109,7 +109,11 @@ pub(crate) const USERS: FileKind<UsersFile> = FileKind {
             let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
             lines.join("; ")
         })?;
-        if users.is_empty() { Err("nobody is in it".to_owned()) } else { Ok((path.to_path_buf(), Arc::new(users))) }
+        if users.is_empty() {
+            Err("nobody is in it".to_owned())
+        } else {
+            Ok((path.to_path_buf(), Arc::new(users)))
+        }
     },
     path: |(path, _)| path,
 };

@@ -133,7 +133,8 @@ pub(crate) static FILE: Table<File> = Table {
     ],
 };
 
-pub(crate) const NETWORK_KIND: Text<IpNet> = Text { expected: NETWORK, read: network, print: IpNet::to_string };
+pub(crate) const NETWORK_KIND: Text<IpNet> =
+    Text { expected: NETWORK, read: network, print: IpNet::to_string };
 
 /// `[[listen]]`.
 #[derive(Debug, Clone)]
@@ -221,7 +222,8 @@ static LISTEN: Table<Listen> = Table {
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const UP_TO_A_DAY: Wait = Wait { range: Duration::from_millis(1)..=DAY };
-pub(crate) const UP_TO_A_YEAR: Wait = Wait { range: Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3600) };
+pub(crate) const UP_TO_A_YEAR: Wait =
+    Wait { range: Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3600) };
 
 static TIMEOUTS: Table<Timeouts> = Table {
     options: &[

@@ -139,7 +139,8 @@ impl<'t> Reader<'t> {
 
     /// The place of a byte of a string, where the file has it as it is; else that of the string.
     fn within(&self, string: &Span, offset: usize) -> Span {
-        let quote = |text: &str| !text.starts_with(r#"""""#) && !text.starts_with("'''") && !text.contains('\\');
+        let quote =
+            |text: &str| !text.starts_with(r#"""""#) && !text.starts_with("'''") && !text.contains('\\');
         let is_verbatim = self.places.text(string).is_some_and(quote);
         let start = if is_verbatim { (string.start + 1 + offset).min(string.end) } else { string.start };
         start..string.end

@@ -5,24 +5,25 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
-use ::route::{ErrorPages, Rule};
 use crate::kind::{Located, located};
 use crate::meaning::{AccessLog, Config, ListenAddress, Listener, Route, Scheme, Shedding};
 use crate::options::{FILE, File, Listen, Log, ShedWritten};
 use crate::pairs::pair;
 use crate::reader::Reader;
 use crate::route_resolve::{Names, route};
+use crate::route_written;
 use crate::table::element;
 use crate::tls_resolve::{check_tls, listener};
 use crate::upstream_options::UpstreamWritten;
 use crate::upstream_resolve::{check_upstream, upstream};
-use crate::route_written;
+use ::route::{ErrorPages, Rule};
 
 /// The file's meaning; `None` if it has a mistake, found here or before.
 pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
     check_listeners(&file, reader);
     let names = names(&file);
-    let tcp: Vec<Option<usize>> = file.listen.iter().map(|listen| tcp(&listen.value, &names, reader)).collect();
+    let tcp: Vec<Option<usize>> =
+        file.listen.iter().map(|listen| tcp(&listen.value, &names, reader)).collect();
     let routes = routes(&file, &names, reader);
     for (at, _, upstream) in &file.upstreams {
         check_upstream(at, upstream, reader);
@@ -35,7 +36,8 @@ pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
 fn check_listeners(file: &File, reader: &mut Reader<'_>) {
     let mut addresses = HashMap::new();
     let mut names = HashMap::new();
-    let metrics = file.metrics.iter().map(|Located { value, at }| (ListenAddress::Tcp(*value), "metrics", at));
+    let metrics =
+        file.metrics.iter().map(|Located { value, at }| (ListenAddress::Tcp(*value), "metrics", at));
     let listeners = file.listen.iter().filter_map(|listen| listen.value.address.as_ref());
     let all = metrics.chain(listeners.map(|Located { value, at }| (value.clone(), "address", at)));
     // Port 0 is another port each time.
@@ -60,7 +62,8 @@ fn check_listeners(file: &File, reader: &mut Reader<'_>) {
 /// What a listener is called: its name, or its address, with a number where that is another's.
 fn listener_names(file: &File) -> Vec<String> {
     let written = file.listen.iter().map(|listen| listen.value.name.as_ref().map(|name| name.value.clone()));
-    let address = |listen: &Listen| listen.address.as_ref().map(|it| it.value.to_string()).unwrap_or_default();
+    let address =
+        |listen: &Listen| listen.address.as_ref().map(|it| it.value.to_string()).unwrap_or_default();
     let defaults = file.listen.iter().map(|listen| address(&listen.value));
     unique(written.zip(defaults))
 }
@@ -95,9 +98,8 @@ fn names(file: &File) -> Names<'_> {
         }
     }
     let upstream_names: Vec<&str> = file.upstreams.iter().map(|(_, name, _)| name.as_str()).collect();
-    let is_bytes = |written: &UpstreamWritten| {
-        written.servers.iter().any(|server| server.value.scheme == Scheme::Tcp)
-    };
+    let is_bytes =
+        |written: &UpstreamWritten| written.servers.iter().any(|server| server.value.scheme == Scheme::Tcp);
     Names {
         listeners,
         is_tcp: file.listen.iter().map(|listen| listen.value.tcp.is_some()).collect(),
@@ -137,16 +139,20 @@ fn routes(file: &File, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Option
                     ::route::HostRule::Any => "any host".to_owned(),
                     host => format!("host {:?}", host.to_string()),
                 };
-                let message = format!("[[route]]: {host} with path {:?} is there twice", rule.path.to_string());
+                let message =
+                    format!("[[route]]: {host} with path {:?} is there twice", rule.path.to_string());
                 let mistake = reader.mistake(&written.at, message);
                 let line = reader.line(first);
-                reader.add(mistake.expecting(format!("a host, path or condition other than that of line {line}")));
+                reader.add(
+                    mistake.expecting(format!("a host, path or condition other than that of line {line}")),
+                );
             }
         }
         routes.push(route);
     }
     let written = file.routes.iter().map(|route| route.value.name.as_ref().map(|name| name.value.clone()));
-    let defaults = routes.iter().map(|route| route.as_ref().map(|route| route.name.clone()).unwrap_or_default());
+    let defaults =
+        routes.iter().map(|route| route.as_ref().map(|route| route.name.clone()).unwrap_or_default());
     let unique = unique(written.zip(defaults));
     for (route, name) in routes.iter_mut().zip(unique) {
         if let Some(route) = route {

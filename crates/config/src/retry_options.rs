@@ -29,7 +29,8 @@ const ATTEMPTS: &str = "How often a request is tried in all. 1 is once.";
 const ATTEMPTS_KIND: Count = Count { range: 1..=16, unit: Unit::Things };
 const WITHIN: &str = "No attempt begins later than this after the first.";
 const WITHIN_KIND: Wait = Wait { range: Duration::from_millis(1)..=Duration::from_secs(3600) };
-const NON_IDEMPOTENT: &str = "`true` repeats every method, POST as well: what it asks for may then be done twice.";
+const NON_IDEMPOTENT: &str =
+    "`true` repeats every method, POST as well: what it asks for may then be done twice.";
 
 pub(crate) static RETRY: Table<RetryWritten> = Table {
     options: &[

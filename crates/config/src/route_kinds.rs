@@ -28,8 +28,11 @@ pub(crate) const REALM: Text<String> = Text {
 };
 
 /// A number of requests in a time.
-pub(crate) const RATE: Text<(NonZeroU32, Duration)> =
-    Text { expected: "a number of requests in a time, such as 100/s, 10/m or 5/10s", read: rate, print: written_rate };
+pub(crate) const RATE: Text<(NonZeroU32, Duration)> = Text {
+    expected: "a number of requests in a time, such as 100/s, 10/m or 5/10s",
+    read: rate,
+    print: written_rate,
+};
 
 fn rate(text: &str) -> Result<(NonZeroU32, Duration), ValueError> {
     let refuse = |fault| ValueError { fault, expected: RATE.expected };
@@ -42,7 +45,8 @@ fn rate(text: &str) -> Result<(NonZeroU32, Duration), ValueError> {
     let (requests, per) = (requests.trim(), per.trim());
     let digits = !requests.is_empty() && requests.bytes().all(|byte| byte.is_ascii_digit());
     let requests: Option<NonZeroU32> = if digits { requests.parse().ok() } else { None };
-    let requests = requests.ok_or_else(|| refuse(Fault::Unknown { written: written.to_owned(), nearest: None }))?;
+    let requests =
+        requests.ok_or_else(|| refuse(Fault::Unknown { written: written.to_owned(), nearest: None }))?;
     let begins_with_number = per.starts_with(|first: char| first.is_ascii_digit());
     let per = if begins_with_number { duration(per) } else { duration(&format!("1{per}")) };
     Ok((requests, per.map_err(|error| refuse(error.fault))?))
@@ -51,7 +55,8 @@ fn rate(text: &str) -> Result<(NonZeroU32, Duration), ValueError> {
 fn written_rate((requests, per): &(NonZeroU32, Duration)) -> String {
     let per = written_duration(*per);
     // `1s` is `s`, where no digit follows: `10s` and `1500ms` are as they are.
-    let unit = per.strip_prefix('1').filter(|unit| unit.starts_with(|first: char| first.is_ascii_alphabetic()));
+    let unit =
+        per.strip_prefix('1').filter(|unit| unit.starts_with(|first: char| first.is_ascii_alphabetic()));
     format!("{requests}/{}", unit.unwrap_or(&per))
 }
 

@@ -322,7 +322,12 @@ const AUTH: Inline<AuthWritten> = Inline {
                 "A file with `NAME:HASH` lines as `htpasswd -B` writes them: bcrypt, SHA-256 and SHA-512 crypt, and \
                  `$apr1$`. It is read at the start and at each reload.",
             ),
-            &key("realm", REALM, |auth: &mut AuthWritten| &mut auth.realm, "What clients show when they ask."),
+            &key(
+                "realm",
+                REALM,
+                |auth: &mut AuthWritten| &mut auth.realm,
+                "What clients show when they ask.",
+            ),
         ],
     },
 };
@@ -439,7 +444,12 @@ const EDITS: Inline<EditsWritten> = Inline {
                 |edits: &mut EditsWritten| &mut edits.set,
                 "Fields that have this value and no other. One whose value comes out empty is not there.",
             ),
-            &key("add", FIELDS, |edits: &mut EditsWritten| &mut edits.add, "Fields that are there once more."),
+            &key(
+                "add",
+                FIELDS,
+                |edits: &mut EditsWritten| &mut edits.add,
+                "Fields that are there once more.",
+            ),
             &key(
                 "remove",
                 OneOrMany(At(Name { expected: FieldName::EXPECTED })),
@@ -463,7 +473,14 @@ pub(crate) struct CookiesWritten {
 
 impl Default for CookiesWritten {
     fn default() -> Self {
-        Self { names: Vec::new(), domain: DomainRewrite::Keep, path: true, secure: None, http_only: None, same_site: None }
+        Self {
+            names: Vec::new(),
+            domain: DomainRewrite::Keep,
+            path: true,
+            secure: None,
+            http_only: None,
+            same_site: None,
+        }
     }
 }
 
@@ -547,7 +564,8 @@ pub(crate) const ERROR_PAGES: Pairs<PageFor, FileKind<Page>> = Pairs {
     expected: "files by status such as { 404 = \"404.html\", 5xx = \"error.html\" }",
     name: |text| {
         let fault = || Fault::Unknown { written: text.to_owned(), nearest: None };
-        PageFor::of(text).ok_or_else(|| ValueError { fault: fault(), expected: "404, 4xx, 5xx, or * for all errors" })
+        PageFor::of(text)
+            .ok_or_else(|| ValueError { fault: fault(), expected: "404, 4xx, 5xx, or * for all errors" })
     },
     print_name: ToString::to_string,
     kind: PAGE,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::route::{
     CookieRewrite, ErrorPages, FixedResponse, FixedResponseError, HeaderEdit, HeaderEditError, HeaderEdits,
-    HostRewrite, HostRule, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Rule, Split, Stage,
-    TemplateError,
+    HostRewrite, HostRule, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Rule, Split,
+    Stage, TemplateError,
 };
 
 use crate::fault::{Fault, ValueError};
@@ -17,7 +17,8 @@ use crate::nearest::nearest;
 use crate::pairs::Pair;
 use crate::reader::{Reader, Span};
 use crate::route_options::{
-    CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten, RewriteWritten, RouteWritten,
+    CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten, RewriteWritten,
+    RouteWritten,
 };
 use crate::table::{Element, one_of};
 
@@ -90,7 +91,11 @@ impl Names<'_> {
 }
 
 /// What a route means, without its name; `None` with a mistake in it, found here or before.
-pub(crate) fn route(element: &Element<RouteWritten>, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<Route> {
+pub(crate) fn route(
+    element: &Element<RouteWritten>,
+    names: &Names<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Route> {
     let written = &element.value;
     let refused_before = reader.refused();
     let rules = rules(written, names, reader);
@@ -106,7 +111,12 @@ pub(crate) fn route(element: &Element<RouteWritten>, names: &Names<'_>, reader: 
     let name = written.name.as_ref().map(|name| name.value.clone());
     let (action, policies) = action.zip(policies)?;
     let name = name.unwrap_or_else(|| Route::default_name(&rules[0]));
-    (element.is_intact && reader.refused() == refused_before).then_some(Route { name, rules, action, policies })
+    (element.is_intact && reader.refused() == refused_before).then_some(Route {
+        name,
+        rules,
+        action,
+        policies,
+    })
 }
 
 /// One for each host, or one for all.
@@ -173,7 +183,12 @@ fn split_action(
     }
     let split = Split::new(found);
     if split.is_none() {
-        refuse(at, "split: nobody gets anything", "a weight above 0, such as { app = 9, canary = 1 }", reader);
+        refuse(
+            at,
+            "split: nobody gets anything",
+            "a weight above 0, such as { app = 9, canary = 1 }",
+            reader,
+        );
     }
     split.map(Action::Split)
 }
@@ -213,7 +228,9 @@ fn respond_action(written: &RespondWritten, reader: &mut Reader<'_>) -> Option<A
             let (option, at) = match &error {
                 FixedResponseError::Status(_) => ("status", Some(&status.at)),
                 FixedResponseError::Body(_) => ("body", body),
-                FixedResponseError::ContentType(_) => ("content_type", content_type.as_ref().map(|it| &it.at)),
+                FixedResponseError::ContentType(_) => {
+                    ("content_type", content_type.as_ref().map(|it| &it.at))
+                }
             };
             let mistake = reader.mistake(at.unwrap_or(&status.at), format!("{option}: {error}"));
             reader.add(mistake);
@@ -281,7 +298,12 @@ fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<Rat
 fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -> Option<Rewrite> {
     let RewriteWritten { path: to, pattern, host } = written;
     if let (None, Some(pattern)) = (to, pattern) {
-        refuse(&pattern.at, "rewrite has pattern without path", "what comes in the place of such a path", reader);
+        refuse(
+            &pattern.at,
+            "rewrite has pattern without path",
+            "what comes in the place of such a path",
+            reader,
+        );
     }
     let path = match to {
         Some(Located { value: to, at }) => {
@@ -313,7 +335,8 @@ fn template<T>(
     expected: &'static str,
     reader: &mut Reader<'_>,
 ) -> Option<T> {
-    made.map_err(|error| reader.refuse(at, option, &ValueError { fault: Fault::Template(error), expected })).ok()
+    made.map_err(|error| reader.refuse(at, option, &ValueError { fault: Fault::Template(error), expected }))
+        .ok()
 }
 
 /// Each is tried alone first, so that every mistake is found.
@@ -328,12 +351,10 @@ fn edits<'w>(
     };
     type Field = Pair<FieldName, Located<String>>;
     let mut all = Vec::with_capacity(set.len() + add.len() + remove.len());
-    let set_one = |Pair { at, name, value }: &'w Field| {
-        ("set", HeaderEdit::Set(&name.0, &value.value), at, &value.at)
-    };
-    let add_one = |Pair { at, name, value }: &'w Field| {
-        ("add", HeaderEdit::Add(&name.0, &value.value), at, &value.at)
-    };
+    let set_one =
+        |Pair { at, name, value }: &'w Field| ("set", HeaderEdit::Set(&name.0, &value.value), at, &value.at);
+    let add_one =
+        |Pair { at, name, value }: &'w Field| ("add", HeaderEdit::Add(&name.0, &value.value), at, &value.at);
     all.extend(set.iter().map(set_one));
     all.extend(add.iter().map(add_one));
     all.extend(remove.iter().map(|name| ("remove", HeaderEdit::Remove(&name.value), &name.at, &name.at)));

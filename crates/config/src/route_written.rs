@@ -7,8 +7,8 @@ use crate::matching::FieldName;
 use crate::meaning::{Action, Config, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts};
 use crate::pairs::pair;
 use crate::route_options::{
-    AuthWritten, CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten, RewriteWritten,
-    RouteWritten,
+    AuthWritten, CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten,
+    RewriteWritten, RouteWritten,
 };
 use crate::table::{Element, element};
 
@@ -16,7 +16,8 @@ use crate::table::{Element, element};
 pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
     let Route { name, rules, action, policies } = route;
     let rule = rules.first().cloned().unwrap_or_default();
-    let listener = |index: &usize| config.listeners.get(*index).map(|listener| located(listener.name.clone()));
+    let listener =
+        |index: &usize| config.listeners.get(*index).map(|listener| located(listener.name.clone()));
     let any = rules.iter().any(|rule| rule.host == ::route::HostRule::Any);
     let hosts = if any { &[][..] } else { rules.as_slice() };
     let written = RouteWritten {
@@ -42,9 +43,14 @@ fn with_action(written: RouteWritten, action: &Action, config: &Config) -> Route
         }
         Action::Redirect(redirect) => {
             let to = Some(located(redirect.to().to_owned()));
-            RouteWritten { redirect: Some(element(RedirectWritten { to, status: redirect.status })), ..written }
+            RouteWritten {
+                redirect: Some(element(RedirectWritten { to, status: redirect.status })),
+                ..written
+            }
         }
-        Action::Respond(respond) => RouteWritten { respond: Some(element(written_respond(respond))), ..written },
+        Action::Respond(respond) => {
+            RouteWritten { respond: Some(element(written_respond(respond))), ..written }
+        }
     }
 }
 
@@ -74,7 +80,10 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         timeouts,
     } = policies;
     let auth = auth.as_ref().map(|auth| {
-        element(AuthWritten { realm: auth.realm.clone(), users: Some((auth.file.clone(), auth.users.clone())) })
+        element(AuthWritten {
+            realm: auth.realm.clone(),
+            users: Some((auth.file.clone(), auth.users.clone())),
+        })
     });
     RouteWritten {
         allow: access.allow.clone(),

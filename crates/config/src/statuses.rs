@@ -26,9 +26,10 @@ pub(crate) fn status_range(text: &str) -> Result<RangeInclusive<u16>, ValueError
             let first = number(&format!("{class}00"));
             first.map(|first| first..=first + 99)
         }
-        (None, Some((first, last))) => {
-            number(first).zip(number(last)).filter(|(first, last)| first <= last).map(|(first, last)| first..=last)
-        }
+        (None, Some((first, last))) => number(first)
+            .zip(number(last))
+            .filter(|(first, last)| first <= last)
+            .map(|(first, last)| first..=last),
         (None, None) => number(text).map(|status| status..=status),
     };
     range.ok_or_else(|| ValueError {
@@ -100,7 +101,9 @@ mod tests {
 
     #[test]
     fn statuses() {
-        for (text, range) in [("200", 200..=200), ("2xx", 200..=299), ("200-399", 200..=399), ("100-199", 100..=199)] {
+        for (text, range) in
+            [("200", 200..=200), ("2xx", 200..=299), ("200-399", 200..=399), ("100-199", 100..=199)]
+        {
             assert_eq!(status_range(text), Ok(range.clone()));
             assert_eq!(status_range(&written_range(&range)), Ok(range));
         }

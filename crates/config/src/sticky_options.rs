@@ -118,7 +118,11 @@ const COOKIE_PATH: Text<String> = Text {
     read: |text| {
         // RFC 6265 §4.1.1: anything but control characters and a semicolon.
         let is_plain = text.bytes().all(|byte| (0x20..0x7f).contains(&byte) && byte != b';');
-        if text.starts_with('/') && is_plain { Ok(text.to_owned()) } else { Err(refuse(text, COOKIE_PATH.expected)) }
+        if text.starts_with('/') && is_plain {
+            Ok(text.to_owned())
+        } else {
+            Err(refuse(text, COOKIE_PATH.expected))
+        }
     },
     print: String::clone,
 };

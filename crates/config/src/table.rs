@@ -117,7 +117,13 @@ pub(crate) struct Page {
 
 impl Page {
     /// Adds a table below the present one.
-    pub(crate) fn section<T: Default + Clone>(&mut self, header: &str, path: &str, doc: &str, table: &Table<T>) {
+    pub(crate) fn section<T: Default + Clone>(
+        &mut self,
+        header: &str,
+        path: &str,
+        doc: &str,
+        table: &Table<T>,
+    ) {
         let mut page = Page::default();
         table.document(path, &mut page);
         self.sections += &format!("\n### `{header}`\n\n{doc}\n\n{}", page.finish());

@@ -107,7 +107,10 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
         ),
         &key(
             "load_bound",
-            Maybe(At(Unless { word: "off", kind: NonZero(Count { range: 100..=10_000, unit: Unit::Percent }) })),
+            Maybe(At(Unless {
+                word: "off",
+                kind: NonZero(Count { range: 100..=10_000, unit: Unit::Percent }),
+            })),
             |upstream: &mut UpstreamWritten| &mut upstream.load_bound,
             "With `consistent-hash`: how much of its share a server may have under way before keys go elsewhere. Left out, \
              125%.",
@@ -326,7 +329,10 @@ fn server_name(text: &str) -> Result<String, ValueError> {
     if is_upstream_name(text) {
         return Ok(text.to_owned());
     }
-    Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected: SERVER_NAME })
+    Err(ValueError {
+        fault: Fault::Unknown { written: text.to_owned(), nearest: None },
+        expected: SERVER_NAME,
+    })
 }
 
 impl Kind<Server> for ServerKind {
@@ -449,4 +455,3 @@ static POOL: Table<Pool> = Table {
         ),
     ],
 };
-

@@ -99,7 +99,12 @@ fn check_sticky(
     }
     let is_bytes = |server: &Located<crate::meaning::Server>| server.value.scheme == Scheme::Tcp;
     if written.servers.iter().any(is_bytes) && !matches!(by, Some(Source::ClientAddress(_))) {
-        refuse(at, "sticky: of what goes to a tcp:// server only the client is known", "by = \"client\"", reader);
+        refuse(
+            at,
+            "sticky: of what goes to a tcp:// server only the client is known",
+            "by = \"client\"",
+            reader,
+        );
     }
     let cookie_options = [
         ("name", sticky.name.as_ref().map(|it| &it.at)),
@@ -248,7 +253,9 @@ fn check(written: CheckWritten) -> Option<Check> {
         },
         CheckType::Tcp => Probe::Tcp,
         CheckType::Tls => Probe::Tls,
-        CheckType::Grpc => Probe::Grpc { service: written.service.map(|service| service.value).unwrap_or_default() },
+        CheckType::Grpc => {
+            Probe::Grpc { service: written.service.map(|service| service.value).unwrap_or_default() }
+        }
         CheckType::Command => Probe::Command { command: written.command?.value },
     };
     let settings = CheckSettings { interval, interval_in_doubt, jitter_percent, rise, fall };

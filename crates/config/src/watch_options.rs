@@ -37,7 +37,8 @@ pub(crate) struct CheckWritten {
 
 impl Default for CheckWritten {
     fn default() -> Self {
-        let CheckSettings { interval, interval_in_doubt: _, jitter_percent, rise, fall } = CheckSettings::default();
+        let CheckSettings { interval, interval_in_doubt: _, jitter_percent, rise, fall } =
+            CheckSettings::default();
         Self {
             kind: None,
             path: None,
@@ -198,7 +199,10 @@ const CHECK_PATH: Text<String> = Text {
         }
         let slashed = format!("/{text}");
         let nearest = (!text.starts_with('/') && (CHECK_PATH.read)(&slashed).is_ok()).then_some(slashed);
-        Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest }, expected: CHECK_PATH.expected })
+        Err(ValueError {
+            fault: Fault::Unknown { written: text.to_owned(), nearest },
+            expected: CHECK_PATH.expected,
+        })
     },
     print: String::clone,
 };

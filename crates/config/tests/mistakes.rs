@@ -26,8 +26,8 @@ fn one_mistake_each() {
         ("", ""),
         (
             "worker = 2",
-            "4:1: unknown key \"worker\" in the file; expected workers, trusted_proxies, listen, route, upstream, \
-             timeouts, limits or log; did you mean \"workers\"?",
+            "4:1: unknown key \"worker\" in the file; expected workers, admin, metrics, error_pages, \
+             trusted_proxies, listen, route, upstream, timeouts, limits, shed or log; did you mean \"workers\"?",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -96,7 +96,8 @@ fn one_mistake_each() {
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",
-            "4:2: unknown key \"tls\" in the file; expected workers, trusted_proxies, listen, route, upstream, timeouts, limits or log",
+            "4:2: unknown key \"tls\" in the file; expected workers, admin, metrics, error_pages, trusted_proxies, \
+             listen, route, upstream, timeouts, limits, shed or log",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();
@@ -110,12 +111,14 @@ fn listeners() {
     for (listen, expected) in [
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
-            "4:1: unknown key \"adress\" in [[listen]]; expected address, tls, redirect_to_https, hsts or http2; \
+            "4:1: unknown key \"adress\" in [[listen]]; expected address, name, proxy_protocol, tcp, tls, \
+             redirect_to_https, hsts or http2; \
              did you mean \"address\"?",
         ),
         (
             "[[listen]]",
-            "3:1: [[listen]] has no address; expected an IP address with a port such as 127.0.0.1:8080 or [::]:8080",
+            "3:1: [[listen]] has no address; expected an IP address with a port such as 127.0.0.1:8080 or [::]:8080, \
+             or unix:/run/vanward.sock",
         ),
         (
             "[listen]\naddress = \"127.0.0.1:80\"",
@@ -128,7 +131,7 @@ fn listeners() {
         (
             "[[listen]]\naddress = \":80\"",
             "4:11: address: \":80\" is not an address with a port; expected an IP address with a port such as \
-             127.0.0.1:8080 or [::]:8080; did you mean \"0.0.0.0:80\"?",
+             127.0.0.1:8080 or [::]:8080, or unix:/run/vanward.sock; did you mean \"0.0.0.0:80\"?",
         ),
         (
             "[[listen]]\naddress = \"[::1]:80\"\n[[listen]]\naddress = \"[0::1]:80\"",
@@ -147,7 +150,7 @@ fn routes() {
     for (route, expected) in [
         (
             "[[route]]\npath = \"/a\"",
-            "3:1: [[route]] has no upstream; expected the name of an upstream: NAME of [upstream.NAME]",
+            "3:1: [[route]] has nothing to do; expected upstream, split, redirect or respond",
         ),
         (
             "[[route]]\nupstream = \"ap\"",
@@ -156,23 +159,24 @@ fn routes() {
         ("[[route]]\nupstream = \"web\"", "4:12: upstream: no upstream is named \"web\"; expected app"),
         (
             "[[route]]\nupstream = \"app\"\npath = \"api\"",
-            "5:8: path: \"api\" is not a path prefix: it doesn't start with /; expected a path prefix such as / or /api; \
+            "5:8: path: \"api\" is not a path prefix: it doesn't start with /; expected a path prefix such as / or /api, \
+             = /path for one path alone, or ~ regex; \
              did you mean \"/api\"?",
         ),
         (
-            "[[route]]\nupstream = \"app\"\nhost = \"*.example.com\"",
-            "5:8: host: \"*.example.com\" is not a host: wildcards are not supported; expected a host name such as \
-             www.example.com, without port",
+            "[[route]]\nupstream = \"app\"\nhost = \"www.*.com\"",
+            "5:8: host: \"www.*.com\" is not a host: a * is for the hosts of routes alone, at the beginning, as in \
+             *.example.com; expected a host such as www.example.com, *.example.com or ~ regex, without port",
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"www.example.com:80\"",
-            "5:8: host: this host takes no port, but 80 was given; expected a host name such as www.example.com, \
-             without port",
+            "5:8: host: this host takes no port, but 80 was given; expected a host such as www.example.com, \
+             *.example.com or ~ regex, without port",
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"A.example\"\n[[route]]\nupstream = \"app\"\nhost = \"a.example\"\npath = \"/\"",
-            "6:1: [[route]]: host \"a.example\" with path \"/\" is there twice; expected a host or path other than that \
-             of line 3",
+            "6:1: [[route]]: host \"a.example\" with path \"/\" is there twice; expected a host, path or condition other \
+             than that of line 3",
         ),
     ] {
         assert_eq!(said(&file(route)), [expected], "{route}");
@@ -216,7 +220,8 @@ fn upstreams() {
         ("[upstream.app]\nservers = [{ weight = 2 }]", format!("4:12: this server has no url; expected {server}")),
         (
             "[upstream.app]\nservers = [\"http://a\"]\nbalance = \"round_robin\"",
-            "5:11: balance: unknown word \"round_robin\"; expected \"round-robin\"; did you mean \"round-robin\"?"
+            "5:11: balance: unknown word \"round_robin\"; expected \"round-robin\", \"least-connections\", \"two-choices\", \
+             \"response-time\", \"client-address\" or \"consistent-hash\"; did you mean \"round-robin\"?"
                 .to_owned(),
         ),
         (

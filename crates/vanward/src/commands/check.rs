@@ -200,7 +200,9 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
         let text = VALID.replace("upstream = \"app\"", "upstream = \"ap\"\nhots = \"a\"");
         let remarks = "\
 f.toml:4:12: upstream: no upstream is named \"ap\"; expected app; did you mean \"app\"?
-f.toml:5:1: unknown key \"hots\" in [[route]]; expected host, path or upstream; did you mean \"host\"?
+f.toml:5:1: unknown key \"hots\" in [[route]]; expected name, listener, host, path, methods, headers, query, clients, \
+upstream, split, redirect, respond, allow, deny, auth, rate_limit, rewrite, request_headers, response_headers, location, \
+cookies, error_pages, retry or timeouts; did you mean \"host\"?
 ";
         for form in [Form::Summary, Form::File] {
             let expected = Answer { output: String::new(), remarks: remarks.to_owned(), code: 78 };
@@ -260,7 +262,7 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
             "line": 2,
             "column": 1,
             "message": "unknown key \"adress\" in [[listen]]",
-            "expected": "address, tls, redirect_to_https, hsts or http2",
+            "expected": "address, name, proxy_protocol, tcp, tls, redirect_to_https, hsts or http2",
             "nearest": "address",
         }]);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&output).unwrap(), expected);
