@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use balance::Time;
 use config::{Config, ListenAddress};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 
 use crate::certificates;
 use crate::control::StartError;
@@ -36,6 +37,8 @@ pub(crate) struct Control {
     pub(crate) metrics: Metrics,
     /// Whether memory is short.
     pub(crate) pressure: Arc<Pressure>,
+    /// Told when there is another plan.
+    pub(crate) changes: watch::Sender<()>,
 }
 
 /// An address that is listened on.
@@ -78,6 +81,7 @@ impl Control {
             wanted,
             metrics,
             pressure: Arc::default(),
+            changes: watch::Sender::new(()),
         }))
     }
 
@@ -185,6 +189,7 @@ impl Control {
             let _ = worker.send(Message::Change(change));
         }
         drop(done);
+        self.changes.send_replace(());
         let _ = all_done.blocking_recv();
     }
 }

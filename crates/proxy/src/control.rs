@@ -18,8 +18,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::certificates;
 use crate::change::{Control, Sockets};
+use crate::ejection;
 use crate::metrics::{self, Metrics};
 use crate::pressure;
+use crate::probe;
 use crate::resolve::{self, Wanted};
 use crate::worker::{self, Message, Parts};
 
@@ -175,7 +177,8 @@ fn on_thread<F: Future<Output = ()>>(
     Ok(thread)
 }
 
-/// What the control thread does until the proxy ends: it resolves names, looks at certificates, and serves metrics.
+/// What the control thread does until the proxy ends: it resolves names, checks and compares servers, looks at
+/// certificates, and serves metrics.
 async fn run_control(
     resolving: mpsc::UnboundedReceiver<Wanted>,
     resolver: resolve::Maker,
@@ -190,6 +193,8 @@ async fn run_control(
             tokio::task::spawn_local(metrics::serve(control.clone(), serving));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(probe::run(Weak::clone(&control)));
+            tokio::task::spawn_local(ejection::run(Weak::clone(&control)));
             certificates::watch(control).await;
         }
     });

@@ -63,6 +63,10 @@ mod flood;
 mod windows;
 /// Names of servers.
 mod resolve;
+/// Active checks of servers.
+mod probe;
+/// Servers that are worse than the others.
+mod ejection;
 /// Certificates that change.
 mod certificates;
 /// A bound on memory.

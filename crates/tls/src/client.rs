@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use config::{Protocol, Scheme, Server, ServerHost, Upstream, UpstreamTls};
+use config::{Check, Probe, Protocol, Scheme, Server, ServerHost, Upstream, UpstreamTls};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption, WebPkiServerVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -39,10 +39,14 @@ impl ClientSide {
     /// Everything that keeps it from being used.
     pub fn load(upstream: &Upstream) -> Result<Option<Self>, Vec<Problem>> {
         let Upstream { servers, tls, protocol, .. } = upstream;
-        if servers.iter().all(|server| server.scheme != Scheme::Https) {
+        // A check may ask for TLS where requests do not.
+        let is_checked = matches!(upstream.check, Some(Check { probe: Probe::Tls, .. }));
+        let has_tls = |server: &Server| is_checked || server.scheme == Scheme::Https;
+        if !servers.iter().any(has_tls) {
             return Ok(None);
         }
-        let names: Result<Vec<_>, Problem> = servers.iter().map(|server| name(server, tls)).collect();
+        let names = servers.iter().map(|server| has_tls(server).then(|| name(server, tls)).transpose());
+        let names: Result<Vec<_>, Problem> = names.collect();
         let watched = Watched::new(
             tls.ca
                 .iter()
@@ -111,18 +115,15 @@ impl ClientSide {
     }
 }
 
-fn name(server: &Server, tls: &UpstreamTls) -> Result<Option<ServerName<'static>>, Problem> {
-    if server.scheme != Scheme::Https {
-        return Ok(None);
-    }
+fn name(server: &Server, tls: &UpstreamTls) -> Result<ServerName<'static>, Problem> {
     let written = match (&tls.name, &server.host) {
         (Some(name), _) | (None, ServerHost::Name(name)) => name.trim_end_matches('.').to_owned(),
-        // None that is configured: nothing is spoken but HTTP over a Unix socket.
+        // Of a Unix socket only a check may ask for it.
         (None, ServerHost::Unix(_)) => "localhost".to_owned(),
-        (None, ServerHost::Address(address)) => return Ok(Some(ServerName::IpAddress((*address).into()))),
+        (None, ServerHost::Address(address)) => return Ok(ServerName::IpAddress((*address).into())),
     };
     let name = ServerName::try_from(written.clone());
-    name.map(Some).map_err(|_| Problem { file: None, fault: Fault::NotAName(written) })
+    name.map_err(|_| Problem { file: None, fault: Fault::NotAName(written) })
 }
 
 fn client_config(

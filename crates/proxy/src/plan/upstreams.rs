@@ -14,6 +14,7 @@ use tls::{ClientSide, Problem};
 use super::stickiness::Stickiness;
 use crate::control::notice;
 use crate::plan::listed::{Listed, listed};
+use crate::probe::{Watch, watch_of};
 use crate::resolve::Names;
 
 /// The addresses of a server, tried in turn; they are exchanged as its name is resolved again.
@@ -26,6 +27,8 @@ pub(crate) struct UpstreamPlan {
     pub(crate) fleet: Arc<Fleet>,
     /// Those of a name with several addresses are several.
     pub(crate) servers: Vec<Arc<ServerPlan>>,
+    /// What the control thread knows of each server.
+    pub(crate) watches: Vec<Arc<Watch>>,
     /// Of each server, its place in the configuration.
     places: Vec<usize>,
     tls: Option<Arc<ClientSide>>,
@@ -76,6 +79,7 @@ impl UpstreamPlan {
         let listed = listed(config, names);
         let mut servers = Vec::with_capacity(listed.len());
         let mut members = Vec::with_capacity(listed.len());
+        let mut watches = Vec::with_capacity(listed.len());
         for one in &listed {
             let server = &config.servers[one.place];
             let known = previous.and_then(|previous| {
@@ -92,6 +96,7 @@ impl UpstreamPlan {
                 in_flight_max: server.max_requests,
                 ..Member::new(one.id, server.weight, &standing)
             });
+            watches.push(watch_of(known.map(|(previous, index)| &previous.watches[index])));
             let same = known.filter(|(previous, index)| is_reached_alike(previous, *index, config, server));
             servers.push(match same {
                 Some((previous, index)) => {
@@ -113,6 +118,7 @@ impl UpstreamPlan {
             config: config.clone(),
             fleet,
             servers,
+            watches,
             places,
             tls,
             reserve,
@@ -133,9 +139,12 @@ impl UpstreamPlan {
         }
         is_same
     }
-}
 
-impl UpstreamPlan {
+    /// The TLS of a server, whatever its scheme.
+    pub(crate) fn tls_of(&self, server: usize) -> Option<(Arc<ClientSide>, usize)> {
+        self.tls.as_ref().map(|tls| (Arc::clone(tls), self.places[server]))
+    }
+
     /// Whether a server may have only so many requests under way.
     pub(crate) fn has_limits(&self) -> bool {
         self.fleet.members().iter().any(|member| member.in_flight_max.is_some())
@@ -145,7 +154,7 @@ impl UpstreamPlan {
     #[cold]
     pub(crate) fn tell_revived(&self, server: usize) {
         let Self { config, servers, .. } = self;
-        notice(&format!("upstream {}, server {}: it answers again", config.name, servers[server].authority));
+        notice(&format!("upstream {}, server {}: it answers again", config.name, servers[server].label));
     }
 
     /// Tells the operator what the end of a request has changed about a server.
@@ -153,6 +162,7 @@ impl UpstreamPlan {
     pub(crate) fn tell(&self, server: usize, event: Event, now: Time) {
         let what = match event {
             Event::Ejected(until) => {
+                self.watches[server].count_ejection();
                 format!("left out for {:?}: its answers fail", until.since(now))
             }
             Event::CircuitOpened(until) => format!("its circuit is open for {:?}", until.since(now)),

@@ -1,0 +1,84 @@
+//! Servers that are worse than the others are left out, but never too many.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use balance::EjectionSettings;
+use config::Config;
+
+use crate::scene::{Scene, check, get, waits_until};
+
+fn ejecting(settings: EjectionSettings) -> impl FnOnce(&mut Config) {
+    move |config| {
+        config.upstreams[0].settings.ejection = Some(settings);
+        config.upstreams[0].retry.attempts = 1;
+    }
+}
+
+/// Compared often, and for long.
+const QUICK: EjectionSettings = EjectionSettings {
+    failures_in_a_row: None,
+    interval: Duration::from_millis(500),
+    requests_min: 3,
+    failures_percent: NonZeroU32::new(20),
+    latency_factor: NonZeroU32::new(5),
+    latency_floor: Duration::from_millis(50),
+    base: Duration::from_secs(300),
+    longest: Duration::from_secs(300),
+    up_percent_min: 50,
+};
+
+#[test]
+fn a_server_that_is_slower_than_the_others_is_left_out() {
+    let scene = Scene::new(4, ejecting(QUICK));
+    scene.servers[2].delay_ms.store(100, SeqCst);
+    scene.waits_for(&["1", "2", "4"]);
+}
+
+#[test]
+fn a_server_that_fails_more_than_the_others_is_left_out() {
+    let scene = Scene::new(4, ejecting(QUICK));
+    scene.servers[3].fails.store(true, SeqCst);
+    scene.waits_for(&["1", "2", "3"]);
+}
+
+#[test]
+fn never_are_more_left_out_than_may_be() {
+    let scene = Scene::new(4, ejecting(EjectionSettings { failures_in_a_row: NonZeroU32::new(3), ..QUICK }));
+    for server in &scene.servers[1..] {
+        server.fails.store(true, SeqCst);
+    }
+    waits_until("fewer are left out", || scene.who().len() == 2);
+    for _ in 0..20 {
+        let who = scene.who();
+        assert!(who.len() == 2 && who[0] == "1", "{who:?} are asked: half of four, of which one is well");
+    }
+}
+
+#[test]
+fn an_ejection_ends_by_itself() {
+    let base = Duration::from_millis(300);
+    let settings = EjectionSettings { failures_in_a_row: NonZeroU32::new(3), base, longest: base, ..QUICK };
+    let scene = Scene::new(2, ejecting(settings));
+    scene.servers[1].fails.store(true, SeqCst);
+    scene.waits_for(&["1"]);
+    scene.servers[1].fails.store(false, SeqCst);
+    scene.waits_for(&["1", "2"]);
+}
+
+#[test]
+fn checks_that_succeed_end_an_ejection_for_failures() {
+    let settings = EjectionSettings { failures_in_a_row: NonZeroU32::new(3), ..QUICK };
+    let scene = Scene::new(2, |config| {
+        ejecting(settings)(config);
+        config.upstreams[0].check = Some(check(get()));
+    });
+    // Killed, it fails its requests, and its checks when they are due.
+    scene.servers[1].is_ill.store(true, SeqCst);
+    scene.servers[1].fails.store(true, SeqCst);
+    scene.waits_for(&["1"]);
+    scene.servers[1].fails.store(false, SeqCst);
+    scene.servers[1].is_ill.store(false, SeqCst);
+    scene.waits_for(&["1", "2"]);
+}

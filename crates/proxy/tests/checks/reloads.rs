@@ -1,0 +1,59 @@
+//! Checks over a change of the configuration: what is known stays known.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use config::Config;
+
+use crate::scene::{Scene, check, get, waits_until};
+
+/// A scene whose second server is down.
+fn half_down() -> Scene {
+    let scene = Scene::checked(check(get()));
+    scene.servers[1].is_ill.store(true, SeqCst);
+    scene.waits_for(&["1"]);
+    scene
+}
+
+#[test]
+fn a_server_that_is_down_stays_down() {
+    let scene = half_down();
+    let never = |config: &mut Config| {
+        let check = config.upstreams[0].check.as_mut().expect("it is checked");
+        check.settings.interval = Duration::from_secs(3600);
+        check.settings.interval_in_doubt = Duration::from_secs(3600);
+    };
+    let changes: [(&str, &dyn Fn(&mut Config)); 3] = [
+        ("nothing", &|_| ()),
+        ("a weight", &|config| config.upstreams[0].servers[1].weight = 7),
+        ("the check itself, which is not made yet", &never),
+    ];
+    for (what, change) in changes {
+        scene.reload(change);
+        assert_eq!(scene.who(), ["1"], "after a change of {what}");
+    }
+    // It goes on where it was.
+    scene.reload(|_| ());
+    scene.servers[1].is_ill.store(false, SeqCst);
+    scene.waits_for(&["1", "2"]);
+}
+
+#[test]
+fn without_a_check_its_verdict_does_not_count() {
+    let scene = half_down();
+    scene.reload(|config| config.upstreams[0].check = None);
+    scene.waits_for(&["1", "2"]);
+}
+
+#[test]
+fn a_server_that_leaves_is_not_checked_any_more() {
+    let scene = Scene::checked(check(get()));
+    let checks = |server: usize| scene.servers[server].checks.load(SeqCst);
+    waits_until("no checks", || checks(0) > 0 && checks(1) > 0);
+    scene.reload(|config| config.upstreams[0].servers.truncate(1));
+    let first = checks(0);
+    waits_until("its checks go on", || checks(0) > first + 2);
+    let (first, second) = (checks(0), checks(1));
+    waits_until("its checks go on", || checks(0) > first + 5);
+    assert_eq!(checks(1), second);
+}
