@@ -17,7 +17,9 @@ use crate::deadline::{Deadline, Ticks};
 use crate::exchange::{self, Call};
 use crate::failure::Failure;
 use crate::http2;
+use crate::introduce::{self, Introduced};
 use crate::lane::{Kind, Memory, Request};
+use crate::layer4;
 use crate::listen::Listening;
 use crate::respond;
 use crate::secure::{HandshakeError, Secure};
@@ -38,6 +40,10 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) struct Client {
     pub(crate) socket: Socket,
     pub(crate) address: IpAddr,
+    /// Its port, 0 of a Unix socket.
+    pub(crate) port: u16,
+    /// What else a PROXY header said of it, or has to say.
+    pub(crate) introduced: Option<Rc<Introduced>>,
     /// Whether it may say whom it forwards for.
     pub(crate) is_trusted: bool,
     /// Whom its certificate says it is, as lines for its requests.
@@ -57,6 +63,8 @@ impl Client {
         Self {
             socket: Socket::Plain(tcp),
             address,
+            port: peer.port(),
+            introduced: None,
             is_trusted: worker.snapshot().plan.trusts(address),
             identity: None,
             listening,
@@ -64,6 +72,14 @@ impl Client {
             deadline: worker.deadlines.deadline(),
             served: 0,
         }
+    }
+
+    /// It is from this client, as the proxy in front of us says.
+    pub(crate) fn introduce(&mut self, worker: &Worker, source: SocketAddr, introduced: Rc<Introduced>) {
+        self.address = source.ip();
+        self.port = source.port();
+        self.is_trusted = worker.snapshot().plan.trusts(self.address);
+        self.introduced = Some(introduced);
     }
 
     /// Waits, idle, until there is something to read; false when the wait is over without.
@@ -113,9 +129,20 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
     async move {
         let _count = Count::new(&worker);
         // A connection that lives long does not hold the plan that it began under.
-        let tls = worker.snapshot().listener(&client.listening).tls.clone();
+        let (tls, is_introduced, is_passed_on) = {
+            let snapshot = worker.snapshot();
+            let listener = snapshot.listener(&client.listening);
+            let is_introduced = listener.is_introduced_by(client.address);
+            (listener.tls.clone(), is_introduced, listener.passes_on.is_some())
+        };
+        // Boxed, as what follows a connection's first bytes only now and then has to be.
+        if is_introduced {
+            match Box::pin(introduce::read(&worker, client)).await {
+                Some(introduced) => client = introduced,
+                None => return,
+            }
+        }
         if let Some(tls) = tls {
-            // Boxed, as what follows a connection's first bytes only now and then has to be.
             match Box::pin(secured(&worker, tls, client)).await {
                 Some((secured, false)) => client = secured,
                 Some((secured, true)) => {
@@ -123,6 +150,9 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
                 }
                 None => return,
             }
+        }
+        if is_passed_on {
+            return Box::pin(layer4::serve(&worker, client)).await;
         }
         loop {
             if !client.is_to_be_read(&worker).await {
@@ -154,7 +184,8 @@ async fn secured(worker: &Rc<Worker>, tls: Arc<tls::ServerSide>, client: Client)
         Ok(Ok(established)) => established,
         outcome => {
             counters.handshake_failures.increment();
-            if let Ok(Err(HandshakeError::InTheClear(tcp))) = outcome {
+            let passes_on = worker.snapshot().listener(&client.listening).passes_on.is_some();
+            if let (false, Ok(Err(HandshakeError::InTheClear(tcp)))) = (passes_on, outcome) {
                 answer_in_the_clear(worker, &Client { socket: Socket::Plain(tcp), ..client }).await;
             }
             return None;
@@ -338,10 +369,13 @@ async fn linger(client: &Client, buffer: &mut Buffer) {
 
 /// Turns away a client that there is no room for.
 pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
-    if worker.snapshot().listener(&client.listening).tls.is_some() {
-        // A handshake is what there is no room for.
+    let snapshot = worker.snapshot();
+    let listener = snapshot.listener(&client.listening);
+    // A handshake is what there is no room for, and what is passed on may be no HTTP.
+    if listener.tls.is_some() || listener.passes_on.is_some() {
         return;
     }
+    drop(snapshot);
     let mut out = Vec::with_capacity(256);
     respond::write_failure(&mut out, Failure::TooManyConnections, &worker.date(), b"", false, true);
     let write = client.socket.write(&out, Follows::Close);

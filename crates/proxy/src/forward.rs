@@ -316,7 +316,7 @@ impl Attempt<'_> {
             return Ok(connection);
         }
         let connection = match self.upstream.plan.config.protocol {
-            Protocol::Http1 => server.connect(self.call.worker, &self.call.client.deadline).await,
+            Protocol::Http1 => server.connect(self.call.worker, self.call.client).await,
             Protocol::Http2 => {
                 let (worker, deadline) = (self.call.worker, &self.call.client.deadline);
                 // Rare and large: in a box it is no part of every lane.

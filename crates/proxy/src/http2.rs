@@ -19,6 +19,7 @@ use crate::client::Client;
 use crate::control::notice;
 use crate::failure::Failure;
 use crate::frames::{Frames, GATHER_MAX};
+use crate::introduce::Introduced;
 use crate::lane::Kind;
 use crate::listen::Listening;
 use crate::socket::Socket;
@@ -44,7 +45,9 @@ type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// Serves a connection until it has ended. `early` is what was read of it already.
 pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
-    let Client { socket, address, is_trusted, identity, listening, is_secure, deadline, .. } = client;
+    // The connection's own address is out of its streams' reach.
+    let introduced = client.introduced.clone().or_else(|| Some(Introduced::by(&client.socket)));
+    let Client { socket, address, port, is_trusted, identity, listening, is_secure, deadline, .. } = client;
     let frames = Frames::new(&worker, socket, early);
     let handshake = settings(&worker).handshake::<_, Bytes>(frames.clone());
     deadline.set(worker.snapshot().ticks.client_header);
@@ -76,6 +79,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         let client = Client {
             socket: Socket::Stream(Box::new(stream)),
             address,
+            port,
+            introduced: introduced.clone(),
             is_trusted,
             identity: identity.clone(),
             listening: Rc::clone(&listening),

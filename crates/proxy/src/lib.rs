@@ -15,6 +15,10 @@ mod snapshot;
 mod listen;
 /// A client's connection.
 mod client;
+/// Whom a connection is from: the PROXY protocol.
+mod introduce;
+/// A client's connection that is passed on as it is.
+mod layer4;
 /// A client's connection over HTTP/2.
 mod http2;
 /// What a running exchange needs, kept for the next.
@@ -33,6 +37,8 @@ mod retry;
 mod forward;
 /// The one body pump.
 mod relay;
+/// Bytes both ways.
+mod tunnel;
 /// What the client is sent.
 mod respond;
 /// What can go wrong, and what is said of it.

@@ -94,9 +94,6 @@ fn open_one(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    // A client speaks first: once there is something to read its request is served without another wake-up. The kernel
-    // may not know the option, and then it is left.
-    let _ = DeferAccept.set(&socket, &DEFER_SECONDS);
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
@@ -126,13 +123,13 @@ pub(crate) struct Listening {
     place: Cell<Option<usize>>,
     /// What was configured for it when it was listened on last.
     last: OnceCell<Arc<Listener>>,
-    ended: Notify,
+    settled: Notify,
 }
 
 impl Listening {
     /// A listener that is yet to be settled.
     pub(crate) fn new(id: ListenerId) -> Rc<Self> {
-        Rc::new(Self { id, place: Cell::new(None), last: OnceCell::new(), ended: Notify::new() })
+        Rc::new(Self { id, place: Cell::new(None), last: OnceCell::new(), settled: Notify::new() })
     }
 
     /// Where it is in the plan that the worker uses now.
@@ -150,13 +147,13 @@ impl Listening {
     pub(crate) fn settle(&self, order: &[ListenerId], before: &[Arc<Listener>]) -> bool {
         let place = order.iter().position(|id| *id == self.id);
         let last = self.place.replace(place);
-        if place.is_none() {
-            if let Some(listener) = last.and_then(|last| before.get(last)) {
-                // It never comes back: a listener at the same address has another id.
-                let _ = self.last.set(Arc::clone(listener));
-            }
-            self.ended.notify_one();
+        if place.is_none()
+            && let Some(listener) = last.and_then(|last| before.get(last))
+        {
+            // It never comes back: a listener at the same address has another id.
+            let _ = self.last.set(Arc::clone(listener));
         }
+        self.settled.notify_one();
         place.is_some()
     }
 }
@@ -175,7 +172,13 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             biased;
             accepted = listener.async_io(Interest::READABLE, || accept_one(&listener)) => accepted,
             () = worker.leaving() => break,
-            () = listening.ended.notified() => break,
+            () = listening.settled.notified() => {
+                if listening.place().is_none() {
+                    break;
+                }
+                wait_for_data(&listener, worker.snapshot().listener(&listening).passes_on.is_none());
+                continue;
+            }
         };
         match accepted {
             Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
@@ -199,6 +202,13 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             Err(_) => return,
         }
     }
+}
+
+/// Where clients speak first, what has something to read is served without another wake-up. Where bytes are passed on,
+/// it may be the server that does.
+fn wait_for_data(listener: &tokio::net::TcpStream, waits: bool) {
+    // The kernel may not know the option, and a Unix socket does not: then it is left.
+    let _ = DeferAccept.set(listener, &if waits { DEFER_SECONDS } else { 0 });
 }
 
 fn accept_one(listener: &tokio::net::TcpStream) -> io::Result<(TcpStream, SocketAddr)> {

@@ -89,7 +89,7 @@ impl Multiplex {
         deadline: &Deadline,
         server: &Server,
     ) -> Result<Connection, Failure> {
-        let (socket, permit) = server.open(worker, deadline).await?;
+        let (socket, permit) = server.open(worker, deadline, b"").await?;
         let mut shared = begin(worker, deadline, socket, permit).await?;
         let connection = shared.stream(server.scheme(), false).ok_or(Failure::UpstreamHandshake)?;
         self.connections.borrow_mut().push(shared);

@@ -48,6 +48,10 @@ pub(crate) struct Listener {
     pub(crate) added: Vec<u8>,
     /// Whether HTTP/2 is spoken.
     pub(crate) http2: bool,
+    /// Networks whose connections begin with a PROXY header.
+    introducers: Vec<IpNet>,
+    /// The upstream that connections are passed on to as they are, if they are: its index and name.
+    pub(crate) passes_on: Option<(usize, String)>,
 }
 
 /// A route, by its index in the file.
@@ -146,7 +150,19 @@ impl Plan {
 
 impl Listener {
     /// One without anything that has to be asked for.
-    pub(crate) const NONE: Self = Self { tls: None, redirect_port: None, added: Vec::new(), http2: false };
+    pub(crate) const NONE: Self = Self {
+        tls: None,
+        redirect_port: None,
+        added: Vec::new(),
+        http2: false,
+        introducers: Vec::new(),
+        passes_on: None,
+    };
+
+    /// Whether a connection from this address says with a PROXY header whom it is from.
+    pub(crate) fn is_introduced_by(&self, address: IpAddr) -> bool {
+        self.introducers.iter().any(|network| network.contains(&address))
+    }
 
     fn new(
         listener: &config::Listener,
@@ -155,7 +171,8 @@ impl Listener {
     ) -> Result<Self, Vec<Problem>> {
         // The keys of tickets and what is remembered of sessions belong to it.
         let kept = previous.and_then(|previous| {
-            let what = |of: &config::Listener| (of.address.clone(), of.http2, of.tls.clone());
+            let what =
+                |of: &config::Listener| (of.address.clone(), of.http2, of.tcp.is_some(), of.tls.clone());
             let mut before = previous.config.listeners.iter();
             let place = before.position(|before| what(before) == what(listener))?;
             previous.listeners[place].tls.clone()
@@ -169,6 +186,8 @@ impl Listener {
             redirect_port: listener.redirect_to_https.then(|| https_port(config)),
             added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
             http2: listener.http2,
+            introducers: listener.proxy_protocol.clone(),
+            passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
         })
     }
 }

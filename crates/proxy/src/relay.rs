@@ -275,15 +275,13 @@ impl Pump {
             } else if !buffer.is_empty() {
                 self.take_in(buffer)?;
             } else {
-                if ends.sink.frames_itself() || buffer.is_of_stream() {
+                if ends.sink.frames_itself() || buffer.is_of_stream() || ends.activity.is_some() {
                     self.make_way(ends, buffer, &mut pace).await?;
                 }
                 self.read(ends, buffer, &mut pace).await?;
             }
         }
-        if let Some(pipe) = self.pipe.take() {
-            ends.worker.pipes.give(pipe);
-        }
+        self.give_pipe(ends.worker);
         ends.sink.end(self.decoder.trailers()).map_err(|_| Stop::Sink(End::Gone))
     }
 
@@ -295,7 +293,7 @@ impl Pump {
                 (false, true) => Follows::Close,
                 (false, false) => Follows::End,
             }
-        } else if self.will_splice(ends) {
+        } else if matches!(self.incoming, Incoming::Length(_)) && self.will_splice(ends) {
             // What is about to be spliced fills the same segments.
             Follows::More
         } else {
@@ -319,36 +317,36 @@ impl Pump {
     }
 
     /// Waits until both sides are ready, and holds nothing meanwhile: a stream may be one of many.
-    async fn make_way(&self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
+    async fn make_way(&mut self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
         let is_ready = poll_fn(|context| {
             let is_readable = ends.source.poll_readable(context).is_ready();
             Poll::Ready(is_readable && ends.sink.poll_writable(context).is_ready())
         });
         if !is_ready.await {
             ends.worker.buffers.shrink(buffer);
+            if self.incoming == Incoming::UntilClose {
+                self.fills = false;
+                self.give_pipe(ends.worker);
+            }
             ends.wait(Side::Source, pace, ends.source.readable()).await.map_err(Stop::Source)?;
             ends.wait(Side::Sink, pace, ends.sink.writable()).await.map_err(Stop::Sink)?;
+        }
+        if ends.activity.is_some() {
+            ends.worker.buffers.grow_to(buffer, SMALL);
         }
         Ok(())
     }
 
     async fn read(&mut self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
-        if let Incoming::Length(left) = self.incoming
-            && self.will_splice(ends)
+        if self.will_splice(ends)
             && self.has_pipe(ends.worker)
             && let (Some(pipe), Some((source, _))) = (&self.pipe, ends.spliceable())
         {
+            let left = if let Incoming::Length(left) = self.incoming { left } else { u64::MAX };
             let limit = left.min(Pipe::CAPACITY as u64) as usize;
             let read = source.splice_into(pipe, limit);
             let count = ends.wait(Side::Source, pace, read).await.map_err(Stop::Source)?;
-            if count == 0 {
-                return Err(Stop::Source(End::Gone));
-            }
-            self.in_pipe = count;
-            self.moved += count as u64;
-            let left = left - count as u64;
-            self.incoming = if left == 0 { Incoming::Ended } else { Incoming::Length(left) };
-            return Ok(());
+            return self.spliced(buffer, count);
         }
         // What a stream cannot send on stays here: more than a little of that is not read.
         let room = ends.sink.room().max(TINY);
@@ -370,10 +368,38 @@ impl Pump {
         self.take_in(buffer)
     }
 
+    /// `count` bytes have come into the pipe.
+    fn spliced(&mut self, buffer: &mut Buffer, count: usize) -> Result<(), Stop> {
+        if count == 0 {
+            return self.source_ended(buffer);
+        }
+        self.in_pipe = count;
+        self.moved += count as u64;
+        if let Incoming::Length(left) = self.incoming {
+            let left = left - count as u64;
+            self.incoming = if left == 0 { Incoming::Ended } else { Incoming::Length(left) };
+        } else {
+            // What trickles is better copied.
+            self.fills = count as u64 >= SPLICE_MIN;
+        }
+        Ok(())
+    }
+
     /// Whether what remains is long, leaves as it came, and nothing has to look at it.
     pub(crate) fn will_splice(&self, ends: &Ends<'_>) -> bool {
-        matches!(self.incoming, Incoming::Length(left) if left >= SPLICE_MIN && !self.is_chunked_out)
-            && ends.spliceable().is_some()
+        let is_long = match self.incoming {
+            Incoming::Length(left) => left >= SPLICE_MIN,
+            // Nobody knows; the last piece was.
+            Incoming::UntilClose => self.fills,
+            Incoming::Chunked | Incoming::Ended => false,
+        };
+        is_long && !self.is_chunked_out && ends.spliceable().is_some()
+    }
+
+    fn give_pipe(&mut self, worker: &Worker) {
+        if let Some(pipe) = self.pipe.take_if(|_| self.in_pipe == 0) {
+            worker.pipes.give(pipe);
+        }
     }
 
     fn has_pipe(&mut self, worker: &Worker) -> bool {

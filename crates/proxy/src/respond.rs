@@ -1,9 +1,6 @@
 //! What the client is sent: the server's response, an upgraded connection's bytes, or our own word on a failure.
 
-use std::cell::Cell;
-use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
 
 use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
 
@@ -15,6 +12,7 @@ use crate::lane::{Memory, Response};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::tcp::Follows;
+use crate::tunnel::{self, Way};
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(
@@ -214,59 +212,15 @@ async fn tunnel(
     send(call, &response.out, Follows::Nothing).await?;
     response.buffer.consume(response.head.len);
     request.keep_head();
-    request.body.begin(Framing::UntilClose, false, None);
-    response.body.begin(Framing::UntilClose, false, None);
-    let activity = Cell::new(worker.deadlines.now());
-    let upward_deadline = worker.deadlines.deadline();
-    let limit = snapshot.ticks.tunnel_idle;
-    let (down, up) = (&client.socket, &reply.connection.socket);
-    let ends = |source, sink, deadline| Ends {
-        worker,
-        minimum_rate: None,
-        source,
-        sink,
-        deadline,
-        source_limit: limit,
-        sink_limit: limit,
-        paced: None,
-        closes_sink: false,
-        activity: Some(&activity),
-    };
-    let upward = async {
-        let outcome = request.body.run(&ends(down, up, &upward_deadline), &mut request.buffer).await;
-        // Half-close: the other direction goes on.
-        outcome.is_ok() && up.shutdown_write().is_ok()
-    };
-    let downward = async {
-        let outcome = response.body.run(&ends(up, down, &client.deadline), &mut response.buffer).await;
-        outcome.is_ok() && down.shutdown_write().is_ok()
-    };
-    both(upward, downward).await;
+    let ways = [
+        Way { body: &mut request.body, buffer: &mut request.buffer },
+        Way { body: &mut response.body, buffer: &mut response.buffer },
+    ];
+    // However it ends, the client knows as much as it is going to.
+    let _ = tunnel::run(worker, client, &reply.connection.socket, snapshot.ticks.tunnel_idle, ways).await;
     record.body_bytes_sent = response.body.moved;
     record.upstream_ended();
     Ok(Next::Close)
-}
-
-/// Runs both directions until both have ended, or one has failed.
-async fn both(upward: impl Future<Output = bool>, downward: impl Future<Output = bool>) {
-    let (mut upward, mut downward) = (pin!(upward), pin!(downward));
-    let mut left = [true, true];
-    poll_fn(|context| {
-        if left[0]
-            && let Poll::Ready(is_whole) = upward.as_mut().poll(context)
-        {
-            left[0] = false;
-            left[1] &= is_whole;
-        }
-        if left[1]
-            && let Poll::Ready(is_whole) = downward.as_mut().poll(context)
-        {
-            left[1] = false;
-            left[0] &= is_whole;
-        }
-        if left == [false, false] { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
 }
 
 /// RFC 9110 §7.6.2: OPTIONS with no hops left is answered by the proxy itself.

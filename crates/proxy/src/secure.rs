@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -293,6 +294,11 @@ impl Secure {
         state.unsent.extend_from_slice(&record[..len]);
         self.tcp.send_at_once(&state.unsent);
         state.unsent = Vec::new();
+    }
+
+    /// The address of ours that it came to.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.tcp.local_address()
     }
 
     /// Whether a record has begun to arrive: what it carries, or is going to, is not known yet.

@@ -4,6 +4,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use crate::secure::Secure;
@@ -130,6 +131,15 @@ impl Socket {
         match self {
             Self::Plain(tcp) => Some(tcp),
             Self::Secure(_) | Self::Stream(_) => None,
+        }
+    }
+
+    /// The address of ours that a connection came to, if it has one.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Plain(tcp) => tcp.local_address(),
+            Self::Secure(secure) => secure.local_address(),
+            Self::Stream(_) => None,
         }
     }
 

@@ -137,6 +137,25 @@ impl Tcp {
         }
     }
 
+    /// Looks at what has arrived and leaves it there; 0 is the end.
+    pub(crate) async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| {
+            if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::PEEK)?.0)) {
+                return Poll::Ready(outcome);
+            }
+            poll_when(context, self.stream()?, Interest::READABLE, |stream| {
+                Ok(recv(stream, &mut *buffer, RecvFlags::PEEK)?.0)
+            })
+        })
+        .await
+    }
+
+    /// The address of ours that it came to; `None` of a Unix socket.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        let address = rustix::net::getsockname(self.stream().ok()?).ok()?;
+        address.try_into().ok()
+    }
+
     /// Reads what the kernel has, whether the runtime knows of it or not.
     pub(crate) fn read_at_once(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match recv(self.stream()?, buffer, RecvFlags::DONTWAIT) {
@@ -146,11 +165,10 @@ impl Tcp {
         }
     }
 
-    /// Sends what the kernel takes of `bytes` at once, and does not wait for the rest.
-    pub(crate) fn send_at_once(&self, bytes: &[u8]) {
-        if let Ok(stream) = self.stream() {
-            let _ = send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-        }
+    /// Sends what the kernel takes of `bytes` at once, and does not wait for the rest; says whether there is none.
+    pub(crate) fn send_at_once(&self, bytes: &[u8]) -> bool {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        self.stream().is_ok_and(|stream| send(stream, bytes, flags) == Ok(bytes.len()))
     }
 
     /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.

@@ -11,13 +11,16 @@ use std::time::Instant;
 
 use balance::{Event, InFlight, Outcome, Picker, Queue, RetryBudget, Shed, ShedSettings, Ticket, Time, Work};
 use config::{Pool, Protocol, Scheme, ServerHost};
+use route::ProxyVersion;
 use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
+use crate::client::Client;
 use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
 use crate::failure::Failure;
+use crate::introduce;
 use crate::multiplex::Multiplex;
 use crate::plan::{ServerPlan, UpstreamPlan};
 use crate::secure::{HandshakeError, Secure};
@@ -57,6 +60,8 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) struct Server {
     pub(crate) plan: Arc<ServerPlan>,
     pool: Cell<Pool>,
+    /// How a connection says whose it is.
+    introduction: Cell<Option<ProxyVersion>>,
     /// Connections of HTTP/1.
     idle: RefCell<Vec<Idle>>,
     /// Connections of HTTP/2.
@@ -75,6 +80,8 @@ pub(crate) struct Connection {
     pub(crate) socket: Socket,
     /// Whether it has carried an exchange before.
     pub(crate) is_reused: bool,
+    /// Whether it was introduced as a client's own, and so serves no other.
+    is_private: bool,
     /// Whether its last response was long: then the next head is read without much of its body, which is spliced.
     pub(crate) expects_long: bool,
     /// One of the server's connections, or of a connection's streams.
@@ -83,7 +90,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(socket: Socket, permit: Permit, is_reused: bool) -> Self {
-        Self { socket, is_reused, expects_long: false, _permit: permit }
+        Self { socket, is_reused, is_private: false, expects_long: false, _permit: permit }
     }
 }
 
@@ -94,13 +101,11 @@ impl Upstream {
         known: impl Fn(&Arc<ServerPlan>) -> Option<&'a Rc<Server>>,
         surroundings: &Surroundings<'_>,
     ) -> Self {
-        let pool = plan.config.pool;
-        let server = |plan: &Arc<ServerPlan>| match known(plan) {
-            Some(server) => {
-                server.pool.set(pool);
-                Rc::clone(server)
-            }
-            None => Rc::new(Server::new(plan, pool)),
+        let server = |server: &Arc<ServerPlan>| {
+            let server = known(server).map_or_else(|| Rc::new(Server::new(server)), Rc::clone);
+            server.pool.set(plan.config.pool);
+            server.introduction.set(plan.config.send_proxy_protocol);
+            server
         };
         let Surroundings { worker, others, shed, now } = *surroundings;
         let waiting = || Waiting {
@@ -261,10 +266,11 @@ impl Drop for UnderWay {
 }
 
 impl Server {
-    fn new(plan: &Arc<ServerPlan>, pool: Pool) -> Self {
+    fn new(plan: &Arc<ServerPlan>) -> Self {
         Self {
             plan: Arc::clone(plan),
-            pool: Cell::new(pool),
+            pool: Cell::new(Pool::default()),
+            introduction: Cell::new(None),
             idle: RefCell::default(),
             multiplex: Multiplex::default(),
             open: Rc::default(),
@@ -276,6 +282,9 @@ impl Server {
     /// A request that could not be repeated asks the kernel: the runtime may not have heard yet of a connection that
     /// was closed just now.
     pub(crate) fn pooled(&self, may_be_repeated: bool) -> Option<Connection> {
+        if self.introduction.get().is_some() {
+            return None;
+        }
         let mut idle = self.idle.borrow_mut();
         while let Some(Idle { mut connection, .. }) = idle.pop() {
             let socket = &connection.socket;
@@ -307,10 +316,12 @@ impl Server {
         self.multiplex.stream(self.scheme())
     }
 
-    /// A new connection for one exchange at a time.
-    pub(crate) async fn connect(&self, worker: &Worker, deadline: &Deadline) -> Result<Connection, Failure> {
-        let (socket, permit) = self.open(worker, deadline).await?;
-        Ok(Connection::new(socket, permit, false))
+    /// A new connection for one exchange at a time. If the server is to be told whose it is, it is this client's alone.
+    pub(crate) async fn connect(&self, worker: &Worker, client: &Client) -> Result<Connection, Failure> {
+        let header = self.introduction.get().map(|version| introduce::header(version, client));
+        let header = header.as_deref().unwrap_or_default();
+        let (socket, permit) = self.open(worker, &client.deadline, header).await?;
+        Ok(Connection { is_private: !header.is_empty(), ..Connection::new(socket, permit, false) })
     }
 
     /// A stream of a new connection, or of one that others have made meanwhile.
@@ -323,11 +334,12 @@ impl Server {
         self.multiplex.connect(worker, deadline, self, may_reuse).await
     }
 
-    /// Opens a connection: each address of the server in turn, within the time-out for each.
+    /// Opens a connection: each address of the server in turn, within the time-out for each. It begins with `header`.
     pub(crate) async fn open(
         &self,
         worker: &Worker,
         deadline: &Deadline,
+        header: &[u8],
     ) -> Result<(Socket, Permit), Failure> {
         if self.open.get() >= self.pool.get().connections {
             return Err(Failure::UpstreamFull);
@@ -335,13 +347,13 @@ impl Server {
         // Counted before the wait, so that a crowd of connects keeps to the limit as well.
         let permit = Permit::new(&self.open);
         if let ServerHost::Unix(path) = &self.plan.config.host {
-            let socket = self.reach(worker, deadline, Tcp::connect_unix(path)).await?;
+            let socket = self.reach(worker, deadline, header, Tcp::connect_unix(path)).await?;
             return Ok((socket, permit));
         }
         let addresses = self.plan.addresses.load_full();
         let mut failure = Failure::UpstreamUnknown;
         for &address in addresses.iter() {
-            failure = match self.reach(worker, deadline, Tcp::connect(address)).await {
+            failure = match self.reach(worker, deadline, header, Tcp::connect(address)).await {
                 Ok(socket) => return Ok((socket, permit)),
                 Err(Failure::OutOfDescriptors) => return Err(Failure::OutOfDescriptors),
                 Err(failure) => failure,
@@ -355,6 +367,7 @@ impl Server {
         &self,
         worker: &Worker,
         deadline: &Deadline,
+        header: &[u8],
         connect: impl Future<Output = io::Result<Tcp>>,
     ) -> Result<Socket, Failure> {
         let limit = worker.snapshot().ticks.upstream_connect;
@@ -364,6 +377,10 @@ impl Server {
             Ok(Err(_)) => return Err(Failure::UpstreamRefused),
             Err(_) => return Err(Failure::UpstreamConnectTimeout),
         };
+        // A fresh socket takes this little at once.
+        if !header.is_empty() && !tcp.send_at_once(header) {
+            return Err(Failure::UpstreamRefused);
+        }
         let secured = deadline.within(limit, self.secured(worker, tcp)).await;
         secured.unwrap_or(Err(Failure::UpstreamConnectTimeout))
     }
@@ -396,7 +413,8 @@ impl Server {
     /// Takes back a connection whose exchange has ended cleanly.
     pub(crate) fn release(&self, connection: Connection, deadlines: &Deadlines) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < self.pool.get().idle && !connection.socket.is_worn() {
+        let is_of_use = !connection.is_private && !connection.socket.is_worn();
+        if is_of_use && idle.len() < self.pool.get().idle {
             idle.push(Idle { connection, since: deadlines.now() });
         }
     }

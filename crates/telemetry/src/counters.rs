@@ -103,6 +103,8 @@ counters! {
     handshake_failures: Counter as "tls_handshake_failures",
     /// Client connections that spoke HTTP/2.
     http2_connections: Counter,
+    /// Client connections passed on as they are.
+    connections_passed_on: Counter,
     /// Requests whose head was read.
     requests: Counter as "requests_received",
     /// Requests being served now.

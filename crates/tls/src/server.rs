@@ -89,7 +89,8 @@ impl ServerSide {
         let ca = tls.client_certificates.ca().map(|path| Watched::new(vec![path.clone()]));
         let shelf = Shelf::new(entries.iter().map(|entry| &entry.pair));
         let store = Arc::new(Store::new(shelf, tls.unknown_names));
-        let protocols = protocols(listener.http2);
+        // Nobody looks at what is passed on: what is spoken inside is for the client to know.
+        let protocols = if listener.tcp.is_some() { Vec::new() } else { protocols(listener.http2) };
         let config = server_config(&tls.client_certificates, &store, &protocols);
         match config {
             Ok(config) if problems.is_empty() => Ok(Some(Self {

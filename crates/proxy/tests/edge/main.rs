@@ -15,3 +15,9 @@ mod peer;
 mod text;
 /// Unix sockets on both sides.
 mod unix;
+/// PROXY headers from those in front.
+mod headers;
+/// PROXY headers to servers.
+mod introductions;
+/// Connections that are passed on as they are.
+mod layer4;

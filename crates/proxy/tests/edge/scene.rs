@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use config::{Config, ListenAddress, Listener, Server};
 use proxy::Running;
@@ -60,6 +61,61 @@ impl Scene {
     pub(crate) fn accept(&self, server: usize) -> Peer {
         accept(&self.servers[server])
     }
+
+    /// The next connection to whichever server.
+    pub(crate) fn accept_any(&self) -> (usize, Peer) {
+        let began = Instant::now();
+        loop {
+            for (index, server) in self.servers.iter().enumerate() {
+                server.set_nonblocking(true).expect("is a socket");
+                let accepted = server.accept();
+                server.set_nonblocking(false).expect("is a socket");
+                if let Ok((stream, _)) = accepted {
+                    stream.set_nonblocking(false).expect("is a socket");
+                    return (index, Peer::new("server", stream));
+                }
+            }
+            assert!(began.elapsed() < PATIENCE, "no connection reaches a server");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Just these failures have been counted, in the order of the table. What is over is counted soon after.
+    #[track_caller]
+    pub(crate) fn assert_failures(&self, expected: &[&str]) {
+        let mut expected = expected.to_vec();
+        expected.sort_by_key(|word| Running::failure_words().iter().position(|other| other == word));
+        let began = Instant::now();
+        while self.failures().len() < expected.len() && began.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        assert_eq!(self.failures(), expected);
+    }
+
+    fn failures(&self) -> Vec<&'static str> {
+        let counted = self.running.counters().failures;
+        let words = Running::failure_words().iter().zip(counted);
+        words.flat_map(|(word, count)| std::iter::repeat_n(*word, count as usize)).collect()
+    }
+
+    /// As many clients are connected, soon.
+    #[track_caller]
+    pub(crate) fn assert_open(&self, expected: u64) {
+        let began = Instant::now();
+        while self.running.counters().connections_active != expected {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.running.counters().connections_active);
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends the proxy, and returns what it has logged.
+    pub(crate) fn log_lines(self, path: &Path) -> Vec<String> {
+        let Self { running, _directory, .. } = self;
+        running.drain();
+        running.wait();
+        let text = std::fs::read_to_string(path).expect("the log is there");
+        text.lines().map(str::to_owned).collect()
+    }
 }
 
 /// Connects to whatever it is.
@@ -69,6 +125,12 @@ pub(crate) fn connect(address: &ListenAddress) -> Peer {
         ListenAddress::Unix(path) => of_unix(UnixStream::connect(path).expect("the proxy listens")),
     };
     Peer::new("client", stream)
+}
+
+/// The address of one end, and of the other.
+pub(crate) fn addresses(peer: &Peer) -> (SocketAddr, SocketAddr) {
+    let stream = peer.stream();
+    (stream.local_addr().expect("is connected"), stream.peer_addr().expect("is connected"))
 }
 
 /// Accepts a connection as a server.

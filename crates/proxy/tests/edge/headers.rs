@@ -1,0 +1,138 @@
+//! The PROXY protocol from those in front: required from their networks, and whom it names is the client.
+
+use std::time::Duration;
+
+use config::{AccessLog, LogFormat, LogTarget};
+
+use crate::scene::{Scene, answer};
+use crate::text::{GET, OK};
+
+/// A header of version 2: from 192.0.2.7:4711 to 192.0.2.1:443, with a TLV that says nothing.
+const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\xc0\0\x02\x07\xc0\0\x02\x01\x12\x67\x01\xbb\x04\0\0";
+const V2_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+const V1: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n";
+const V1_SIX: &[u8] = b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n";
+const V1_UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
+
+/// A listener that takes headers from the machine itself.
+fn scene() -> Scene {
+    Scene::with(1, |set| {
+        set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
+        set.config.timeouts.client_header = Duration::from_millis(300);
+    })
+}
+
+#[test]
+fn the_client_is_whom_the_header_names() {
+    for (header, client) in [
+        (V1, "192.0.2.7"),
+        (V2, "192.0.2.7"),
+        (V1_SIX, "2001:db8::7"),
+        (V1_UNKNOWN, "127.0.0.1"),
+        (V2_LOCAL, "127.0.0.1"),
+    ] {
+        let scene = scene();
+        let mut peer = scene.client();
+        peer.sends([header, GET.as_bytes()].concat());
+        let mut server = scene.accept(0);
+        let head = server.head();
+        assert!(head.contains(&format!("\r\nX-Forwarded-For: {client}\r\n")), "{head}");
+        answer(&mut peer, &mut server);
+        // One header for the whole connection.
+        peer.sends(GET);
+        assert!(server.head().contains(&format!("\r\nX-Forwarded-For: {client}\r\n")));
+        answer(&mut peer, &mut server);
+    }
+}
+
+#[test]
+fn a_header_may_come_in_any_pieces() {
+    for header in [V1, V2] {
+        let scene = scene();
+        let mut peer = scene.client();
+        // Each has arrived before the next leaves, as far as that can be had without waiting.
+        for byte in header {
+            peer.sends([*byte]);
+        }
+        peer.sends(GET);
+        let mut server = scene.accept(0);
+        assert!(server.head().contains("\r\nX-Forwarded-For: 192.0.2.7\r\n"));
+        answer(&mut peer, &mut server);
+    }
+}
+
+#[test]
+fn what_does_not_begin_with_a_header_is_closed_and_counted() {
+    for bytes in [
+        GET.as_bytes(),
+        b"PROXY TCP4 192.0.2.7 192.0.2.1 4711\r\n",
+        b"PROXY UNKNOWN\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\0",
+        &[b"PROXY UNKNOWN ".as_slice(), &[b'x'; 200]].concat(),
+    ] {
+        let scene = scene();
+        let mut peer = scene.client();
+        peer.sends(bytes);
+        peer.is_closed();
+        scene.assert_failures(&["bad-proxy-header"]);
+    }
+}
+
+#[test]
+fn a_header_has_to_come_in_time_and_whole() {
+    let scene = scene();
+    let mut slow = scene.client();
+    slow.sends(&V1[..20]);
+    slow.is_closed();
+    scene.assert_failures(&["proxy-header-timeout"]);
+    let mut gone = scene.client();
+    gone.sends(&V2[..20]);
+    gone.half_closes();
+    gone.is_closed();
+    scene.assert_failures(&["client-gone", "proxy-header-timeout"]);
+    // Only a look at whether somebody listens.
+    let mut look = scene.client();
+    look.half_closes();
+    look.is_closed();
+    scene.assert_failures(&["client-gone", "proxy-header-timeout"]);
+}
+
+#[test]
+fn others_have_no_header() {
+    let scene = Scene::with(1, |set| {
+        set.config.listeners[0].proxy_protocol = vec!["192.0.2.0/24".parse().expect("is a network")];
+    });
+    let mut peer = scene.client();
+    peer.sends(GET);
+    let mut server = scene.accept(0);
+    assert!(server.head().contains("\r\nX-Forwarded-For: 127.0.0.1\r\n"));
+    answer(&mut peer, &mut server);
+    let mut liar = scene.client();
+    liar.sends([V1, GET.as_bytes()].concat());
+    assert_eq!(liar.message().status(), 400);
+}
+
+/// Peers of a Unix socket count as the machine itself, and whom they name is trusted no more than others.
+#[test]
+fn a_unix_socket_takes_headers_too() {
+    let mut log = None;
+    let scene = Scene::with(1, |set| {
+        let path = set.directory.join("access.log");
+        set.config.access_log =
+            Some(AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Json });
+        set.config.listeners[0] = crate::scene::unix_listener(set.directory.join("front"));
+        set.config.listeners[0].proxy_protocol = vec!["127.0.0.1/32".parse().expect("is a network")];
+        set.config.trusted_proxies = vec!["127.0.0.1/32".parse().expect("is a network")];
+        log = Some(path);
+    });
+    let mut peer = scene.client();
+    peer.sends([V1, b"GET / HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n"].concat());
+    let mut server = scene.accept(0);
+    let head = server.head();
+    assert!(head.contains("\r\nX-Forwarded-For: 192.0.2.7\r\n") && !head.contains("10.0.0.1"), "{head}");
+    server.sends(OK);
+    assert_eq!(peer.message().status(), 200);
+    drop(peer);
+    let lines = scene.log_lines(&log.expect("it was made"));
+    assert!(lines.len() == 1 && lines[0].contains("\"client\":\"192.0.2.7\""), "{lines:?}");
+}

@@ -1,0 +1,79 @@
+//! The PROXY protocol towards servers: each connection begins with whom it is from, and is that client's alone.
+
+use route::ProxyVersion;
+
+use crate::scene::{Scene, addresses, answer, meet};
+use crate::text::GET;
+
+fn scene(version: ProxyVersion) -> Scene {
+    Scene::with(1, |set| set.config.upstreams[0].send_proxy_protocol = Some(version))
+}
+
+#[test]
+fn a_line_of_version_1_begins_each_connection() {
+    let scene = scene(ProxyVersion::V1);
+    let mut client = scene.client();
+    let (own, front) = addresses(&client);
+    // No connection serves twice: the next client must not speak under the name of this one.
+    for _ in 0..2 {
+        let mut server = meet(&mut client, || {
+            let mut server = scene.accept(0);
+            let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", own.port(), front.port());
+            server.gets(line.as_bytes());
+            server
+        });
+        answer(&mut client, &mut server);
+        server.is_closed();
+    }
+    assert_eq!(scene.running.counters().upstream_reuses, 0);
+}
+
+#[test]
+fn a_header_of_version_2_begins_each_connection() {
+    let scene = scene(ProxyVersion::V2);
+    let mut client = scene.client();
+    let (own, front) = addresses(&client);
+    let mut server = meet(&mut client, || {
+        let mut server = scene.accept(0);
+        let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01".to_vec();
+        header.extend(own.port().to_be_bytes());
+        header.extend(front.port().to_be_bytes());
+        server.gets(&header);
+        server
+    });
+    answer(&mut client, &mut server);
+}
+
+/// What one proxy has said is said to the next.
+#[test]
+fn what_was_said_is_passed_on() {
+    for (header, passed_on) in [
+        (
+            b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n".to_vec(),
+            b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n".to_vec(),
+        ),
+        // With the host that was asked for, which version 1 cannot say.
+        (
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x12\xc0\0\x02\x07\xc0\0\x02\x01\x12\x67\x01\xbb\x02\0\x03a.b"
+                .to_vec(),
+            b"PROXY TCP4 192.0.2.7 192.0.2.1 4711 443\r\n".to_vec(),
+        ),
+    ] {
+        let scene = Scene::with(1, |set| {
+            set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
+            set.config.upstreams[0].send_proxy_protocol = Some(ProxyVersion::V1);
+        });
+        let mut client = scene.client();
+        client.sends([&header, GET.as_bytes()].concat());
+        scene.accept(0).gets(&passed_on);
+    }
+    let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x17\xc0\0\x02\x07\xc0\0\x02\x01\x12\x67\x01\xbb\
+        \x02\0\x03a.b\x05\0\x02id";
+    let scene = Scene::with(1, |set| {
+        set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
+        set.config.upstreams[0].send_proxy_protocol = Some(ProxyVersion::V2);
+    });
+    let mut client = scene.client();
+    client.sends([header, GET.as_bytes()].concat());
+    scene.accept(0).gets(header);
+}

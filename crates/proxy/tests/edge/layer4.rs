@@ -1,0 +1,266 @@
+//! Connections that are passed on as they are: bytes both ways, each with an end of its own.
+
+use std::time::Duration;
+
+use config::{AccessLog, Config, Listener, LogFormat, LogTarget};
+use route::ProxyVersion;
+
+use crate::peer::Peer;
+use crate::scene::{Scene, Set, addresses, loopback, unix_listener, url};
+
+/// A listener that passes on, and these many servers.
+fn scene(servers: usize) -> Scene {
+    scene_with(servers, |_| ())
+}
+
+fn scene_with(servers: usize, change: impl FnOnce(&mut Set)) -> Scene {
+    Scene::with(servers, |set| {
+        set.config.listeners[0].tcp = Some(0);
+        set.config.routes.clear();
+        change(set);
+    })
+}
+
+fn says(from: &mut Peer, to: &mut Peer, text: &str) {
+    from.sends(text);
+    to.gets(text.as_bytes());
+}
+
+#[test]
+fn bytes_pass_both_ways_and_either_side_may_begin() {
+    let scene = scene(1);
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut server, &mut client, "220 welcome\r\n");
+    says(&mut client, &mut server, "\x00\x01\x02 no HTTP at all");
+    for _ in 0..10 {
+        says(&mut client, &mut server, "ping");
+        says(&mut server, &mut client, "pong");
+    }
+    // Half a close is passed on, and the other direction goes on.
+    client.half_closes();
+    server.gets_the_end();
+    says(&mut server, &mut client, "still here");
+    server.half_closes();
+    client.gets_the_end();
+
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut client, &mut server, "hello");
+    server.half_closes();
+    client.gets_the_end();
+    says(&mut client, &mut server, "and here");
+    drop(client);
+    server.gets_the_end();
+    scene.assert_failures(&[]);
+    assert_eq!(scene.running.counters().connections_passed_on, 2);
+}
+
+#[test]
+fn much_passes_unchanged_both_ways_at_once() {
+    const BYTES: usize = 8 << 20;
+    let bytes: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
+    let scene = scene_with(1, |set| {
+        set.config.listeners.push(Listener { tcp: Some(0), ..unix_listener(set.directory.join("front")) });
+    });
+    for listener in 0..2 {
+        let (client, server) = (scene.client_of(listener), scene.accept(0));
+        let send = |peer: &Peer| {
+            let mut peer = Peer::new("sender", peer.stream().try_clone().expect("is a socket"));
+            peer.sends(&bytes);
+            peer.half_closes();
+        };
+        let receive = |mut peer: Peer| {
+            assert!(peer.rest().0 == bytes, "what arrived is not what was sent");
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| send(&client));
+            scope.spawn(|| send(&server));
+            let others = [&client, &server]
+                .map(|peer| Peer::new("receiver", peer.stream().try_clone().expect("is a socket")));
+            for peer in others {
+                scope.spawn(|| receive(peer));
+            }
+        });
+    }
+    scene.assert_failures(&[]);
+}
+
+#[test]
+fn a_reset_is_passed_on_as_one() {
+    let scene = scene(1);
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut client, &mut server, "hello");
+    server.resets();
+    client.gets_a_reset();
+    scene.assert_failures(&["upstream-reset"]);
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut client, &mut server, "hello");
+    client.resets();
+    server.gets_a_reset();
+    scene.assert_failures(&["upstream-reset", "client-gone"]);
+}
+
+#[test]
+fn what_neither_side_uses_is_closed() {
+    let scene = scene_with(1, |set| set.config.timeouts.tunnel_idle = Duration::from_millis(300));
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut client, &mut server, "hello");
+    client.is_closed();
+    server.is_closed();
+    scene.assert_failures(&["tunnel-idle"]);
+}
+
+#[test]
+fn another_server_is_tried_where_one_cannot_be_reached() {
+    let scene = scene_with(1, |set| {
+        let nobody = std::net::TcpListener::bind(loopback()).expect("a port on loopback is free");
+        let address = nobody.local_addr().expect("it listens");
+        set.config.upstreams[0].servers.insert(0, url(&format!("tcp://{address}")));
+    });
+    for _ in 0..4 {
+        let (mut client, mut server) = (scene.client(), scene.accept(0));
+        says(&mut client, &mut server, "hello");
+    }
+    assert!(scene.running.counters().upstream_retries > 0);
+    scene.assert_failures(&[]);
+}
+
+#[test]
+fn a_client_without_a_server_is_let_go() {
+    let scene = Scene::with(0, |set| {
+        set.config.listeners[0].tcp = Some(0);
+        let nobody = std::net::TcpListener::bind(loopback()).expect("a port on loopback is free");
+        let address = nobody.local_addr().expect("it listens");
+        set.config.upstreams[0].servers = vec![url(&format!("tcp://{address}"))];
+    });
+    scene.client().is_closed();
+    scene.assert_failures(&["upstream-refused"]);
+}
+
+/// What is under way are connections.
+#[test]
+fn the_server_with_the_fewest_connections_is_next() {
+    let scene = scene_with(2, |set| {
+        set.config.upstreams[0].balance = balance::policy("least-connections").expect("is a policy");
+    });
+    let (first, (idle, mut end)) = (scene.client(), scene.accept_any());
+    let (_second, (busy, _end)) = (scene.client(), scene.accept_any());
+    assert_ne!(idle, busy);
+    drop(first);
+    end.gets_the_end();
+    drop(end);
+    for _ in 0..3 {
+        scene.assert_open(1);
+        let (client, (server, mut end)) = (scene.client(), scene.accept_any());
+        assert_eq!(server, idle);
+        drop(client);
+        end.gets_the_end();
+    }
+}
+
+#[test]
+fn a_client_keeps_its_server_by_address() {
+    let scene = scene_with(3, |set| {
+        set.config.upstreams[0].balance = balance::policy("client-address").expect("is a policy");
+        set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
+    });
+    let mut found = std::collections::HashSet::new();
+    for last in 1..=16 {
+        let connect = || {
+            let mut client = scene.client();
+            client.sends(format!("PROXY TCP4 192.0.2.{last} 192.0.2.100 4711 443\r\nhello"));
+            client
+        };
+        let _first = connect();
+        let (server, mut end) = scene.accept_any();
+        end.gets(b"hello");
+        let _second = connect();
+        scene.accept(server).gets(b"hello");
+        found.insert(server);
+    }
+    assert!(found.len() > 1, "all clients are on one server");
+}
+
+#[test]
+fn the_client_is_introduced_to_the_server() {
+    let scene = scene_with(1, |set| set.config.upstreams[0].send_proxy_protocol = Some(ProxyVersion::V1));
+    let mut client = scene.client();
+    let (own, front) = addresses(&client);
+    let mut server = scene.accept(0);
+    // Before the client has said anything.
+    server.gets(format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", own.port(), front.port()).as_bytes());
+    says(&mut server, &mut client, "welcome");
+}
+
+#[test]
+fn a_connection_outlives_reloads_and_its_listener() {
+    let mut config = None;
+    let scene = scene_with(2, |set| {
+        set.config.listeners.push(Listener::plain(loopback()));
+        config = Some(set.config.clone());
+    });
+    let config = config.expect("it was made");
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut client, &mut server, "before");
+    let only_second = |config: &Config| Config {
+        listeners: vec![config.listeners[1].clone()],
+        routes: vec![config::Route::to(None, "/", 0)],
+        ..config.clone()
+    };
+    scene.running.reload(config.clone()).expect("nothing is wrong with it");
+    says(&mut server, &mut client, "after one reload");
+    scene.running.reload(only_second(&config)).expect("nothing is wrong with it");
+    says(&mut client, &mut server, "without a listener");
+    // A drain waits for it.
+    scene.running.drain();
+    says(&mut server, &mut client, "in the end");
+    client.half_closes();
+    server.gets_the_end();
+    server.half_closes();
+    client.gets_the_end();
+}
+
+/// The address stays, what is done there changes.
+#[test]
+fn a_listener_may_begin_to_pass_on() {
+    let mut found = None;
+    let scene = Scene::with(1, |set| found = Some(set.config.clone()));
+    let mut config = found.expect("it was made");
+    config.listeners[0].tcp = Some(0);
+    scene.running.reload(config).expect("nothing is wrong with it");
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut server, &mut client, "welcome");
+}
+
+#[test]
+fn who_is_one_too_many_is_let_go_without_a_word() {
+    let scene = scene_with(1, |set| set.config.limits.connections = 1);
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut client, &mut server, "hello");
+    scene.client().is_closed();
+    assert_eq!(scene.running.counters().connections_refused, 1);
+    says(&mut server, &mut client, "unharmed");
+}
+
+#[test]
+fn a_connection_is_a_line_of_the_log() {
+    let mut log = None;
+    let scene = scene_with(1, |set| {
+        let path = set.directory.join("access.log");
+        set.config.access_log =
+            Some(AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Json });
+        log = Some(path);
+    });
+    let (mut client, mut server) = (scene.client(), scene.accept(0));
+    says(&mut client, &mut server, "hello");
+    says(&mut server, &mut client, "hello to you");
+    server.resets();
+    client.gets_a_reset();
+    let lines = scene.log_lines(&log.expect("it was made"));
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line: serde_json::Value = serde_json::from_str(&lines[0]).expect("is JSON");
+    for (name, value) in [("client", "127.0.0.1"), ("upstream", "default"), ("cause", "upstream-reset")] {
+        assert_eq!(line[name], value, "{name} in {line}");
+    }
+    assert_eq!((&line["bytes_received"], &line["body_bytes_sent"]), (&5.into(), &12.into()), "{line}");
+    assert!(line["upstream_connect_ms"].is_number() && line["server"].is_string(), "{line}");
+}
