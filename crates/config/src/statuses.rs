@@ -67,6 +67,11 @@ impl Kind<Statuses> for StatusesKind {
             DeValue::Array(elements) => elements,
             _ => one,
         };
+        if elements.is_empty() {
+            let mistake = reader.mistake(&written.value.span(), format!("{}: this is empty", written.name));
+            reader.add(mistake.expecting(self.expected()));
+            return None;
+        }
         let mut ranges = Vec::new();
         for value in elements {
             let read = match value.get_ref() {

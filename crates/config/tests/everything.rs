@@ -1,0 +1,311 @@
+//! A file with every option of routing, balancing and surviving: what it means, and that it can be printed and read again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use balance::{AddressPrefixes, NoneUp, Source};
+use config::{
+    Action, BodyRule, Config, Dns, ListenAddress, MemoryBound, Probe, Route, StickySessions, examine, parse,
+};
+use proptest::prelude::*;
+use route::{HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
+
+const FULL: &str = r#"
+admin = "/run/vanward/admin.sock"
+metrics = "127.0.0.1:9090"
+error_pages = { 404 = "DIR/404.html", 5xx = "DIR/error.json", "*" = "DIR/404.html" }
+
+[[listen]]
+address = "127.0.0.1:8080"
+name = "web"
+proxy_protocol = ["10.0.0.0/8"]
+
+[[listen]]
+address = "unix:/run/vanward/web.sock"
+
+[[listen]]
+address = "127.0.0.1:5432"
+tcp = "database"
+tls = { self_signed = true }
+
+[[route]]
+name = "api"
+listener = ["web", "unix:/run/vanward/web.sock"]
+host = ["api.example.com", "*.api.example.com", "~ api-[0-9]+"]
+path = "~ /v(?<version>[0-9]+)/(.*)"
+methods = ["GET", "POST"]
+headers = { X-Tenant = "a*", X-Debug = true, X-Kind = "~ (b|c)", Accept = "text/html" }
+query = { page = "1", "a b" = true }
+clients = ["192.0.2.0/24"]
+split = { app = 9, canary = 1 }
+allow = ["192.0.2.0/25"]
+deny = ["192.0.2.7"]
+auth = { realm = "Staff \"only\"", users = "DIR/users" }
+rate_limit = [{ rate = "100/s", burst = 200, key = ["client/24/56", "header:X-Key"] }, { rate = "5/10s", key = "route" }]
+rewrite = { path = "/$capture.version/$2", host = "$host.internal:8080" }
+request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, remove = ["Cookie"] }
+response_headers = { set = { X-Status = "$status \"$$\"" }, remove = "Server" }
+cookies = { names = ["id"], domain = { "app.internal" = "example.com" }, secure = true, http_only = false, same_site = "none" }
+error_pages = { 503 = "DIR/error.json" }
+retry = { attempts = 1, on = ["connect", "503", "502-504"], non_idempotent = true }
+timeouts = { upstream_first_byte = "5m", tunnel_idle = "1d" }
+
+[[route]]
+path = "/old"
+upstream = "app"
+rewrite = { path = "/new" }
+location = false
+cookies = { domain = "remove" }
+
+[[route]]
+path = "= /exact/"
+upstream = "app"
+rewrite = { path = "/other", pattern = "/e(.*)" }
+
+[[route]]
+path = "~ /moved/(.*)"
+redirect = { to = "https://www.example.com/$1", status = 301 }
+
+[[route]]
+path = "/moved"
+methods = "GET"
+redirect = { to = "https://$host$path_and_query" }
+
+[[route]]
+path = "/health"
+respond = { status = 200, body = "ok\n\"quoted\" \\", content_type = "text/plain" }
+
+[[route]]
+path = "/page"
+respond = { status = 503, file = "DIR/404.html" }
+
+[[route]]
+path = "/page"
+headers = { x-none = true }
+respond = { status = 204 }
+
+[upstream.app]
+servers = [
+    { url = "https://a.example:8443", name = "a", weight = 3, priority = 1, max_requests = 100 },
+    "http://b.example",
+]
+dns = "one"
+balance = "least-connections"
+latency_memory = "5s"
+slow_start = "0s"
+priority_suffices = "50%"
+none_up = "refuse"
+send_proxy_protocol = "v2"
+sticky = { by = "cookie", name = "where", ttl = "1h", path = "/app", domain = "example.com", secure = true, same_site = "none", secret_file = "DIR/secret" }
+queue = { length = 10, timeout = "250ms" }
+eject = "off"
+
+[upstream.app.check]
+type = "http"
+path = "/health?deep=1"
+host = "health.example"
+status = ["2xx", 304, "400-404"]
+headers = { X-Ready = "yes" }
+body = "~ .*ok.*"
+port = 8081
+interval = "5s"
+timeout = "500ms"
+rise = 1
+fall = 2
+jitter = "0%"
+
+[upstream.app.breaker]
+failures = 3
+open = "2s"
+open_max = "1m"
+probes = 2
+successes = 3
+
+[upstream.app.retry]
+on = []
+attempts = 2
+within = "3s"
+budget = "10%"
+per_second_min = 1
+
+[upstream.canary]
+servers = ["http://canary", "http+unix:/run/app.sock"]
+balance = "consistent-hash"
+hash_key = "header:X-Tenant"
+load_bound = "off"
+check = { type = "grpc", service = "shop.Cart" }
+eject = { failures_in_a_row = "off", failures = "50%", latency_factor = 3, latency_floor = "0s", base = "1s", longest = "10s", up_min = "0%" }
+
+[upstream.database]
+servers = ["tcp://db:5432"]
+sticky = { by = "client/24", ttl = "10m", sessions = 100 }
+check = { type = "command", command = ["/usr/bin/pg_isready", "-q"], interval_in_doubt = "1s" }
+
+[shed]
+memory = "512MiB"
+concurrency = { latency_floor = "1s", tolerance = "500%", min = 4, window = "1s", samples_min = 1 }
+"#;
+
+/// The text with files that are there.
+fn full(directory: &Path) -> String {
+    let put = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+    put("404.html", "<h1>Nothing here</h1>");
+    put("error.json", "{}");
+    put("users", "ann:$apr1$salt$xxxxxxxxxxxxxxxxxxxxxx\n# nobody else\n");
+    put("secret", &format!("{}\n\n{}\n", "a".repeat(32), "b".repeat(64)));
+    FULL.replace("DIR", directory.to_str().unwrap())
+}
+
+fn read(text: &str) -> Config {
+    let reading = examine(text, "f");
+    let said: Vec<String> =
+        reading.mistakes.iter().chain(&reading.warnings).map(ToString::to_string).collect();
+    assert_eq!(said, Vec::<String>::new());
+    reading.config.unwrap()
+}
+
+#[test]
+fn every_option_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = read(&full(directory.path()));
+    assert_eq!(config.admin.as_deref(), Some(Path::new("/run/vanward/admin.sock")));
+    assert_eq!(config.metrics, Some("127.0.0.1:9090".parse().unwrap()));
+    let page = |status| config.error_pages.page(status).map(|page| (page.content_type, page.body.len()));
+    assert_eq!(page(404), Some(("text/html; charset=utf-8", 21)));
+    assert_eq!(page(500), Some(("application/json", 2)));
+    assert_eq!(page(400), page(404));
+    let [web, unix, tcp] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
+    assert_eq!((web.name.as_str(), web.proxy_protocol.len()), ("web", 1));
+    assert_eq!(unix.address, ListenAddress::Unix("/run/vanward/web.sock".into()));
+    assert_eq!((unix.name.as_str(), tcp.tcp), ("unix:/run/vanward/web.sock", Some(2)));
+    check_shed(&config);
+    check_api(&config.routes[0]);
+    check_routes(&config.routes);
+    check_upstreams(&config);
+}
+
+fn check_shed(config: &Config) {
+    assert_eq!(config.shed.memory, MemoryBound::Bytes(512 << 20));
+    let concurrency = config.shed.concurrency.unwrap();
+    assert_eq!((concurrency.tolerance_percent, concurrency.min), (500, 4));
+}
+
+fn check_api(route: &Route) {
+    assert_eq!(route.name, "api");
+    let hosts: Vec<String> = route.rules.iter().map(|rule| rule.host.to_string()).collect();
+    assert_eq!(hosts, ["api.example.com", "*.api.example.com", "~ api-[0-9]+"]);
+    let rule = &route.rules[2];
+    assert!(matches!((&rule.host, &rule.path), (HostRule::Pattern(_), PathRule::Pattern(_))));
+    assert_eq!(
+        (&rule.listeners[..], &rule.methods[..]),
+        (&[0, 1][..], &["GET".to_owned(), "POST".to_owned()][..])
+    );
+    let headers: Vec<String> = rule.headers.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    assert_eq!(headers, ["X-Tenant = a*", "X-Debug is present", "X-Kind ~ (b|c)", "Accept = text/html"]);
+    assert_eq!(rule.query[1], ("a b".to_owned(), ValueRule::Present));
+    let Action::Split(split) = &route.action else { panic!("{:?}", route.action) };
+    assert_eq!(split.shares().collect::<Vec<_>>(), [(0, 9), (1, 1)]);
+    let policies = &route.policies;
+    assert_eq!((policies.access.allow.len(), policies.access.deny.len()), (1, 1));
+    let auth = policies.auth.as_ref().unwrap();
+    assert_eq!((auth.realm.as_str(), auth.users.name(0)), ("Staff \"only\"", Some("ann")));
+    let [fast, slow] = &policies.rate_limits[..] else { panic!("{:?}", policies.rate_limits) };
+    assert_eq!((fast.rate.burst().get(), fast.key.0.len()), (200, 2));
+    assert_eq!(slow.rate.requests_per().1, Duration::from_secs(10));
+    assert_eq!((slow.rate.burst().get(), &slow.key), (5, &RateKey::default()));
+    assert!(policies.request_headers.has_groups() && policies.response_headers.remove(b"server"));
+    assert!(policies.location && policies.cookies.as_ref().unwrap().secure == Some(true));
+    let retry = policies.retry.as_ref().unwrap();
+    assert_eq!(
+        (retry.attempts, retry.on.connect, retry.on.reset, retry.non_idempotent),
+        (1, true, false, true)
+    );
+    assert!([502, 503, 504].iter().all(|&status| retry.on.status.contains(status)));
+    assert_eq!(policies.timeouts.upstream_first_byte, Some(Duration::from_secs(300)));
+}
+
+fn check_routes(routes: &[Route]) {
+    let [_, old, exact, moved, _, health, page, none] = routes else { panic!("{routes:?}") };
+    assert!(!old.policies.location && exact.policies.location);
+    let prefixes = old.policies.rewrite.path.as_ref().unwrap().prefixes();
+    assert_eq!(prefixes, Some((&b"/old"[..], &b"/new"[..])));
+    let cookies = old.policies.cookies.as_ref().unwrap();
+    assert_eq!(cookies.path, Some(("/old".to_owned(), "/new".to_owned())));
+    assert!(exact.policies.rewrite.path.as_ref().unwrap().of_pattern().is_some());
+    let Action::Redirect(redirect) = &moved.action else { panic!("{:?}", moved.action) };
+    assert_eq!((redirect.status.code(), redirect.to()), (301, "https://www.example.com/$1"));
+    let response = |route: &Route| match &route.action {
+        Action::Respond(respond) => respond.response.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(response(health).body(), b"ok\n\"quoted\" \\");
+    assert_eq!((response(page).status(), response(page).content_type()), (503, "text/html; charset=utf-8"));
+    assert_eq!(response(none).status(), 204);
+    assert_eq!((page.name.as_str(), none.name.as_str()), ("/page", "/page #2"));
+}
+
+fn check_upstreams(config: &Config) {
+    let [app, canary, database] = &config.upstreams[..] else { panic!("{:?}", config.upstreams) };
+    let server = &app.servers[0];
+    assert_eq!((server.label().as_str(), server.weight, server.priority), ("a", 3, 1));
+    assert_eq!(server.max_requests.map(std::num::NonZeroU32::get), Some(100));
+    assert_eq!((app.dns, app.balance.name), (Dns::One, "least-connections"));
+    assert_eq!((app.settings.slow_start, app.settings.group_suffices_percent), (Duration::ZERO, 50));
+    assert_eq!((app.settings.none_up, app.settings.ejection), (NoneUp::Refuse, None));
+    assert_eq!(app.settings.breaker.unwrap().probes, 2);
+    assert_eq!(app.send_proxy_protocol, Some(ProxyVersion::V2));
+    let Some(StickySessions::Cookie(cookie)) = &app.sticky else { panic!("{:?}", app.sticky) };
+    assert_eq!((cookie.name.as_str(), cookie.ttl), ("where", Some(Duration::from_secs(3600))));
+    let secrets = cookie.secrets.as_ref().unwrap();
+    assert_eq!(secrets.secrets.iter().map(|secret| secret.len()).collect::<Vec<_>>(), [32, 64]);
+    assert!(!format!("{secrets:?}").contains("aaa"), "secrets are not shown");
+    let check = app.check.as_ref().unwrap();
+    assert_eq!((check.port, check.settings.interval_in_doubt), (Some(8081), Duration::from_millis(2500)));
+    let Probe::Http { path, status, body, .. } = &check.probe else { panic!("{check:?}") };
+    assert_eq!((path.as_str(), status.contains(304), status.contains(405)), ("/health?deep=1", true, false));
+    assert!(
+        matches!(body, Some(rule @ BodyRule::Pattern(_)) if rule.passes(b"is ok\n") && !rule.passes(b""))
+    );
+    assert_eq!((app.retry.attempts, app.retry.on.connect, app.retry_budget.percent), (2, false, 10));
+    assert_eq!(canary.hash_key, Source::Header("X-Tenant".to_owned()));
+    assert_eq!(canary.settings.load_bound_percent, None);
+    let ejection = canary.settings.ejection.unwrap();
+    assert_eq!((ejection.failures_in_a_row, ejection.up_percent_min), (None, 0));
+    assert_eq!(canary.check.as_ref().unwrap().probe, Probe::Grpc { service: "shop.Cart".to_owned() });
+    let Some(StickySessions::Table(table)) = &database.sticky else { panic!("{:?}", database.sticky) };
+    assert_eq!(table.source, Source::ClientAddress(AddressPrefixes { v4: 24, v6: 64 }));
+    assert_eq!((table.sessions_max, table.ttl), (100, Duration::from_secs(600)));
+}
+
+#[test]
+fn what_is_printed_means_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = read(&full(directory.path()));
+    let printed = config.to_toml();
+    assert_eq!(parse(&printed, "printed"), Ok(config), "{printed}");
+    assert_eq!(read(&printed).to_toml(), printed);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is written for an option: a meaning that can be printed, or mistakes.
+    #[test]
+    fn any_value_for_any_option(
+        option in any::<prop::sample::Index>(),
+        value in "(\"[ -!#-\\[\\]-~]{0,24}\"|\"~ ?[a-c(|)*/.]{0,8}\"|\"/[$a-z{}.1?]{0,12}\"|[0-9]{1,6}|\"[0-9]{1,4}(%|/s|ms|xx)\"|true|\\[\\]|\\{\\}|\\[\"a\", 1\\]|\"off\")",
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let text = full(directory.path());
+        let options: Vec<&str> = text.lines().filter(|line| line.contains(" = ")).collect();
+        let line = options[option.index(options.len())];
+        let name = line.split(" = ").next().unwrap_or_default();
+        let edited = text.replacen(line, &format!("{name} = {value}"), 1);
+        let reading = examine(&edited, "f");
+        prop_assert_eq!(reading.config.is_some(), reading.mistakes.is_empty());
+        if let Some(config) = reading.config {
+            let printed = config.to_toml();
+            prop_assert!(parse(&printed, "printed") == Ok(config), "{line} as {value}:\n{printed}");
+        }
+    }
+}
