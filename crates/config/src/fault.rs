@@ -7,7 +7,10 @@ use std::path::PathBuf;
 
 use route::{
     CookieRewriteError, FixedResponseError, HeaderEditError, PatternError, RateError, TemplateError,
+    TemplateFault, VARIABLES,
 };
+
+use crate::nearest::nearest;
 
 /// A value that can't be used: what is wrong with it, and what would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +197,11 @@ impl Fault {
             Fault::SocketAddress { nearest, .. }
             | Fault::Prefix { nearest, .. }
             | Fault::Unknown { nearest, .. } => nearest.clone(),
+            Fault::Template(TemplateError { fault: TemplateFault::Unknown(name), .. })
+            | Fault::HeaderEdit(HeaderEditError::Value(TemplateError {
+                fault: TemplateFault::Unknown(name),
+                ..
+            })) => nearest(name, VARIABLES).map(|name| format!("${name}")),
             Fault::NoScheme(written) if !written.contains(['/', ' ']) => Some(format!("http://{written}")),
             _ => None,
         }

@@ -62,6 +62,9 @@ fn wrong_usage_is_told_with_code_2() {
         (&["proxy", "--from", "127.0.0.1:0", "--to", "ftp://127.0.0.1:1"], "ftp://127.0.0.1:1"),
         (&["proxy", "--from", "127.0.0.1:0", "--to", "http://a", "--workers", "0"], "--workers"),
         (&["check", "--json", "--print", "f.toml"], "--print"),
+        (&["check", "--route", "GET"], "--route"),
+        (&["check", "--header", "A: b"], "--route"),
+        (&["check", "--print", "--route", "GET", "/"], "--route"),
         (&["run", "--config"], "--config"),
     ];
     for (arguments, expected) in cases {
@@ -98,6 +101,26 @@ fn check_says_what_a_good_file_means() {
     let whole = run_in(folder.path(), &["check", "--print"]).with_code(0).output;
     std::fs::write(folder.path().join("whole.toml"), &whole).expect("it is writable");
     assert_eq!(run_in(folder.path(), &["check", "--print", "whole.toml"]).with_code(0).output, whole);
+}
+
+#[test]
+fn check_says_which_route_a_request_takes() {
+    let folder = folder_with(any_port(), NOBODY, "");
+    let route = |url| run_in(folder.path(), &["check", "vanward.toml", "--route", "GET", url]);
+    let taken = "   1. /: taken\n\nIt takes route /: upstream app, round-robin over 1 server.\n";
+    let ended = route("http://a.example/x").with_code(0);
+    assert!(ended.output.ends_with(taken), "{}", ended.output);
+    assert!(route("a.example").with_code(2).errors.contains("has no host"));
+    let ended = run_in(folder.path(), &["check", "--json", "--route", "GET", "/"]).with_code(0);
+    let found: serde_json::Value = serde_json::from_str(&ended.output).expect("it is JSON");
+    assert_eq!(found["route"], "/");
+
+    let text = std::fs::read_to_string(folder.path().join("vanward.toml")).expect("it is there");
+    let elsewhere = text.replace("[[route]]", "[[route]]\nhost = \"b.example\"");
+    std::fs::write(folder.path().join("vanward.toml"), elsewhere).expect("it is writable");
+    assert!(
+        route("http://a.example/x").with_code(1).output.ends_with("No route holds: it is answered 404.\n")
+    );
 }
 
 #[test]

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use config::{Config, Mistake, Owner, Reading};
 use tls::{ClientSide, Problem, ServerSide};
 
+use super::check_route::{Asked, Said};
+
 /// Checks a configuration file and reports every mistake at once.
 ///
 /// Each mistake is a line on standard error: the file, line and column, what is wrong, and what was expected. The
@@ -23,35 +25,53 @@ pub(crate) struct Args {
     file: PathBuf,
 
     /// Prints the file's meaning as a file that has every option, those left out at their defaults.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "route"])]
     print: bool,
 
-    /// Prints mistakes and warnings as a JSON array on standard output.
+    /// Prints mistakes and warnings as a JSON array on standard output; with --route, the answer as an object.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    asked: Asked,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   vanward check vanward.toml
   vanward check --print vanward.toml        with every default
-  vanward check --json vanward.toml | jq -r '.[].message'";
+  vanward check --json vanward.toml | jq -r '.[].message'
+  vanward check vanward.toml --route GET https://www.example.com/api/users
+  vanward check vanward.toml --route POST /login --header 'X-Tenant: a' --client 192.0.2.7 --listener web
+  vanward check vanward.toml --route GET /api --json | jq -r .route";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let reading = with_files(config::examine_file(&arguments.file), |_| true);
+    if let Some(config) = reading.config.as_ref().filter(|_| arguments.asked.is_there()) {
+        return match arguments.asked.explain(config, arguments.json) {
+            Ok(Said { output, is_routed }) => {
+                let code = if is_routed { 0 } else { super::FAILED };
+                tell(&Answer { output, remarks: remarks(&reading), code })
+            }
+            Err(why) => super::fail(super::USAGE, why),
+        };
+    }
     let form = match (arguments.json, arguments.print) {
         (true, _) => Form::Json,
         (false, true) => Form::File,
         (false, false) => Form::Summary,
     };
-    let Answer { output, remarks, code } = answer(&reading, &arguments.file.display().to_string(), form);
+    tell(&answer(&reading, &arguments.file.display().to_string(), form))
+}
+
+fn tell(Answer { output, remarks, code }: &Answer) -> ExitCode {
     let _ = std::io::stderr().lock().write_all(remarks.as_bytes());
     match std::io::stdout().lock().write_all(output.as_bytes()) {
         // Whoever closed the pipe has read enough.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             super::fail(super::FAILED, format_args!("cannot write to standard output: {error}"))
         }
-        _ => ExitCode::from(code),
+        _ => ExitCode::from(*code),
     }
 }
 

@@ -9,6 +9,8 @@ pub(crate) mod proxy;
 pub(crate) mod run;
 /// Checks a configuration file.
 pub(crate) mod check;
+/// Which route a request takes.
+mod check_route;
 /// Runs the test backend.
 #[cfg(feature = "lab")]
 pub(crate) mod origin;
@@ -20,6 +22,8 @@ use std::process::ExitCode;
 
 /// Failed while running.
 pub(crate) const FAILED: u8 = 1;
+/// Wrong usage, as clap has it.
+pub(crate) const USAGE: u8 = 2;
 /// Bad configuration (EX_CONFIG of sysexits.h).
 pub(crate) const BAD_CONFIGURATION: u8 = 78;
 

@@ -1,0 +1,503 @@
+//! `vanward check --route`: which route a request takes, why, and what it gets there. Nothing is sent anywhere.
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr};
+
+use config::{Action, Config, Listener, Route};
+use route::{
+    Access, AccessList, Condition, Exchange, Explanation, Miss, Outcome, Request, RouteTable, Rule, Step,
+    has_dot_segments,
+};
+use serde_json::{Value, json};
+
+/// A request that is asked about.
+#[derive(clap::Args)]
+pub(crate) struct Asked {
+    /// Says which route a request takes and why, without sending it.
+    ///
+    /// URL is `http://HOST/PATH?QUERY`, `https://…`, or `/PATH` for a request without a host. Every route is told in the
+    /// order in which it counts, with what became of it. The exit code is 1 where no route holds.
+    #[arg(long, num_args = 2, value_names = ["METHOD", "URL"])]
+    route: Option<Vec<String>>,
+
+    /// A header field of the request; may be repeated.
+    #[arg(long, value_name = "NAME: VALUE", requires = "route", value_parser = header)]
+    header: Vec<(String, String)>,
+
+    /// The address of the client.
+    #[arg(long, value_name = "ADDRESS", requires = "route", default_value_t = Ipv4Addr::LOCALHOST.into())]
+    client: IpAddr,
+
+    /// The listener that the request comes to, by name or address; left out, the first that fits the URL.
+    #[arg(long, value_name = "NAME", requires = "route")]
+    listener: Option<String>,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// A request, taken apart.
+struct Target<'a> {
+    is_https: bool,
+    host: &'a str,
+    port: Option<u16>,
+    path: &'a str,
+    query: Option<&'a str>,
+}
+
+impl<'a> Target<'a> {
+    fn parse(url: &'a str) -> Result<Self, String> {
+        let refuse =
+            |what: &str| format!("{url:?} {what}; write http://HOST/PATH, https://HOST/PATH or /PATH");
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(refuse("has characters that are written as %XX in a request"));
+        }
+        let (scheme, rest) = match url.split_once("://") {
+            Some((scheme, rest)) if !url.starts_with('/') => (Some(scheme), rest),
+            _ => (None, url),
+        };
+        let is_https = match scheme {
+            None | Some("http") => false,
+            Some("https") => true,
+            Some(_) => return Err(refuse("has another scheme")),
+        };
+        // RFC 9110 §4.2.5: a fragment is not sent.
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = if scheme.is_some() { rest.split_at(end) } else { ("", rest) };
+        if scheme.is_none() && !target.starts_with('/') || scheme.is_some() && authority.is_empty() {
+            return Err(refuse("has no host"));
+        }
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, Some(port.parse().map_err(|_| refuse("has a port that is none"))?))
+            }
+            _ => (authority, None),
+        };
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        Ok(Self { is_https, host, port, path: if path.is_empty() { "/" } else { path }, query })
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_https { "https" } else { "http" }
+    }
+
+    /// The listener of this name, or the first that fits best.
+    fn listener(&self, config: &Config, wanted: Option<&str>) -> Result<usize, String> {
+        let mut all = config.listeners.iter().enumerate().filter(|(_, listener)| listener.tcp.is_none());
+        if let Some(wanted) = wanted {
+            let is_wanted = |it: &Listener| it.name == wanted || it.address.to_string() == wanted;
+            let found = all.clone().find(|(_, listener)| is_wanted(listener));
+            let names: Vec<&str> = all.map(|(_, listener)| listener.name.as_str()).collect();
+            let unknown = || format!("no listener is named {wanted:?}; there are {}", names.join(", "));
+            return found.map(|(index, _)| index).ok_or_else(unknown);
+        }
+        let port = self.port.unwrap_or(if self.is_https { 443 } else { 80 });
+        let fits = |listener: &Listener| {
+            (listener.tls.is_some() == self.is_https, listener.address.port() == Some(port))
+        };
+        let first = all.next().ok_or("every listener has tcp, and no route counts there")?;
+        // The first of those that fit best.
+        let best = all.fold(first, |best, next| if fits(next.1) > fits(best.1) { next } else { best });
+        Ok(best.0)
+    }
+}
+
+/// What is said, and whether a route holds.
+pub(crate) struct Said {
+    pub(crate) output: String,
+    pub(crate) is_routed: bool,
+}
+
+impl Asked {
+    /// Whether a request is asked about.
+    pub(crate) fn is_there(&self) -> bool {
+        self.route.is_some()
+    }
+
+    /// What a configuration does with the request.
+    ///
+    /// # Errors
+    /// Why it is no request.
+    pub(crate) fn explain(&self, config: &Config, as_json: bool) -> Result<Said, String> {
+        let [method, url] = self.route.as_deref().unwrap_or_default() else {
+            return Err("--route takes a method and a URL".to_owned());
+        };
+        let target = Target::parse(url)?;
+        let listener = target.listener(config, self.listener.as_deref())?;
+        let (of_rule, rules): (Vec<usize>, Vec<Rule>) =
+            config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
+        let table = RouteTable::compile(rules);
+        let request = Request {
+            listener,
+            host: target.host.as_bytes(),
+            path: target.path.as_bytes(),
+            query: target.query.map(str::as_bytes),
+            method: method.as_bytes(),
+            client: self.client,
+            fields: self.header.as_slice(),
+        };
+        let is_ambiguous = table.depends_on_path() && has_dot_segments(request.path);
+        let explanation = table.explain(&request);
+        let report = Report {
+            config,
+            of_rule,
+            listener: &config.listeners[listener],
+            is_ambiguous,
+            exchange: Exchange::of(request, target.scheme()),
+            url,
+            explanation,
+        };
+        let is_routed = report.route().is_some();
+        let output = if as_json { format!("{:#}\n", report.json()) } else { report.text() };
+        Ok(Said { output, is_routed })
+    }
+}
+
+/// What is to be said of a request.
+struct Report<'a> {
+    config: &'a Config,
+    /// The route of each rule of the explanation.
+    of_rule: Vec<usize>,
+    listener: &'a Listener,
+    /// The path could be read in two ways.
+    is_ambiguous: bool,
+    exchange: Exchange<'a, [(String, String)]>,
+    url: &'a str,
+    explanation: Explanation,
+}
+
+/// Routes that are told as text before and behind the one that is taken.
+const STEPS_TOLD: usize = 20;
+
+impl Report<'_> {
+    fn route(&self) -> Option<&Route> {
+        let rule = self.explanation.route.filter(|_| !self.is_ambiguous)?;
+        Some(self.route_of(rule))
+    }
+
+    fn route_of(&self, rule: usize) -> &Route {
+        &self.config.routes[self.of_rule[rule]]
+    }
+
+    fn text(&self) -> String {
+        let method = self.exchange.request.method.escape_ascii();
+        let (client, listener) = (self.exchange.request.client, &self.listener.name);
+        let mut text = format!("{method} {} from {client} at listener {listener}\n\n", self.url);
+        let steps = &self.explanation.steps;
+        let taken = steps.iter().position(|step| step.outcome == Outcome::Taken).unwrap_or(steps.len());
+        // What is nearest to the one that is taken says most.
+        let told = taken.saturating_sub(STEPS_TOLD)..(taken + 1 + STEPS_TOLD).min(steps.len());
+        let skipped = |count: usize, text: &mut String| {
+            if count > 0 {
+                let _ = writeln!(text, "     … {count} more; --json has all of them");
+            }
+        };
+        skipped(told.start, &mut text);
+        for (place, step) in steps.iter().enumerate().take(told.end).skip(told.start) {
+            let (name, rule) = (&self.route_of(step.route).name, &step.rule);
+            // Most routes are called what they are for.
+            let rule = if rule.ends_with(name.as_str()) { String::new() } else { format!(" ({rule})") };
+            let _ = writeln!(text, "{:>4}. {name}{rule}: {}", place + 1, self.outcome(step));
+        }
+        skipped(steps.len() - told.end, &mut text);
+        text.push('\n');
+        for line in self.verdict() {
+            text += &line;
+            text.push('\n');
+        }
+        text
+    }
+
+    fn outcome(&self, step: &Step) -> String {
+        match &step.outcome {
+            Outcome::Taken => "taken".to_owned(),
+            Outcome::Overtaken { by, because } => {
+                format!("holds as well, but after {}: {because}", self.route_of(*by).name)
+            }
+            Outcome::Missed(misses) => {
+                let misses: Vec<String> = misses.iter().map(|miss| self.miss(step, miss)).collect();
+                format!("no: {}", misses.join("; "))
+            }
+        }
+    }
+
+    fn miss(&self, step: &Step, miss: &Miss) -> String {
+        let Miss { condition, wanted, found } = miss;
+        if *condition != Condition::Listener {
+            return format!("wants {wanted}, found {found}");
+        }
+        // Listeners are numbers to the rules.
+        let rules = &self.route_of(step.route).rules;
+        let wanted = rules.first().map(|rule| rule.listeners.as_slice()).unwrap_or_default();
+        let names: Vec<&str> =
+            wanted.iter().map(|&index| self.config.listeners[index].name.as_str()).collect();
+        format!("wants listener {}, found {}", names.join(" or "), self.listener.name)
+    }
+
+    /// What the request gets, a line each.
+    fn verdict(&self) -> Vec<String> {
+        if self.listener.redirect_to_https {
+            return vec!["Its listener answers 308 to the https URL; no route counts.".to_owned()];
+        }
+        if self.is_ambiguous {
+            return vec![
+                "It is refused with 400: its path has dot segments, which servers read in several ways."
+                    .to_owned(),
+            ];
+        }
+        let Some(route) = self.route() else {
+            return vec!["No route holds: it is answered 404.".to_owned()];
+        };
+        let mut lines = vec![format!("It takes route {}: {}.", route.name, self.action(route))];
+        let Route { policies, .. } = route;
+        let access =
+            AccessList::new(policies.access.allow.iter().copied(), policies.access.deny.iter().copied());
+        if access.access(self.exchange.request.client) == Access::Denied {
+            lines.push("This client is denied: 403.".to_owned());
+        }
+        for limit in &policies.rate_limits {
+            let (requests, per) = limit.rate.requests_per();
+            lines.push(format!(
+                "At most {requests} requests in {per:?} and {} at once: 429.",
+                limit.rate.burst()
+            ));
+        }
+        if let Some(auth) = &policies.auth {
+            let file = auth.file.display();
+            lines.push(format!("It needs a name and a password of {file} ({:?}): 401.", auth.realm));
+        }
+        if let Some(path) = &policies.rewrite.path {
+            let mut out = Vec::new();
+            match path.apply(&self.exchange, &mut out) {
+                Ok(true) => lines.push(format!("The server is asked for {}.", out.escape_ascii())),
+                Ok(false) => {}
+                Err(error) => lines.push(format!("It is refused with 400: {error}.")),
+            }
+        }
+        lines
+    }
+
+    fn action(&self, route: &Route) -> String {
+        let name = |index: usize| &self.config.upstreams[index].name;
+        match &route.action {
+            Action::Upstream(index) => {
+                let upstream = &self.config.upstreams[*index];
+                let servers = match upstream.servers.len() {
+                    1 => "1 server".to_owned(),
+                    several => format!("{several} servers"),
+                };
+                format!("upstream {}, {} over {servers}", upstream.name, upstream.balance.name)
+            }
+            Action::Split(split) => {
+                let shares: Vec<(usize, u32)> = split.shares().collect();
+                let total: u64 = shares.iter().map(|(_, weight)| u64::from(*weight)).sum();
+                let shares: Vec<String> = shares
+                    .iter()
+                    .map(|(index, weight)| format!("{} {weight} of {total}", name(*index)))
+                    .collect();
+                format!("split between upstreams: {}", shares.join(", "))
+            }
+            Action::Redirect(redirect) => {
+                let location = self.location(redirect);
+                format!("{} to {location}", redirect.status.code())
+            }
+            Action::Respond(respond) => {
+                let response = &respond.response;
+                format!(
+                    "{}, {} bytes of {}",
+                    response.status(),
+                    response.body().len(),
+                    response.content_type()
+                )
+            }
+        }
+    }
+
+    fn location(&self, redirect: &route::Redirect) -> String {
+        let mut out = Vec::new();
+        redirect.location(&self.exchange, &mut out);
+        out.escape_ascii().to_string()
+    }
+
+    fn json(&self) -> Value {
+        let steps = self.explanation.steps.iter().map(|step| self.step_json(step));
+        let action = self.route().map(|route| match &route.action {
+            Action::Upstream(index) => json!({ "upstream": self.config.upstreams[*index].name }),
+            Action::Split(split) => {
+                let name = |index: usize| self.config.upstreams[index].name.clone();
+                let shares = split.shares().map(|(index, weight)| (name(index), json!(weight)));
+                json!({ "split": shares.collect::<serde_json::Map<_, _>>() })
+            }
+            Action::Redirect(redirect) => {
+                json!({ "redirect": { "status": redirect.status.code(), "location": self.location(redirect) } })
+            }
+            Action::Respond(respond) => json!({ "respond": { "status": respond.response.status() } }),
+        });
+        json!({
+            "method": self.exchange.request.method.escape_ascii().to_string(),
+            "url": self.url,
+            "client": self.exchange.request.client,
+            "listener": self.listener.name,
+            "route": self.route().map(|route| &route.name),
+            "action": action,
+            "notes": self.verdict(),
+            "order": steps.collect::<Vec<_>>(),
+        })
+    }
+
+    fn step_json(&self, step: &Step) -> Value {
+        let name = &self.route_of(step.route).name;
+        let outcome = match &step.outcome {
+            Outcome::Taken => json!({ "outcome": "taken" }),
+            Outcome::Overtaken { by, because } => {
+                json!({ "outcome": "overtaken", "by": self.route_of(*by).name, "because": because })
+            }
+            Outcome::Missed(misses) => {
+                let misses: Vec<String> = misses.iter().map(|miss| self.miss(step, miss)).collect();
+                json!({ "outcome": "missed", "because": misses })
+            }
+        };
+        let mut value = json!({ "route": name, "for": step.rule });
+        if let (Some(value), Value::Object(outcome)) = (value.as_object_mut(), outcome) {
+            value.extend(outcome);
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = r#"
+[[listen]]
+address = "127.0.0.1:80"
+[[listen]]
+address = "127.0.0.1:443"
+name = "secure"
+tls = { self_signed = true }
+[[route]]
+upstream = "app"
+[[route]]
+host = "a.example"
+path = "/api"
+methods = "POST"
+upstream = "app"
+[[route]]
+name = "readers"
+host = "a.example"
+path = "/api"
+headers = { X-Tenant = true }
+rewrite = { path = "/v1" }
+split = { app = 3, canary = 1 }
+deny = ["192.0.2.0/24"]
+rate_limit = { rate = "5/s" }
+[[route]]
+name = "moved"
+listener = "secure"
+path = "~ /old/(.*)"
+redirect = { to = "https://$host/new/$1" }
+[upstream.app]
+servers = ["http://127.0.0.1:9000", "http://127.0.0.1:9001"]
+[upstream.canary]
+servers = ["http://127.0.0.1:9002"]
+"#;
+
+    fn asked(method: &str, url: &str) -> Asked {
+        let route = Some(vec![method.to_owned(), url.to_owned()]);
+        Asked { route, header: Vec::new(), client: Ipv4Addr::LOCALHOST.into(), listener: None }
+    }
+
+    fn text(asked: &Asked) -> (String, bool) {
+        let said = asked.explain(&config::parse(FILE, "f").unwrap(), false).unwrap();
+        (said.output, said.is_routed)
+    }
+
+    #[test]
+    fn the_order_of_routes_is_explained() {
+        let expected = "\
+GET http://a.example/api/x from 127.0.0.1 at listener 127.0.0.1:80
+
+   1. moved (* ~ /old/(.*)): no: wants listener secure, found 127.0.0.1:80; wants path ~ /old/(.*), found /api/x
+   2. a.example/api (a.example /api): no: wants method POST, found GET
+   3. readers (a.example /api): no: wants header X-Tenant is present, found none
+   4. /: taken
+
+It takes route /: upstream app, round-robin over 2 servers.
+";
+        assert_eq!(text(&asked("GET", "http://a.example/api/x")), (expected.to_owned(), true));
+    }
+
+    #[test]
+    fn what_a_request_gets_is_said() {
+        let (said, _) = text(&asked("POST", "http://a.example/api/x"));
+        assert!(said.contains("3. readers (a.example /api): no: wants header"), "{said}");
+        assert!(
+            said.contains(
+                "   4. /: holds as well, but after a.example/api: the host a.example comes before *\n"
+            ),
+            "{said}"
+        );
+        let tenant = ("x-tenant".to_owned(), "t".to_owned());
+        let client = "192.0.2.1".parse().unwrap();
+        let (said, is_routed) =
+            text(&Asked { header: vec![tenant], client, ..asked("GET", "http://a.example:8080/api/x?y") });
+        let verdict = "\
+It takes route readers: split between upstreams: app 3 of 4, canary 1 of 4.
+This client is denied: 403.
+At most 5 requests in 1s and 5 at once: 429.
+The server is asked for /v1/x?y.
+";
+        assert!(is_routed && said.ends_with(verdict), "{said}");
+        let (said, _) = text(&asked("GET", "https://b.example/old/a%20b"));
+        assert!(said.ends_with("It takes route moved: 308 to https://b.example/new/a%20b.\n"), "{said}");
+        let (said, is_routed) = text(&asked("GET", "http://a.example/x/../api"));
+        assert!(!is_routed && said.contains("refused with 400"), "{said}");
+        let by_name = Asked { listener: Some("secure".to_owned()), ..asked("GET", "/old/x") };
+        assert!(text(&by_name).0.contains("route moved"));
+    }
+
+    #[test]
+    fn as_json() {
+        let config = config::parse(FILE, "f").unwrap();
+        let said = asked("GET", "https://b.example/old/x").explain(&config, true).unwrap();
+        let value: Value = serde_json::from_str(&said.output).unwrap();
+        assert_eq!((&value["route"], &value["listener"]), (&json!("moved"), &json!("secure")));
+        let redirect = json!({ "redirect": { "status": 308, "location": "https://b.example/new/x" } });
+        assert_eq!(value["action"], redirect);
+        let overtaken = json!({
+            "route": "/",
+            "for": "* /",
+            "outcome": "overtaken",
+            "by": "moved",
+            "because": "that one is for this listener, this one for all",
+        });
+        assert_eq!(value["order"].as_array().unwrap().last(), Some(&overtaken));
+    }
+
+    #[test]
+    fn what_is_no_request() {
+        let config = config::parse(FILE, "f").unwrap();
+        for (url, expected) in [
+            ("a.example/x", "has no host"),
+            ("http:///x", "has no host"),
+            ("ftp://a/x", "has another scheme"),
+            ("http://a:x/", "has a port that is none"),
+            ("/a b", "has characters that are written as %XX"),
+        ] {
+            let error = asked("GET", url).explain(&config, false).err().unwrap();
+            assert!(error.contains(expected), "{error}");
+        }
+        let unknown = Asked { listener: Some("x".to_owned()), ..asked("GET", "/") };
+        let error = unknown.explain(&config, false).err();
+        assert_eq!(error.as_deref(), Some("no listener is named \"x\"; there are 127.0.0.1:80, secure"));
+        assert!(header("X-Tenant").is_err());
+        assert_eq!(header("X-Tenant:  a: b "), Ok(("X-Tenant".to_owned(), "a: b".to_owned())));
+    }
+}
