@@ -114,6 +114,12 @@ impl Control {
     /// # Errors
     /// Why everything stays as it is.
     pub(crate) fn change(&self, config: Config) -> Result<(), StartError> {
+        let outcome = self.exchange(config);
+        self.metrics.changed(outcome.is_ok());
+        outcome
+    }
+
+    fn exchange(&self, config: Config) -> Result<(), StartError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.plan();
         let (names, new) = Names::of(&config, Some(&before.names));

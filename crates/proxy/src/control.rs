@@ -81,7 +81,6 @@ fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
 pub struct Running {
     control: Arc<Control>,
     workers: Vec<JoinHandle<()>>,
-    readers: Vec<Reader>,
     log: Option<AccessLog>,
     // Dropped, it ends the control thread.
     _control_thread: oneshot::Sender<()>,
@@ -105,7 +104,7 @@ pub(crate) fn start_resolving(config: Config, resolver: resolve::Maker) -> Resul
     let readers: Vec<Reader> = counting.iter().map(|(counters, _)| counters.reader()).collect();
     let (sockets, serving) = mpsc::unbounded_channel();
     let series = counting.iter().map(|(_, series)| series.reader()).collect();
-    let metrics = Metrics::new(readers.clone(), series, sockets);
+    let metrics = Metrics::new(readers, series, sockets);
     let (wanted, resolving) = mpsc::unbounded_channel();
     let (end, ended) = oneshot::channel::<()>();
     let (begin, begun) = oneshot::channel();
@@ -122,7 +121,7 @@ pub(crate) fn start_resolving(config: Config, resolver: resolve::Maker) -> Resul
     }
 
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
-    let mut running = Running { control, workers: Vec::new(), readers, log, _control_thread: end };
+    let mut running = Running { control, workers: Vec::new(), log, _control_thread: end };
     for (index, (messages, (counters, series))) in receivers.into_iter().zip(counting).enumerate() {
         let own = |(id, sockets): &mut Sockets| Some((*id, sockets.pop()?));
         let parts = Parts {
@@ -237,7 +236,7 @@ impl Running {
 
     /// What all workers have counted so far.
     pub fn counters(&self) -> Snapshot {
-        Snapshot::sum(&self.readers)
+        self.control.metrics.counters()
     }
 
     /// The words of the failures that `Snapshot::failures` counts, by index.
