@@ -192,8 +192,11 @@ async fn run_control(
             tokio::task::spawn_local(metrics::serve(control.clone(), serving));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
-            tokio::task::spawn_local(probe::run(Weak::clone(&control)));
-            tokio::task::spawn_local(ejection::run(Weak::clone(&control)));
+            if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
+                let shared = Rc::new(probe::Shared::new(epoch));
+                tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
+                tokio::task::spawn_local(ejection::run(Weak::clone(&control), shared));
+            }
             certificates::watch(control).await;
         }
     });

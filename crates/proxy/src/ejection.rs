@@ -2,6 +2,7 @@
 //! when they are asked again. Failures in a row are not waited for: workers eject for those themselves.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use balance::{Cause, Ejector, Judgement, Outlier, ServerId, Spared, Time};
 use crate::change::Control;
 use crate::control::notice;
 use crate::plan::{Plan, UpstreamPlan};
+use crate::probe::{Shared, watch_return};
 
 /// How often it is looked whether something is due.
 const TICK: Duration = Duration::from_millis(100);
@@ -23,18 +25,18 @@ struct Compared {
 }
 
 /// Compares the servers of each upstream until the proxy ends.
-pub(crate) async fn run(control: Weak<Control>) {
+pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
     let mut upstreams: HashMap<String, Compared> = HashMap::new();
     loop {
         tokio::time::sleep(TICK).await;
         let Some((plan, now)) = control.upgrade().map(|control| (control.plan(), control.time())) else {
             return;
         };
-        look(&plan, &mut upstreams, now);
+        look(&plan, &mut upstreams, &shared, now);
     }
 }
 
-fn look(plan: &Plan, upstreams: &mut HashMap<String, Compared>, now: Time) {
+fn look(plan: &Plan, upstreams: &mut HashMap<String, Compared>, shared: &Rc<Shared>, now: Time) {
     upstreams.retain(|name, _| plan.upstreams.iter().any(|upstream| upstream.config.name == *name));
     for upstream in &plan.upstreams {
         if upstream.servers.len() < 2 {
@@ -44,7 +46,7 @@ fn look(plan: &Plan, upstreams: &mut HashMap<String, Compared>, now: Time) {
             Some(compared) => compared,
             None => upstreams.entry(upstream.config.name.clone()).or_default(),
         };
-        compared.tell_returns(upstream, now);
+        compared.follow(upstream, shared, now);
         if now >= compared.ejector.due(&upstream.fleet) {
             for judgement in compared.ejector.judge(&upstream.fleet, now) {
                 tell(upstream, &judgement, now);
@@ -54,8 +56,9 @@ fn look(plan: &Plan, upstreams: &mut HashMap<String, Compared>, now: Time) {
 }
 
 impl Compared {
-    /// Ends the ejections whose time is over where no request does, and tells of all that have ended.
-    fn tell_returns(&mut self, upstream: &UpstreamPlan, now: Time) {
+    /// Watches whether servers come back that were ejected since the last look; ends the ejections whose time is over
+    /// where no request does, and tells of all that have ended.
+    fn follow(&mut self, upstream: &UpstreamPlan, shared: &Rc<Shared>, now: Time) {
         let ejected_before = std::mem::take(&mut self.ejected);
         for (index, member) in upstream.fleet.members().iter().enumerate() {
             let standing = &member.standing;
@@ -64,6 +67,9 @@ impl Compared {
             }
             if standing.is_stopped_by(Cause::Ejection) {
                 self.ejected.push(member.id);
+                if !ejected_before.contains(&member.id) {
+                    watch_return(upstream, index, shared);
+                }
             } else if ejected_before.contains(&member.id) {
                 say(upstream, index, "no longer left out; its requests become more little by little");
             }

@@ -30,7 +30,7 @@ use crate::control::notice;
 use crate::plan::Plan;
 use server::Subject;
 
-pub(crate) use server::Shared;
+pub(crate) use server::{Shared, watch_return};
 pub(crate) use watch::Watch;
 
 /// What is checked now, by upstream and server.
@@ -48,11 +48,8 @@ impl Drop for Task {
 }
 
 /// Checks the servers of the plan in force until the proxy ends. Over a change of it checks go on that are as they were.
-pub(crate) async fn run(control: Weak<Control>) {
-    let Some((mut changes, epoch)) = control.upgrade().map(|c| (c.changes.subscribe(), c.epoch)) else {
-        return;
-    };
-    let shared = Rc::new(Shared::new(epoch));
+pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
+    let Some(mut changes) = control.upgrade().map(|control| control.changes.subscribe()) else { return };
     let mut tasks = Tasks::new();
     loop {
         changes.mark_unchanged();

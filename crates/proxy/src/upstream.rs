@@ -376,7 +376,9 @@ impl Server {
         connect: impl Future<Output = io::Result<Tcp>>,
     ) -> Result<Socket, Failure> {
         let limit = worker.snapshot().ticks.upstream_connect;
-        let tcp = match deadline.within(limit, connect).await {
+        let connected = deadline.within(limit, connect).await;
+        self.plan.was_reached(matches!(connected, Ok(Ok(_))));
+        let tcp = match connected {
             Ok(Ok(tcp)) => tcp,
             Ok(Err(error)) if is_out_of_descriptors(&error) => return Err(Failure::OutOfDescriptors),
             Ok(Err(_)) => return Err(Failure::UpstreamRefused),

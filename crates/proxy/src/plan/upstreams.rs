@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 use balance::{Changes, Event, Fleet, Member, RetryReserve, Standing, Time, WaitingWorkers};
@@ -50,6 +51,8 @@ pub(crate) struct ServerPlan {
     /// The upstream's TLS, and the place of this server in it.
     pub(crate) tls: Option<(Arc<ClientSide>, usize)>,
     pub(crate) addresses: Addresses,
+    /// Whether the last try of a request to connect to it has failed.
+    is_gone: AtomicBool,
 }
 
 impl UpstreamPlan {
@@ -197,7 +200,21 @@ impl ServerPlan {
             tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), listed.place)),
             addresses: Arc::new(ArcSwap::from_pointee(listed.addresses.clone())),
             config: server.clone(),
+            is_gone: AtomicBool::new(false),
         }
+    }
+
+    /// A request has connected to it, or could not.
+    pub(crate) fn was_reached(&self, is_reached: bool) {
+        // Written where it is another one only: all workers read what is beside it.
+        if self.is_gone() == is_reached {
+            self.is_gone.store(!is_reached, Relaxed);
+        }
+    }
+
+    /// Whether the last try of a request to connect to it has failed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Relaxed)
     }
 
     /// Has it reached where it is now.

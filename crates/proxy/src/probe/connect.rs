@@ -112,7 +112,7 @@ async fn secured(
 ) -> Result<(Secure, bool), String> {
     let name = tls.name(place).ok_or("it has no TLS")?.clone();
     let handshake = Handshake::client(config, name).map_err(|error| tls::reason(&error))?;
-    match Secure::establish(tcp, handshake, &shared.records).await {
+    match Secure::establish(tcp, handshake, shared.records()).await {
         Ok((secure, agreed)) => Ok((secure, agreed.is_http2)),
         Err(HandshakeError::Refused(error)) => Err(format!("no TLS: {}", tls::reason(&error))),
         Err(HandshakeError::Io) => Err("no TLS: it closed the connection".to_owned()),

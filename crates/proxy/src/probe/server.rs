@@ -1,10 +1,11 @@
 //! The checks of one server: when they are made, what they change, what is said of it.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use balance::{Cause, Health, Standing, Time, Verdict};
+use balance::{Cause, CheckSettings, Health, Standing, Time, Verdict};
 use config::{Check, Probe, Protocol};
 use route::ProxyVersion;
 use tls::ClientSide;
@@ -12,28 +13,47 @@ use tokio::sync::Semaphore;
 
 use crate::control::notice;
 use crate::plan::{ServerPlan, UpstreamPlan};
+use crate::probe::connect::has_address;
 use crate::probe::watch::Watch;
 use crate::probe::{command, connect, grpc, http};
 use crate::secure::Records;
 
 /// Commands that run at once.
 const COMMANDS_MAX: usize = 16;
+/// Of an ejected server that is not checked otherwise, whether it can be connected to.
+const RETURN: Check = Check {
+    settings: CheckSettings {
+        interval: Duration::from_millis(500),
+        interval_in_doubt: Duration::from_millis(500),
+        jitter_percent: 20,
+        rise: 2,
+        fall: 1,
+    },
+    timeout: Check::TIMEOUT,
+    port: None,
+    probe: Probe::Tcp,
+};
 
 /// What all checks share.
 pub(crate) struct Shared {
     epoch: Instant,
     pub(super) commands: Semaphore,
-    pub(super) records: Rc<Records>,
+    records: OnceCell<Rc<Records>>,
 }
 
 impl Shared {
-    pub(super) fn new(epoch: Instant) -> Self {
-        Self { epoch, commands: Semaphore::new(COMMANDS_MAX), records: Records::new() }
+    pub(crate) fn new(epoch: Instant) -> Self {
+        Self { epoch, commands: Semaphore::new(COMMANDS_MAX), records: OnceCell::new() }
     }
 
     /// Time, as the workers have it.
     pub(super) fn now(&self) -> Time {
         Time::from_micros(self.epoch.elapsed().as_micros() as u64)
+    }
+
+    /// Buffers for TLS, made when there is some.
+    pub(super) fn records(&self) -> &Rc<Records> {
+        self.records.get_or_init(Records::new)
     }
 }
 
@@ -53,12 +73,15 @@ pub(super) struct Subject {
 impl Subject {
     /// A server of an upstream, if that is checked.
     pub(super) fn new(upstream: &UpstreamPlan, index: usize) -> Option<Self> {
-        let check = upstream.config.check.clone()?;
+        Some(Self::with(upstream.config.check.clone()?, upstream, index))
+    }
+
+    fn with(check: Check, upstream: &UpstreamPlan, index: usize) -> Self {
         let tls = match check.probe {
             Probe::Tls => upstream.tls_of(index),
             _ => upstream.servers[index].tls.clone(),
         };
-        Some(Self {
+        Self {
             upstream: upstream.config.name.clone(),
             check,
             server: Arc::clone(&upstream.servers[index]),
@@ -67,7 +90,7 @@ impl Subject {
             tls,
             standing: Arc::clone(&upstream.fleet.members()[index].standing),
             watch: Arc::clone(&upstream.watches[index]),
-        })
+        }
     }
 
     /// Whether its checks are those of another one.
@@ -118,7 +141,7 @@ pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
         tokio::time::sleep(due.since(shared.now())).await;
         let began = shared.now();
         due = health.due(settings, began, fastrand::u64(..));
-        if !connect::has_address(&subject) {
+        if !has_address(&subject) {
             continue;
         }
         let outcome = subject.ask(&shared).await;
@@ -133,6 +156,28 @@ pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
         let pace = if is_ejected { Health::Down { successes: 0 } } else { health };
         due = pace.due(settings, began, fastrand::u64(..));
     }
+}
+
+/// Watches whether a server that was ejected as requests failed has come back: one that could not be connected to, and
+/// can be. With checks of its own, these do it.
+pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Shared>) {
+    if upstream.config.check.is_some() {
+        return;
+    }
+    let subject = Subject::with(RETURN, upstream, index);
+    let shared = Rc::clone(shared);
+    tokio::task::spawn_local(async move {
+        let mut revival = Revival::default();
+        while has_address(&subject) {
+            let began = shared.now();
+            let outcome = subject.ask(&shared).await;
+            if !revival.checked(&subject, outcome.is_ok(), None, shared.now()) {
+                return;
+            }
+            let due = Health::Unknown.due(&subject.check.settings, began, fastrand::u64(..));
+            tokio::time::sleep(due.since(shared.now())).await;
+        }
+    });
 }
 
 /// Has the server stand as its checks say, and tells if that is news.
@@ -175,6 +220,7 @@ fn some(count: u32, what: &str) -> String {
 struct Revival {
     /// Successes in a row while it was ejected.
     successes: u32,
+    /// Whether it was not to be reached, by checks or by requests.
     has_failed: bool,
 }
 
@@ -190,14 +236,14 @@ impl Revival {
         if findings.outlier.is_some_and(|(until, _)| until == standing.ejected_until()) {
             return true;
         }
-        self.has_failed |= !is_success;
+        self.has_failed |= !is_success || subject.server.is_gone();
         self.successes = if is_success { self.successes + 1 } else { 0 };
         // A connection alone says little about requests, but it does if there was none before.
         let is_telling = self.has_failed || !matches!(subject.check.probe, Probe::Tcp | Probe::Tls);
         let is_back = verdict == Some(Verdict::Up)
             || is_telling && is_success && self.successes >= subject.check.settings.rise;
         if is_back && standing.restore(Cause::Ejection, now) {
-            subject.say("asked again: its checks succeed");
+            subject.say("asked again: it is back");
         }
         !is_back
     }

@@ -1,5 +1,6 @@
 //! Servers that are worse than the others are left out, but never too many.
 
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use balance::EjectionSettings;
 use config::Config;
 
-use crate::scene::{Scene, check, get, waits_until};
+use crate::scene::{Scene, at_one_port, check, get, waits_until};
 
 fn ejecting(settings: EjectionSettings) -> impl FnOnce(&mut Config) {
     move |config| {
@@ -80,5 +81,23 @@ fn checks_that_succeed_end_an_ejection_for_failures() {
     scene.waits_for(&["1"]);
     scene.servers[1].fails.store(false, SeqCst);
     scene.servers[1].is_ill.store(false, SeqCst);
+    scene.waits_for(&["1", "2"]);
+}
+
+#[test]
+fn a_server_that_is_gone_and_back_is_asked_before_its_ejection_is_over() {
+    let (port, mut listeners) = at_one_port(2);
+    listeners.truncate(1);
+    let first = listeners.remove(0);
+    // Longer than the test has patience.
+    let settings = EjectionSettings { failures_in_a_row: NonZeroU32::new(3), ..QUICK };
+    let scene = Scene::new(2, |config| {
+        ejecting(settings)(config);
+        config.upstreams[0].servers.iter_mut().for_each(|server| server.port = port);
+    });
+    scene.serves(0, first);
+    waits_until("it is still asked", || (0..8).all(|_| scene.ask() == "1"));
+    let back = TcpListener::bind(SocketAddr::from(([127, 0, 0, 2], port))).expect("the port is still ours");
+    scene.serves(1, back);
     scene.waits_for(&["1", "2"]);
 }

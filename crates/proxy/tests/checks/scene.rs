@@ -67,14 +67,7 @@ impl Scene {
         let (port, listeners) = at_one_port(count);
         let servers: Vec<Arc<Server>> = listeners.iter().map(|_| Arc::default()).collect();
         for ((listener, server), who) in listeners.into_iter().zip(&servers).zip(1..) {
-            let server: &Arc<Server> = server;
-            let server = Arc::clone(server);
-            std::thread::spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    let server = Arc::clone(&server);
-                    std::thread::spawn(move || server.serve(stream, who));
-                }
-            });
+            serve_all(server, listener, who);
         }
         let urls = (1..=count).map(|last| format!("http://127.0.0.{last}:{port}").parse().expect("is a URL"));
         let mut config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], urls.collect());
@@ -88,6 +81,11 @@ impl Scene {
     /// Two servers with this check.
     pub(crate) fn checked(check: Check) -> Self {
         Self::new(2, |config| config.upstreams[0].check = Some(check))
+    }
+
+    /// Has a server serve another port as well.
+    pub(crate) fn serves(&self, index: usize, listener: TcpListener) {
+        serve_all(&self.servers[index], listener, index + 1);
     }
 
     /// Who answers.
@@ -119,6 +117,16 @@ impl Scene {
         change(&mut config);
         self.proxy.reload(config).unwrap_or_else(|error| panic!("{error}"));
     }
+}
+
+fn serve_all(server: &Arc<Server>, listener: TcpListener, who: usize) {
+    let server = Arc::clone(server);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let server = Arc::clone(&server);
+            std::thread::spawn(move || server.serve(stream, who));
+        }
+    });
 }
 
 impl Server {
