@@ -183,6 +183,12 @@ impl Fleet {
         member.standing.admit(member.in_flight_max)
     }
 
+    /// How long this server takes to answer, as its policy sees it; `None` if nothing is known, or wanted.
+    pub fn response_time(&self, server: usize, now: Time) -> Option<Duration> {
+        let micros = self.members[server].standing.latency.micros(now, self.settings.latency_memory);
+        (self.policy.measures && micros > 0.0).then(|| Duration::from_micros(micros as u64))
+    }
+
     /// What the circuit of this server lets through.
     pub fn flow(&self, server: usize, now: Time) -> Flow {
         match &self.settings.breaker {

@@ -1,26 +1,33 @@
 //! From one configuration to the next while requests run: what is valid becomes a plan, new addresses are listened on,
 //! and every worker goes on with it. What is not valid changes nothing.
 
+use std::io;
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as blocking};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use balance::Time;
-use config::{Config, ListenAddress};
+use config::{Config, ListenAddress, LogFormat, LogTarget, Mistake, Reading};
+use telemetry::{AccessLog, Reader, WorkerLog};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
+use crate::admin::Admin;
 use crate::certificates;
-use crate::control::StartError;
+use crate::control::{Reread, StartError};
+use crate::handover::{self, Inheritance, Passed, Purpose};
 use crate::listen::{self, ListenerId, Opened};
 use crate::metrics::Metrics;
+use crate::overlay::{Amendment, Overlay, Refusal};
 use crate::plan::Plan;
 use crate::pressure::Pressure;
 use crate::resolve::{Name, Names, Wanted};
 use crate::unix::SocketFile;
-use crate::worker::{Change, Message};
+use crate::worker::{Change, LogChange, Message};
 
 /// How long a change waits for the first addresses of names.
 const RESOLVE_FIRST: Duration = Duration::from_secs(5);
@@ -30,15 +37,32 @@ pub(crate) struct Control {
     plan: ArcSwap<Plan>,
     pub(crate) epoch: Instant,
     pub(crate) workers: Arc<[UnboundedSender<Message>]>,
-    /// What is listened on. Held for the length of a change: one at a time.
-    open: Mutex<Vec<Open>>,
+    pub(crate) readers: Vec<Reader>,
+    /// Held for the length of a change: one at a time. The others wait, and `held` is free meanwhile.
+    turn: Mutex<()>,
+    /// Another process has taken over, or the proxy ends: nothing changes any more.
+    is_leaving: AtomicBool,
+    held: Mutex<Held>,
     last_listener: AtomicU64,
+    reloads: AtomicU64,
     wanted: UnboundedSender<Wanted>,
+    reread: Option<Reread>,
     pub(crate) metrics: Metrics,
     /// Whether memory is short.
     pub(crate) pressure: Arc<Pressure>,
     /// Told when there is another plan.
     pub(crate) changes: watch::Sender<()>,
+    pub(crate) admin: Admin,
+}
+
+/// What a change starts from.
+struct Held {
+    /// The configuration of the file.
+    file: Config,
+    /// What operators have changed about it.
+    overlay: Overlay,
+    open: Vec<Open>,
+    log: Option<AccessLog>,
 }
 
 /// An address that is listened on.
@@ -49,39 +73,88 @@ struct Open {
     configured: ListenAddress,
     /// As it is.
     bound: ListenAddress,
+    /// All its sockets, for a process that takes over.
+    copies: Arc<[OwnedFd]>,
     /// Removed when it is not listened on any more.
-    _file: Option<Arc<SocketFile>>,
+    file: Option<Arc<SocketFile>>,
 }
 
-/// Sockets of a listener, one for each worker.
+/// Sockets of a listener, at least one for each worker.
 pub(crate) type Sockets = (ListenerId, Vec<TcpListener>);
 
+/// What came of a reload.
+#[derive(Debug, Default)]
+pub(crate) struct Reloaded {
+    /// What works but is hardly meant.
+    pub(crate) warnings: Vec<Mistake>,
+    /// What takes more than a reload.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// Why everything stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReloadError {
+    #[error("{}", listed(.0))]
+    Mistakes(Vec<Mistake>),
+    #[error("{0}")]
+    NotPossible(#[from] StartError),
+    #[error("it was configured by flags: there is no file to read again")]
+    NoFile,
+}
+
+/// Why a server stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AmendError {
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    NotPossible(#[from] StartError),
+}
+
+fn listed(mistakes: &[Mistake]) -> String {
+    mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// What a `Control` is made of beside its configuration.
+pub(crate) struct Means {
+    pub(crate) workers: Arc<[UnboundedSender<Message>]>,
+    pub(crate) readers: Vec<Reader>,
+    pub(crate) wanted: UnboundedSender<Wanted>,
+    pub(crate) metrics: Metrics,
+    pub(crate) admin: Admin,
+    pub(crate) reread: Option<Reread>,
+}
+
 impl Control {
-    /// The first plan. Nothing is listened on yet; `wanted` leads to the thread that resolves names.
+    /// The first plan. Nothing is listened on yet.
     ///
     /// # Errors
     /// What is wrong with certificates.
-    pub(crate) fn new(
-        config: Config,
-        workers: Arc<[UnboundedSender<Message>]>,
-        wanted: UnboundedSender<Wanted>,
-        metrics: Metrics,
-    ) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(file: Config, overlay: Overlay, means: Means) -> Result<Arc<Self>, StartError> {
+        let Means { workers, readers, wanted, metrics, admin, reread } = means;
+        let config = overlay.over(&file);
         let (names, new) = Names::of(&config, None);
         resolve(&wanted, new);
         let mut plan = Plan::new(config, None, Time::START, names).map_err(StartError::Tls)?;
         plan.places = metrics.places(&plan);
+        overlay.settle(&plan, Time::START);
         certificates::remark(&plan, None);
         Ok(Arc::new(Self {
             plan: ArcSwap::from_pointee(plan),
             epoch: Instant::now(),
             workers,
-            open: Mutex::default(),
+            readers,
+            turn: Mutex::default(),
+            is_leaving: AtomicBool::new(false),
+            held: Mutex::new(Held { file, overlay, open: Vec::new(), log: None }),
             last_listener: AtomicU64::new(0),
+            reloads: AtomicU64::new(0),
             wanted,
+            reread,
             metrics,
             pressure: Arc::default(),
             changes: watch::Sender::new(()),
+            admin,
         }))
     }
 
@@ -92,55 +165,90 @@ impl Control {
 
     /// The addresses that are listened on, in the order of the configuration.
     pub(crate) fn addresses(&self) -> Vec<ListenAddress> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.iter().map(|open| open.bound.clone()).collect()
+        lock(&self.held).open.iter().map(|open| open.bound.clone()).collect()
     }
 
-    /// Opens the sockets of the first plan.
-    pub(crate) fn listen(&self) -> Result<Vec<Sockets>, StartError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+    /// How often another file came in force.
+    pub(crate) fn reloads(&self) -> u64 {
+        self.reloads.load(Ordering::Relaxed)
+    }
+
+    /// What operators have changed.
+    pub(crate) fn overlay(&self) -> Overlay {
+        lock(&self.held).overlay.clone()
+    }
+
+    /// Opens the sockets of the first plan, but for those that the process before has passed on, and the log. What each
+    /// worker begins with, in their order.
+    pub(crate) fn listen(&self, inherited: &mut Inheritance) -> Result<Vec<Beginning>, StartError> {
         let plan = self.plan();
-        let (next, opened) = self.open(&plan.config, &open)?;
-        if let Some(moved) = self.metrics.open(plan.config.metrics)? {
-            self.metrics.listen(moved);
-        }
-        *open = next;
-        Ok(opened)
+        let (next, opened) = self.open(&plan.config, &[], inherited)?;
+        let metrics = self.metrics.open(plan.config.metrics, inherited)?;
+        let admin = self.admin.open(plan.config.admin.as_deref(), inherited)?;
+        let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
+        metrics.into_iter().for_each(|moved| self.metrics.listen(moved));
+        admin.into_iter().for_each(|moved| self.admin.listen(moved));
+        self.metrics.tell_of(log.as_ref());
+        let listeners: Vec<ListenerId> = next.iter().map(|open| open.id).collect();
+        let dealt = deal(opened, self.workers.len());
+        let mut held = lock(&self.held);
+        (held.open, held.log) = (next, log);
+        let beginning = |opened| Beginning {
+            listeners: listeners.clone(),
+            opened,
+            log: held.log.as_ref().map(AccessLog::for_worker),
+        };
+        Ok(dealt.into_iter().map(beginning).collect())
     }
 
-    /// Puts a configuration in force, and returns when every worker goes by it. Requests that have begun keep to theirs.
-    /// Blocks: not for the control thread itself, whose look-ups are waited for.
+    /// Puts another configuration in force, and returns when every worker goes by it. Requests that have begun keep to
+    /// theirs. Says what takes more than that. Blocks: not for the control thread itself, whose look-ups are waited for.
     ///
     /// # Errors
     /// Why everything stays as it is.
-    pub(crate) fn change(&self, config: Config) -> Result<(), StartError> {
-        let outcome = self.exchange(config);
-        self.metrics.changed(outcome.is_ok());
-        outcome
+    pub(crate) fn change(&self, file: Config) -> Result<Vec<String>, StartError> {
+        let turn = self.turn()?;
+        let overlay = self.overlay();
+        let remarks = self.remarks(&file);
+        self.put(file, overlay)?;
+        drop(turn);
+        self.reloads.fetch_add(1, Ordering::Relaxed);
+        Ok(remarks)
     }
 
-    fn exchange(&self, config: Config) -> Result<(), StartError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.plan();
-        let (names, new) = Names::of(&config, Some(&before.names));
-        resolve(&self.wanted, new);
-        let mut plan = Plan::new(config, Some(&before), self.time(), names).map_err(StartError::Tls)?;
-        let (next, opened) = self.open(&plan.config, &open)?;
-        if let Some(moved) = self.metrics.open(plan.config.metrics)? {
-            self.metrics.listen(moved);
-        }
-        plan.places = self.metrics.places(&plan);
-        certificates::remark(&plan, Some(&before));
-        let plan = Arc::new(plan);
-        self.plan.store(Arc::clone(&plan));
-        self.tell(&plan, &next, opened);
-        *open = next;
-        Ok(())
+    /// Reads the file again, and puts it in force. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn reload(&self) -> Result<Reloaded, ReloadError> {
+        let Reading { config, mistakes, warnings, .. } = self.reread.as_ref().ok_or(ReloadError::NoFile)?();
+        let remarks = self.change(config.ok_or(ReloadError::Mistakes(mistakes))?)?;
+        Ok(Reloaded { warnings, remarks })
+    }
+
+    /// Changes something about servers, and says which these are: upstream and URL. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn amend(
+        &self,
+        amendment: &Amendment,
+        server: &str,
+        upstream: Option<&str>,
+    ) -> Result<Vec<(String, String)>, AmendError> {
+        let _turn = self.turn()?;
+        let (file, mut overlay) = {
+            let held = lock(&self.held);
+            (held.file.clone(), held.overlay.clone())
+        };
+        let targets = overlay.amend(amendment, server, upstream, (&file, &self.plan().config))?;
+        self.put(file, overlay)?;
+        Ok(targets)
     }
 
     /// Goes on with the servers that names stand for now. Blocks, as `change` does.
     pub(crate) fn follow_names(&self) {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(_turn) = self.turn() else { return };
         let before = self.plan();
         if before.upstreams.iter().all(|upstream| upstream.follows(&before.names)) {
             return;
@@ -151,9 +259,16 @@ impl Control {
             return;
         };
         plan.places = self.metrics.places(&plan);
-        let plan = Arc::new(plan);
-        self.plan.store(Arc::clone(&plan));
-        self.tell(&plan, &open, Vec::new());
+        self.overlay().settle(&plan, self.time());
+        let open = lock(&self.held).open.clone();
+        self.tell(plan, &open, Vec::new(), None);
+    }
+
+    /// Opens the log's file again, as after a rotation.
+    pub(crate) fn reopen_log(&self) {
+        if let Some(log) = &lock(&self.held).log {
+            log.reopen();
+        }
     }
 
     /// Time, as the workers have it.
@@ -161,8 +276,114 @@ impl Control {
         Time::from_micros(self.epoch.elapsed().as_micros() as u64)
     }
 
+    /// Has the workers go. The sockets are closed with theirs; the files of Unix sockets stay if another process listens
+    /// there now.
+    pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> Message) {
+        self.is_leaving.store(true, Ordering::Release);
+        let open = std::mem::take(&mut lock(&self.held).open);
+        if has_successor {
+            open.iter().filter_map(|open| open.file.clone()).for_each(|file| file.leave());
+        }
+        drop(open);
+        if has_successor {
+            self.admin.leave();
+            self.metrics.close();
+        }
+        self.tell_workers(message);
+    }
+
+    /// Tells all workers.
+    pub(crate) fn tell_workers(&self, message: impl Fn() -> Message) {
+        for worker in self.workers.iter() {
+            // A worker that has ended needs no telling.
+            let _ = worker.send(message());
+        }
+    }
+
+    /// The log, when the workers have ended.
+    pub(crate) fn take_log(&self) -> Option<AccessLog> {
+        lock(&self.held).log.take()
+    }
+
+    /// Runs `upgrade` with all that another process needs to take over, while nothing can change. If that succeeds this
+    /// one leaves.
+    pub(crate) fn hand_over<T, E: From<io::Error> + From<StartError>>(
+        &self,
+        upgrade: impl FnOnce(&[Passed], &Overlay) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let turn = self.turn()?;
+        let (open, overlay) = {
+            let held = lock(&self.held);
+            (held.open.clone(), held.overlay.clone())
+        };
+        let mut passed = Vec::new();
+        for open in &open {
+            let copies = open.copies.iter().map(handover::copy).collect::<io::Result<_>>()?;
+            passed.push((Purpose::Clients(open.configured.to_string()), copies));
+        }
+        passed.extend(self.metrics.pass_on()?);
+        passed.extend(self.admin.pass_on()?);
+        let successor = upgrade(&passed, &overlay)?;
+        drop(turn);
+        self.leave(true, || Message::Retire);
+        Ok(successor)
+    }
+
+    fn turn(&self) -> Result<MutexGuard<'_, ()>, StartError> {
+        let turn = lock(&self.turn);
+        if self.is_leaving.load(Ordering::Acquire) { Err(StartError::Leaving) } else { Ok(turn) }
+    }
+
+    /// What another file asks for that takes another process.
+    fn remarks(&self, file: &Config) -> Vec<String> {
+        let (now, wanted) = (self.workers.len(), worker_count(file));
+        let other = (now != wanted).then(|| {
+            format!("workers: there are {now}, and {wanted} after the next upgrade (SIGUSR2) or restart")
+        });
+        other.into_iter().collect()
+    }
+
+    /// The one way from a plan to the next: whatever can fail comes first.
+    fn put(&self, file: Config, overlay: Overlay) -> Result<(), StartError> {
+        let before = self.plan();
+        let config = overlay.over(&file);
+        let (names, new) = Names::of(&config, Some(&before.names));
+        resolve(&self.wanted, new);
+        let now = self.time();
+        let mut plan = Plan::new(config, Some(&before), now, names).map_err(StartError::Tls)?;
+        let inherited = &mut Inheritance::default();
+        let open = lock(&self.held).open.clone();
+        let (next, opened) = self.open(&plan.config, &open, inherited)?;
+        let metrics = self.metrics.open(plan.config.metrics, inherited)?;
+        let admin = self.admin.open(plan.config.admin.as_deref(), inherited)?;
+        let wanted_log = plan.config.access_log.as_ref();
+        let is_same_log = wanted_log == before.config.access_log.as_ref();
+        let log = if is_same_log { None } else { Some(wanted_log.map(open_log).transpose()?) };
+
+        metrics.into_iter().for_each(|moved| self.metrics.listen(moved));
+        admin.into_iter().for_each(|moved| self.admin.listen(moved));
+        plan.places = self.metrics.places(&plan);
+        overlay.settle(&plan, now);
+        certificates::remark(&plan, Some(&before));
+        self.tell(plan, &next, opened, log.as_ref());
+        let mut held = lock(&self.held);
+        (held.file, held.overlay, held.open) = (file, overlay, next);
+        if let Some(log) = log {
+            self.metrics.tell_of(log.as_ref());
+            let last = std::mem::replace(&mut held.log, log);
+            drop(held);
+            last.into_iter().for_each(AccessLog::close);
+        }
+        Ok(())
+    }
+
     /// What a configuration listens on, given what is listened on already, and the sockets that this takes.
-    fn open(&self, config: &Config, before: &[Open]) -> Result<(Vec<Open>, Vec<Sockets>), StartError> {
+    fn open(
+        &self,
+        config: &Config,
+        before: &[Open],
+        inherited: &mut Inheritance,
+    ) -> Result<(Vec<Open>, Vec<Sockets>), StartError> {
         let mut known = before.to_vec();
         let mut next = Vec::with_capacity(config.listeners.len());
         let mut opened = Vec::new();
@@ -172,23 +393,37 @@ impl Control {
                 next.push(known.remove(place));
                 continue;
             }
-            let Opened { sockets, bound, file } = listen::open(address, self.workers.len())
-                .map_err(|error| StartError::Listen { address: address.clone(), error })?;
+            let failed = |error| StartError::Listen { address: address.clone(), error };
+            let passed_on = inherited.take(&Purpose::Clients(address.to_string()));
+            let Opened { sockets, bound, file } =
+                listen::open(address, self.workers.len(), passed_on).map_err(failed)?;
+            let shared = match address {
+                ListenAddress::Tcp(_) => &sockets[..],
+                // It is one for all workers.
+                ListenAddress::Unix(_) => &sockets[..1],
+            };
+            let copies = shared.iter().map(handover::copy).collect::<io::Result<_>>().map_err(failed)?;
             let id = ListenerId(self.last_listener.fetch_add(1, Ordering::Relaxed));
-            next.push(Open { id, configured: address.clone(), bound, _file: file.map(Arc::new) });
+            next.push(Open { id, configured: address.clone(), bound, copies, file: file.map(Arc::new) });
             opened.push((id, sockets));
         }
         Ok((next, opened))
     }
 
-    fn tell(&self, plan: &Arc<Plan>, listeners: &[Open], mut opened: Vec<Sockets>) {
+    /// Puts a plan in force. `log` is told if it is another one.
+    fn tell(&self, plan: Plan, listeners: &[Open], opened: Vec<Sockets>, log: Option<&Option<AccessLog>>) {
+        let plan = Arc::new(plan);
+        self.plan.store(Arc::clone(&plan));
         let (done, mut all_done) = unbounded_channel();
-        for worker in self.workers.iter() {
-            let own = |(id, sockets): &mut Sockets| Some((*id, sockets.pop()?));
+        for (worker, opened) in self.workers.iter().zip(deal(opened, self.workers.len())) {
             let change = Change {
-                plan: Arc::clone(plan),
+                plan: Arc::clone(&plan),
                 listeners: listeners.iter().map(|open| open.id).collect(),
-                opened: opened.iter_mut().filter_map(own).collect(),
+                opened,
+                log: match log {
+                    Some(log) => LogChange::Other(log.as_ref().map(AccessLog::for_worker)),
+                    None => LogChange::Same,
+                },
                 done: done.clone(),
             };
             // A worker that has ended needs no telling.
@@ -198,6 +433,48 @@ impl Control {
         self.changes.send_replace(());
         let _ = all_done.blocking_recv();
     }
+}
+
+/// What a worker begins with.
+pub(crate) struct Beginning {
+    pub(crate) listeners: Vec<ListenerId>,
+    pub(crate) opened: Vec<(ListenerId, TcpListener)>,
+    pub(crate) log: Option<WorkerLog>,
+}
+
+/// Shares sockets out: each worker gets one of each listener, and more where a process with more workers has passed more
+/// on.
+fn deal(opened: Vec<Sockets>, workers: usize) -> Vec<Vec<(ListenerId, TcpListener)>> {
+    let mut dealt: Vec<Vec<_>> = (0..workers).map(|_| Vec::new()).collect();
+    for (id, sockets) in opened {
+        for (index, socket) in sockets.into_iter().enumerate() {
+            dealt[index % workers].push((id, socket));
+        }
+    }
+    dealt
+}
+
+/// How many workers a configuration asks for.
+pub(crate) fn worker_count(config: &Config) -> usize {
+    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    config.workers.unwrap_or(cores).get()
+}
+
+/// No change that panics leaves something half done behind a lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
+    let (target, name) = match &config.target {
+        LogTarget::Stdout => (telemetry::Target::Stdout, "stdout".to_owned()),
+        LogTarget::File(path) => (telemetry::Target::File(path.clone()), path.display().to_string()),
+    };
+    let format = match config.format {
+        LogFormat::Combined => telemetry::Format::Combined,
+        LogFormat::Json => telemetry::Format::Json,
+    };
+    AccessLog::open(target, format).map_err(|error| StartError::Log { target: name, error })
 }
 
 /// Waits for the first addresses of these names, for a while.

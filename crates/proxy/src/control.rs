@@ -1,24 +1,24 @@
-//! The control side: starting and ending the workers, signals, and what is said on standard error.
+//! The control side: starting and ending the workers, and what is said on standard error.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use config::{Config, ListenAddress, LogFormat, LogTarget};
+use config::{Config, ListenAddress, Reading};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use telemetry::{AccessLog, Counters, Reader, Series, Snapshot};
+use telemetry::{Counters, Reader, Series, Snapshot};
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::admin::{self, Admin};
 use crate::certificates;
-use crate::change::{Control, Sockets};
+use crate::change::{Beginning, Control, Means, worker_count};
 use crate::ejection;
+use crate::handover::{Inheritance, Predecessor};
 use crate::metrics::{self, Metrics};
 use crate::pressure;
 use crate::probe;
@@ -47,6 +47,9 @@ pub enum StartError {
     /// A certificate or key could not be used.
     #[error("cannot use TLS as configured: {}", listed(.0))]
     Tls(Vec<tls::Problem>),
+    /// Nothing changes any more.
+    #[error("this process is on its way out: another one has taken over, or it drains")]
+    Leaving,
     /// A thread or its runtime could not be made.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -77,11 +80,23 @@ fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
     }
 }
 
+/// Reads the configuration again, with all that is wrong with it.
+pub type Reread = Box<dyn Fn() -> Reading + Send + Sync>;
+
+/// What a proxy is started with beside its configuration.
+#[derive(Default)]
+pub struct Setup {
+    /// Where the configuration comes from, for reloads. Without it they are refused.
+    pub reread: Option<Reread>,
+    /// What the process before passes on.
+    pub inheritance: Option<Inheritance>,
+}
+
 /// A running proxy. Dropped, it stops at once.
 pub struct Running {
-    control: Arc<Control>,
+    pub(crate) control: Arc<Control>,
     workers: Vec<JoinHandle<()>>,
-    log: Option<AccessLog>,
+    predecessor: Option<Predecessor>,
     // Dropped, it ends the control thread.
     _control_thread: oneshot::Sender<()>,
 }
@@ -91,48 +106,64 @@ pub struct Running {
 /// # Errors
 /// When an address cannot be listened on, the log cannot be opened, or a thread cannot be started.
 pub fn start(config: Config) -> Result<Running, StartError> {
-    start_resolving(config, Box::new(resolve::resolver))
+    start_with(config, Setup::default())
+}
+
+/// The same, for a process that may be reloaded, or takes over from another one.
+///
+/// # Errors
+/// As those of `start`.
+pub fn start_with(config: Config, setup: Setup) -> Result<Running, StartError> {
+    start_resolving(config, setup, Box::new(resolve::resolver))
 }
 
 /// The same with a resolver of one's own.
-pub(crate) fn start_resolving(config: Config, resolver: resolve::Maker) -> Result<Running, StartError> {
+pub(crate) fn start_resolving(
+    config: Config,
+    setup: Setup,
+    resolver: resolve::Maker,
+) -> Result<Running, StartError> {
     raise_descriptor_limit();
-    let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let count = config.workers.unwrap_or(cores).get();
+    let mut inherited = setup.inheritance.unwrap_or_default();
+    let count = worker_count(&config);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
     let counting: Vec<_> = (0..count).map(|_| (Counters::new(), Series::new())).collect();
     let readers: Vec<Reader> = counting.iter().map(|(counters, _)| counters.reader()).collect();
-    let (sockets, serving) = mpsc::unbounded_channel();
     let series = counting.iter().map(|(_, series)| series.reader()).collect();
-    let metrics = Metrics::new(readers, series, sockets);
+    let (metrics_sockets, metrics) = mpsc::unbounded_channel();
+    let (admin_sockets, admin) = mpsc::unbounded_channel();
     let (wanted, resolving) = mpsc::unbounded_channel();
     let (end, ended) = oneshot::channel::<()>();
     let (begin, begun) = oneshot::channel();
-    on_thread("control".to_owned(), || run_control(resolving, resolver, serving, begun, ended))?;
-    let control = Control::new(config, senders.into(), wanted, metrics)?;
+    let work = ControlWork { resolving, resolver, metrics, admin, begun };
+    on_thread("control".to_owned(), || run_control(work, ended))?;
+    let means = Means {
+        workers: senders.into(),
+        readers: readers.clone(),
+        wanted,
+        metrics: Metrics::new(readers, series, metrics_sockets),
+        admin: Admin::new(admin_sockets),
+        reread: setup.reread,
+    };
+    let control = Control::new(config, std::mem::take(&mut inherited.overlay), means)?;
     // It ends with the proxy, whatever it still does then.
     let _ = begin.send(Arc::downgrade(&control));
-    let mut sockets = control.listen()?;
-    let plan = control.plan();
-    let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
-
-    if let Some(log) = &log {
-        control.metrics.tell_of(log);
-    }
+    let beginnings = control.listen(&mut inherited)?;
 
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
-    let mut running = Running { control, workers: Vec::new(), log, _control_thread: end };
-    for (index, (messages, (counters, series))) in receivers.into_iter().zip(counting).enumerate() {
-        let own = |(id, sockets): &mut Sockets| Some((*id, sockets.pop()?));
+    let predecessor = inherited.predecessor.take();
+    let mut running = Running { control, workers: Vec::new(), predecessor, _control_thread: end };
+    let each = receivers.into_iter().zip(counting).zip(beginnings).enumerate();
+    for (index, ((messages, (counters, series)), Beginning { listeners, opened, log })) in each {
         let parts = Parts {
             index,
-            plan: Arc::clone(&plan),
-            listeners: sockets.iter().map(|(id, _)| *id).collect(),
-            opened: sockets.iter_mut().filter_map(own).collect(),
+            plan: running.control.plan(),
+            listeners,
+            opened,
             messages,
             others: Arc::clone(&running.control.workers),
             loads: Arc::clone(&loads),
-            log: running.log.as_ref().map(AccessLog::for_worker),
+            log,
             counters,
             series,
             epoch: running.control.epoch,
@@ -141,18 +172,6 @@ pub(crate) fn start_resolving(config: Config, resolver: resolve::Maker) -> Resul
         running.workers.push(on_thread(format!("worker-{index}"), || worker::run(parts))?);
     }
     Ok(running)
-}
-
-fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
-    let (target, name) = match &config.target {
-        LogTarget::Stdout => (telemetry::Target::Stdout, "stdout".to_owned()),
-        LogTarget::File(path) => (telemetry::Target::File(path.clone()), path.display().to_string()),
-    };
-    let format = match config.format {
-        LogFormat::Combined => telemetry::Format::Combined,
-        LogFormat::Json => telemetry::Format::Json,
-    };
-    AccessLog::open(target, format).map_err(|error| StartError::Log { target: name, error })
 }
 
 /// Starts a thread with a runtime of its own, and returns once that runs.
@@ -176,20 +195,25 @@ fn on_thread<F: Future<Output = ()>>(
     Ok(thread)
 }
 
-/// What the control thread does until the proxy ends: it resolves names, checks and compares servers, looks at
-/// certificates, and serves metrics.
-async fn run_control(
+/// What the control thread needs.
+struct ControlWork {
     resolving: mpsc::UnboundedReceiver<Wanted>,
     resolver: resolve::Maker,
-    serving: mpsc::UnboundedReceiver<metrics::Socket>,
+    metrics: mpsc::UnboundedReceiver<metrics::Socket>,
+    admin: mpsc::UnboundedReceiver<admin::Socket>,
     begun: oneshot::Receiver<Weak<Control>>,
-    ended: oneshot::Receiver<()>,
-) {
+}
+
+/// What the control thread does until the proxy ends: it resolves names, checks and compares servers, looks at
+/// certificates, and serves metrics and the admin API.
+async fn run_control(work: ControlWork, ended: oneshot::Receiver<()>) {
+    let ControlWork { resolving, resolver, metrics, admin, begun } = work;
     let changed = Rc::new(Notify::new());
     tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
-            tokio::task::spawn_local(metrics::serve(control.clone(), serving));
+            tokio::task::spawn_local(metrics::serve(control.clone(), metrics));
+            tokio::task::spawn_local(admin::serve(control.clone(), admin));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
@@ -228,18 +252,25 @@ impl Running {
         self.control.metrics.address()
     }
 
+    /// Tells the process that this one takes over from, if there is one, that it may go.
+    pub fn take_over(&mut self) {
+        if let Some(predecessor) = self.predecessor.take() {
+            predecessor.may_go();
+        }
+    }
+
     /// Puts another configuration in force, and returns when all workers go by it: requests that have begun, connections
-    /// and pools stay. The number of workers and the log are those of the start.
+    /// and pools stay. Says what takes more than that.
     ///
     /// # Errors
     /// Why everything stays as it is.
-    pub fn reload(&self, config: Config) -> Result<(), StartError> {
+    pub fn reload(&self, config: Config) -> Result<Vec<String>, StartError> {
         self.control.change(config)
     }
 
     /// What all workers have counted so far.
     pub fn counters(&self) -> Snapshot {
-        self.control.metrics.counters()
+        Snapshot::sum(&self.control.readers)
     }
 
     /// The words of the failures that `Snapshot::failures` counts, by index.
@@ -250,29 +281,22 @@ impl Running {
     /// Stops accepting, since another process does, and ends when all clients have gone: each is told with its next
     /// response.
     pub fn retire(&self) {
-        self.tell(|| Message::Retire);
+        self.control.leave(true, || Message::Retire);
     }
 
     /// Stops accepting, and ends when the requests under way have. Idle clients have two seconds for another request.
     pub fn drain(&self) {
-        self.tell(|| Message::Drain);
+        self.control.leave(false, || Message::Drain);
     }
 
     /// Ends at once.
     pub fn stop(&self) {
-        self.tell(|| Message::Stop);
+        self.control.leave(false, || Message::Stop);
     }
 
-    /// Waits until the workers have ended, after `drain` or `stop`.
+    /// Waits until the workers have ended, after `retire`, `drain` or `stop`.
     pub fn wait(mut self) {
         self.join();
-    }
-
-    fn tell(&self, message: impl Fn() -> Message) {
-        for worker in self.control.workers.iter() {
-            // A worker that has ended needs no telling.
-            let _ = worker.send(message());
-        }
     }
 
     fn join(&mut self) {
@@ -281,7 +305,7 @@ impl Running {
                 notice("a worker ended in a panic");
             }
         }
-        if let Some(log) = self.log.take() {
+        if let Some(log) = self.control.take_log() {
             log.close();
         }
     }
@@ -292,37 +316,6 @@ impl Drop for Running {
         self.stop();
         self.join();
     }
-}
-
-/// Runs until SIGTERM or SIGINT, then drains; a second one stops at once. `announce` is called once signals are listened
-/// to: who waits for what it says can send one.
-///
-/// # Errors
-/// When signals cannot be listened to.
-pub fn run_until_signal(running: Running, announce: impl FnOnce(&Running)) -> io::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        announce(&running);
-        let mut either = async || {
-            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        };
-        either().await;
-        notice("draining: requests under way are finished, a second signal stops at once");
-        running.drain();
-        let messages = Arc::clone(&running.control.workers);
-        let ended = tokio::task::spawn_blocking(move || running.wait());
-        tokio::select! {
-            _ = ended => {}
-            () = either() => {
-                for worker in messages.iter() {
-                    let _ = worker.send(Message::Stop);
-                }
-            }
-        }
-        Ok(())
-    })
 }
 
 /// Says something to the operator, each text at most once a second.

@@ -224,7 +224,8 @@ impl Note {
         if let Some(failure) = failure {
             counters.failure(failure as usize);
         }
-        let Some(log) = &worker.log else { return };
+        let mut log = worker.log.borrow_mut();
+        let Some(log) = log.as_mut() else { return };
         let duration = self.began.elapsed();
         let label = |server: usize| {
             self.upstream.as_ref().map_or("", |upstream| upstream.plan.servers[server].label.as_str())
@@ -249,6 +250,6 @@ impl Note {
             cause: failure.map(|failure| failure.facts().word),
             ..Entry::new(client.address)
         };
-        log.borrow_mut().record(&entry, worker.wall_clock());
+        log.record(&entry, worker.wall_clock());
     }
 }

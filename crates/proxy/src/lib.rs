@@ -77,13 +77,28 @@ mod ejection;
 mod certificates;
 /// A bound on memory.
 mod pressure;
+/// What operators have changed about servers.
+mod overlay;
 /// From one configuration to the next.
 mod change;
 /// A small HTTP server for the control thread.
 mod service;
 /// What Prometheus asks for.
 mod metrics;
-/// Threads, signals and notices.
+/// Threads and notices.
 mod control;
+/// What a process gives to the one that takes its place.
+mod handover;
+/// Starting that one.
+mod upgrade;
+/// What the admin API tells, and takes.
+mod admin;
+/// What signals ask for.
+mod signals;
+/// What the service manager is told.
+mod notify;
 
-pub use control::{Running, StartError, run_until_signal, start};
+pub use admin::told as status;
+pub use control::{Reread, Running, Setup, StartError, start, start_with};
+pub use handover::Inheritance;
+pub use signals::run_until_signal;

@@ -50,7 +50,7 @@ pub(crate) const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4
 
 /// An address that is listened on.
 pub(crate) struct Opened {
-    /// One for each worker.
+    /// At least one for each worker.
     pub(crate) sockets: Vec<TcpListener>,
     /// As it is: the kernel may have chosen the port.
     pub(crate) bound: ListenAddress,
@@ -58,22 +58,28 @@ pub(crate) struct Opened {
     pub(crate) file: Option<SocketFile>,
 }
 
-/// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all.
-pub(crate) fn open(address: &ListenAddress, workers: usize) -> io::Result<Opened> {
-    let (first, bound, file) = match address {
+/// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all. Those that the
+/// process before has passed on are taken over, all of them: one that nobody accepts on loses its connections.
+pub(crate) fn open(address: &ListenAddress, workers: usize, inherited: Vec<OwnedFd>) -> io::Result<Opened> {
+    let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
+    let (bound, file) = match address {
+        ListenAddress::Tcp(_) if !sockets.is_empty() => (ListenAddress::Tcp(sockets[0].local_addr()?), None),
+        ListenAddress::Unix(path) if !sockets.is_empty() => (address.clone(), SocketFile::at(path).ok()),
+
         ListenAddress::Tcp(address) => {
             is_taken(*address)?;
             let first = open_one(*address)?;
             let bound = ListenAddress::Tcp(first.local_addr()?);
-            (first, bound, None)
+            sockets.push(first);
+            (bound, None)
         }
         ListenAddress::Unix(path) => {
-            let (first, file) = unix::open(path)?;
-            (first, address.clone(), Some(file))
+            let (first, file) = unix::open(path, unix::MODE)?;
+            sockets.push(first);
+            (address.clone(), Some(file))
         }
     };
-    let mut sockets = vec![first];
-    for _ in 1..workers {
+    for _ in sockets.len()..workers {
         sockets.push(match bound {
             ListenAddress::Tcp(address) => open_one(address)?,
             ListenAddress::Unix(_) => sockets[0].try_clone()?,

@@ -1,8 +1,10 @@
 //! What Prometheus asks for: where, and what it is told. Workers count (`record`, `worker`); nothing is added up until
 //! somebody asks, and nothing is counted by name while nobody can.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use axum::Router;
 use axum::extract::State;
@@ -13,14 +15,15 @@ use axum::routing::get;
 use balance::{Flow, Time};
 use config::ListenAddress;
 use telemetry::{
-    AccessLog, Counters, Directory, Exposition, Names, Places, Process, Reader, SeriesReader, ServerState,
-    Snapshot, Standing, Syntax,
+    AccessLog, Directory, Exposition, Names, Places, Process, Reader, SeriesReader, ServerState, Snapshot,
+    Standing, Syntax,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::change::Control;
 use crate::control::StartError;
 use crate::failure::Failure;
+use crate::handover::{self, Inheritance, Purpose};
 use crate::plan::Plan;
 use crate::service;
 
@@ -30,11 +33,8 @@ pub(crate) type Socket = Option<TcpListener>;
 /// What is counted, and where it is asked for.
 pub(crate) struct Metrics {
     directory: Mutex<Directory>,
-    workers: usize,
-    /// Of the workers, and of what is counted here.
     readers: Vec<Reader>,
-    changes: Mutex<Counters>,
-    log: OnceLock<AccessLog>,
+    log: Mutex<Option<AccessLog>>,
     listening: Mutex<Listening>,
     sockets: UnboundedSender<Socket>,
 }
@@ -44,6 +44,8 @@ struct Listening {
     /// As it is configured: its port may be 0.
     configured: Option<SocketAddr>,
     bound: Option<SocketAddr>,
+    /// The socket, for a process that takes over.
+    copy: Option<OwnedFd>,
 }
 
 /// A listener that is to take the place of the one that there is.
@@ -55,39 +57,22 @@ pub(crate) struct Moved {
 impl Metrics {
     /// Nothing is listened on yet. `sockets` leads to the thread that serves.
     pub(crate) fn new(
-        mut readers: Vec<Reader>,
+        readers: Vec<Reader>,
         series: Vec<SeriesReader>,
         sockets: UnboundedSender<Socket>,
     ) -> Self {
-        let changes = Counters::new();
-        let workers = readers.len();
-        readers.push(changes.reader());
         Self {
             directory: Mutex::new(Directory::new(series)),
-            workers,
             readers,
-            changes: Mutex::new(changes),
-            log: OnceLock::new(),
+            log: Mutex::default(),
             listening: Mutex::default(),
             sockets,
         }
     }
 
     /// The log whose losses are told.
-    pub(crate) fn tell_of(&self, log: &AccessLog) {
-        let _ = self.log.set(log.clone());
-    }
-
-    /// What all workers have counted so far, and how often the configuration changed.
-    pub(crate) fn counters(&self) -> Snapshot {
-        Snapshot::sum(&self.readers)
-    }
-
-    /// A change of the configuration was taken over, or refused.
-    pub(crate) fn changed(&self, is_taken_over: bool) {
-        let changes = lock(&self.changes);
-        let counter = if is_taken_over { &changes.reloads } else { &changes.reload_failures };
-        counter.increment();
+    pub(crate) fn tell_of(&self, log: Option<&AccessLog>) {
+        *lock(&self.log) = log.cloned();
     }
 
     /// Where what `plan` names is counted, if anybody can ask.
@@ -96,20 +81,27 @@ impl Metrics {
     }
 
     /// Opens the socket that the configuration wants; `None` if it is the one that there is.
-    pub(crate) fn open(&self, configured: Option<SocketAddr>) -> Result<Option<Moved>, StartError> {
+    /// `inherited` are those that the process before has passed on.
+    pub(crate) fn open(
+        &self,
+        configured: Option<SocketAddr>,
+        inherited: &mut Inheritance,
+    ) -> Result<Option<Moved>, StartError> {
         if lock(&self.listening).configured == configured {
             return Ok(None);
         }
         let Some(address) = configured else {
             return Ok(Some(Moved { listening: Listening::default(), socket: None }));
         };
-        let opened = TcpListener::bind(address).and_then(|socket| {
+        let inherited = inherited.take(&Purpose::Metrics(address.to_string())).pop();
+        let opened = inherited.map_or_else(|| TcpListener::bind(address), |socket| Ok(socket.into()));
+        let opened = opened.and_then(|socket| {
             socket.set_nonblocking(true)?;
-            Ok((socket.local_addr()?, socket))
+            Ok((socket.local_addr()?, handover::copy(&socket)?, socket))
         });
-        let (bound, socket) =
+        let (bound, copy, socket) =
             opened.map_err(|error| StartError::Listen { address: ListenAddress::Tcp(address), error })?;
-        let listening = Listening { configured, bound: Some(bound) };
+        let listening = Listening { configured, bound: Some(bound), copy: Some(copy) };
         Ok(Some(Moved { listening, socket: Some(socket) }))
     }
 
@@ -118,6 +110,20 @@ impl Metrics {
         *lock(&self.listening) = moved.listening;
         // A thread that has ended serves nobody.
         let _ = self.sockets.send(moved.socket);
+    }
+
+    /// Listens no more.
+    pub(crate) fn close(&self) {
+        self.listen(Moved { listening: Listening::default(), socket: None });
+    }
+
+    /// What is listened on, for a process that takes over.
+    pub(crate) fn pass_on(&self) -> io::Result<Option<(Purpose, Vec<OwnedFd>)>> {
+        let listening = lock(&self.listening);
+        let Some((address, copy)) = listening.configured.zip(listening.copy.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(Some((Purpose::Metrics(address.to_string()), vec![handover::copy(copy)?])))
     }
 
     /// The address that is listened on.
@@ -129,12 +135,12 @@ impl Metrics {
         let totals = lock(&self.directory).totals();
         let exposition = Exposition {
             version: env!("CARGO_PKG_VERSION"),
-            workers: self.workers,
-            counters: &self.counters(),
+            workers: self.readers.len(),
+            counters: &Snapshot::sum(&self.readers),
             causes: Failure::WORDS,
             totals: &totals,
             standings: &standings(plan, now),
-            log_lines_dropped: self.log.get().map(AccessLog::dropped),
+            log_lines_dropped: lock(&self.log).as_ref().map(AccessLog::dropped),
             process: Process::now(),
         };
         exposition.write(syntax)

@@ -42,7 +42,7 @@ pub(crate) struct Record<'a> {
     /// How long it waited for a server with room, over all attempts.
     pub(crate) queued: Option<Duration>,
     /// Why its session left the server that it had, and the index of that, if it is still there.
-    session_moved: Option<(&'static str, Option<usize>)>,
+    pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
     /// By which limit on what is under way it was turned away.
     pub(crate) shed: Option<&'static str>,
     pub(crate) failure: Option<Failure>,
@@ -53,7 +53,7 @@ impl<'a> Record<'a> {
         let worker = call.worker;
         worker.counters.requests.increment();
         worker.counters.requests_active.increment();
-        let is_timed = worker.log.is_some() || call.snapshot.plan.places.is_some();
+        let is_timed = worker.is_logging() || call.snapshot.plan.places.is_some();
         Self {
             call,
             began: is_timed.then(Instant::now),
@@ -148,16 +148,10 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Its session left the server that it had, for this reason; the index of that, if it is still there.
-    pub(crate) fn session_moved(&mut self, reason: &'static str, from: Option<usize>) {
-        self.session_moved = Some((reason, from));
-        self.call.worker.counters.sessions_moved.increment();
-    }
-
     /// The server's response is over.
     pub(crate) fn upstream_ended(&mut self) {
         // Only the log tells.
-        if self.call.worker.log.is_some() {
+        if self.call.worker.is_logging() {
             self.upstream_ended = self.clock();
         }
     }
@@ -208,8 +202,8 @@ impl<'a> Record<'a> {
                 worker.series.upstream(places.upstream(upstream)).queue.observe(duration);
             }
         }
-        if let Some(log) = &worker.log {
-            self.log(&mut log.borrow_mut(), &memory.request, duration);
+        if let Some(log) = worker.log.borrow_mut().as_mut() {
+            self.log(log, &memory.request, duration);
         }
     }
 

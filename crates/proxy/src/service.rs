@@ -1,6 +1,7 @@
 //! A small HTTP server for what the control thread offers: a request a connection, few connections at a time, each with
 //! an end. It has nothing to do with the path that clients take.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 /// Connections at a time; more wait in the kernel's queue.
@@ -23,12 +24,35 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Between two tries to accept where that fails: for want of descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What connections come from.
+pub(crate) trait Accept {
+    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+
+    async fn next(&self) -> io::Result<Self::Stream>;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
+impl Accept for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<UnixStream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
 /// Serves until it is dropped. Connections that have begun then go on to their end.
-pub(crate) async fn serve(listener: TcpListener, router: Router) {
+pub(crate) async fn serve(listener: impl Accept, router: Router) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // It is never closed, so there always is a permit to come.
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok(stream) = listener.next().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };

@@ -8,6 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -18,7 +19,7 @@ use rustix::net::{
 use crate::listen::BACKLOG;
 
 /// Who may connect: the user and the group of the process.
-const MODE: u32 = 0o660;
+pub(crate) const MODE: u32 = 0o660;
 /// How soon a server is asked again whose queue was full: nobody tells when it is not.
 const AGAIN: Duration = Duration::from_millis(10);
 
@@ -27,18 +28,27 @@ const AGAIN: Duration = Duration::from_millis(10);
 pub(crate) struct SocketFile {
     path: PathBuf,
     inode: Inode,
+    /// Another process listens there now.
+    is_left: AtomicBool,
 }
 
 impl SocketFile {
     /// The file that is there, as ours.
     pub(crate) fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), inode: Inode::of(path)? })
+        Ok(Self { path: path.to_owned(), inode: Inode::of(path)?, is_left: AtomicBool::new(false) })
+    }
+
+    /// Leaves it to another process.
+    pub(crate) fn leave(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if Inode::of(&self.path).is_ok_and(|inode| inode == self.inode) {
+        if !self.is_left.load(Ordering::Relaxed)
+            && Inode::of(&self.path).is_ok_and(|inode| inode == self.inode)
+        {
             // What is left is stale, and the next one to listen there removes it.
             let _ = fs::remove_file(&self.path);
         }
@@ -60,14 +70,14 @@ impl Inode {
     }
 }
 
-/// Listens on a socket in the file system. One that nobody listens on any more makes way.
-pub(crate) fn open(path: &Path) -> io::Result<(TcpListener, SocketFile)> {
+/// Listens on a socket in the file system, which those may connect to that `mode` lets write. One that nobody listens on any more makes way.
+pub(crate) fn open(path: &Path, mode: u32) -> io::Result<(TcpListener, SocketFile)> {
     remove_stale(path)?;
     let (socket, address) = new(path)?;
     bind(&socket, &address)?;
     let file = SocketFile::at(path)?;
     // Nobody can connect yet.
-    fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
     listen(&socket, BACKLOG)?;
     Ok((TcpListener::from(socket), file))
 }
@@ -120,17 +130,17 @@ mod tests {
     fn only_a_socket_that_nobody_listens_on_makes_way() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let (first, file) = open(&path).unwrap();
+        let (first, file) = open(&path, MODE).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
-        assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
+        assert_eq!(open(&path, MODE).unwrap_err().kind(), ErrorKind::AddrInUse);
         // As if the process had been killed.
         std::mem::forget(file);
         drop(first);
-        let (second, file) = open(&path).unwrap();
+        let (second, file) = open(&path, MODE).unwrap();
         drop((second, file));
         assert!(!path.exists());
         fs::write(&path, "notes").unwrap();
-        assert_eq!(open(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(open(&path, MODE).unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"notes");
     }
 
@@ -138,7 +148,7 @@ mod tests {
     fn the_file_of_another_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let (_ours, file) = open(&path).unwrap();
+        let (_ours, file) = open(&path, MODE).unwrap();
         fs::remove_file(&path).unwrap();
         let _theirs = UnixListener::bind(&path).unwrap();
         drop(file);
@@ -148,6 +158,6 @@ mod tests {
     #[test]
     fn a_path_that_is_too_long_is_refused() {
         let path = PathBuf::from(format!("/tmp/{}", "a".repeat(200)));
-        assert_eq!(open(&path).unwrap_err().raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
+        assert_eq!(open(&path, MODE).unwrap_err().raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
     }
 }

@@ -52,8 +52,15 @@ pub(crate) struct Change {
     pub(crate) listeners: Vec<ListenerId>,
     /// This worker's sockets of those that are new.
     pub(crate) opened: Vec<(ListenerId, TcpListener)>,
+    pub(crate) log: LogChange,
     /// Dropped when the worker has gone on.
     pub(crate) done: UnboundedSender<()>,
+}
+
+/// Where requests are logged from now on.
+pub(crate) enum LogChange {
+    Same,
+    Other(Option<WorkerLog>),
 }
 
 /// What becomes of connections.
@@ -109,7 +116,8 @@ pub(crate) struct Worker {
     pub(crate) frames: Rc<frames::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
-    pub(crate) log: Option<RefCell<WorkerLog>>,
+    /// `None` is off.
+    pub(crate) log: RefCell<Option<WorkerLog>>,
     pub(crate) state: Cell<State>,
     pub(crate) loads: Loads,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
@@ -142,7 +150,7 @@ pub(crate) async fn run(parts: Parts) {
         frames: frames::Stock::new(),
         counters: parts.counters,
         series: parts.series,
-        log: parts.log.map(RefCell::new),
+        log: RefCell::new(parts.log),
         state: Cell::new(State::Running),
         loads: parts.loads,
         others: parts.others,
@@ -202,9 +210,7 @@ async fn tick(worker: Rc<Worker>) {
             worker.count_pools(&snapshot);
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
         }
-        if let Some(log) = &worker.log {
-            log.borrow_mut().flush();
-        }
+        worker.flush_log();
     }
 }
 
@@ -224,11 +230,10 @@ impl Worker {
         Rc::clone(&self.snapshot.borrow())
     }
 
-    /// Notes how many connections there are to each server, and who waits for one, for whoever asks for metrics.
+    /// Notes how many connections there are to each server, for whoever asks for metrics.
     fn count_pools(&self, snapshot: &Snapshot) {
         let Some(places) = &snapshot.plan.places else { return };
         for (index, upstream) in snapshot.upstreams.iter().enumerate() {
-            self.series.upstream(places.upstream(index)).queued.set(upstream.queued() as u64);
             for (server_index, server) in upstream.servers.iter().enumerate() {
                 let (open, idle) = (server.connections(), server.idle_connections());
                 let cell = self.series.server(places.server(index, server_index));
@@ -275,7 +280,11 @@ impl Worker {
 
     /// Goes on with another plan: requests that have begun keep to theirs.
     fn change(self: &Rc<Self>, change: Change) {
-        let Change { plan, listeners, opened, done } = change;
+        let Change { plan, listeners, opened, log, done } = change;
+        if let LogChange::Other(log) = log {
+            // The one before hands over what it holds.
+            self.log.replace(log);
+        }
         let before = self.snapshot();
         let next = Snapshot::new(plan, Some(&before), self.index, &self.others, self.time());
         *self.snapshot.borrow_mut() = Rc::new(next);
@@ -403,8 +412,17 @@ impl Worker {
 
     fn end(&self) {
         self.lanes.clear();
-        if let Some(log) = &self.log {
-            log.borrow_mut().flush();
+        self.flush_log();
+    }
+
+    /// Whether requests are logged.
+    pub(crate) fn is_logging(&self) -> bool {
+        self.log.borrow().is_some()
+    }
+
+    fn flush_log(&self) {
+        if let Some(log) = self.log.borrow_mut().as_mut() {
+            log.flush();
         }
     }
 

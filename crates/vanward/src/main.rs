@@ -35,6 +35,13 @@ enum Command {
     Proxy(commands::proxy::Args),
     Run(commands::run::Args),
     Check(commands::check::Args),
+    Status(commands::status::Args),
+    Reload(commands::reload::Args),
+    Drain(commands::servers::Drain),
+    Restore(commands::servers::Restore),
+    Weigh(commands::servers::Weigh),
+    Add(commands::servers::Add),
+    Remove(commands::servers::Remove),
     #[cfg(feature = "lab")]
     Origin(commands::origin::Args),
     #[cfg(feature = "lab")]
@@ -48,6 +55,13 @@ fn main() -> ExitCode {
         Command::Proxy(arguments) => commands::proxy::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Reload(arguments) => commands::reload::run(&arguments),
+        Command::Drain(arguments) => commands::servers::drain(&arguments),
+        Command::Restore(arguments) => commands::servers::restore(&arguments),
+        Command::Weigh(arguments) => commands::servers::weigh(&arguments),
+        Command::Add(arguments) => commands::servers::add(&arguments),
+        Command::Remove(arguments) => commands::servers::remove(&arguments),
         #[cfg(feature = "lab")]
         Command::Origin(arguments) => commands::origin::run(&arguments),
         #[cfg(feature = "lab")]

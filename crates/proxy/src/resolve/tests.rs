@@ -11,7 +11,7 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
-use crate::control::{Running, start_resolving};
+use crate::control::{Running, Setup, start_resolving};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &str = "app.test";
@@ -151,7 +151,7 @@ impl Scene {
         config.upstreams[0].settings.slow_start = Duration::ZERO;
         change(&mut config);
         let resolver = NameServer { address: names.address, records: Arc::clone(&names.records) };
-        let proxy = start_resolving(config, Box::new(move || resolver.resolver()));
+        let proxy = start_resolving(config, Setup::default(), Box::new(move || resolver.resolver()));
         Self { names, servers, proxy: proxy.unwrap_or_else(|error| panic!("it does not start: {error}")) }
     }
 

@@ -11,6 +11,14 @@ pub(crate) mod run;
 pub(crate) mod check;
 /// Which route a request takes.
 mod check_route;
+/// The admin socket of the running proxy.
+mod reach;
+/// Shows how the running proxy stands.
+pub(crate) mod status;
+/// Has it read its configuration again.
+pub(crate) mod reload;
+/// Changes its servers.
+pub(crate) mod servers;
 /// Runs the test backend.
 #[cfg(feature = "lab")]
 pub(crate) mod origin;
@@ -18,6 +26,7 @@ pub(crate) mod origin;
 #[cfg(feature = "lab")]
 pub(crate) mod load;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Failed while running.
@@ -34,9 +43,36 @@ pub(crate) fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// How a proxy is operated, whatever it does.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Operation {
+    /// Socket of the admin API, for `vanward status`, `reload`, `drain` and so on
+    #[arg(long, value_name = "PATH")]
+    admin: Option<PathBuf>,
+
+    /// Keeps the number of the process in this file, for as long as it runs
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+}
+
+impl Operation {
+    /// What the flags ask for, over the configuration.
+    pub(crate) fn over(&self, config: &mut config::Config) {
+        if let Some(admin) = &self.admin {
+            config.admin = Some(admin.clone());
+        }
+    }
+}
+
+/// What the process before passes on, if this one is started to take over.
+pub(crate) fn inheritance() -> Result<Option<::proxy::Inheritance>, ExitCode> {
+    ::proxy::Inheritance::claim()
+        .map_err(|error| fail(FAILED, format_args!("cannot take over from the process before: {error}")))
+}
+
 /// Runs a proxy until it is told to end.
-pub(crate) fn serve(config: config::Config) -> ExitCode {
-    let running = match ::proxy::start(config) {
+pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &Operation) -> ExitCode {
+    let running = match ::proxy::start_with(config, setup) {
         Ok(running) => running,
         Err(error) => return fail(FAILED, error),
     };
@@ -44,9 +80,9 @@ pub(crate) fn serve(config: config::Config) -> ExitCode {
         let addresses: Vec<String> = running.listeners().iter().map(ToString::to_string).collect();
         say(&format!("listening on {}", addresses.join(", ")));
     };
-    match ::proxy::run_until_signal(running, announce) {
+    match ::proxy::run_until_signal(running, operation.pid_file.as_deref(), announce) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(FAILED, format_args!("cannot wait for signals: {error}")),
+        Err(error) => fail(FAILED, format_args!("cannot be operated: {error}")),
     }
 }
 

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use ::proxy::Setup;
 use config::{
     AccessLog, CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, LogFormat, LogTarget,
     Server, ServerTls, UnknownNames,
@@ -14,7 +15,8 @@ use config::{
 /// Runs a reverse proxy from flags.
 ///
 /// The access log is off unless asked for. SIGTERM or Ctrl-C drains: requests under way are finished; a second one
-/// stops at once.
+/// stops at once. SIGUSR1 opens the log again; SIGUSR2 has the program, as it is installed now, take over without a
+/// lost request.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -49,6 +51,9 @@ pub(crate) struct Args {
     /// Form of the log's lines.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "combined", requires = "log")]
     log_format: Format,
+
+    #[command(flatten)]
+    operation: super::Operation,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -96,7 +101,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             Format::Json => LogFormat::Json,
         },
     });
-    super::serve(config)
+    arguments.operation.over(&mut config);
+    match super::inheritance() {
+        Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
+        Err(code) => code,
+    }
 }
 
 /// What is shown to clients; `None` is HTTP.

@@ -6,19 +6,23 @@ use std::process::ExitCode;
 
 /// Runs a reverse proxy from a configuration file.
 ///
-/// SIGTERM or Ctrl-C drains: requests under way are finished; a second one stops at once.
+/// SIGTERM or Ctrl-C drains: requests under way are finished; a second one stops at once. SIGHUP reads the file again,
+/// SIGUSR1 opens the log again, and SIGUSR2 has the program, as it is installed now, take over without a lost request.
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{SMALLEST_FILE}"))]
 pub(crate) struct Args {
     /// The configuration file.
     #[arg(long, short, value_name = "FILE", default_value = "vanward.toml")]
     config: PathBuf,
+
+    #[command(flatten)]
+    operation: super::Operation,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   vanward run                               with vanward.toml of this folder
-  vanward run --config /etc/vanward.toml
+  vanward run --config /etc/vanward.toml --admin /run/vanward.sock --pid-file /run/vanward.pid
   vanward check vanward.toml                only says whether it is valid";
 
 const SMALLEST_FILE: &str = "\
@@ -33,16 +37,33 @@ The smallest file:
   servers = [\"http://127.0.0.1:9000\"]";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
-    // What can be used all the same is said by the proxy as it starts.
-    let reading = config::examine_file(&arguments.config);
-    let reading = super::check::with_files(reading, |problem| !problem.is_usable());
+    let inheritance = match super::inheritance() {
+        Ok(inheritance) => inheritance,
+        Err(code) => return code,
+    };
+    let reading = read(&arguments.config, &arguments.operation);
     // The exit code tells as well, where nobody reads standard error.
     let _ = std::io::stderr().lock().write_all(super::check::remarks(&reading).as_bytes());
     match reading.config {
-        Some(config) => super::serve(config),
+        Some(config) => {
+            let (file, operation) = (arguments.config.clone(), arguments.operation.clone());
+            let reread: proxy::Reread = Box::new(move || read(&file, &operation));
+            let setup = proxy::Setup { reread: Some(reread), inheritance };
+            super::serve(config, setup, &arguments.operation)
+        }
         None if is_missing(&arguments.config) => super::fail(super::BAD_CONFIGURATION, without_a_file()),
         None => ExitCode::from(super::BAD_CONFIGURATION),
     }
+}
+
+/// What the file and the flags mean together.
+fn read(file: &Path, operation: &super::Operation) -> config::Reading {
+    // What can be used all the same is said by the proxy as it takes it up.
+    let mut reading = super::check::with_files(config::examine_file(file), |problem| !problem.is_usable());
+    if let Some(config) = &mut reading.config {
+        operation.over(config);
+    }
+    reading
 }
 
 /// Whoever has no file yet is shown one; whoever misspelt its name still sees that above.

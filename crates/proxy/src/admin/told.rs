@@ -1,0 +1,278 @@
+//! What the admin API tells and is told: the shapes of its JSON, for both ends. Durations and times say their unit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use balance::{Cause, Flow, Time};
+use config::{ListenAddress, Mistake};
+use serde::{Deserialize, Serialize};
+use telemetry::Snapshot;
+
+use crate::change::Control;
+use crate::failure::Failure;
+use crate::overlay::{Overlay, Presence, ServerChange};
+use crate::plan::UpstreamPlan;
+
+/// How the proxy stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Of the program.
+    pub version: String,
+    /// The number of the process.
+    pub process: u32,
+    /// Since it began.
+    pub uptime_seconds: u64,
+    /// How often another configuration came in force.
+    pub reloads: u64,
+    /// Threads that serve clients.
+    pub workers: usize,
+    /// Client connections open now.
+    pub connections: u64,
+    /// Requests being served now.
+    pub requests: u64,
+    /// Where clients connect.
+    pub listeners: Vec<ListenerTold>,
+    /// Which requests go where, in the order of the file.
+    pub routes: Vec<RouteTold>,
+    /// The servers, by upstream.
+    pub upstreams: Vec<UpstreamTold>,
+    /// What was counted since the start, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// What has failed since the start, by the word that the log has for it; what never did is left out.
+    pub failures: BTreeMap<String, u64>,
+}
+
+/// An address that is listened on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ListenerTold {
+    /// As in the file.
+    pub name: String,
+    /// As it is: the kernel may have chosen the port.
+    pub address: String,
+    /// Whether it speaks TLS.
+    pub has_tls: bool,
+}
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RouteTold {
+    /// What the log calls it.
+    pub route: String,
+}
+
+/// An upstream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UpstreamTold {
+    /// As in the file.
+    pub name: String,
+    /// How a server is picked.
+    pub balance: String,
+    /// Those that there are now: of a name with several addresses they are several.
+    pub servers: Vec<ServerTold>,
+}
+
+/// A server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerTold {
+    /// As in the file, with the port.
+    pub url: String,
+    /// What the log calls it.
+    pub label: String,
+    /// Whether it is asked.
+    pub state: StateTold,
+    /// Why not, where it is not.
+    pub reason: Option<String>,
+    /// Its share of the requests, relative to the others.
+    pub weight: u32,
+    /// Lower ones are used first.
+    pub priority: u16,
+    /// Requests under way.
+    pub requests: u32,
+    /// How long it takes to answer, where the policy or the ejection wants to know.
+    pub response_time_ms: Option<f64>,
+    /// What an operator has changed since the file was read: `drained`, `weight`, `added`.
+    pub changes: Vec<String>,
+}
+
+/// Whether a server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StateTold {
+    /// It is.
+    Up,
+    /// An operator has taken it out; what it has under way ends.
+    Draining,
+    /// Its answers were worse than the others'.
+    Ejected,
+    /// Checks fail.
+    Down,
+    /// Too many requests have failed: it is tried again later.
+    Open,
+}
+
+/// What is to be done with a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerOrder {
+    /// Its URL, its host and port, or its name in the file.
+    pub server: String,
+    /// Of which upstream; without it, of each that has it.
+    #[serde(default)]
+    pub upstream: Option<String>,
+    /// From 1 to 1000.
+    #[serde(default)]
+    pub weight: Option<u32>,
+}
+
+/// Servers that were changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// At least one.
+    pub servers: Vec<ServerNamed>,
+}
+
+/// A server of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerNamed {
+    /// As in the file.
+    pub upstream: String,
+    /// Its URL, with the port.
+    pub server: String,
+}
+
+/// What came of a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadTold {
+    /// What works but is hardly meant.
+    pub warnings: Vec<MistakeTold>,
+    /// What takes more than a reload.
+    pub remarks: Vec<String>,
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// In a sentence.
+    pub error: String,
+    /// What is wrong with the configuration, if that is why.
+    #[serde(default)]
+    pub mistakes: Vec<MistakeTold>,
+}
+
+/// A mistake in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MistakeTold {
+    /// As it was named.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// All of it in a line.
+    pub text: String,
+}
+
+impl MistakeTold {
+    pub(crate) fn of(mistake: &Mistake) -> Self {
+        let Mistake { file, line, column, message, .. } = mistake;
+        let (line, column) = (*line, *column);
+        Self { file: file.clone(), line, column, message: message.clone(), text: mistake.to_string() }
+    }
+}
+
+/// How it stands now.
+pub(crate) fn status(control: &Control) -> Status {
+    let plan = control.plan();
+    let (now, overlay) = (control.time(), control.overlay());
+    let counted = Snapshot::sum(&control.readers);
+    let failures = Failure::WORDS.iter().zip(counted.failures).filter(|(_, count)| *count > 0);
+    let listeners = plan.config.listeners.iter().zip(control.addresses());
+    Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        process: std::process::id(),
+        uptime_seconds: control.epoch.elapsed().as_secs(),
+        reloads: control.reloads(),
+        workers: control.workers.len(),
+        connections: counted.connections_active,
+        requests: counted.requests_active,
+        listeners: listeners
+            .map(|(listener, address): (_, ListenAddress)| ListenerTold {
+                name: listener.name.clone(),
+                address: address.to_string(),
+                has_tls: listener.tls.is_some(),
+            })
+            .collect(),
+        routes: plan.routes.iter().map(|route| RouteTold { route: route.label.clone() }).collect(),
+        upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overlay, now)).collect(),
+        counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
+        failures: failures.map(|(word, count)| ((*word).to_owned(), count)).collect(),
+    }
+}
+
+fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> UpstreamTold {
+    let UpstreamPlan { config, fleet, servers, .. } = &**upstream;
+    let server = |index: usize| {
+        let (server, member) = (&servers[index], &fleet.members()[index]);
+        let (state, reason) = state(upstream, index, now);
+        ServerTold {
+            url: server.config.to_string(),
+            label: server.label.clone(),
+            state,
+            reason,
+            weight: member.weight,
+            priority: member.priority,
+            requests: member.standing.in_flight(),
+            response_time_ms: fleet.response_time(index, now).map(|time| time.as_secs_f64() * 1e3),
+            changes: overlay.of(&config.name, &server.config).map(changes).unwrap_or_default(),
+        }
+    };
+    UpstreamTold {
+        name: config.name.clone(),
+        balance: config.balance.name.to_owned(),
+        servers: (0..servers.len()).map(server).collect(),
+    }
+}
+
+fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (StateTold, Option<String>) {
+    let standing = &upstream.fleet.members()[index].standing;
+    let rest = |until: Time| seconds(until.since(now));
+    match (standing.state(), upstream.fleet.flow(index, now)) {
+        (balance::State::Down, _) => (StateTold::Down, Some("its checks fail".to_owned())),
+        (balance::State::Ejected, _) => {
+            let rest = rest(standing.ejected_until());
+            (StateTold::Ejected, Some(format!("its answers were worse than the others': {rest} more")))
+        }
+        (balance::State::Draining, _) => {
+            debug_assert!(standing.is_stopped_by(Cause::Drain));
+            let reason = match standing.in_flight() {
+                0 => "taken out; nothing is under way".to_owned(),
+                1 => "taken out; 1 request is under way".to_owned(),
+                count => format!("taken out; {count} requests are under way"),
+            };
+            (StateTold::Draining, Some(reason))
+        }
+        (balance::State::Up, Flow::Closed) => (StateTold::Up, None),
+        (balance::State::Up, Flow::Probe) => {
+            (StateTold::Open, Some("too many requests failed: the next one tries it".to_owned()))
+        }
+        (balance::State::Up, Flow::Open(until)) => {
+            (StateTold::Open, Some(format!("too many requests failed: tried again in {}", rest(until))))
+        }
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn changes(change: &ServerChange) -> Vec<String> {
+    let each = [
+        (change.presence == Presence::Added, "added"),
+        (change.is_drained, "drained"),
+        (change.weight.is_some(), "weight"),
+    ];
+    each.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word.to_owned()).collect()
+}

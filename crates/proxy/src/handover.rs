@@ -1,0 +1,247 @@
+//! What a process gives to the one that takes its place: listening sockets (SCM_RIGHTS), and what operators have changed.
+//!
+//! Both ends of the channel are here. Who starts whom, and who waits how long, is in `upgrade`.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::cmsg_space;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::overlay::{Overlay, ServerChange};
+
+/// Names the process that a new one takes over from, which holds the other end of its standard input.
+pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
+/// Sockets in a message; the kernel takes no more than 253.
+const SOCKETS_MAX: usize = 128;
+/// Bytes of a message.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+/// How long the new process waits for what it is given.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a listening socket is for, and where it is by the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Purpose {
+    Clients(String),
+    Metrics(String),
+    Admin(String),
+}
+
+/// Sockets for a purpose.
+pub(crate) type Passed = (Purpose, Vec<OwnedFd>);
+
+/// A message to the new process. The sockets themselves go beside it.
+#[derive(Serialize, Deserialize)]
+enum Part {
+    Sockets(Purpose),
+    Server(ServerChange),
+    End,
+    /// Of a version that has more to give.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The one message from the new process.
+const SERVING: &[u8] = b"serving";
+
+/// What a process was given by the one before it. Sockets that it has no use for are closed with this.
+#[derive(Debug, Default)]
+pub struct Inheritance {
+    sockets: Vec<(Purpose, OwnedFd)>,
+    pub(crate) overlay: Overlay,
+    pub(crate) predecessor: Option<Predecessor>,
+}
+
+/// The process that waits for this one to serve.
+#[derive(Debug)]
+pub(crate) struct Predecessor(OwnedFd);
+
+impl Inheritance {
+    /// What the process that started this one passes on, if it was started to take over. To be called once, before
+    /// anything else is opened.
+    ///
+    /// # Errors
+    /// When that process does not keep to its part.
+    pub fn claim() -> io::Result<Option<Self>> {
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+        // Whoever was started by such a process for something else inherits the variable, but not the parent.
+        if parent.is_none() || std::env::var(VARIABLE).ok() != parent {
+            return Ok(None);
+        }
+        let channel = fcntl_dupfd_cloexec(io::stdin(), 3)?;
+        let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::stdio::dup2_stdin(&nothing)?;
+        set_socket_timeout(&channel, Timeout::Recv, Some(PATIENCE))?;
+        Self::receive(channel).map(Some)
+    }
+
+    fn receive(channel: OwnedFd) -> io::Result<Self> {
+        let mut sockets = Vec::new();
+        let mut overlay = Overlay::default();
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        loop {
+            let (count, received) = receive_message(&channel, &mut buffer)?;
+            match serde_json::from_slice(&buffer[..count]).map_err(io::Error::from)? {
+                Part::Sockets(purpose) => {
+                    sockets.extend(received.into_iter().map(|socket| (purpose.clone(), socket)));
+                }
+                Part::Server(change) => overlay.insert(change),
+                Part::Unknown => {}
+                Part::End => return Ok(Self { sockets, overlay, predecessor: Some(Predecessor(channel)) }),
+            }
+        }
+    }
+
+    /// The sockets for a purpose, which are then the caller's.
+    pub(crate) fn take(&mut self, purpose: &Purpose) -> Vec<OwnedFd> {
+        self.sockets.extract_if(.., |(of, _)| of == purpose).map(|(_, socket)| socket).collect()
+    }
+}
+
+impl Predecessor {
+    /// Tells it that this process serves.
+    pub(crate) fn may_go(&self) {
+        // If it has ended meanwhile it has gone already.
+        let _ = send(&self.0, SERVING, SendFlags::NOSIGNAL);
+    }
+}
+
+fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(channel, &mut [IoSliceMut::new(buffer)], &mut beside, RecvFlags::CMSG_CLOEXEC)?;
+    let mut sockets = Vec::new();
+    for part in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = part {
+            sockets.extend(received);
+        }
+    }
+    if message.bytes == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(io::Error::new(ErrorKind::InvalidData, "a message is larger than any should be"));
+    }
+    Ok((message.bytes, sockets))
+}
+
+/// Gives all of this to the process at the other end.
+pub(crate) fn give(channel: &OwnedFd, sockets: &[Passed], overlay: &Overlay) -> io::Result<()> {
+    for (purpose, sockets) in sockets {
+        for some in sockets.chunks(SOCKETS_MAX) {
+            let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
+            send_part(channel, &Part::Sockets(purpose.clone()), &some)?;
+        }
+    }
+    for change in overlay.changes() {
+        send_part(channel, &Part::Server(change.clone()), &[])?;
+    }
+    send_part(channel, &Part::End, &[])
+}
+
+fn send_part(channel: &OwnedFd, part: &Part, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let text = serde_json::to_vec(part).map_err(io::Error::from)?;
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !sockets.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(sockets)) {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    sendmsg(channel, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// What the new process says.
+#[derive(Debug)]
+pub(crate) enum Word {
+    /// It serves.
+    Serving,
+    /// It has ended, or has nothing to do with this.
+    Nothing,
+}
+
+/// Waits for the new process to serve, for so long.
+pub(crate) fn word(channel: &OwnedFd, patience: Duration) -> io::Result<Word> {
+    set_socket_timeout(channel, Timeout::Recv, Some(patience))?;
+    let mut buffer = [0; 64];
+    let (count, _) = recv(channel, &mut buffer, RecvFlags::empty())?;
+    Ok(if &buffer[..count] == SERVING { Word::Serving } else { Word::Nothing })
+}
+
+/// A copy of a socket, for the new process.
+pub(crate) fn copy(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let copy = fcntl_dupfd_cloexec(socket, 3)?;
+    fcntl_setfd(&copy, FdFlags::CLOEXEC)?;
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn sockets_and_changes_arrive_as_they_were_given() {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it listens");
+        let copies = |count| (0..count).map(|_| copy(&listener).expect("a copy")).collect::<Vec<_>>();
+        let clients = Purpose::Clients("127.0.0.1:0".to_owned());
+        let admin = Purpose::Admin("/run/admin".to_owned());
+        // More than fit one message.
+        let many = SOCKETS_MAX + 3;
+        let mut overlay = Overlay::default();
+        let mut change = ServerChange::none("app", "http://a:80");
+        change.weight = Some(3);
+        overlay.insert(change);
+        give(&here, &[(clients.clone(), copies(many)), (admin.clone(), copies(1))], &overlay)
+            .expect("it fits");
+
+        let mut inheritance = Inheritance::receive(there).expect("it is whole");
+        assert_eq!(inheritance.overlay, overlay);
+        let sockets = inheritance.take(&clients);
+        assert_eq!((sockets.len(), inheritance.take(&clients).len()), (many, 0));
+        for socket in sockets {
+            assert_eq!(TcpListener::from(socket).local_addr().ok(), Some(address));
+        }
+        assert_eq!(inheritance.take(&admin).len(), 1);
+        inheritance.predecessor.as_ref().expect("it has one").may_go();
+        assert!(matches!(word(&here, PATIENCE), Ok(Word::Serving)));
+        drop(inheritance);
+        assert!(matches!(word(&here, PATIENCE), Ok(Word::Nothing)));
+    }
+
+    #[test]
+    fn half_an_inheritance_is_none() {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        send_part(&here, &Part::Sockets(Purpose::Admin(String::new())), &[]).expect("it fits");
+        drop(here);
+        let error = Inheritance::receive(there).expect_err("there is no end");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn what_a_newer_version_adds_is_left() {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        send(&here, br#""Sessions""#, SendFlags::empty()).expect("it fits");
+        give(&here, &[], &Overlay::default()).expect("it fits");
+        assert!(Inheritance::receive(there).is_ok());
+    }
+}

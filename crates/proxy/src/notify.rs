@@ -1,0 +1,71 @@
+//! What others are told of the process: the service manager, by its protocol (sd_notify(3)), and whoever reads the file
+//! with its number.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+
+use crate::control::notice;
+
+/// Tells the service manager, if there is one.
+pub(crate) fn tell(state: &str) {
+    let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let send = || {
+        let address = match place.as_bytes().strip_prefix(b"@") {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(&place)?,
+        };
+        UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)
+    };
+    if let Err(error) = send() {
+        notice(&format!("cannot tell the service manager at {}: {error}", place.display()));
+    }
+}
+
+/// The file with the number of the process. Dropped, it is removed, unless another process has written its own.
+#[derive(Debug)]
+pub(crate) struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes it in one step: who reads it sees this number or the one before.
+    pub(crate) fn write(path: &Path) -> io::Result<Self> {
+        let mut next = path.as_os_str().to_owned();
+        next.push(".next");
+        std::fs::write(&next, own_line())?;
+        std::fs::rename(&next, path)?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if std::fs::read_to_string(&self.0).is_ok_and(|text| text == own_line()) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+}
+
+fn own_line() -> String {
+    format!("{}\n", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_another_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pid");
+        let file = PidFile::write(&path).expect("it is writable");
+        assert_eq!(std::fs::read_to_string(&path).expect("it is there"), own_line());
+        drop(file);
+        assert!(!path.exists());
+        let file = PidFile::write(&path).expect("it is writable");
+        std::fs::write(&path, "1\n").expect("it is writable");
+        drop(file);
+        assert!(path.exists());
+    }
+}

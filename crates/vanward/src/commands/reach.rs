@@ -1,0 +1,161 @@
+//! The running proxy as commands reach it: its admin socket, found by flag or by file, and HTTP over it.
+//!
+//! What the JSON means is in `proxy::status`.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::proxy::status::Refused;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A reload waits for names, and for the workers.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Far more than a status has.
+const RESPONSE_BYTES_MAX: u64 = 256 << 20;
+
+/// Which proxy is meant.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Reach {
+    /// The admin socket of the proxy [default: `admin` of the configuration file]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// The configuration file that names it
+    #[arg(long, short, value_name = "FILE", default_value = "vanward.toml", conflicts_with = "socket")]
+    config: PathBuf,
+}
+
+/// What the proxy answered.
+pub(crate) struct Answer {
+    is_done: bool,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reach {
+    /// Asks for something.
+    pub(crate) fn get(&self, path: &str) -> Result<Answer, ExitCode> {
+        self.ask("GET", path, b"")
+    }
+
+    /// Has something done.
+    pub(crate) fn post(&self, path: &str, order: &impl Serialize) -> Result<Answer, ExitCode> {
+        let body = serde_json::to_vec(order).map_err(|error| super::fail(super::FAILED, error))?;
+        self.ask("POST", path, &body)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Answer, ExitCode> {
+        let socket = self.socket()?;
+        let failed = |what: &str, error: std::io::Error| {
+            let remedy = match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                    "; is the proxy running, and is this the `admin` of its configuration?"
+                }
+                ErrorKind::PermissionDenied => "; only the user of the proxy's process may",
+                _ => "",
+            };
+            super::fail(super::FAILED, format_args!("cannot {what} {}: {error}{remedy}", socket.display()))
+        };
+        let mut stream = UnixStream::connect(&socket).map_err(|error| failed("connect to", error))?;
+        let exchange = |stream: &mut UnixStream| {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nHost: vanward\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(&[head.as_bytes(), body].concat())?;
+            let mut response = Vec::new();
+            stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
+            Ok(response)
+        };
+        let response = exchange(&mut stream).map_err(|error| failed("talk to", error))?;
+        parse(&response).ok_or_else(|| {
+            let what = format_args!("{} does not answer as a proxy does", socket.display());
+            super::fail(super::FAILED, what)
+        })
+    }
+
+    /// Where the socket is. A file that is wrong elsewhere still tells.
+    fn socket(&self) -> Result<PathBuf, ExitCode> {
+        if let Some(socket) = &self.socket {
+            return Ok(socket.clone());
+        }
+        let file = self.config.display();
+        let text = std::fs::read_to_string(&self.config).map_err(|error| {
+            super::fail(
+                super::USAGE,
+                format_args!("{file}: {error}; name the proxy's socket by --socket PATH"),
+            )
+        })?;
+        let table: toml::Table = match text.parse() {
+            Ok(table) => table,
+            Err(_) => {
+                let mistakes = config::examine(&text, &file.to_string()).mistakes;
+                let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+                return Err(super::fail(
+                    super::BAD_CONFIGURATION,
+                    format_args!(
+                        "{}\nvanward: the proxy was not asked: it goes on as it is",
+                        lines.join("\n")
+                    ),
+                ));
+            }
+        };
+        match table.get("admin").and_then(toml::Value::as_str) {
+            Some(path) => Ok(PathBuf::from(path)),
+            None => Err(super::fail(
+                super::USAGE,
+                format_args!("{file} names no `admin` socket; name the proxy's by --socket PATH"),
+            )),
+        }
+    }
+}
+
+impl Answer {
+    /// What was asked for, or why it was not done, said.
+    pub(crate) fn told<T: DeserializeOwned>(&self) -> Result<T, ExitCode> {
+        if self.is_done {
+            return serde_json::from_slice(&self.body).map_err(|error| {
+                super::fail(super::FAILED, format_args!("the proxy's answer is not understood: {error}"))
+            });
+        }
+        let Ok(Refused { error, mistakes }) = serde_json::from_slice(&self.body) else {
+            let body = String::from_utf8_lossy(&self.body);
+            return Err(super::fail(super::FAILED, format_args!("the proxy refuses: {body}")));
+        };
+        if mistakes.is_empty() {
+            return Err(super::fail(super::FAILED, error));
+        }
+        let mut lines: String = mistakes.iter().map(|mistake| format!("{}\n", mistake.text)).collect();
+        lines += &format!("vanward: {error}\n");
+        // The exit code tells as well, where nobody reads standard error.
+        let _ = std::io::stderr().lock().write_all(lines.as_bytes());
+        Err(ExitCode::from(super::BAD_CONFIGURATION))
+    }
+}
+
+/// The status and the body of a response whose end is that of its connection.
+fn parse(response: &[u8]) -> Option<Answer> {
+    let at = response.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let status = response.strip_prefix(b"HTTP/1.1 ")?.first()?;
+    Some(Answer { is_done: *status == b'2', body: response[at + 4..].to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_a_status_and_a_body() {
+        let parsed = |text: &str| parse(text.as_bytes()).map(|answer| (answer.is_done, answer.body));
+        assert_eq!(parsed("HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}"), Some((true, b"{}".to_vec())));
+        assert_eq!(parsed("HTTP/1.1 409 Conflict\r\n\r\n"), Some((false, Vec::new())));
+        for text in ["", "HTTP/1.1 200 OK\r\n", "SSH-2.0\r\n\r\n"] {
+            assert!(parse(text.as_bytes()).is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `vanward reload`.
+
+use std::process::ExitCode;
+
+use ::proxy::status::ReloadTold;
+
+use super::reach::Reach;
+
+/// Has the running proxy read its configuration again.
+///
+/// It is the file that the proxy was started with. With a mistake in it nothing changes, and the exit code is 78. What has
+/// not changed keeps its connections, pools and health; requests under way go on.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    reach: Reach,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward reload                             the proxy whose `admin` socket vanward.toml names
+  vanward reload --socket /run/vanward.sock
+  vanward check && vanward reload            says what is wrong without asking the proxy";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let told = arguments.reach.post("/reload", &()).and_then(|answer| answer.told());
+    let ReloadTold { warnings, remarks } = match told {
+        Ok(told) => told,
+        Err(code) => return code,
+    };
+    for warning in &warnings {
+        super::say(&format!("warning: {}", warning.text));
+    }
+    for remark in &remarks {
+        super::say(remark);
+    }
+    super::say("reloaded");
+    ExitCode::SUCCESS
+}

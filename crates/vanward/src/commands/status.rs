@@ -1,0 +1,216 @@
+//! `vanward status`: a table for people, JSON for scripts.
+
+use std::fmt::Write;
+use std::io::{IsTerminal, Write as _};
+use std::process::ExitCode;
+
+use ::proxy::status::{ServerTold, StateTold, Status, UpstreamTold};
+
+use super::reach::Reach;
+
+/// Shows how the running proxy stands: listeners, upstreams, and each server's state and why.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Prints all of it as JSON, counters and routes included
+    #[arg(long, conflicts_with = "configuration")]
+    json: bool,
+
+    /// Prints the configuration in force, with every option, as a file
+    #[arg(long)]
+    configuration: bool,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward status                               the proxy whose `admin` socket vanward.toml names
+  vanward status --socket /run/vanward.sock
+  vanward status --json | jq '.upstreams[].servers[] | select(.state != \"up\")'
+  vanward status --configuration               what is in force, servers added by `vanward add` included";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    shown(arguments).map_or_else(
+        |code| code,
+        |text| {
+            // Who reads no further has seen enough.
+            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        },
+    )
+}
+
+fn shown(arguments: &Args) -> Result<String, ExitCode> {
+    if arguments.configuration {
+        return Ok(String::from_utf8_lossy(&arguments.reach.get("/configuration")?.body).into_owned());
+    }
+    let answer = arguments.reach.get("/status")?;
+    let status: Status = answer.told()?;
+    if arguments.json {
+        return Ok(String::from_utf8_lossy(&answer.body).into_owned());
+    }
+    let has_colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    Ok(page(&status, has_colour))
+}
+
+fn page(status: &Status, has_colour: bool) -> String {
+    let mut page = String::new();
+    // Writing into a String does not fail.
+    let _ = writeln!(
+        page,
+        "vanward {}, process {}, up {}, {}, {}",
+        status.version,
+        status.process,
+        time(status.uptime_seconds),
+        count(status.workers as u64, "worker"),
+        count(status.reloads, "reload"),
+    );
+    let (connections, requests) =
+        (count(status.connections, "connection"), count(status.requests, "request"));
+    let _ = writeln!(page, "{connections}, {requests} under way");
+    let listeners: Vec<String> = status
+        .listeners
+        .iter()
+        .map(|listener| format!("{}{}", listener.address, if listener.has_tls { " (TLS)" } else { "" }))
+        .collect();
+    let _ = writeln!(page, "listening on {}", listeners.join(", "));
+    for upstream in &status.upstreams {
+        let _ = writeln!(page, "\nupstream {} ({})", upstream.name, upstream.balance);
+        table(&mut page, upstream, has_colour);
+    }
+    page
+}
+
+fn table(page: &mut String, upstream: &UpstreamTold, has_colour: bool) {
+    let mut rows = vec![["SERVER", "STATE", "WEIGHT", "REQUESTS", "RESPONSE", ""].map(str::to_owned)];
+    rows.extend(upstream.servers.iter().map(row));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 6] = std::array::from_fn(width);
+    for (index, [server, state, weight, requests, response, note]) in rows.iter().enumerate() {
+        let colour = index.checked_sub(1).filter(|_| has_colour).map(|server| upstream.servers[server].state);
+        let (on, off) = colour.map_or(("", ""), |state| (colour_of(state), "\x1b[0m"));
+        let [server_width, state_width, weight_width, requests_width, response_width, _] = widths;
+        let line = format!(
+            "  {server:server_width$}  {on}{state:state_width$}{off}  {weight:>weight_width$}  \
+             {requests:>requests_width$}  {response:>response_width$}  {note}"
+        );
+        let _ = writeln!(page, "{}", line.trim_end());
+    }
+}
+
+fn row(server: &ServerTold) -> [String; 6] {
+    let changed: Vec<&str> =
+        server.changes.iter().map(String::as_str).filter(|change| *change != "drained").collect();
+    let changed = match changed.as_slice() {
+        [] => None,
+        ["weight"] => Some("weight is not the file's".to_owned()),
+        _ => Some("not in the file".to_owned()),
+    };
+    let notes: Vec<String> = server.reason.clone().into_iter().chain(changed).collect();
+    [
+        server.label.clone(),
+        word(server.state).to_owned(),
+        server.weight.to_string(),
+        server.requests.to_string(),
+        server.response_time_ms.map_or_else(|| "-".to_owned(), |time| format!("{time:.1} ms")),
+        notes.join("; "),
+    ]
+}
+
+fn word(state: StateTold) -> &'static str {
+    match state {
+        StateTold::Up => "up",
+        StateTold::Draining => "draining",
+        StateTold::Ejected => "ejected",
+        StateTold::Down => "down",
+        StateTold::Open => "open circuit",
+    }
+}
+
+fn colour_of(state: StateTold) -> &'static str {
+    match state {
+        StateTold::Up => "\x1b[32m",
+        StateTold::Draining => "\x1b[33m",
+        StateTold::Ejected | StateTold::Down | StateTold::Open => "\x1b[31m",
+    }
+}
+
+fn count(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// `3 d 4 h`, `4 h 5 min`, `5 min 6 s`, `6 s`.
+fn time(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(label: &str, state: StateTold, reason: Option<&str>) -> ServerTold {
+        ServerTold {
+            url: format!("http://{label}"),
+            label: label.to_owned(),
+            state,
+            reason: reason.map(str::to_owned),
+            weight: 1,
+            priority: 0,
+            requests: 12,
+            response_time_ms: None,
+            changes: Vec::new(),
+        }
+    }
+
+    fn upstream() -> UpstreamTold {
+        let weighed = ServerTold {
+            weight: 100,
+            response_time_ms: Some(1.25),
+            changes: vec!["drained".to_owned(), "weight".to_owned()],
+            ..server("a", StateTold::Draining, Some("taken out; nothing is under way"))
+        };
+        let servers = vec![server("10.0.0.1:9000", StateTold::Up, None), weighed];
+        UpstreamTold { name: "app".to_owned(), balance: "round-robin".to_owned(), servers }
+    }
+
+    #[test]
+    fn columns_are_aligned_and_states_are_words() {
+        let mut page = String::new();
+        table(&mut page, &upstream(), false);
+        let expected = "  \
+  SERVER         STATE     WEIGHT  REQUESTS  RESPONSE
+  10.0.0.1:9000  up             1        12         -
+  a              draining     100        12    1.2 ms  taken out; nothing is under way; weight is not the file's
+";
+        assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn colours_change_nothing_but_the_colour() {
+        let (mut plain, mut coloured) = (String::new(), String::new());
+        table(&mut plain, &upstream(), false);
+        table(&mut coloured, &upstream(), true);
+        assert!(coloured.contains("\x1b[32mup      \x1b[0m"), "{coloured}");
+        for code in ["\x1b[32m", "\x1b[33m", "\x1b[0m"] {
+            coloured = coloured.replace(code, "");
+        }
+        assert_eq!(plain, coloured);
+    }
+
+    #[test]
+    fn times_have_two_units() {
+        for (seconds, text) in
+            [(0, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")]
+        {
+            assert_eq!(time(seconds), text);
+        }
+    }
+}
