@@ -296,3 +296,48 @@ fn a_hash_of_a_header_chooses_the_server() {
     }
     assert!(servers.iter().all(|count| *count > 2), "{servers:?}");
 }
+
+/// Eight servers that never answer, and eight that do at once, before four workers: a request that a slow one gets stays
+/// there. Each worker by itself would try every slow server once, which makes 32.
+#[test]
+fn what_is_under_way_is_counted_over_all_workers() {
+    for (policy, stuck_max) in [("least-connections", 8), ("two-choices", 20)] {
+        let scene = Scene::with_servers(&[1; 16], |config| {
+            config.workers = 4.try_into().ok();
+            config.upstreams[0].balance = balance::policy(policy).expect("it is one");
+        });
+        let mut connections: Vec<Vec<Peer>> = (0..16).map(|_| Vec::new()).collect();
+        let mut stuck = Vec::new();
+        for _ in 0..200 {
+            // A connection each, which the kernel gives to any of the workers.
+            let mut client = scene.client();
+            client.sends(GET);
+            let (server, place) = loop {
+                for (server, known) in connections.iter_mut().enumerate() {
+                    known.extend(scene.try_accept(server));
+                }
+                let asked = connections
+                    .iter()
+                    .enumerate()
+                    .find_map(|(server, known)| Some((server, known.iter().position(Peer::has_something)?)));
+                if let Some(asked) = asked {
+                    break asked;
+                }
+                std::thread::yield_now();
+            };
+            let peer = &mut connections[server][place];
+            peer.gets(&expand(GET_SEEN, ""));
+            if server < 8 {
+                stuck.push(client);
+                continue;
+            }
+            peer.sends(OK);
+            client.gets(&expand(OK_GOT, ""));
+            // A request is under way until all of it is done, which its client may know first.
+            while scene.running().counters().requests_active > stuck.len() as u64 {
+                std::thread::yield_now();
+            }
+        }
+        assert!((8..=stuck_max).contains(&stuck.len()), "{policy}: {} requests stuck", stuck.len());
+    }
+}
