@@ -12,6 +12,7 @@ use std::task::Poll;
 use tls::Handshake;
 use wire::{HeadError, HeadLimits, Parsed, Version};
 
+use crate::answer;
 use crate::buffer::{Buffer, SMALL};
 use crate::deadline::{Deadline, Ticks};
 use crate::exchange::{self, Call};
@@ -21,7 +22,6 @@ use crate::introduce::{self, Introduced};
 use crate::lane::{Kind, Memory, Request};
 use crate::layer4;
 use crate::listen::Listening;
-use crate::respond;
 use crate::secure::{HandshakeError, Secure};
 use crate::snapshot::Snapshot;
 use crate::socket::Socket;
@@ -209,7 +209,7 @@ fn identity_lines(peer: &tls::Peer) -> Rc<[u8]> {
 async fn answer_in_the_clear(worker: &Worker, client: &Client) {
     worker.counters.failure(Failure::PlainHttp as usize);
     let mut out = Vec::with_capacity(256);
-    respond::write_failure(&mut out, Failure::PlainHttp, &worker.date(), b"", false, true);
+    answer::last_words(&mut out, Failure::PlainHttp, &worker.date());
     let write = client.socket.write(&out, Follows::Nothing);
     // A fresh socket takes this little at once; if not, so be it.
     if let Ok(Ok(_)) = client.deadline.within(Ticks(1), write).await {
@@ -377,7 +377,7 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
     }
     drop(snapshot);
     let mut out = Vec::with_capacity(256);
-    respond::write_failure(&mut out, Failure::TooManyConnections, &worker.date(), b"", false, true);
+    answer::last_words(&mut out, Failure::TooManyConnections, &worker.date());
     let write = client.socket.write(&out, Follows::Close);
     // A fresh socket takes this little at once; if not, so be it.
     let _ = client.deadline.within(Ticks(1), write).await;

@@ -1,19 +1,23 @@
-//! The path of a request: admit, route, pick, forward, respond, log.
+//! The path of a request: admit, route, ask, pick, forward, respond, log.
 //!
 //! Every way through ends in the log. What goes wrong anywhere is a `Failure`, answered in one place.
 
-use wire::{
-    ConnectionOptions, Framing, Method, RequestHead, Span, Target, TargetForm, Version, host_without_port,
-};
+use std::net::IpAddr;
 
+use wire::{ConnectionOptions, Framing, Method, RequestHead, Span, Target, TargetForm, Version};
+
+use crate::answer;
 use crate::client::{Client, Next};
 use crate::failure::Failure;
 use crate::forward;
 use crate::lane::Memory;
-use crate::plan::Listener;
+use crate::plan::{Listener, Policies};
+use crate::policy;
 use crate::record::Record;
 use crate::respond;
-use crate::snapshot::Snapshot;
+use crate::seen::{self, Fields};
+use crate::snapshot::{Snapshot, TimeoutTicks};
+use crate::verify;
 use crate::worker::Worker;
 
 /// What surrounds a request: its worker, the plan that it began under, its client.
@@ -41,8 +45,29 @@ pub(crate) struct Admitted {
     pub(crate) wants_upgrade: bool,
     pub(crate) version: Version,
     pub(crate) method: Method,
+    /// Who asks.
+    pub(crate) client: IpAddr,
+    /// Index of its route.
+    pub(crate) route: usize,
     /// Index of the upstream that it goes to.
     pub(crate) upstream: usize,
+    /// Whether its route has policies.
+    has_policies: bool,
+}
+
+impl Admitted {
+    /// What its route asks besides, and does with it.
+    #[inline]
+    pub(crate) fn policies<'a>(&self, call: &Call<'a>) -> Option<&'a Policies> {
+        if self.has_policies { call.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
+    }
+
+    /// How long it may take.
+    #[inline]
+    pub(crate) fn ticks<'a>(&self, call: &Call<'a>) -> &'a TimeoutTicks {
+        let own = self.policies(call).and_then(|policies| policies.ticks.as_ref());
+        own.unwrap_or(&call.snapshot.ticks)
+    }
 }
 
 /// Serves the request whose head is at the front of the lane's buffer.
@@ -60,16 +85,27 @@ pub(crate) async fn refuse(call: &Call<'_>, memory: &mut Memory, failure: Failur
 
 async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> Result<Next, Failure> {
     let request = &mut memory.request;
-    let admitted = admit(call, &request.head, request.buffer.filled(), record)?;
+    let mut admitted = admit(call, &request.head, request.buffer.filled(), record)?;
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
-        return respond::options(call, memory, &admitted, record).await;
+        return answer::options(call, memory, &admitted, record).await;
     }
     if let Some(port) = call.listener.redirect_port {
         if admitted.target.authority == Span::default() {
             // An HTTP/1.0 request without Host: nobody knows where it was to go.
             return Err(Failure::BadHost);
         }
-        return respond::redirect(call, memory, &admitted, port, record).await;
+        return answer::redirect(call, memory, &admitted, port, record).await;
+    }
+    if let Some(policies) = admitted.policies(call) {
+        if let Some(claim) = policy::ask(call, policies, &admitted, &mut memory.request, record)? {
+            // Rare and slow: in a box it is no part of every lane.
+            Box::pin(verify::verify(call, claim)).await?;
+        }
+        let Memory { request, response } = memory;
+        if let Some(answer) = policy::act(call, policies, &mut admitted, request, &mut response.out)? {
+            record.status = answer.status;
+            return answer::own(call, memory, &admitted, record, answer.body).await;
+        }
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
     respond::respond(call, &admitted, memory, reply, record).await
@@ -98,9 +134,14 @@ fn admit(
         return Err(Failure::BodyTooLarge);
     }
     let connection = ConnectionOptions::of(head, bytes).map_err(|_| Failure::BadFraming)?;
-    let plan = &call.snapshot.plan;
-    let route = plan.route(host_without_port(target.authority.of(bytes)), target.path.of(bytes))?;
+    let client = seen::client(call, head, bytes);
+    record.named = (client != call.client.address).then_some(client);
+    let route = match call.snapshot.table.only() {
+        Some(route) => route,
+        None => choose(call, &target, head, bytes, client)?,
+    };
     record.route = Some(route);
+    let meant = &call.snapshot.plan.routes[route];
     Ok(Admitted {
         target,
         framing,
@@ -108,8 +149,24 @@ fn admit(
         wants_upgrade: wire::wants_upgrade(head, bytes, connection),
         version: head.start.version,
         method: head.start.method,
-        upstream: plan.routes[route].upstream,
+        client,
+        route,
+        upstream: meant.upstream,
+        has_policies: meant.policies.is_some(),
     })
+}
+
+/// The index of the route that the request takes.
+#[inline(never)]
+fn choose(
+    call: &Call<'_>,
+    target: &Target,
+    head: &RequestHead,
+    bytes: &[u8],
+    client: IpAddr,
+) -> Result<usize, Failure> {
+    let fields = Fields::of(head, bytes);
+    call.snapshot.table.choose(&seen::request(call, target, bytes, client, &fields, head))
 }
 
 /// RFC 9110 §7.6.2: OPTIONS that may make no further hop is answered here.
@@ -130,7 +187,7 @@ async fn finish(
         Ok(next) => next,
         Err(failure) => {
             record.failure = Some(failure);
-            respond::failure(call, memory, failure, record).await
+            answer::failure(call, memory, failure, record).await
         }
     };
     record.finish(memory);

@@ -21,8 +21,8 @@ pub(crate) struct Facts {
     pub(crate) status: u16,
     /// The word in the access log and the counters.
     pub(crate) word: &'static str,
-    /// The reason that the client reads.
-    pub(crate) reason: &'static str,
+    /// The reason, as the line that the client reads.
+    pub(crate) text: &'static str,
 }
 
 macro_rules! failures {
@@ -37,7 +37,7 @@ macro_rules! failures {
             pub(crate) fn facts(self) -> Facts {
                 match self {
                     $(Failure::$variant => Facts {
-                        party: Party::$party, status: $status, word: $word, reason: $reason,
+                        party: Party::$party, status: $status, word: $word, text: concat!($reason, "\n"),
                     },)*
                 }
             }
@@ -55,6 +55,8 @@ failures! {
     BadFraming Client 400 "bad-framing" "The length of the request body is not clear.",
     BadBody Client 400 "bad-body" "The chunks of the request body are not valid.",
     AmbiguousPath Client 400 "ambiguous-path" "The path has dot segments.",
+    Unauthorized Client 401 "unauthorized" "A name and a password are needed here.",
+    Forbidden Client 403 "forbidden" "This is not for clients from your network.",
     NoRoute Client 404 "no-route" "Nothing is served under this host and path.",
     MethodRefused Client 405 "method-refused" "This method is not served here.",
     ClientHeaderTimeout Client 408 "client-header-timeout" "The request head did not arrive in time.",
@@ -62,6 +64,7 @@ failures! {
     ClientTooSlow Client 408 "client-too-slow" "The request body arrives too slowly.",
     BodyTooLarge Client 413 "body-too-large" "The request body is too large.",
     TargetTooLong Client 414 "target-too-long" "The request target is too long.",
+    RateLimited Client 429 "rate-limited" "Too many requests; try again later.",
     HeadTooLarge Client 431 "head-too-large" "The request header fields are too large.",
     VersionRefused Client 505 "version-refused" "Only HTTP/1.0 and HTTP/1.1 are spoken here.",
     ClientGone Client 0 "client-gone" "",
@@ -84,6 +87,7 @@ failures! {
     UpstreamTruncated Upstream 502 "upstream-truncated" "The server's answer ended early.",
     UpstreamStatus Upstream 502 "upstream-status" "The server answered that it cannot.",
     UpstreamUnknown Upstream 503 "upstream-unknown" "The server's address is not known.",
+    VerifierBusy Proxy 503 "verifier-busy" "Too many passwords are being verified.",
     NoServer Proxy 503 "no-server" "No server is available.",
     Shed Proxy 503 "shed" "Too many requests are under way.",
     ShortOfMemory Proxy 503 "short-of-memory" "Too many requests are under way.",
@@ -101,6 +105,7 @@ impl Failure {
     pub(crate) fn is_of_load(self) -> bool {
         use Failure::{
             NoServer, OutOfDescriptors, QueueTimeout, Shed, ShortOfMemory, TooManyConnections, UpstreamFull,
+            VerifierBusy,
         };
         matches!(
             self,
@@ -111,7 +116,13 @@ impl Failure {
                 | ShortOfMemory
                 | TooManyConnections
                 | UpstreamFull
+                | VerifierBusy
         )
+    }
+
+    /// Whether a route does not want the request, with which nothing else is wrong.
+    pub(crate) fn is_of_policy(self) -> bool {
+        matches!(self, Failure::Unauthorized | Failure::Forbidden | Failure::RateLimited)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::deadline::{Deadline, Elapsed, Ticks};
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
 use crate::lane::{Memory, Request, Response};
+use crate::policy;
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::respond;
@@ -282,7 +283,7 @@ impl Attempt<'_> {
         progress.is_reused = connection.is_reused;
         let Memory { request, response } = memory;
         response.buffer.clear();
-        self.render(request);
+        self.render(request)?;
         let is_done = request.body.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
         self.send(&connection, &request.out, follows, progress).await?;
@@ -333,7 +334,7 @@ impl Attempt<'_> {
     }
 
     /// The head as this server shall see it, and the first piece of the body behind it.
-    fn render(&self, request: &mut Request) {
+    fn render(&self, request: &mut Request) -> Result<(), Failure> {
         let own_authority = || Some(self.upstream.plan.servers[self.index].authority.as_bytes());
         let names_no_host = self.admitted.target.authority == wire::Span::default();
         let host = match &self.upstream.plan.config.host {
@@ -359,9 +360,19 @@ impl Attempt<'_> {
         };
         let mut out = std::mem::take(&mut request.out);
         out.clear();
-        wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
+        let outcome = match self.admitted.policies(self.call) {
+            None => {
+                wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
+                Ok(())
+            }
+            Some(policies) => {
+                let server = &self.upstream.plan.servers[self.index].authority;
+                policy::write_request(self.call, policies, self.admitted, server, request, rewrite, &mut out)
+            }
+        };
         out.extend_from_slice(&request.first_piece);
         request.out = out;
+        outcome
     }
 
     async fn send(
@@ -373,7 +384,12 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
             let write = connection.socket.write(bytes, follows);
-            match self.call.client.deadline.within(self.call.snapshot.ticks.upstream_first_byte, write).await
+            match self
+                .call
+                .client
+                .deadline
+                .within(self.admitted.ticks(self.call).upstream_first_byte, write)
+                .await
             {
                 Ok(Ok(count)) => bytes = &bytes[count..],
                 // A server may answer before it has read all, and close: what it said is still to be read.
@@ -452,7 +468,7 @@ impl Attempt<'_> {
                 }
             }
             if !is_armed {
-                deadline.set(self.call.snapshot.ticks.upstream_first_byte);
+                deadline.set(self.admitted.ticks(self.call).upstream_first_byte);
                 is_armed = true;
             }
             let read = unless_gone(self.call.client, self.read(connection, &mut response.buffer));

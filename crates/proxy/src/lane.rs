@@ -34,7 +34,20 @@ pub(crate) struct Request {
     pub(crate) first_piece: Vec<u8>,
     /// What the server is sent first: the new head and the first piece of the body.
     pub(crate) out: Vec<u8>,
+    /// What the policies of its route have made for it.
+    pub(crate) texts: Texts,
     pub(crate) body: Pump,
+}
+
+/// Texts for one request, of which only those mean something that its route asks for.
+#[derive(Default)]
+pub(crate) struct Texts {
+    /// Path and query for the server; empty as they were sent.
+    pub(crate) path: Vec<u8>,
+    /// Host for the server; empty as the upstream has it.
+    pub(crate) host: Vec<u8>,
+    /// What the request is called.
+    pub(crate) id: Vec<u8>,
 }
 
 impl Request {
@@ -89,6 +102,7 @@ impl Memory {
                 kept: Vec::new(),
                 first_piece: Vec::new(),
                 out: Vec::with_capacity(read_area / 4),
+                texts: Texts::default(),
                 body: Pump::new(),
             },
             response: Response {
@@ -110,6 +124,7 @@ impl Memory {
             &mut self.request.kept,
             &mut self.request.first_piece,
             &mut self.request.out,
+            &mut self.request.texts.path,
             &mut self.response.out,
         ] {
             text.clear();

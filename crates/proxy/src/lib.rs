@@ -25,6 +25,12 @@ mod http2;
 mod lane;
 /// The path of a request.
 mod exchange;
+/// What routes see of a request.
+mod seen;
+/// What a route asks of a request, and does with it.
+mod policy;
+/// Passwords, away from the workers.
+mod verify;
 /// Servers and the connections to them.
 mod upstream;
 /// Connections of HTTP/2 to a server, shared by many requests.
@@ -41,6 +47,8 @@ mod relay;
 mod tunnel;
 /// What the client is sent.
 mod respond;
+/// What the client is sent without a server.
+mod answer;
 /// What can go wrong, and what is said of it.
 mod failure;
 /// Notes for the log.

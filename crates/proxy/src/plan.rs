@@ -3,6 +3,8 @@
 
 /// The servers that a configuration lists.
 mod listed;
+/// Routes and their policies.
+mod routes;
 /// Upstreams and their servers.
 mod upstreams;
 /// Sessions.
@@ -13,12 +15,12 @@ use std::sync::Arc;
 
 use balance::Time;
 use config::{Config, Hsts, IpNet};
-use route::{RouteTable, has_dot_segments};
 use tls::{ClientSide, Problem, ServerSide};
 
-use crate::failure::Failure;
 use crate::resolve::Names;
+use crate::verify::Verifier;
 
+pub(crate) use routes::{Auth, Policies, Route, Table};
 pub(crate) use stickiness::Stickiness;
 pub(crate) use upstreams::{ServerPlan, UpstreamPlan};
 
@@ -30,13 +32,10 @@ pub(crate) struct Plan {
     pub(crate) routes: Vec<Route>,
     /// Where it is counted by name; `None` while nobody asks for metrics.
     pub(crate) places: Option<Arc<telemetry::Places>>,
-    table: RouteTable,
-    /// The route of each rule of the table.
-    of_rule: Vec<usize>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) verifier: Arc<Verifier>,
     /// The names of its servers: for as long as it is there, they are resolved.
     pub(crate) names: Names,
-    /// Whether the path decides where a request goes, so that it must not be read in two ways.
-    depends_on_path: bool,
 }
 
 /// A listener, by its index in the file.
@@ -52,13 +51,6 @@ pub(crate) struct Listener {
     introducers: Vec<IpNet>,
     /// The upstream that connections are passed on to as they are, if they are: its index and name.
     pub(crate) passes_on: Option<(usize, String)>,
-}
-
-/// A route, by its index in the file.
-pub(crate) struct Route {
-    pub(crate) upstream: usize,
-    /// Host and path as configured, for the log.
-    pub(crate) label: String,
 }
 
 impl Plan {
@@ -92,41 +84,16 @@ impl Plan {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let (of_rule, rules) = config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
-        let table = RouteTable::compile(rules);
-        let routes = config
-            .routes
-            .iter()
-            .map(|route| Route {
-                upstream: route.action.upstreams().next().unwrap_or_default(),
-                label: route.name.clone(),
-            })
-            .collect();
-        let depends_on_path = table.depends_on_path();
-        Ok(Self {
-            listeners,
-            upstreams,
-            routes,
-            places: None,
-            depends_on_path,
-            table,
-            of_rule,
-            names,
-            config,
-        })
+        let table = Arc::new(Table::new(&config));
+        let routes =
+            routes::routes(&config, previous.map(|previous| (&previous.config, &previous.routes[..])));
+        let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
+        Ok(Self { listeners, upstreams, routes, places: None, table, verifier, names, config })
     }
 
     /// The upstream of this name.
     fn upstream(&self, name: &str) -> Option<&Arc<UpstreamPlan>> {
         self.upstreams.iter().find(|upstream| upstream.config.name == name)
-    }
-
-    /// The index of the route for a host, without its port, and a path, without its query.
-    pub(crate) fn route(&self, host: &[u8], path: &[u8]) -> Result<usize, Failure> {
-        if self.depends_on_path && has_dot_segments(path) {
-            return Err(Failure::AmbiguousPath);
-        }
-        self.table.find(host, path).map(|rule| self.of_rule[rule]).ok_or(Failure::NoRoute)
     }
 
     /// Whether a client with this address may say whom it forwards for.

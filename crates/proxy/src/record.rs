@@ -1,6 +1,7 @@
 //! What an exchange notes for the access log, the counters and the metrics. The clock is read once for each point in
 //! time, whoever wants to know it, and not at all where nobody does.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use balance::Event;
@@ -23,6 +24,10 @@ pub(crate) struct Record<'a> {
     first_byte: Option<Instant>,
     upstream_ended: Option<Instant>,
     pub(crate) route: Option<usize>,
+    /// Whom a trusted proxy names as its client.
+    pub(crate) named: Option<IpAddr>,
+    /// When a request over a limit may come again.
+    pub(crate) retry_after_seconds: u64,
     /// Upstream and server, by index.
     pub(crate) server: Option<(usize, usize)>,
     /// What the client was sent; 0 while it was sent nothing.
@@ -62,6 +67,8 @@ impl<'a> Record<'a> {
             first_byte: None,
             upstream_ended: None,
             route: None,
+            named: None,
+            retry_after_seconds: 0,
             server: None,
             status: 0,
             body_bytes_sent: 0,
@@ -236,7 +243,8 @@ impl<'a> Record<'a> {
             cause: failure.facts().word,
         });
         let entry = Entry {
-            client: self.call.client.address,
+            client: self.named.unwrap_or(self.call.client.address),
+            peer: self.named.map(|_| self.call.client.address),
             method: if is_whole { head.start.method_span.of(bytes) } else { b"" },
             target: if is_whole { head.start.target.of(bytes) } else { b"" },
             version: match head.start.version {

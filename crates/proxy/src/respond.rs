@@ -1,14 +1,15 @@
-//! What the client is sent: the server's response, an upgraded connection's bytes, or our own word on a failure.
+//! What the client is sent of a server: its response, or an upgraded connection's bytes.
 
 use std::pin::pin;
 
-use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
+use wire::{ClientConnection, Framing, ResponseHead, ResponseRewrite, Version};
 
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
-use crate::failure::{Failure, Party};
+use crate::failure::Failure;
 use crate::forward::Reply;
-use crate::lane::{Memory, Response};
+use crate::lane::{Memory, Request, Response};
+use crate::policy;
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::tcp::Follows;
@@ -25,7 +26,7 @@ pub(crate) async fn respond(
     let Call { worker, snapshot, client, .. } = *call;
     let plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
-    render(call, response, &mut reply, &plan);
+    render(call, admitted, request, response, &mut reply, &plan);
     record.status = response.head.start.status;
     record.head_bytes_sent = response.out.len() as u64;
     if record.status == 101 {
@@ -34,7 +35,7 @@ pub(crate) async fn respond(
             return Err(Failure::UpstreamMalformed);
         }
         // Rare and large: in a box it is no part of every lane.
-        return Box::pin(tunnel(call, memory, &reply, record)).await;
+        return Box::pin(tunnel(call, admitted, memory, &reply, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     let begun = begin(response, &reply, is_chunked);
@@ -48,7 +49,7 @@ pub(crate) async fn respond(
         source: &reply.connection.socket,
         sink: &client.socket,
         deadline: &client.deadline,
-        source_limit: snapshot.ticks.upstream_body,
+        source_limit: admitted.ticks(call).upstream_body,
         sink_limit: snapshot.ticks.client_write,
         paced: Some(Side::Sink),
         closes_sink: plan.client_connection == ClientConnection::Close && reply.upload.is_done(),
@@ -119,7 +120,14 @@ impl Plan {
 }
 
 /// Writes the new head to `Response::out`.
-fn render(call: &Call<'_>, response: &mut Response, reply: &mut Reply, plan: &Plan) {
+fn render(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    request: &Request,
+    response: &mut Response,
+    reply: &mut Reply,
+    plan: &Plan,
+) {
     let date = call.worker.date();
     let mut lines = added(call, response);
     if !reply.added.is_empty() {
@@ -135,6 +143,10 @@ fn render(call: &Call<'_>, response: &mut Response, reply: &mut Reply, plan: &Pl
         date: &date,
     };
     response.out.clear();
+    if let Some(policies) = admitted.policies(call) {
+        let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server].plan.authority;
+        return policy::write_response(call, policies, admitted, server, request, response, rewrite);
+    }
     wire::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite);
 }
 
@@ -202,12 +214,13 @@ pub(crate) async fn interim(call: &Call<'_>, response: &mut Response) -> Result<
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
 async fn tunnel(
     call: &Call<'_>,
+    admitted: &Admitted,
     memory: &mut Memory,
     reply: &Reply,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let Memory { request, response } = memory;
-    let Call { worker, snapshot, client, .. } = *call;
+    let Call { worker, client, .. } = *call;
     worker.counters.tunnels.increment();
     send(call, &response.out, Follows::Nothing).await?;
     response.buffer.consume(response.head.len);
@@ -217,171 +230,15 @@ async fn tunnel(
         Way { body: &mut response.body, buffer: &mut response.buffer },
     ];
     // However it ends, the client knows as much as it is going to.
-    let _ = tunnel::run(worker, client, &reply.connection.socket, snapshot.ticks.tunnel_idle, ways).await;
+    let _ =
+        tunnel::run(worker, client, &reply.connection.socket, admitted.ticks(call).tunnel_idle, ways).await;
     record.body_bytes_sent = response.body.moved;
     record.upstream_ended();
     Ok(Next::Close)
 }
 
-/// RFC 9110 §7.6.2: OPTIONS with no hops left is answered by the proxy itself.
-pub(crate) async fn options(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    admitted: &Admitted,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
-    let out = &mut memory.response.out;
-    out.clear();
-    out.extend_from_slice(b"HTTP/1.1 204 No Content\r\nAllow: ");
-    out.extend_from_slice(METHODS);
-    out.extend_from_slice(b"\r\n");
-    record.status = 204;
-    own(call, memory, admitted, record).await
-}
-
-/// RFC 9110 §15.4.9: a request that should have come over https is told where to.
-pub(crate) async fn redirect(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    admitted: &Admitted,
-    port: u16,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
-    let Memory { request, response } = memory;
-    let bytes = request.buffer.filled();
-    let out = &mut response.out;
-    out.clear();
-    out.extend_from_slice(b"HTTP/1.1 308 Permanent Redirect\r\nContent-Length: 0\r\nLocation: https://");
-    out.extend_from_slice(wire::host_without_port(admitted.target.authority.of(bytes)));
-    if port != 443 {
-        out.extend_from_slice(format!(":{port}").as_bytes());
-    }
-    let path = admitted.target.path_and_query.of(bytes);
-    out.extend_from_slice(if path.starts_with(b"/") { b"" } else { b"/" });
-    // The form of OPTIONS to a server as a whole is no part of a URL.
-    out.extend_from_slice(if path == b"*" { b"" } else { path });
-    out.extend_from_slice(b"\r\n");
-    record.status = 308;
-    own(call, memory, admitted, record).await
-}
-
-/// Sends a response of our own without a body, whose head is begun.
-async fn own(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    admitted: &Admitted,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
-    let out = &mut memory.response.out;
-    out.extend_from_slice(&call.listener.added);
-    out.extend_from_slice(b"Date: ");
-    out.extend_from_slice(&call.worker.date());
-    let persists = admitted.framing == Framing::None
-        && admitted.version != Version::Http10
-        && admitted.connection.persists(admitted.version)
-        && call.worker.keeps(&call.client.listening);
-    out.extend_from_slice(if persists { b"\r\n\r\n" } else { b"\r\nConnection: close\r\n\r\n" });
-    record.head_bytes_sent = out.len() as u64;
-    send(call, out, Follows::End).await?;
-    Ok(if persists { Next::Reuse } else { Next::Linger })
-}
-
-/// The methods that are passed on, besides any extension.
-const METHODS: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
-
-/// Answers a failure, if there is anything left to be said and somebody to say it to.
-pub(crate) async fn failure(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    failure: Failure,
-    record: &mut Record<'_>,
-) -> Next {
-    let facts = failure.facts();
-    if facts.status == 0 || record.status != 0 {
-        return Next::Close;
-    }
-    let request = &mut memory.request;
-    let is_head = request.head.len > 0 && request.head.start.method == Method::Head;
-    // After a request that was whole, and not at fault itself, the connection goes on.
-    let persists = facts.party != Party::Client
-        && request.head.len > 0
-        && request.body.is_done()
-        && request.head.start.version != Version::Http10
-        && wire::ConnectionOptions::of(&request.head, request.head_bytes())
-            .is_ok_and(|options| options.persists(Version::Http11))
-        && call.worker.keeps(&call.client.listening);
-    let out = &mut memory.response.out;
-    out.clear();
-    let added = &call.listener.added;
-    write_failure(out, failure, &call.worker.date(), added, is_head, !persists);
-    record.status = facts.status;
-    record.head_bytes_sent = out.len() as u64;
-    match send(call, out, Follows::End).await {
-        Ok(()) if persists => Next::Reuse,
-        Ok(()) => Next::Linger,
-        Err(_) => Next::Close,
-    }
-}
-
-/// Appends the response for a failure: a short plain text.
-pub(crate) fn write_failure(
-    out: &mut Vec<u8>,
-    failure: Failure,
-    date: &[u8],
-    added: &[u8],
-    is_head: bool,
-    closes: bool,
-) {
-    use std::io::Write;
-    let facts = failure.facts();
-    // Writing into a Vec does not fail.
-    let _ = write!(
-        out,
-        "HTTP/1.1 {} {}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n",
-        facts.status,
-        reason_phrase(facts.status),
-        facts.reason.len() + 1
-    );
-    if failure == Failure::MethodRefused {
-        // RFC 9110 §15.5.6.
-        out.extend_from_slice(b"Allow: ");
-        out.extend_from_slice(METHODS);
-        out.extend_from_slice(b"\r\n");
-    }
-    if failure.is_of_load() {
-        out.extend_from_slice(b"Retry-After: 1\r\n");
-    }
-    if closes {
-        out.extend_from_slice(b"Connection: close\r\n");
-    }
-    out.extend_from_slice(added);
-    out.extend_from_slice(b"Date: ");
-    out.extend_from_slice(date);
-    out.extend_from_slice(b"\r\n\r\n");
-    if !is_head {
-        out.extend_from_slice(facts.reason.as_bytes());
-        out.push(b'\n');
-    }
-}
-
-fn reason_phrase(status: u16) -> &'static str {
-    match status {
-        400 => "Bad Request",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        408 => "Request Timeout",
-        413 => "Content Too Large",
-        414 => "URI Too Long",
-        431 => "Request Header Fields Too Large",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        505 => "HTTP Version Not Supported",
-        _ => "",
-    }
-}
-
-async fn send(call: &Call<'_>, mut bytes: &[u8], follows: Follows) -> Result<(), Failure> {
+/// Sends these bytes to the client.
+pub(crate) async fn send(call: &Call<'_>, mut bytes: &[u8], follows: Follows) -> Result<(), Failure> {
     let Call { snapshot, client, .. } = *call;
     while !bytes.is_empty() {
         match client.deadline.within(snapshot.ticks.client_write, client.socket.write(bytes, follows)).await {

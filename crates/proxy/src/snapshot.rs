@@ -10,7 +10,7 @@ use wire::HeadLimits;
 
 use crate::deadline::Ticks;
 use crate::listen::Listening;
-use crate::plan::{Listener, Plan, ServerPlan};
+use crate::plan::{Listener, Plan, ServerPlan, Table};
 use crate::relay::MinimumRate;
 use crate::upstream::{Server, Surroundings, Upstream};
 use crate::worker::Message;
@@ -18,6 +18,7 @@ use crate::worker::Message;
 /// A plan, with what belongs to this worker.
 pub(crate) struct Snapshot {
     pub(crate) plan: Arc<Plan>,
+    pub(crate) table: Arc<Table>,
     pub(crate) upstreams: Vec<Rc<Upstream>>,
     pub(crate) ticks: TimeoutTicks,
     pub(crate) head_limits: HeadLimits,
@@ -48,6 +49,16 @@ impl TimeoutTicks {
             upstream_body: timeouts.upstream_body.into(),
             tunnel_idle: timeouts.tunnel_idle.into(),
         }
+    }
+
+    /// Those of a route that has some of its own.
+    pub(crate) fn of_route(timeouts: &config::Timeouts, own: &config::RouteTimeouts) -> Self {
+        Self::new(&config::Timeouts {
+            upstream_first_byte: own.upstream_first_byte.unwrap_or(timeouts.upstream_first_byte),
+            upstream_body: own.upstream_body.unwrap_or(timeouts.upstream_body),
+            tunnel_idle: own.tunnel_idle.unwrap_or(timeouts.tunnel_idle),
+            ..*timeouts
+        })
     }
 }
 
@@ -94,6 +105,7 @@ impl Snapshot {
                 target: limits.target_bytes,
             },
             minimum_rate: MinimumRate::new(&limits),
+            table: Table::for_worker(&plan.table),
             plan,
         }
     }

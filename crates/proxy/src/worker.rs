@@ -248,6 +248,12 @@ impl Worker {
         self.time_of(Instant::now())
     }
 
+    /// The same in nanoseconds, for what is counted by rates.
+    pub(crate) fn time_ns(&self) -> u64 {
+        // 2^64 nanoseconds are 584 years.
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
     /// A reading of the clock as that time.
     pub(crate) fn time_of(&self, instant: Instant) -> Time {
         Time::from_micros(instant.duration_since(self.epoch).as_micros() as u64)

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
+use crate::path::with_reading;
+
 /// Length of an expression as it is written.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 
@@ -90,6 +92,11 @@ impl Pattern {
         self.regex.captures_read(&mut locations, text)?;
         let spans = (0..locations.len()).map(|group| locations.get(group).map(|(start, end)| start..end));
         Some(Captures { text: text.into(), spans: spans.collect() })
+    }
+
+    /// The same for the path of a request, as it was sent: a rule's pattern sees it as a lenient server reads it.
+    pub fn captures_of_path(&self, path: &[u8]) -> Option<Captures> {
+        with_reading(path, |path| self.captures(path))
     }
 }
 

@@ -30,6 +30,16 @@ pub struct Rule {
     pub clients: Vec<IpNet>,
 }
 
+impl Rule {
+    /// Whether a pattern is among its conditions: see [`RouteTable`](crate::RouteTable) for what clones are good for.
+    pub fn has_pattern(&self) -> bool {
+        let mut values = self.headers.iter().chain(&self.query);
+        matches!(self.host, HostRule::Pattern(_))
+            || matches!(self.path, PathRule::Pattern(_))
+            || values.any(|(_, value)| matches!(value, ValueRule::Pattern(_)))
+    }
+}
+
 /// Which hosts a rule is for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum HostRule {

@@ -156,6 +156,13 @@ impl RouteTable {
         self.search(None, host, path, |_| false)
     }
 
+    /// The route of every request, where there is just one and it asks for nothing: what `choose` would say, and no
+    /// request has to be shown.
+    #[inline]
+    pub fn only(&self) -> Option<usize> {
+        self.everything
+    }
+
     /// Whether two paths of one host can lead to two places; if not, it does not matter how a path is read.
     pub fn depends_on_path(&self) -> bool {
         self.depends_on_path

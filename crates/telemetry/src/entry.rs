@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct Entry<'a> {
     /// Who asked.
     pub client: IpAddr,
+    /// The proxy that the connection is from, where it said who asks.
+    pub peer: Option<IpAddr>,
     /// The method; empty when no request line could be read.
     pub method: &'a [u8],
     /// The target as sent.
@@ -62,6 +64,7 @@ impl Entry<'_> {
     pub const fn new(client: IpAddr) -> Self {
         Self {
             client,
+            peer: None,
             method: b"",
             target: b"",
             version: Version(1, 0),

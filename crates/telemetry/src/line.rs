@@ -119,6 +119,12 @@ struct Pairs<'l> {
 impl Pairs<'_> {
     /// What the Combined Log Format has no place for.
     fn measures(&mut self, entry: &Entry<'_>) {
+        if let Some(peer) = entry.peer {
+            self.name(name!("peer"));
+            self.line.push(b'"');
+            address(peer, self.line);
+            self.line.push(b'"');
+        }
         self.number(name!("bytes_received"), entry.bytes_received);
         self.milliseconds(name!("duration_ms"), Some(entry.duration));
         self.text(name!("route"), entry.route.unwrap_or_default().as_bytes(), limit::NAME);

@@ -9,6 +9,9 @@ pub trait Edits {
     /// Whether fields of this name are edited; asked for each, so it is quick to say no.
     fn touches(&self, name: &[u8]) -> bool;
 
+    /// Whether no field of this name is to be there, the proxy's own included, but for what is added.
+    fn removes(&self, name: &[u8]) -> bool;
+
     /// Appends what stands in the place of a field that is edited, each line with its CRLF; nothing if it is removed.
     fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>);
 
@@ -22,10 +25,10 @@ impl fmt::Debug for dyn Edits + '_ {
     }
 }
 
-/// The end of a head: the lines from `own` on are the proxy's. Of these the edited ones are taken out again, the new ones
-/// of the operator put behind them.
+/// Edits lines that the proxy itself has written, those from `own` on: what is to be removed is taken out again, and what is
+/// added comes behind them, before the empty line if that is there.
 #[cold]
-pub(crate) fn finish(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
+pub fn edit_lines(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
     let has_end = out.ends_with(b"\r\n\r\n");
     if has_end {
         out.truncate(out.len() - 2);
@@ -35,7 +38,7 @@ pub(crate) fn finish(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
         let line = &out[at..at + len];
         let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
         // RFC 9110 §7.6.3: whom a message came through is no secret of this proxy's, and ends loops.
-        if edits.touches(name) && !name.eq_ignore_ascii_case(b"via") {
+        if edits.removes(name) && !name.eq_ignore_ascii_case(b"via") {
             out.drain(at..at + len + 2);
         } else {
             at += len + 2;

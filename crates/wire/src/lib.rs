@@ -35,7 +35,7 @@ mod edit;
 mod write;
 
 pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, Decoded, chunk_prefix};
-pub use edit::Edits;
+pub use edit::{Edits, edit_lines};
 pub use forwarded::Client;
 pub use framing::{Framing, FramingError, request_framing, response_framing};
 pub use head::{Field, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};

@@ -2,7 +2,7 @@
 //!
 //! What stays as it came is copied in one piece, the start line with it. Output is appended to a buffer that the caller keeps.
 
-use crate::edit::{self, Edits};
+use crate::edit::{Edits, edit_lines};
 use crate::forwarded::{self, Client, push_own_fields};
 use crate::framing::Framing;
 use crate::head::{Head, RequestHead, ResponseHead, Version};
@@ -90,7 +90,7 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     out.extend_from_slice(rewrite.added);
     push_own_fields(out, head, bytes, &rewrite.client, authority);
     if let Some(edits) = rewrite.edits {
-        edit::finish(out, own, edits);
+        edit_lines(out, own, edits);
     }
 }
 
@@ -228,7 +228,7 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
         Version::Http10 => b"Via: 1.0 vanward\r\n\r\n",
     });
     if let Some(edits) = rewrite.edits {
-        edit::finish(out, own, edits);
+        edit_lines(out, own, edits);
     }
 }
 

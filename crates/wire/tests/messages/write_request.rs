@@ -325,6 +325,10 @@ impl wire::Edits for Wishes {
         self.0.iter().any(|touched| touched.as_bytes().eq_ignore_ascii_case(name))
     }
 
+    fn removes(&self, name: &[u8]) -> bool {
+        self.touches(name) && !name.eq_ignore_ascii_case(b"x-twice")
+    }
+
     fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         if name.eq_ignore_ascii_case(b"x-twice") {
             for _ in 0..2 {

@@ -1,0 +1,319 @@
+//! What the client is sent without a server: our own word on a failure, redirects, answers that are configured.
+//!
+//! None of it waits for the rest of a request: where that is still to come the connection ends, slowly enough to be read.
+
+use std::io::Write;
+
+use config::Page;
+use wire::{Framing, Method, Target, Version};
+
+use crate::client::Next;
+use crate::exchange::{Admitted, Call};
+use crate::failure::{Failure, Party};
+use crate::lane::{Memory, Request};
+use crate::plan::Policies;
+use crate::policy::{self, Subject};
+use crate::record::Record;
+use crate::respond::send;
+use crate::seen;
+use crate::tcp::Follows;
+
+/// A body up to this length leaves in one piece with its head.
+const ONE_PIECE_BYTES_MAX: usize = 16 * 1024;
+
+/// The methods that are passed on, besides any extension.
+const METHODS: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
+
+/// RFC 9110 §7.6.2: OPTIONS with no hops left is answered by the proxy itself.
+pub(crate) async fn options(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    admitted: &Admitted,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let out = &mut memory.response.out;
+    begin(out, 204);
+    out.extend_from_slice(b"Allow: ");
+    out.extend_from_slice(METHODS);
+    out.extend_from_slice(b"\r\n");
+    record.status = 204;
+    own(call, memory, admitted, record, b"").await
+}
+
+/// RFC 9110 §15.4.9: a request that should have come over https is told where to.
+pub(crate) async fn redirect(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    admitted: &Admitted,
+    port: u16,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let Memory { request, response } = memory;
+    let bytes = request.buffer.filled();
+    let out = &mut response.out;
+    begin(out, 308);
+    out.extend_from_slice(b"Content-Length: 0\r\nLocation: https://");
+    out.extend_from_slice(wire::host_without_port(admitted.target.authority.of(bytes)));
+    if port != 443 {
+        // Writing into a Vec does not fail.
+        let _ = write!(out, ":{port}");
+    }
+    let path = admitted.target.path_and_query.of(bytes);
+    out.extend_from_slice(if path.starts_with(b"/") { b"" } else { b"/" });
+    // The form of OPTIONS to a server as a whole is no part of a URL.
+    out.extend_from_slice(if path == b"*" { b"" } else { path });
+    out.extend_from_slice(b"\r\n");
+    record.status = 308;
+    own(call, memory, admitted, record, b"").await
+}
+
+/// Appends the start line of a response of our own.
+pub(crate) fn begin(out: &mut Vec<u8>, status: u16) {
+    out.clear();
+    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason_phrase(status));
+}
+
+/// Appends what is said of its body.
+pub(crate) fn push_content(out: &mut Vec<u8>, status: u16, content_type: &str, body: &[u8]) {
+    if !body.is_empty() {
+        let _ = write!(out, "Content-Type: {content_type}\r\n");
+    }
+    // RFC 9110 §8.6: no Content-Length in a 204; that of a 304 would be another response's.
+    if status != 204 && status != 304 {
+        let _ = write!(out, "Content-Length: {}\r\n", body.len());
+    }
+}
+
+/// Sends a response of our own, whose head is begun.
+pub(crate) async fn own(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    admitted: &Admitted,
+    record: &mut Record<'_>,
+    body: &[u8],
+) -> Result<Next, Failure> {
+    let Memory { request, response } = memory;
+    let out = &mut response.out;
+    out.extend_from_slice(&call.listener.added);
+    push_date(call, out);
+    if let Some(policies) = admitted.policies(call) {
+        let start = start_line_len(out);
+        policy::edit_own(call, policies, &Subject::of(admitted), record.status, request, start, out);
+    }
+    let persists = admitted.framing == Framing::None
+        && admitted.version != Version::Http10
+        && admitted.connection.persists(admitted.version)
+        && may_go_on(call);
+    out.extend_from_slice(if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" });
+    let is_head = admitted.method == Method::Head;
+    whole(call, out, if is_head { b"" } else { body }, record).await?;
+    Ok(if persists { Next::Reuse } else { Next::Linger })
+}
+
+/// Sends a head and the body that goes with it.
+async fn whole(
+    call: &Call<'_>,
+    head: &mut Vec<u8>,
+    body: &[u8],
+    record: &mut Record<'_>,
+) -> Result<(), Failure> {
+    record.head_bytes_sent = head.len() as u64;
+    record.body_bytes_sent = body.len() as u64;
+    if body.len() <= ONE_PIECE_BYTES_MAX {
+        head.extend_from_slice(body);
+        return send(call, head, Follows::End).await;
+    }
+    send(call, head, Follows::More).await?;
+    send(call, body, Follows::End).await
+}
+
+/// Whether the client's connection may serve another request, as far as this one does not decide.
+fn may_go_on(call: &Call<'_>) -> bool {
+    let limit = call.snapshot.plan.config.limits.requests_per_connection;
+    limit.is_none_or(|limit| call.client.served < limit)
+        && !call.client.socket.is_worn()
+        && call.worker.keeps(&call.client.listening)
+}
+
+/// Answers a failure, if there is anything left to be said and somebody to say it to.
+pub(crate) async fn failure(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    failure: Failure,
+    record: &mut Record<'_>,
+) -> Next {
+    let facts = failure.facts();
+    if facts.status == 0 || record.status != 0 {
+        return Next::Close;
+    }
+    let Memory { request, response } = memory;
+    let policies = record.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
+    let told = Told {
+        persists: outlives(call, request, failure, record),
+        page: page(call, policies, facts.status),
+        added: &call.listener.added,
+        challenge: policies.and_then(|policies| Some(policies.auth.as_deref()?.challenge.as_str())),
+        retry_after_seconds: record.retry_after_seconds,
+    };
+    let out = &mut response.out;
+    let mut body = write_failure(out, failure, &call.worker.date(), &told);
+    record.status = facts.status;
+    if let (Some(policies), Some(subject)) = (policies, subject(call, request, record)) {
+        let start = start_line_len(out);
+        policy::edit_own(call, policies, &subject, facts.status, request, start, out);
+    }
+    out.extend_from_slice(b"\r\n");
+    if request.head.len > 0 && request.head.start.method == Method::Head {
+        body = b"";
+    }
+    match whole(call, out, body, record).await {
+        Ok(()) if told.persists => Next::Reuse,
+        Ok(()) => Next::Linger,
+        Err(_) => Next::Close,
+    }
+}
+
+/// Whether the connection goes on: after a request that was whole, and not at fault itself.
+fn outlives(call: &Call<'_>, request: &Request, failure: Failure, record: &Record<'_>) -> bool {
+    if request.head.len == 0 || request.head.start.version == Version::Http10 {
+        return false;
+    }
+    let bytes = request.head_bytes();
+    // Until a server is asked, nothing has been read of the body.
+    let is_whole = wire::request_framing(&request.head, bytes) == Ok(Framing::None)
+        || (record.server.is_some() && request.body.is_done());
+    (failure.facts().party != Party::Client || failure.is_of_policy())
+        && is_whole
+        && wire::ConnectionOptions::of(&request.head, bytes)
+            .is_ok_and(|options| options.persists(Version::Http11))
+        && may_go_on(call)
+}
+
+/// What the request is about, if it came that far.
+fn subject(call: &Call<'_>, request: &Request, record: &Record<'_>) -> Option<Subject> {
+    let bytes = request.head_bytes();
+    let target = Target::of(&request.head, bytes).ok()?;
+    Some(Subject { route: record.route?, target, client: seen::client(call, &request.head, bytes) })
+}
+
+/// The page for a status: the route's, or that of all.
+fn page<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
+    let own = policies.and_then(|policies| policies.meant.error_pages.page(status));
+    own.or_else(|| call.snapshot.plan.config.error_pages.page(status))
+}
+
+/// What is said beside a failure.
+struct Told<'a> {
+    persists: bool,
+    page: Option<&'a Page>,
+    /// Lines of the listener.
+    added: &'a [u8],
+    /// How to say who one is.
+    challenge: Option<&'a str>,
+    /// When to come again; 0 is not said.
+    retry_after_seconds: u64,
+}
+
+/// Writes the head of the response to a failure, but for the empty line at its end; returns its body.
+fn write_failure<'a>(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &Told<'a>) -> &'a [u8] {
+    let facts = failure.facts();
+    begin(out, facts.status);
+    let body = match told.page {
+        Some(page) => {
+            push_content(out, facts.status, page.content_type, &page.body);
+            &*page.body
+        }
+        None => {
+            push_content(out, facts.status, "text/plain", facts.text.as_bytes());
+            facts.text.as_bytes()
+        }
+    };
+    if failure == Failure::MethodRefused {
+        // RFC 9110 §15.5.6.
+        out.extend_from_slice(b"Allow: ");
+        out.extend_from_slice(METHODS);
+        out.extend_from_slice(b"\r\n");
+    }
+    if failure == Failure::Unauthorized {
+        // RFC 9110 §15.5.2.
+        let _ = write!(out, "WWW-Authenticate: {}\r\n", told.challenge.unwrap_or("Basic"));
+    }
+    let retry_after_seconds = told.retry_after_seconds.max(u64::from(failure.is_of_load()));
+    if retry_after_seconds > 0 {
+        let _ = write!(out, "Retry-After: {retry_after_seconds}\r\n");
+    }
+    if !told.persists {
+        out.extend_from_slice(b"Connection: close\r\n");
+    }
+    out.extend_from_slice(told.added);
+    out.extend_from_slice(b"Date: ");
+    out.extend_from_slice(date);
+    out.extend_from_slice(b"\r\n");
+    body
+}
+
+/// Appends the whole response for a failure of which the client is told nothing more, and its connection's end.
+pub(crate) fn last_words(out: &mut Vec<u8>, failure: Failure, date: &[u8]) {
+    let told = Told { persists: false, page: None, added: b"", challenge: None, retry_after_seconds: 0 };
+    let body = write_failure(out, failure, date, &told);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+}
+
+fn push_date(call: &Call<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Date: ");
+    out.extend_from_slice(&call.worker.date());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Where the fields begin.
+fn start_line_len(head: &[u8]) -> usize {
+    head.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1)
+}
+
+/// RFC 9110 §15; empty for those that it does not know.
+fn reason_phrase(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        426 => "Upgrade Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        _ => "",
+    }
+}

@@ -1,0 +1,368 @@
+//! What is asked of the requests of a route and done with them on their way, where the route has policies.
+//!
+//! Decisions are those of `route`; here they meet the request in hand. What is filled in lies in the lane.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use config::{Action, HostHeader};
+use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
+use wire::{RequestRewrite, ResponseRewrite, Target};
+
+use crate::answer;
+use crate::exchange::{Admitted, Call};
+use crate::failure::Failure;
+use crate::lane::{Request, Response, Texts};
+use crate::plan::{Auth, Policies};
+use crate::record::Record;
+use crate::seen::{self, Fields};
+use crate::verify::Claim;
+
+/// Length of a name that a request may bring along.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// What a request is about: known as soon as it has a route, and when it has failed.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject {
+    pub(crate) route: usize,
+    pub(crate) target: Target,
+    pub(crate) client: IpAddr,
+}
+
+impl Subject {
+    pub(crate) fn of(admitted: &Admitted) -> Self {
+        Self { route: admitted.route, target: admitted.target, client: admitted.client }
+    }
+}
+
+/// Asks whether the request may come in: by network, by rate, by password. What is left to be verified is returned.
+pub(crate) fn ask<'a>(
+    call: &Call<'a>,
+    policies: &'a Policies,
+    admitted: &Admitted,
+    request: &mut Request,
+    record: &mut Record<'_>,
+) -> Result<Option<Claim<'a>>, Failure> {
+    if policies.names_request {
+        name_request(call, request);
+    }
+    if let Some(access) = &policies.access
+        && access.access(admitted.client) == Access::Denied
+    {
+        return Err(Failure::Forbidden);
+    }
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let seen = seen::request(call, &admitted.target, bytes, admitted.client, &fields, &request.head);
+    if !policies.limits.is_empty() {
+        let now_ns = call.worker.time_ns();
+        for limit in &policies.limits {
+            if let RateVerdict::Refused { retry_after_seconds } = limit.limiter.admit(&seen, now_ns) {
+                record.retry_after_seconds = retry_after_seconds;
+                return Err(Failure::RateLimited);
+            }
+        }
+    }
+    policies.auth.as_ref().map_or(Ok(None), |auth| identify(call, auth, &fields))
+}
+
+/// Whether the request comes from somebody who was verified lately.
+fn identify<'a>(
+    call: &Call<'_>,
+    auth: &'a Arc<Auth>,
+    fields: &Fields<'_>,
+) -> Result<Option<Claim<'a>>, Failure> {
+    let mut values = route::Fields::values(fields, b"authorization");
+    let (Some(value), None) = (values.next(), values.next()) else { return Err(Failure::Unauthorized) };
+    let credentials = Credentials::parse(value).map_err(|_| Failure::Unauthorized)?;
+    let (digest, is_known) = auth.is_known(&credentials, call.worker.time_ns());
+    Ok((!is_known).then(|| Claim { auth, credentials, digest }))
+}
+
+/// Decides where the request goes, and what its path is there. An answer that needs no server is begun in `out`, up to its
+/// fields; its body is returned.
+pub(crate) fn act<'a>(
+    call: &Call<'a>,
+    policies: &'a Policies,
+    admitted: &mut Admitted,
+    request: &mut Request,
+    out: &mut Vec<u8>,
+) -> Result<Option<Answer<'a>>, Failure> {
+    let mut texts = std::mem::take(&mut request.texts);
+    texts.path.clear();
+    texts.host.clear();
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let exchange = exchange(call, policies, &Subject::of(admitted), request, &fields, &texts.id);
+    let answer = match &policies.action {
+        Action::Upstream(upstream) => {
+            admitted.upstream = *upstream;
+            None
+        }
+        Action::Split(split) => {
+            admitted.upstream = split.draw(fastrand::u64(..));
+            None
+        }
+        Action::Redirect(redirect) => {
+            let status = redirect.status.code();
+            answer::begin(out, status);
+            out.extend_from_slice(b"Content-Length: 0\r\nLocation: ");
+            redirect.location(&exchange, out);
+            out.extend_from_slice(b"\r\n");
+            Some(Answer { status, body: b"" })
+        }
+        Action::Respond(respond) => {
+            let response = &respond.response;
+            answer::begin(out, response.status());
+            answer::push_content(out, response.status(), response.content_type(), response.body());
+            Some(Answer { status: response.status(), body: response.body() })
+        }
+    };
+    let rewritten = match &policies.meant.rewrite.path {
+        Some(rewrite) if answer.is_none() => rewrite.apply(&exchange, &mut texts.path),
+        _ => Ok(false),
+    };
+    request.texts = texts;
+    rewritten.map_err(|_| Failure::AmbiguousPath)?;
+    Ok(answer)
+}
+
+/// An answer that needs no server.
+pub(crate) struct Answer<'a> {
+    pub(crate) status: u16,
+    pub(crate) body: &'a [u8],
+}
+
+/// Writes the head that a server shall see.
+pub(crate) fn write_request(
+    call: &Call<'_>,
+    policies: &Policies,
+    admitted: &Admitted,
+    server: &str,
+    request: &mut Request,
+    rewrite: RequestRewrite<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let mut texts = std::mem::take(&mut request.texts);
+    let Texts { path, host, id } = &mut texts;
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let edits = &policies.meant.request_headers;
+    let captures = captures(policies, edits, admitted.target.path.of(bytes));
+    let exchange = Exchange {
+        upstream: &call.snapshot.plan.upstreams[admitted.upstream].config.name,
+        server,
+        captures: captures.as_ref(),
+        ..exchange(call, policies, &Subject::of(admitted), request, &fields, id)
+    };
+    host.clear();
+    let filled = policies.meant.rewrite.host.as_ref().map(|rewrite| rewrite.apply(&exchange, host));
+    let filled = match filled {
+        Some(Ok(())) => Ok(Some(host.as_slice())),
+        Some(Err(_)) => Err(Failure::BadHost),
+        None => Ok(rewrite.host),
+    };
+    let outcome = filled.map(|host| {
+        let edited = Edited { headers: edits, exchange, response: None };
+        let rewrite = RequestRewrite {
+            path_and_query: (!path.is_empty()).then_some(path.as_slice()),
+            host,
+            edits: (!edits.is_empty()).then_some(&edited),
+            ..rewrite
+        };
+        wire::write_request(out, &request.head, bytes, &rewrite);
+    });
+    request.texts = texts;
+    outcome
+}
+
+/// Writes the head of a server's response that the client shall see.
+pub(crate) fn write_response(
+    call: &Call<'_>,
+    policies: &Policies,
+    admitted: &Admitted,
+    server: &str,
+    request: &Request,
+    response: &mut Response,
+    rewrite: ResponseRewrite<'_>,
+) {
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let upstream = &call.snapshot.plan.upstreams[admitted.upstream].config;
+    let headers = &policies.meant.response_headers;
+    let captures = captures(policies, headers, admitted.target.path.of(bytes));
+    let exchange = Exchange {
+        upstream: &upstream.name,
+        server,
+        status: Some(response.head.start.status),
+        captures: captures.as_ref(),
+        ..exchange(call, policies, &Subject::of(admitted), request, &fields, &request.texts.id)
+    };
+    let authority = admitted.target.authority.of(bytes);
+    let host = match &upstream.host {
+        _ if !request.texts.host.is_empty() => &request.texts.host,
+        HostHeader::Pass => authority,
+        HostHeader::Server => server.as_bytes(),
+        HostHeader::Set(host) => host.as_bytes(),
+    };
+    // What is no text is nobody's host.
+    let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
+    let location = policies.meant.location.then(|| LocationRewrite {
+        servers: &servers,
+        client_scheme: exchange.scheme,
+        client_host: authority,
+        prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
+    });
+    let cookies = policies.meant.cookies.as_ref();
+    let edited = Edited { headers, exchange, response: Some((location, cookies)) };
+    let rewrite = ResponseRewrite { edits: Some(&edited), ..rewrite };
+    let Response { head, buffer, out, .. } = response;
+    wire::write_response(out, head, buffer.filled(), &rewrite);
+}
+
+/// Makes the edits of an answer of our own, whose fields begin at `start`.
+pub(crate) fn edit_own(
+    call: &Call<'_>,
+    policies: &Policies,
+    subject: &Subject,
+    status: u16,
+    request: &Request,
+    start: usize,
+    out: &mut Vec<u8>,
+) {
+    let headers = &policies.meant.response_headers;
+    if headers.is_empty() {
+        return;
+    }
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let captures = captures(policies, headers, subject.target.path.of(bytes));
+    let exchange = Exchange {
+        status: Some(status),
+        captures: captures.as_ref(),
+        ..exchange(call, policies, subject, request, &fields, &request.texts.id)
+    };
+    wire::edit_lines(out, start, &Edited { headers, exchange, response: None });
+}
+
+/// What is known of the request once its route is.
+fn exchange<'a>(
+    call: &Call<'a>,
+    policies: &Policies,
+    subject: &Subject,
+    request: &'a Request,
+    fields: &'a Fields<'a>,
+    id: &'a [u8],
+) -> Exchange<'a, Fields<'a>> {
+    let bytes = request.head_bytes();
+    let seen = seen::request(call, &subject.target, bytes, subject.client, fields, &request.head);
+    Exchange {
+        request_id: if policies.names_request { id } else { b"" },
+        route: &call.snapshot.plan.routes[subject.route].label,
+        ..Exchange::of(seen, seen::scheme(call, &request.head, bytes))
+    }
+}
+
+/// What the groups of the route's path matched, if edits name any.
+fn captures(policies: &Policies, edits: &HeaderEdits, path: &[u8]) -> Option<Captures> {
+    let pattern = policies.pattern.as_ref().filter(|_| edits.has_groups())?;
+    pattern.captures_of_path(path)
+}
+
+/// Takes the name that a trusted proxy has given to the request, or makes one.
+fn name_request(call: &Call<'_>, request: &mut Request) {
+    let mut id = std::mem::take(&mut request.texts.id);
+    id.clear();
+    let fields = Fields::of(&request.head, request.head_bytes());
+    let brought = if call.client.is_trusted { route::Fields::value(&fields, b"x-request-id") } else { None };
+    let is_name = |value: &&[u8]| {
+        (1..=REQUEST_ID_BYTES_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic)
+    };
+    match brought.filter(is_name) {
+        Some(brought) => id.extend_from_slice(brought),
+        None => drop(write!(id, "{:032x}", fastrand::u128(..))),
+    }
+    request.texts.id = id;
+}
+
+/// The edits of one message.
+struct Edited<'a> {
+    headers: &'a HeaderEdits,
+    exchange: Exchange<'a, Fields<'a>>,
+    /// Of a server's response: where its URLs are for clients, and what its cookies are.
+    response: Option<(Option<LocationRewrite<'a>>, Option<&'a route::CookieRewrite>)>,
+}
+
+/// A field whose value is mapped.
+enum Mapped {
+    /// Location or Content-Location.
+    Location,
+    Refresh,
+    SetCookie,
+}
+
+impl Edited<'_> {
+    fn mapped(&self, name: &[u8]) -> Option<Mapped> {
+        let (location, cookies) = self.response.as_ref()?;
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            8 if location.is_some() && is(b"location") => Some(Mapped::Location),
+            16 if location.is_some() && is(b"content-location") => Some(Mapped::Location),
+            7 if location.is_some() && is(b"refresh") => Some(Mapped::Refresh),
+            10 if cookies.is_some() && is(b"set-cookie") => Some(Mapped::SetCookie),
+            _ => None,
+        }
+    }
+
+    /// Appends a value as it is mapped; false, and nothing is appended, where it stays as it is.
+    fn map(&self, mapped: &Mapped, value: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some((location, cookies)) = &self.response else { return false };
+        match (mapped, location, cookies) {
+            (Mapped::Location, Some(location), _) => location.apply(value, out),
+            (Mapped::Refresh, Some(location), _) => {
+                let start = out.len();
+                let url = url_of_refresh(value);
+                out.extend_from_slice(&value[..url]);
+                let is_mapped = location.apply(&value[url..], out);
+                if !is_mapped {
+                    out.truncate(start);
+                }
+                is_mapped
+            }
+            (Mapped::SetCookie, _, Some(cookies)) => cookies.apply(value, out),
+            _ => false,
+        }
+    }
+}
+
+/// Where the URL begins in `5; url=/x`, a field of browsers rather than of RFCs; the end if there is none.
+fn url_of_refresh(value: &[u8]) -> usize {
+    const NAME: &[u8] = b"url=";
+    let found = value.windows(NAME.len()).position(|text| text.eq_ignore_ascii_case(NAME));
+    found.map_or(value.len(), |at| at + NAME.len())
+}
+
+impl wire::Edits for Edited<'_> {
+    fn touches(&self, name: &[u8]) -> bool {
+        self.headers.remove(name) || self.mapped(name).is_some()
+    }
+
+    fn removes(&self, name: &[u8]) -> bool {
+        self.headers.remove(name)
+    }
+
+    fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        let Some(mapped) = self.mapped(name).filter(|_| !self.headers.remove(name)) else { return };
+        out.extend_from_slice(name);
+        out.extend_from_slice(b": ");
+        if !self.map(&mapped, value, out) {
+            out.extend_from_slice(value);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn add(&self, out: &mut Vec<u8>) {
+        self.headers.write(&self.exchange, out);
+    }
+}
