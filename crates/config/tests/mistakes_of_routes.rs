@@ -1,0 +1,288 @@
+//! Mistakes in routes: what is wrong with a value, and what makes no sense together.
+
+use config::parse;
+
+/// The mistakes of a file with this route from line 5 on, a line each, without the file's name.
+fn said(route: &str) -> Vec<String> {
+    let file = format!(
+        "listen = [{{ address = \"127.0.0.1:8080\" }}, {{ address = \"127.0.0.1:1\", tcp = \"db\", name = \"bytes\" }}]\n\
+         upstream.app.servers = [\"http://a\"]\nupstream.db.servers = [\"tcp://b:1\"]\n[[route]]\n{route}"
+    );
+    let mistakes = parse(&file, "f").err().unwrap_or_default();
+    mistakes.iter().map(|mistake| mistake.to_string().replacen("f:", "", 1)).collect()
+}
+
+#[test]
+fn mistakes() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "upstream = \"db\"",
+            &["5:12: upstream: upstream \"db\" has a tcp:// server, which speaks no HTTP; expected http:// \
+                 or https:// servers, or a listener with tcp"],
+        ),
+        (
+            "listener = \"bytes\"\nupstream = \"app\"",
+            &["5:12: listener: \"bytes\" has tcp, so no route counts there; expected a listener without tcp"],
+        ),
+        (
+            "listener = \"web\"\nupstream = \"app\"",
+            &["5:12: listener: no listener is named \"web\"; expected 127.0.0.1:1, 127.0.0.1:8080 or bytes"],
+        ),
+        (
+            "upstream = \"app\"\nredirect = { to = \"/\" }",
+            &["6:12: [[route]] has upstream and redirect; expected one of them"],
+        ),
+        (
+            "host = \"*.10.0.0.1\"\nupstream = \"app\"",
+            &["5:8: host: \"*.10.0.0.1\" is not a host: it is an address; expected a host such as \
+                 www.example.com, *.example.com or ~ regex, without port"],
+        ),
+        (
+            "host = [\"a\", \"~ a[\"]\nupstream = \"app\"",
+            &["5:18: host: in the expression: unclosed character class; expected a host such as \
+                 www.example.com, *.example.com or ~ regex, without port"],
+        ),
+        (
+            "path = \"= /a/../b\"\nupstream = \"app\"",
+            &["5:8: path: \"/a/../b\" is not a path prefix: it has a . or .. segment; expected a path \
+                 prefix such as / or /api, = /path for one path alone, or ~ regex"],
+        ),
+        (
+            "path = '~ /(a|b'\nupstream = \"app\"",
+            &["5:12: path: in the expression: unclosed group; expected a path prefix such as / or /api, = \
+                 /path for one path alone, or ~ regex"],
+        ),
+        (
+            "path = \"~ \\u002f(\"\nupstream = \"app\"",
+            &["5:8: path: in the expression: unclosed group; expected a path prefix such as / or /api, = \
+                 /path for one path alone, or ~ regex"],
+        ),
+        (
+            "methods = [\"get\"]\nupstream = \"app\"",
+            &["5:12: methods: \"get\" has no meaning here; expected a method such as GET or POST; did you \
+                 mean \"GET\"?"],
+        ),
+        (
+            "headers = { \"X A\" = true }\nupstream = \"app\"",
+            &["5:13: headers: \"X A\" has no meaning here; expected the name of a header field such as \
+                 X-Tenant"],
+        ),
+        (
+            "headers = { X-A = false }\nupstream = \"app\"",
+            &["5:19: headers: this is true or false; expected true for any value, a value, a beginning \
+                 such as \"a*\", or \"~ regex\""],
+        ),
+        (
+            "headers = { x-a = true, X-A = \"b\" }\nupstream = \"app\"",
+            &["5:25: headers: the same name is there twice; expected a name other than that of line 5"],
+        ),
+        (
+            "split = { app = 0 }",
+            &["5:9: split: nobody gets anything; expected a weight above 0, such as { app = 9, canary = 1 }"],
+        ),
+        (
+            "split = { ap = 1 }",
+            &["5:11: split: no upstream is named \"ap\"; expected app or db; did you mean \"app\"?"],
+        ),
+        (
+            "split = \"app\"",
+            &["5:9: split: this is a string; expected weights of upstreams such as { app = 9, canary = 1 }"],
+        ),
+        (
+            "redirect = { to = \"www.example.com\" }",
+            &["5:20: to: it has to begin with a slash, http://, https:// or $scheme://; expected a URL \
+                 such as https://www.example.com$path, or a path"],
+        ),
+        (
+            "redirect = { to = \"https://$hsot/\" }",
+            &["5:28: to: there is no variable $hsot; expected a URL such as https://www.example.com$path, \
+                 or a path; did you mean \"$host\"?"],
+        ),
+        (
+            "redirect = { to = \"/$1\" }",
+            &["5:21: to: $1 is a group of a pattern, and there is no pattern here; expected a URL such as \
+                 https://www.example.com$path, or a path"],
+        ),
+        (
+            "path = \"~ /(a)\"\nredirect = { to = \"/$2\" }",
+            &["6:21: to: $2 is no group of the pattern; expected a URL such as \
+                 https://www.example.com$path, or a path"],
+        ),
+        (
+            "redirect = { to = \"/\", status = 303 }",
+            &["5:33: status: 303 is not the status of a redirect; expected 301, 302, 307 or 308"],
+        ),
+        (
+            "redirect = {}",
+            &["5:12: redirect has no to; expected a URL such as https://www.example.com$path, or a path"],
+        ),
+        (
+            "respond = { status = 204, body = \"x\" }",
+            &["5:34: body: a response with status 204 has no body; leave it out"],
+        ),
+        (
+            "respond = { status = 600 }",
+            &["5:22: status: 600 is too large; expected a whole number, 200 to 599"],
+        ),
+        (
+            "respond = { status = 200, content_type = \"a\\nb\" }",
+            &["5:42: content_type: the content type \"a\\nb\" is no field value; write one such as \
+                 text/plain"],
+        ),
+        (
+            "respond = { status = 200, body = \"a\", file = \"/nowhere/a.html\" }",
+            &["5:46: file: /nowhere/a.html: it can't be read: No such file or directory (os error 2); \
+                 expected the path of a page such as /etc/vanward/404.html"],
+        ),
+        (
+            "respond = { status = 200, file = \"/dev/zero\" }",
+            &["5:34: file: /dev/zero: it is not a file; expected the path of a page such as \
+                 /etc/vanward/404.html"],
+        ),
+        (
+            "upstream = \"app\"\nauth = { users = \"/nowhere/users\" }",
+            &["6:18: users: /nowhere/users: it can't be read: No such file or directory (os error 2); \
+                 expected the path of a file of users as htpasswd -B writes it"],
+        ),
+        (
+            "upstream = \"app\"\nauth = { realm = \"a\\nb\" }",
+            &[
+                "6:8: auth has no users; expected the path of a file of users as htpasswd -B writes it",
+                "6:18: realm: \"a\\nb\" has no meaning here; expected text without control characters",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nrate_limit = { rate = \"100\" }",
+            &["6:23: rate: \"100\" has no meaning here; expected a number of requests in a time, such as \
+                 100/s, 10/m or 5/10s; did you mean \"100/s\"?"],
+        ),
+        (
+            "upstream = \"app\"\nrate_limit = { rate = \"100/x\" }",
+            &["6:23: rate: unknown unit \"x\"; expected a number of requests in a time, such as 100/s, \
+                 10/m or 5/10s"],
+        ),
+        (
+            "upstream = \"app\"\nrate_limit = { rate = \"0/s\" }",
+            &["6:23: rate: \"0/s\" has no meaning here; expected a number of requests in a time, such as \
+                 100/s, 10/m or 5/10s"],
+        ),
+        (
+            "upstream = \"app\"\nrate_limit = { rate = \"1/2d\" }",
+            &["6:23: rate: the time of a rate is from 1ms to a day, not 172800s"],
+        ),
+        (
+            "upstream = \"app\"\nrate_limit = { rate = \"1/d\", burst = 1000 }",
+            &["6:38: burst: a burst of 1000 would take more than a year at this rate; use a smaller one"],
+        ),
+        (
+            "upstream = \"app\"\nrate_limit = { rate = \"1/s\", key = \"ip\" }",
+            &["6:36: key: \"ip\" has no meaning here; expected client, client/24, header:NAME, \
+                 cookie:NAME, query:NAME, host, listener, or route for all its requests together; did you \
+                 mean \"client\"?"],
+        ),
+        (
+            "upstream = \"app\"\nrate_limit = { key = \"host\" }",
+            &["6:14: rate_limit has no rate; expected a number of requests in a time, such as 100/s, 10/m \
+                 or 5/10s"],
+        ),
+        (
+            "upstream = \"app\"\nrewrite = { path = \"v1\" }",
+            &["6:21: path: it has to begin with a slash; expected a path such as /v1, or with variables \
+                 /users/$1"],
+        ),
+        (
+            "upstream = \"app\"\nrewrite = { pattern = \"/a\" }",
+            &["6:23: rewrite has pattern without path; expected what comes in the place of such a path"],
+        ),
+        (
+            "upstream = \"app\"\nrewrite = { host = \"a/b\" }",
+            &["6:22: host: '/' has no place here; in a URL, escape it as %XX; expected a host such as \
+                 $host or tenant.internal:8080"],
+        ),
+        (
+            "upstream = \"app\"\nrequest_headers = { set = { Host = \"a\", Content-Length = \"1\" }, remove = \"a b\" }",
+            &[
+                "6:29: set: Host cannot be edited: use the host rewrite; expected the name of a header field \
+                 such as X-Tenant",
+                "6:41: set: Content-Length cannot be edited: bodies are framed by the proxy; expected the \
+                 name of a header field such as X-Tenant",
+                "6:74: remove: \"a b\" is no name of a header field; names are letters, digits and -; \
+                 expected the name of a header field such as X-Tenant",
+            ],
+        ),
+        (
+            "upstream = \"app\"\nrequest_headers = { add = { A = \"b $status\" } }",
+            &["6:36: add: $status is not known yet where this is used; expected a value, with variables \
+                 such as $client_address"],
+        ),
+        (
+            "upstream = \"app\"\ncookies = { same_site = \"none\" }",
+            &["6:11: cookies: SameSite=None needs Secure; set secure = true as well"],
+        ),
+        (
+            "upstream = \"app\"\ncookies = { domain = \"removed\" }",
+            &["6:22: domain: \"removed\" has no meaning here; expected \"remove\", or a table such as { \
+                 \"app.internal\" = \"www.example.com\" }; did you mean \"remove\"?"],
+        ),
+        (
+            "upstream = \"app\"\nerror_pages = { 200 = \"a\" }",
+            &["6:17: error_pages: \"200\" has no meaning here; expected 404, 4xx, 5xx, or * for all errors"],
+        ),
+        (
+            "upstream = \"app\"\nretry = { on = [\"conect\"] }",
+            &["6:17: on: \"conect\" has no meaning here; expected connect, reset, timeout, or a status \
+                 such as 503, \"5xx\" or \"502-504\"; did you mean \"connect\"?"],
+        ),
+        (
+            "upstream = \"app\"\nretry = { budget = \"10%\" }",
+            &["6:11: unknown key \"budget\" in retry; expected on, attempts, within or non_idempotent"],
+        ),
+        (
+            "name = \"a\"\nupstream = \"app\"\n[[route]]\nname = \"a\"\npath = \"/b\"\nupstream = \"app\"",
+            &["8:8: name: \"a\" is there twice; expected a name other than that of line 5"],
+        ),
+        (
+            "upstream = \"app\"\nmethods = [\"GET\", \"POST\"]\n[[route]]\nmethods = [\"POST\", \"GET\"]\nupstream = \"app\"",
+            &["7:1: [[route]]: any host with path \"/\" is there twice; expected a host, path or condition \
+                 other than that of line 4"],
+        ),
+        (
+            "clients = [\"10.0.0.1/8\"]\nupstream = \"app\"",
+            &["5:12: clients: 10.0.0.1/8 has address bits beyond its length; expected a network such as \
+                 10.0.0.0/8 or fd00::/8, or one address; did you mean \"10.0.0.0/8\"?"],
+        ),
+        (
+            "timeouts = { upstream_first_byte = 5 }\nupstream = \"app\"",
+            &["5:36: upstream_first_byte: 5 has no unit; expected a duration such as 50ms, 1.5s, 2m or 1h, \
+                 1ms to 1d; did you mean \"5s\"?"],
+        ),
+    ];
+    for (route, expected) in cases {
+        assert_eq!(said(route), *expected, "{route}");
+    }
+}
+
+#[test]
+fn what_a_route_without_a_server_has_no_use_for_is_a_warning() {
+    let route =
+        "[[route]]\nredirect = { to = \"/a\" }\nrewrite = { path = \"/b\" }\nretry = { attempts = 1 }";
+    let reading = config::examine(&format!("listen = [{{ address = \"127.0.0.1:8080\" }}]\n{route}"), "f");
+    assert!(reading.config.is_some(), "{:?}", reading.mistakes);
+    let warnings: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        ["f:4:11: rewrite: this route asks no server", "f:5:9: retry: this route asks no server"]
+    );
+}
+
+#[test]
+fn a_file_without_http_needs_no_route() {
+    let listen = |more: &str| format!("listen = [{{ address = \"127.0.0.1:1\", {more} }}]");
+    let upstream = "upstream.db.servers = [\"tcp://b:1\"]";
+    let mistakes = |more: &str| {
+        parse(&format!("{}\n{upstream}", listen(more)), "f").map_err(|found| found[0].to_string())
+    };
+    assert!(mistakes("tcp = \"db\"").is_ok());
+    let expected = "f:1:1: the file has no route; expected at least one [[route]]";
+    assert_eq!(mistakes("name = \"web\"").err().as_deref(), Some(expected));
+}

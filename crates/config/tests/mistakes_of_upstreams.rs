@@ -1,0 +1,283 @@
+//! Mistakes in upstreams and at the top of the file: what is wrong with a value, and what makes no sense together.
+
+use config::parse;
+
+const LISTEN: &str = "listen = [{ address = \"127.0.0.1:8080\" }]";
+const ROUTE: &str = "route = [{ upstream = \"app\" }]";
+
+/// The mistakes of a file, a line each, without its name.
+fn said(file: &str) -> Vec<String> {
+    let mistakes = parse(file, "f").err().unwrap_or_default();
+    mistakes.iter().map(|mistake| mistake.to_string().replacen("f:", "", 1)).collect()
+}
+
+#[test]
+fn upstreams() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "balance = \"random\"",
+            &["5:11: balance: unknown word \"random\"; expected \"round-robin\", \"least-connections\", \
+                 \"two-choices\", \"response-time\", \"client-address\" or \"consistent-hash\""],
+        ),
+        (
+            "hash_key = \"client\"",
+            &["5:12: hash_key: balance = \"round-robin\" has no use for it; expected balance = \
+                 \"consistent-hash\""],
+        ),
+        (
+            "balance = \"client-address\"\nhash_key = \"path\"",
+            &["6:12: hash_key: balance = \"client-address\" goes by the client; expected client or \
+                 client/24, or balance = \"consistent-hash\""],
+        ),
+        (
+            "load_bound = \"150%\"",
+            &["5:14: load_bound: balance = \"round-robin\" has no use for it; expected balance = \
+                 \"consistent-hash\""],
+        ),
+        (
+            "balance = \"consistent-hash\"\nload_bound = \"50%\"",
+            &["6:14: load_bound: 50% is too small; expected a percentage such as 20%, 100% to 10000%"],
+        ),
+        (
+            "slow_start = 5",
+            &["5:14: slow_start: 5 has no unit; expected a duration such as 50ms, 1.5s, 2m or 1h, 0s to \
+                 1h; did you mean \"5s\"?"],
+        ),
+        (
+            "priority_suffices = 50",
+            &["5:21: priority_suffices: 50 has no %; expected a percentage such as 20%, 0% to 100%; did \
+                 you mean \"50%\"?"],
+        ),
+        (
+            "priority_suffices = \"50\"",
+            &["5:21: priority_suffices: \"50\" has no meaning here; expected a percentage such as 20%; did \
+                 you mean \"50%\"?"],
+        ),
+        (
+            "protocol = \"h2\"\nsend_proxy_protocol = \"v1\"",
+            &["6:23: send_proxy_protocol says who the one client of a connection is; with protocol = \
+                 \"h2\" there are many; expected protocol = \"http/1.1\""],
+        ),
+        (
+            "sticky = {}",
+            &["5:10: [upstream.app.sticky] has no by; expected cookie, origin-cookie:NAME, client, \
+                 client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME"],
+        ),
+        (
+            "sticky = { by = \"cookie\", sessions = 5 }",
+            &["5:38: sticky: sessions are not remembered with an inserted cookie, which names its server; \
+                 expected no sessions"],
+        ),
+        (
+            "sticky = { by = \"cookie:id\" }",
+            &["5:17: by: \"cookie:id\" has no meaning here; expected cookie, origin-cookie:NAME, client, \
+                 client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME; did you mean \
+                 \"origin-cookie:id\"?"],
+        ),
+        (
+            "sticky = { by = \"client\", name = \"x\", ttl = \"browser\" }",
+            &[
+                "5:34: sticky: name is for the inserted cookie; expected by = \"cookie\"",
+                "5:45: sticky: ttl = \"browser\" is for the inserted cookie; expected a duration such as 30m",
+            ],
+        ),
+        (
+            "balance = \"consistent-hash\"\nsticky = { by = \"client\" }",
+            &["6:17: sticky: balance = \"consistent-hash\" keeps clients on servers by itself; expected \
+                 another balance, or no sticky sessions"],
+        ),
+        (
+            "sticky = { by = \"cookie\", same_site = \"none\" }",
+            &["5:39: sticky: same_site = \"none\" is refused by browsers without secure; expected secure = \
+                 true beside it"],
+        ),
+        (
+            "sticky = { by = \"cookie\", secret_file = \"/nowhere/s\" }",
+            &["5:41: secret_file: /nowhere/s: it can't be read: No such file or directory (os error 2); \
+                 expected the path of a file with a secret of 32 bytes or more on each line, as openssl rand \
+                 -hex 32 makes one"],
+        ),
+        (
+            "sticky = { by = \"cookie\", name = \"a b\", path = \"a;b\" }",
+            &[
+                "5:34: name: \"a b\" has no meaning here; expected the name of a cookie",
+                "5:48: path: \"a;b\" has no meaning here; expected a path such as /app",
+            ],
+        ),
+        (
+            "sticky = \"cookie\"",
+            &["5:10: sticky is \"cookie\"; expected a table [upstream.app.sticky], or \"off\""],
+        ),
+        (
+            "check = {}",
+            &["5:9: [upstream.app.check] has no type; expected \"http\", \"tcp\", \"tls\", \"grpc\" or \
+                 \"command\""],
+        ),
+        (
+            "check = { type = \"https\" }",
+            &["5:18: type: unknown word \"https\"; expected \"http\", \"tcp\", \"tls\", \"grpc\" or \
+                 \"command\"; did you mean \"http\"?"],
+        ),
+        (
+            "check = { type = \"tcp\", path = \"/\" }",
+            &["5:32: check: path is not for type = \"tcp\"; expected type = \"http\""],
+        ),
+        (
+            "check = { type = \"command\" }",
+            &["5:9: check has no command; expected a program and its arguments"],
+        ),
+        (
+            "check = { type = \"command\", command = [\"\"] }",
+            &["5:39: command: the program is empty; expected a program and its arguments"],
+        ),
+        (
+            "check = { type = \"http\", path = \"health\" }",
+            &["5:33: path: \"health\" has no meaning here; expected a path such as /health, with a query \
+                 or without; did you mean \"/health\"?"],
+        ),
+        (
+            "check = { type = \"http\", status = \"20x\" }",
+            &["5:35: status: \"20x\" has no meaning here; expected a status such as 200, \"2xx\" or \
+                 \"200-399\""],
+        ),
+        (
+            "check = { type = \"http\", body = \"~ (\" }",
+            &["5:36: body: in the expression: unclosed group; expected text that is in the body, or ~ \
+                 regex over the whole of it"],
+        ),
+        (
+            "check = { type = \"tcp\", interval = \"1s\", interval_in_doubt = \"2s\" }",
+            &["5:9: check: interval_in_doubt is longer than interval; expected the same or less"],
+        ),
+        ("check = \"on\"", &["5:9: check is \"on\"; expected a table [upstream.app.check], or \"off\""]),
+        ("eject = true", &["5:9: eject is true or false; expected a table [upstream.app.eject], or \"off\""]),
+        (
+            "eject = { base = \"1m\", longest = \"1s\" }",
+            &["5:9: eject: longest is shorter than base; expected the same or more"],
+        ),
+        (
+            "breaker = { open = \"1m\", open_max = \"1s\" }",
+            &["5:11: breaker: open_max is shorter than open; expected the same or more"],
+        ),
+        (
+            "retry = { budget = 10 }",
+            &["5:20: budget: 10 has no %; expected a percentage such as 20%, 0% to 1000%; did you mean \
+                 \"10%\"?"],
+        ),
+        (
+            "retry = { on = \"503\" }",
+            &["5:16: on: this is a string; expected an array, each connect, reset, timeout, or a status \
+                 such as 503, \"5xx\" or \"502-504\""],
+        ),
+        (
+            "queue = { length = -1 }",
+            &["5:20: length: -1 is too small; expected a whole number, 0 to 1000000"],
+        ),
+        (
+            "dns = \"al\"",
+            &["5:7: dns: unknown word \"al\"; expected \"all\" or \"one\"; did you mean \"all\"?"],
+        ),
+    ];
+    for (text, expected) in cases {
+        let file = format!("{LISTEN}\n{ROUTE}\n[upstream.app]\nservers = [\"http://a\"]\n{text}");
+        assert_eq!(said(&file), *expected, "{text}");
+    }
+}
+
+#[test]
+fn servers() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "[{ url = \"http://a\", name = \"x\" }, { url = \"http://b\", name = \"x\" }]",
+            &["4:46: servers: the name \"x\" is there twice; expected a name other than that of line 4"],
+        ),
+        (
+            "[\"tcp://a:1\"]",
+            &["2:23: upstream: upstream \"app\" has a tcp:// server, which speaks no HTTP; expected \
+                 http:// or https:// servers, or a listener with tcp"],
+        ),
+        (
+            "[\"http+unix:a\"]",
+            &["4:12: servers: \"a\" is not the path of a socket: it begins with one / and ends in a name; \
+                 expected a server such as http://127.0.0.1:9000"],
+        ),
+        (
+            "[{ url = \"http://a\", max_requests = 0 }]",
+            &["4:47: max_requests: 0 is too small; expected a whole number, 1 to 1000000"],
+        ),
+        (
+            "[{ url = \"http://a\", name = \"a b\" }]",
+            &["4:39: name: \"a b\" has no meaning here; expected 1 to 64 letters, digits, '.', '-' and '_'"],
+        ),
+    ];
+    for (text, expected) in cases {
+        let file = format!("{LISTEN}\n{ROUTE}\n[upstream.app]\nservers = {text}");
+        assert_eq!(said(&file), *expected, "{text}");
+    }
+}
+
+#[test]
+fn the_top_of_the_file() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "admin = \"admin.sock\"",
+            &["2:9: admin: \"admin.sock\" is not the path of a socket: it begins with one / and ends in a \
+                 name; expected the path of a Unix socket such as /run/vanward/admin.sock"],
+        ),
+        (
+            "metrics = \"127.0.0.1:80\"",
+            &["1:23: address: 127.0.0.1:80 is there twice; expected an address other than that of line 2"],
+        ),
+        (
+            "error_pages = { 404 = \"/nowhere/404.html\" }",
+            &["2:23: error_pages: /nowhere/404.html: it can't be read: No such file or directory (os error \
+                 2); expected the path of a page such as /etc/vanward/404.html"],
+        ),
+        (
+            "error_pages = { 302 = \"/dev/null\" }",
+            &["2:17: error_pages: \"302\" has no meaning here; expected 404, 4xx, 5xx, or * for all errors"],
+        ),
+        (
+            "listen = [{ address = \"127.0.0.1:1\", tcp = \"x\" }]",
+            &["1:44: tcp: no upstream is named \"x\"; expected app"],
+        ),
+        (
+            "listen = [{ address = \"127.0.0.1:1\", tcp = \"app\", redirect_to_https = true }]",
+            &["1:44: tcp passes bytes on: there are no responses for redirect_to_https or hsts; expected \
+                 neither of them"],
+        ),
+        (
+            "listen = [{ address = \"unix:run\" }]",
+            &["1:23: address: \"run\" is not the path of a socket: it begins with one / and ends in a \
+                 name; expected an IP address with a port such as 127.0.0.1:8080 or [::]:8080, or \
+                 unix:/run/vanward.sock"],
+        ),
+        (
+            "listen = [{ address = \"127.0.0.1:1\", name = \"a\" }, { address = \"127.0.0.1:2\", name = \"a\" }]",
+            &["1:86: name: \"a\" is there twice; expected a name other than that of line 1"],
+        ),
+        (
+            "listen = [{ address = \"127.0.0.1:1\" }]\nshed.memory = \"1k\"",
+            &["2:15: memory: 1KB is too small; expected a size in bytes such as 512, 64k, 256MB or 64KiB, \
+                 at least 16MiB"],
+        ),
+        (
+            "shed.memory = \"of\"",
+            &["2:15: memory: \"of\" is not a number; expected a size in bytes such as 512, 64k, 256MB or \
+                 64KiB"],
+        ),
+        (
+            "shed.concurrency = \"of\"",
+            &["2:20: concurrency is \"of\"; expected a table [shed.concurrency], or \"off\""],
+        ),
+        (
+            "shed.concurrency = { tolerance = \"50%\" }",
+            &["2:34: tolerance: 50% is too small; expected a percentage such as 20%, 101% to 10000%"],
+        ),
+    ];
+    for (text, expected) in cases {
+        let listen = if text.contains("listen") { "" } else { "listen = [{ address = \"127.0.0.1:80\" }]\n" };
+        let file = format!("{listen}{text}\n{ROUTE}\nupstream.app.servers = [\"http://a\"]\n");
+        assert_eq!(said(&file), *expected, "{text}");
+    }
+}
