@@ -3,11 +3,13 @@
 //! What is worse is judged from what requests met, so it costs no probe; as Envoy's outlier detection, but for
 //! latencies, which are compared with the median. It ends by itself (`View`), and by a slow start.
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use crate::fleet::Fleet;
+use crate::hash::ServerId;
 use crate::standing::{Cause, Counts, State};
 use crate::time::Time;
 
@@ -137,7 +139,13 @@ impl Fleet {
 #[derive(Debug, Default)]
 pub struct Ejector {
     judged_at: Time,
+    /// Of servers with too few requests for a judgement, what they did since then. One that returns slowly would else be
+    /// as bad as before for as long as it is asked little.
+    gathered: HashMap<ServerId, (Counts, Time)>,
 }
+
+/// For so many intervals counts are gathered.
+const GATHERED_INTERVALS_MAX: u32 = 10;
 
 impl Ejector {
     /// When `judge` is due.
@@ -151,11 +159,21 @@ impl Ejector {
         let Some(settings) = fleet.settings.ejection else { return Vec::new() };
         let mut counted = Vec::with_capacity(fleet.members.len());
         for (server, member) in fleet.members.iter().enumerate() {
-            let counts = member.standing.take_counts();
-            if member.standing.state() == State::Up && counts.requests >= settings.requests_min.max(1) {
+            let fresh = member.standing.take_counts();
+            if member.standing.state() != State::Up {
+                self.gathered.remove(&member.id);
+                continue;
+            }
+            let (before, since) = self.gathered.remove(&member.id).unwrap_or((Counts::default(), now));
+            let counts = before.and(fresh);
+            if counts.requests >= settings.requests_min.max(1) {
                 counted.push((server, counts));
+            } else if now.since(since) < settings.interval * GATHERED_INTERVALS_MAX && counts.requests > 0 {
+                self.gathered.insert(member.id, (counts, since));
             }
         }
+        // Servers that have left are not looked at again.
+        self.gathered.retain(|id, _| fleet.index_of(*id).is_some());
         let mut outliers = outliers(&counted, &settings);
         outliers.sort_by(|(_, one), (_, other)| other.badness().total_cmp(&one.badness()));
         let eject = |(server, outlier)| Judgement { server, outlier, ejected: fleet.eject(server, now) };
@@ -176,6 +194,20 @@ impl Outlier {
             // One that fails harms more than one that is slow.
             Outlier::Failures { percent, others_percent } => 1e6 * percent / others_percent.max(1.0),
             Outlier::Latency { mean, median } => mean.as_secs_f64() / median.as_secs_f64().max(1e-6),
+        }
+    }
+}
+
+impl Counts {
+    /// Those of two intervals together.
+    fn and(self, other: Self) -> Self {
+        let answers = |counts: Self| counts.requests.saturating_sub(counts.failures);
+        let all = answers(self) + answers(other);
+        let taken = self.latency * answers(self) + other.latency * answers(other);
+        Self {
+            requests: self.requests.saturating_add(other.requests),
+            failures: self.failures.saturating_add(other.failures),
+            latency: taken.checked_div(all).unwrap_or_default(),
         }
     }
 }
@@ -328,6 +360,24 @@ mod tests {
             assert_eq!(ejector.judge(&fleet, now), []);
         }
         assert_eq!(fleet.eject(0, now), Ok(now + 10 * SECOND));
+    }
+
+    #[test]
+    fn a_server_that_is_asked_little_is_judged_once_it_was_asked_enough() {
+        let settings = EjectionSettings::default();
+        // Requests in each interval, and the interval that its judgement falls into.
+        for (requests, judged) in [(20, Some(0)), (10, Some(1)), (7, Some(2)), (2, Some(9)), (1, None)] {
+            let fleet = fleet(3, settings);
+            let mut ejector = Ejector::default();
+            let mut found = None;
+            for interval in 0..20 {
+                (0..2).for_each(|server| serve(&fleet, server, 100, 20, 0));
+                serve(&fleet, 2, requests, 1000, 0);
+                let judgements = ejector.judge(&fleet, Time::START + interval * SECOND);
+                found = found.or(judgements.first().map(|judgement| (interval, judgement.server)));
+            }
+            assert_eq!(found, judged.map(|interval| (interval, 2)), "{requests} requests");
+        }
     }
 
     #[test]
