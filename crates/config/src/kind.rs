@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -22,6 +23,10 @@ pub(crate) trait Kind<V>: Sync {
     }
     /// Adds the options of a value that may be a table to the reference.
     fn document(&self, _page: &mut Page) {}
+    /// As a JSON Schema: it takes whatever this reads, and says in words what it cannot say otherwise.
+    fn schema(&self) -> Value {
+        json!({ "description": self.expected() })
+    }
     /// The value, or a mistake added to the reader.
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<V>;
     /// As it would be written; `None` if the option would be left out.
@@ -126,6 +131,10 @@ impl Kind<bool> for Switch {
         "true or false".to_owned()
     }
 
+    fn schema(&self) -> Value {
+        json!({ "type": "boolean" })
+    }
+
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<bool> {
         let is_on = written.value.get_ref().as_bool();
         if is_on.is_none() {
@@ -154,6 +163,10 @@ impl<V: Clone + PartialEq + Sync> Kind<V> for Word<V> {
     fn expected(&self) -> String {
         let quoted: Vec<String> = self.names().map(quoted).collect();
         one_of(&quoted.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "enum": self.names().collect::<Vec<_>>() })
     }
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<V> {
@@ -191,6 +204,10 @@ impl<V, K: Kind<V>> Kind<Option<V>> for Unless<K> {
         format!("{}, or {:?}", self.kind.brief(), self.word)
     }
 
+    fn schema(&self) -> Value {
+        json!({ "anyOf": [{ "const": self.word }, self.kind.schema()] })
+    }
+
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<V>> {
         if written.value.get_ref().as_str() == Some(self.word) {
             return Some(None);
@@ -220,6 +237,10 @@ impl<V, K: Kind<V>> Kind<Option<V>> for Maybe<K> {
 
     fn document(&self, page: &mut Page) {
         self.0.document(page);
+    }
+
+    fn schema(&self) -> Value {
+        self.0.schema()
     }
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Option<V>> {
@@ -259,6 +280,10 @@ impl<V, K: Kind<V>> Kind<Located<V>> for At<K> {
         self.0.document(page);
     }
 
+    fn schema(&self) -> Value {
+        self.0.schema()
+    }
+
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Located<V>> {
         self.0.read(written, reader).map(|value| Located { value, at: written.value.span() })
     }
@@ -282,6 +307,11 @@ impl<V, K: Kind<V>> Kind<Vec<V>> for List<K> {
 
     fn brief(&self) -> String {
         format!("array, each {}", self.kind.brief())
+    }
+
+    fn schema(&self) -> Value {
+        let least = usize::from(!self.may_be_empty);
+        json!({ "type": "array", "items": self.kind.schema(), "minItems": least })
     }
 
     fn document(&self, page: &mut Page) {

@@ -83,7 +83,7 @@ pub use meaning::{
 pub use mistake::Mistake;
 pub use quantity::{duration, rate, size};
 pub use read::{NamedFile, Owner, Reading, examine, examine_file, load, parse};
-pub use reference::reference;
+pub use reference::{reference, schema};
 pub use tls::{
     CertificateFiles, Certificates, ClientCertificates, Hsts, KeyPair, ServerTls, UnknownNames, UpstreamTls,
 };

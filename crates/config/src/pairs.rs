@@ -1,5 +1,6 @@
 //! Kinds of values with several in them: names with values, and one or a list.
 
+use serde_json::{Value, json};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -39,6 +40,10 @@ impl<N: PartialEq, V, K: Kind<V>> Kind<Vec<Pair<N, V>>> for Pairs<N, K> {
 
     fn brief(&self) -> String {
         "table".to_owned()
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "object", "additionalProperties": self.kind.schema() })
     }
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Vec<Pair<N, V>>> {
@@ -109,6 +114,11 @@ impl<V, K: Kind<V>> Kind<Vec<V>> for OneOrMany<K> {
 
     fn brief(&self) -> String {
         format!("{}, or array", self.0.brief())
+    }
+
+    fn schema(&self) -> Value {
+        let one = self.0.schema();
+        json!({ "anyOf": [one, { "type": "array", "items": one }] })
     }
 
     fn document(&self, page: &mut Page) {

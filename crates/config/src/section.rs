@@ -1,5 +1,6 @@
 //! Tables that may be left out, or be `"off"`: what they switch on is not there then.
 
+use serde_json::{Value, json};
 use toml::de::DeValue;
 
 use crate::kind::{article, quoted};
@@ -50,6 +51,10 @@ impl<T: Default + Clone, V: Default + Clone> Declared<T> for Switched<T, V> {
                 reader.add(mistake.expecting(format!("a table [{path}], or {}", quoted(OFF))));
             }
         }
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "anyOf": [{ "const": OFF }, self.table.schema()], "description": self.doc })
     }
 
     fn line(&self, table: &T) -> Option<String> {

@@ -2,6 +2,7 @@
 //!
 //! What the values may be is in `kind`, which options there are in `options`.
 
+use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -35,6 +36,8 @@ pub(crate) trait Declared<T>: Sync {
     fn sections(&self, table: &T, path: &str) -> String;
     /// Adds itself to the reference, and the tables below it.
     fn document(&self, path: &str, page: &mut Page);
+    /// As a JSON Schema.
+    fn schema(&self) -> Value;
 }
 
 impl<T: Default + Clone> Table<T> {
@@ -87,6 +90,18 @@ impl<T: Default + Clone> Table<T> {
         let lines: String = self.options.iter().filter_map(|option| option.line(table)).collect();
         let sections: String = self.options.iter().map(|option| option.sections(table, path)).collect();
         lines + &sections
+    }
+
+    /// As a JSON Schema.
+    pub(crate) fn schema(&self) -> Value {
+        let properties = self.options.iter().map(|option| (option.name().to_owned(), option.schema()));
+        let required = self.options.iter().filter(|option| option.is_required()).map(|option| option.name());
+        json!({
+            "type": "object",
+            "properties": properties.collect::<Map<_, _>>(),
+            "required": required.collect::<Vec<_>>(),
+            "additionalProperties": false,
+        })
     }
 
     /// Adds its options to the reference, and the tables below it.
@@ -194,6 +209,17 @@ impl<T: Default + Clone, V, K: Kind<V>> Declared<T> for Key<T, V, K> {
         String::new()
     }
 
+    fn schema(&self) -> Value {
+        let mut schema = self.kind.schema();
+        if let Some(schema) = schema.as_object_mut() {
+            // What it takes is said where it cannot be expressed; what it means comes first.
+            let takes = schema.get("description").and_then(Value::as_str).map(str::to_owned);
+            let means = takes.map_or(self.doc.to_owned(), |takes| format!("{} Takes {takes}.", self.doc));
+            schema.insert("description".to_owned(), Value::from(means));
+        }
+        schema
+    }
+
     fn document(&self, _path: &str, page: &mut Page) {
         let default = self.kind.print((self.place)(&mut T::default())).filter(|_| !self.required);
         let default = match default {
@@ -253,6 +279,10 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Section<T, V> {
     fn sections(&self, table: &T, path: &str) -> String {
         let path = join(path, self.name);
         format!("\n[{path}]\n{}", self.table.print((self.place)(&mut table.clone()), &path))
+    }
+
+    fn schema(&self) -> Value {
+        self.table.schema()
     }
 
     fn document(&self, path: &str, page: &mut Page) {
@@ -339,6 +369,10 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Sections<T, V> {
         (self.place)(&mut table.clone()).iter().map(print).collect()
     }
 
+    fn schema(&self) -> Value {
+        json!({ "type": "array", "items": self.table.schema(), "minItems": 1, "description": self.doc })
+    }
+
     fn document(&self, _: &str, page: &mut Page) {
         page.section(&format!("[[{}]]", self.name), self.name, self.doc, self.table);
     }
@@ -409,6 +443,10 @@ impl<T: Clone, V: Default + Clone> Declared<T> for Named<T, V> {
         (self.place)(&mut table.clone()).iter().map(print).collect()
     }
 
+    fn schema(&self) -> Value {
+        json!({ "type": "object", "additionalProperties": self.table.schema(), "description": self.doc })
+    }
+
     fn document(&self, _: &str, page: &mut Page) {
         let path = join(self.name, "NAME");
         page.section(&format!("[{path}]"), &path, self.doc, self.table);
@@ -434,6 +472,10 @@ impl<V: Default + Clone> Kind<Element<V>> for Inline<V> {
 
     fn document(&self, page: &mut Page) {
         self.table.document("", page);
+    }
+
+    fn schema(&self) -> Value {
+        self.table.schema()
     }
 
     fn read(&self, written: &Written<'_>, reader: &mut Reader<'_>) -> Option<Element<V>> {

@@ -48,3 +48,25 @@ fn the_mistakes_of_the_page_are_what_is_said() {
     let said: String = mistakes.iter().map(|mistake| format!("{mistake}\n")).collect();
     assert_eq!(said, text);
 }
+
+#[test]
+fn the_schema_has_every_option_of_the_page() {
+    let schema = config::schema();
+    let listen = &schema["properties"]["listen"]["items"];
+    assert_eq!(listen["required"], serde_json::json!(["address"]));
+    let upstream = &schema["properties"]["upstream"]["additionalProperties"]["properties"];
+    assert_eq!(upstream["check"]["anyOf"][1]["properties"]["type"]["enum"][0], "http");
+    assert_eq!(upstream["dns"]["enum"], serde_json::json!(["all", "one"]));
+    let whole = schema.to_string();
+    let rows = config::reference();
+    let options = rows.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+    let missing: Vec<&str> = options
+        .filter_map(|option| option.rsplit('.').next())
+        .filter(|name| !whole.contains(&format!("{name:?}:")))
+        .collect();
+    // Of values that are text or a table the words say it.
+    assert_eq!(
+        missing,
+        ["max_age", "include_subdomains", "preload", "url", "weight", "priority", "max_requests"]
+    );
+}

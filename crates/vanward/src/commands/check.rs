@@ -32,6 +32,10 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Prints a JSON Schema of the file, for editors, and reads none.
+    #[arg(long, conflicts_with_all = ["json", "print", "route"])]
+    schema: bool,
+
     #[command(flatten)]
     asked: Asked,
 }
@@ -43,9 +47,14 @@ Examples:
   vanward check --json vanward.toml | jq -r '.[].message'
   vanward check vanward.toml --route GET https://www.example.com/api/users
   vanward check vanward.toml --route POST /login --header 'X-Tenant: a' --client 192.0.2.7 --listener web
-  vanward check vanward.toml --route GET /api --json | jq -r .route";
+  vanward check vanward.toml --route GET /api --json | jq -r .route
+  vanward check --schema > vanward.schema.json";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
+    if arguments.schema {
+        let output = format!("{:#}\n", config::schema());
+        return tell(&Answer { output, remarks: String::new(), code: 0 });
+    }
     let reading = with_files(config::examine_file(&arguments.file), |_| true);
     if let Some(config) = reading.config.as_ref().filter(|_| arguments.asked.is_there()) {
         return match arguments.asked.explain(config, arguments.json) {
