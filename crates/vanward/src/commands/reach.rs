@@ -95,14 +95,8 @@ impl Reach {
             Ok(table) => table,
             Err(_) => {
                 let mistakes = config::examine(&text, &file.to_string()).mistakes;
-                let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-                return Err(super::fail(
-                    super::BAD_CONFIGURATION,
-                    format_args!(
-                        "{}\nvanward: the proxy was not asked: it goes on as it is",
-                        lines.join("\n")
-                    ),
-                ));
+                let lines = mistakes.iter().map(ToString::to_string);
+                return Err(mistaken(lines, "the proxy was not asked, and goes on as it is"));
             }
         };
         match table.get("admin").and_then(toml::Value::as_str) {
@@ -130,12 +124,16 @@ impl Answer {
         if mistakes.is_empty() {
             return Err(super::fail(super::FAILED, error));
         }
-        let mut lines: String = mistakes.iter().map(|mistake| format!("{}\n", mistake.text)).collect();
-        lines += &format!("vanward: {error}\n");
-        // The exit code tells as well, where nobody reads standard error.
-        let _ = std::io::stderr().lock().write_all(lines.as_bytes());
-        Err(ExitCode::from(super::BAD_CONFIGURATION))
+        Err(mistaken(mistakes.into_iter().map(|mistake| mistake.text), &error))
     }
+}
+
+/// Says what is wrong with the configuration, each mistake in a line that begins with its place, and what that means.
+fn mistaken(mistakes: impl Iterator<Item = String>, consequence: &str) -> ExitCode {
+    let lines: String = mistakes.map(|mistake| mistake + "\n").collect();
+    // The exit code tells as well, where nobody reads standard error.
+    let _ = std::io::stderr().lock().write_all(lines.as_bytes());
+    super::fail(super::BAD_CONFIGURATION, consequence)
 }
 
 /// The status and the body of a response whose end is that of its connection.

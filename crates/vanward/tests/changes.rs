@@ -1,0 +1,363 @@
+//! Reloads and upgrades under load: clients that never retry, over both versions, with tunnels open. Nothing is lost, and
+//! memory does not grow.
+
+/// The program as a process.
+mod process;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+
+use load::{Arrival, Control, Outcome, Plan};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use process::{Patience, Process, connect, get, read_head, run_in};
+
+/// Requests a second of each load: enough that some are under way at any moment, and connections idle between.
+const RATE: f64 = 400.0;
+/// Requests of each load that are awaited between two changes.
+const REQUESTS_BETWEEN: u64 = 50;
+
+/// A proxy that is operated as in production, and all around it.
+struct Scene {
+    folder: TempDir,
+    first: Process,
+    address: SocketAddr,
+    origin: origin::Running,
+    echo: SocketAddr,
+}
+
+impl Scene {
+    fn start(workers: usize) -> Self {
+        let origin = origin::start(origin::Options::default()).expect("the origin starts");
+        let echo = echo();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        write(folder.path(), "127.0.0.1:0", workers, origin.addresses()[0], echo, "");
+        let mut first = Process::start_in(folder.path(), &["run", "--pid-file", "pid"]);
+        let address = first.address();
+        Self { folder, first, address, origin, echo }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn write(&self, workers: usize, more: &str) {
+        write(self.path(), "127.0.0.1:0", workers, self.origin.addresses()[0], self.echo, more);
+    }
+
+    /// The number of the process that serves now.
+    fn process(&self) -> u32 {
+        let patience = Patience::new();
+        loop {
+            let text = std::fs::read_to_string(self.path().join("pid")).unwrap_or_default();
+            if let Ok(process) = text.trim().parse() {
+                return process;
+            }
+            patience.wait_a_little("there is no file with the number of the process");
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(self.process() as i32).expect("a process has a number");
+        kill_process(process, signal).expect("it runs");
+    }
+
+    /// Returns once another process serves.
+    fn upgrade(&self) {
+        let before = self.process();
+        self.signal(Signal::USR2);
+        let patience = Patience::new();
+        while self.process() == before {
+            patience.wait_a_little("no other process takes over");
+        }
+    }
+
+    fn reload(&self) {
+        run_in(self.path(), &["reload"]).with_code(0);
+    }
+
+    fn load(&self, change: impl FnOnce(&mut Plan)) -> load::Running {
+        let mut plan = Plan::new(format!("http://{}/tiny", self.address));
+        plan.arrival = Arrival::Constant { requests_per_second: RATE };
+        plan.duration_seconds = Some(3600.0);
+        change(&mut plan);
+        load::start(&plan).expect("it can be reached")
+    }
+
+    /// A tunnel through the proxy.
+    fn tunnel(&self) -> TcpStream {
+        let mut stream = connect(self.address);
+        let request =
+            b"GET /echo-tunnel HTTP/1.1\r\nHost: test\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        let head = read_head(&mut stream);
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        stream
+    }
+
+    /// Ends the process that serves, and waits for it and the first one.
+    fn end(self) {
+        self.signal(Signal::TERM);
+        let patience = Patience::new();
+        while self.path().join("pid").exists() {
+            patience.wait_a_little("the last process does not end");
+        }
+        self.first.ended().with_code(0);
+    }
+}
+
+fn write(folder: &Path, listen: &str, workers: usize, origin: SocketAddr, echo: SocketAddr, more: &str) {
+    let text = format!(
+        "workers = {workers}\nadmin = \"{}\"\n[[listen]]\naddress = \"{listen}\"\n\
+         [[route]]\npath = \"/echo-tunnel\"\nupstream = \"echo\"\n[[route]]\nupstream = \"app\"\n\
+         [upstream.echo]\nservers = [\"http://{echo}\"]\n[upstream.app]\nservers = [\"http://{origin}\"]\n{more}",
+        folder.join("admin").display()
+    );
+    // In one step, as an editor does.
+    std::fs::write(folder.join("next"), text).expect("it is writable");
+    std::fs::rename(folder.join("next"), folder.join("vanward.toml")).expect("it is writable");
+}
+
+/// A server that switches protocols, and then sends back what it gets.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it listens");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                read_head(&mut stream);
+                let response =
+                    b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+                let mut bytes = [0; 512];
+                let mut sent = stream.write_all(response);
+                while let (Ok(()), Ok(count @ 1..)) = (sent, stream.read(&mut bytes)) {
+                    sent = stream.write_all(&bytes[..count]);
+                }
+            });
+        }
+    });
+    address
+}
+
+fn is_alive(tunnel: &mut TcpStream) {
+    tunnel.write_all(b"still there").expect("the tunnel takes it");
+    let mut bytes = [0; 11];
+    tunnel.read_exact(&mut bytes).expect("the tunnel gives it back");
+    assert_eq!(&bytes, b"still there");
+}
+
+/// Waits until all loads have gone on.
+fn goes_on(loads: &[Control]) {
+    let done = |load: &Control| load.progress().requests;
+    let before: Vec<u64> = loads.iter().map(done).collect();
+    let patience = Patience::new();
+    while loads.iter().zip(&before).any(|(load, before)| done(load) < before + REQUESTS_BETWEEN) {
+        patience.wait_a_little("the load does not go on");
+    }
+}
+
+fn resident_kib(process: u32) -> u64 {
+    // Exact, where the number in its status is not.
+    let maps = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).expect("it runs");
+    let line = maps.lines().find_map(|line| line.strip_prefix("Rss:")).expect("it has memory");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// Waits until the process has no more than so much memory.
+fn is_within(process: u32, limit_kib: u64) {
+    let patience = Patience::new();
+    while resident_kib(process) > limit_kib {
+        patience.wait_a_little(&format!("{} KiB are more than {limit_kib}", resident_kib(process)));
+    }
+}
+
+fn nothing_failed(name: &str, load: load::Running) -> Outcome {
+    load.control().stop();
+    let outcome = load.wait().expect("it was reached");
+    assert_eq!(outcome.errors.total(), 0, "{name}: {:?}", outcome.errors);
+    assert!(outcome.requests > 0, "{name}");
+    outcome
+}
+
+#[allow(clippy::print_stderr, reason = "figures, for who runs it to see them")]
+fn under_load(reloads: usize, upgrades: usize, growth_kib: u64) {
+    let scene = Scene::start(2);
+    let mut tunnels: Vec<_> = (0..8).map(|_| scene.tunnel()).collect();
+    let http1 = scene.load(|plan| plan.connections = 64);
+    let http2 = scene.load(|plan| (plan.connections, plan.streams, plan.http2) = (16, 4, true));
+    let loads = [http1.control(), http2.control()];
+    goes_on(&loads);
+    let files =
+        ["", "[[route]]\npath = \"/other\"\nupstream = \"app\"\n", "[timeouts]\nclient_body = \"20s\"\n"];
+    let reload = |index: usize| {
+        scene.write(2, files[index % files.len()]);
+        scene.reload();
+        goes_on(&loads);
+    };
+    // What it takes once, it keeps.
+    let warm = reloads / 5;
+    (0..warm).for_each(reload);
+    let before = resident_kib(scene.process());
+    (warm..reloads).for_each(reload);
+    is_within(scene.process(), before + growth_kib);
+    let after = resident_kib(scene.process());
+    let mut of_processes = Vec::new();
+    for index in 0..upgrades {
+        // As many workers as sockets, fewer, more.
+        scene.write([2, 1, 3][index % 3], "");
+        scene.upgrade();
+        goes_on(&loads);
+        tunnels.iter_mut().for_each(is_alive);
+        of_processes.push(resident_kib(scene.process()));
+    }
+    let http1 = nothing_failed("HTTP/1.1", http1);
+    let http2 = nothing_failed("HTTP/2", http2);
+    eprintln!(
+        "{reloads} reloads, {upgrades} upgrades: {} and {} requests, none failed; {before} KiB, {after} KiB after the \
+         reloads, {of_processes:?} KiB after each upgrade",
+        http1.requests, http2.requests
+    );
+    tunnels.iter_mut().for_each(is_alive);
+    drop(tunnels);
+    scene.end();
+}
+
+#[test]
+fn reloads_and_upgrades_lose_nothing() {
+    // A step of the allocator is 2 MiB, and its place is chance.
+    under_load(10, 3, 4096);
+}
+
+#[test]
+#[ignore = "takes minutes: the figures of a release"]
+fn a_hundred_reloads_and_five_upgrades_lose_nothing() {
+    under_load(100, 5, 2048);
+}
+
+#[test]
+fn a_successor_that_cannot_serve_changes_nothing() {
+    let scene = Scene::start(1);
+    let before = scene.process();
+    scene.write(1, "mistake = 1\n");
+    scene.signal(Signal::USR2);
+    scene.first.warns(
+        "not upgraded, and nothing has changed: the new process ended before it served: exit status: 78",
+    );
+    scene.write(1, "[[listen]]\naddress = \"192.0.2.1:1\"\n");
+    scene.signal(Signal::USR2);
+    scene.first.warns("ended before it served: exit status: 1");
+    assert!(get(scene.address, "/tiny").starts_with("HTTP/1.1 200 "));
+    assert_eq!(scene.process(), before);
+    scene.write(1, "");
+    scene.upgrade();
+    assert!(get(scene.address, "/tiny").starts_with("HTTP/1.1 200 "));
+    scene.end();
+}
+
+#[test]
+fn what_operators_changed_outlives_reloads_and_upgrades() {
+    let scene = Scene::start(1);
+    let server = scene.origin.addresses()[0].to_string();
+    let run = |arguments: &[&str]| run_in(scene.path(), arguments);
+    run(&["add", "http://127.0.0.1:1", "--upstream", "app", "--weight", "9"]).with_code(0);
+    run(&["drain", "127.0.0.1:1", "--wait"]).with_code(0);
+    run(&["weigh", &server, "7"]).with_code(0);
+    let refused = run(&["remove", &scene.echo.to_string()]).with_code(1);
+    assert!(refused.errors.contains("is the only server of echo"), "{}", refused.errors);
+    let expected = [("up", 7, None), ("draining", 9, Some("added"))];
+    let check = |when: &str| {
+        let status: serde_json::Value =
+            serde_json::from_str(&run(&["status", "--json"]).with_code(0).output).expect("it is JSON");
+        let app = &status["upstreams"][1]["servers"];
+        for (index, (state, weight, change)) in expected.iter().enumerate() {
+            let server = &app[index];
+            assert_eq!(
+                (&server["state"], &server["weight"]),
+                (&(*state).into(), &(*weight).into()),
+                "{when}: {app}"
+            );
+            if let Some(change) = change {
+                assert_eq!(server["changes"][0], *change, "{when}");
+            }
+        }
+        let table = run(&["status"]).with_code(0).output;
+        assert!(table.contains("draining") && table.contains("not in the file"), "{when}: {table}");
+        // It is drained, and nobody listens there.
+        for _ in 0..20 {
+            assert!(get(scene.address, "/tiny").starts_with("HTTP/1.1 200 "), "{when}");
+        }
+    };
+    check("at once");
+    scene.reload();
+    check("after a reload");
+    scene.upgrade();
+    check("after an upgrade");
+    run(&["restore", "127.0.0.1:1"]).with_code(0);
+    run(&["remove", "127.0.0.1:1"]).with_code(0);
+    assert!(!run(&["status"]).with_code(0).output.contains("127.0.0.1:1 "));
+    scene.end();
+}
+
+#[test]
+fn a_bad_file_is_told_to_who_asks_for_the_reload() {
+    let scene = Scene::start(1);
+    scene.write(1, "mistake = 1\n");
+    let ended = run_in(scene.path(), &["reload"]).with_code(78);
+    let place = "vanward.toml:14:1: unknown key \"mistake\" in [upstream.app]";
+    assert!(ended.errors.starts_with(place), "{}", ended.errors);
+    assert!(ended.errors.ends_with("vanward: the configuration has mistakes: nothing has changed\n"));
+    scene.signal(Signal::HUP);
+    scene.first.warns("not reloaded, and nothing has changed: vanward.toml:14:1: unknown key");
+    scene.write(2, "");
+    let ended = run_in(scene.path(), &["reload"]).with_code(0);
+    assert!(ended.errors.contains("workers: there are 1, and 2 after the next upgrade"), "{}", ended.errors);
+    scene.end();
+}
+
+#[test]
+fn the_log_moves_at_a_reload_and_is_opened_again_on_a_signal() {
+    let scene = Scene::start(1);
+    let log = |name: &str, format: &str| {
+        let file = scene.path().join(name);
+        format!("[log]\ntarget = \"{}\"\nformat = \"{format}\"\n", file.display())
+    };
+    let text = |name: &str| std::fs::read_to_string(scene.path().join(name)).unwrap_or_default();
+    let awaits = |name: &str, what: &str| {
+        let patience = Patience::new();
+        while !text(name).contains(what) {
+            patience.wait_a_little(&format!("{name} has no {what}: {:?}", text(name)));
+        }
+    };
+    scene.write(1, &log("a.log", "combined"));
+    scene.reload();
+    get(scene.address, "/tiny?1");
+    scene.write(1, &log("b.log", "json"));
+    scene.reload();
+    awaits("a.log", "\"GET /tiny?1 HTTP/1.1\"");
+    get(scene.address, "/tiny?2");
+    awaits("b.log", "\"/tiny?2\"");
+    std::fs::rename(scene.path().join("b.log"), scene.path().join("c.log")).expect("it is there");
+    scene.signal(Signal::USR1);
+    let patience = Patience::new();
+    while !scene.path().join("b.log").exists() {
+        patience.wait_a_little("the log is not opened again");
+    }
+    get(scene.address, "/tiny?3");
+    awaits("b.log", "\"/tiny?3\"");
+    assert!(!text("c.log").contains("/tiny?3") && !text("a.log").contains("/tiny?2"));
+    scene.end();
+}
+
+#[test]
+fn who_finds_no_proxy_is_told_what_to_look_at() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ended = run_in(folder.path(), &["status"]).with_code(2);
+    assert!(ended.errors.contains("vanward.toml") && ended.errors.contains("--socket"), "{}", ended.errors);
+    let ended = run_in(folder.path(), &["reload", "--socket", "nowhere"]).with_code(1);
+    assert!(ended.errors.contains("is the proxy running"), "{}", ended.errors);
+    std::fs::write(folder.path().join("vanward.toml"), "admin = [\n").expect("it is writable");
+    let ended = run_in(folder.path(), &["reload"]).with_code(78);
+    assert!(ended.errors.starts_with("vanward.toml:"), "{}", ended.errors);
+}
