@@ -171,7 +171,7 @@ static LISTEN: Table<Listen> = Table {
             Maybe(At(Text { expected: ANY_LISTEN_ADDRESS, read: str::parse, print: ToString::to_string })),
             |listen: &mut Listen| &mut listen.address,
             "Where to listen. `0.0.0.0` and `[::]` are all addresses of the machine; port 0 lets the kernel choose; \
-             `unix:/PATH` is a Unix socket, whose clients count as 127.0.0.1.",
+             `unix:/PATH` is a Unix socket with mode 0660, whose clients count as 127.0.0.1.",
         ),
         &key(
             "name",
@@ -273,7 +273,8 @@ static TIMEOUTS: Table<Timeouts> = Table {
             "tunnel_idle",
             UP_TO_A_YEAR,
             |timeouts: &mut Timeouts| &mut timeouts.tunnel_idle,
-            "Without a byte in either direction of an upgraded connection (WebSocket); then it is closed.",
+            "Without a byte in either direction of an upgraded connection (WebSocket), or one that is passed on; \
+             then it is closed.",
         ),
         &key(
             "drain",
