@@ -26,6 +26,7 @@ use crate::secure::{HandshakeError, Secure};
 use crate::snapshot::Snapshot;
 use crate::socket::Socket;
 use crate::tcp::{Follows, Tcp};
+use crate::upstream::Kept;
 use crate::worker::{State, Worker};
 
 /// After a response to a request that was not read to its end: how much more is read and thrown away, so that the
@@ -44,6 +45,8 @@ pub(crate) struct Client {
     pub(crate) port: u16,
     /// What else a PROXY header said of it, or has to say.
     pub(crate) introduced: Option<Rc<Introduced>>,
+    /// The connection to a server that bears its name, while it is not in use.
+    pub(crate) kept: Cell<Option<Box<Kept>>>,
     /// Whether it may say whom it forwards for.
     pub(crate) is_trusted: bool,
     /// Whom its certificate says it is, as lines for its requests.
@@ -65,6 +68,7 @@ impl Client {
             address,
             port: peer.port(),
             introduced: None,
+            kept: Cell::new(None),
             is_trusted: worker.snapshot().plan.trusts(address),
             identity: None,
             listening,

@@ -81,6 +81,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
             address,
             port,
             introduced: introduced.clone(),
+            kept: Cell::new(None),
             is_trusted,
             identity: identity.clone(),
             listening: Rc::clone(&listening),

@@ -75,6 +75,12 @@ struct Idle {
     since: u32,
 }
 
+/// A connection that is one client's alone, between two of its requests.
+pub(crate) struct Kept {
+    server: Arc<ServerPlan>,
+    connection: Connection,
+}
+
 /// A connection to a server. Dropped, it is closed.
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
@@ -91,6 +97,13 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(socket: Socket, permit: Permit, is_reused: bool) -> Self {
         Self { socket, is_reused, is_private: false, expects_long: false, _permit: permit }
+    }
+
+    /// The connection for one more exchange, unless its server has closed it.
+    fn again(mut self, may_be_repeated: bool) -> Option<Self> {
+        self.is_reused = true;
+        let socket = &self.socket;
+        (socket.is_quiet() && (may_be_repeated || socket.is_quiet_still())).then_some(self)
     }
 }
 
@@ -281,15 +294,14 @@ impl Server {
     ///
     /// A request that could not be repeated asks the kernel: the runtime may not have heard yet of a connection that
     /// was closed just now.
-    pub(crate) fn pooled(&self, may_be_repeated: bool) -> Option<Connection> {
+    pub(crate) fn pooled(&self, client: &Client, may_be_repeated: bool) -> Option<Connection> {
         if self.introduction.get().is_some() {
-            return None;
+            let Kept { server, connection } = *client.kept.take()?;
+            return connection.again(may_be_repeated).filter(|_| Arc::ptr_eq(&server, &self.plan));
         }
         let mut idle = self.idle.borrow_mut();
-        while let Some(Idle { mut connection, .. }) = idle.pop() {
-            let socket = &connection.socket;
-            if socket.is_quiet() && (may_be_repeated || socket.is_quiet_still()) {
-                connection.is_reused = true;
+        while let Some(Idle { connection, .. }) = idle.pop() {
+            if let Some(connection) = connection.again(may_be_repeated) {
                 return Some(connection);
             }
         }
@@ -413,10 +425,17 @@ impl Server {
     }
 
     /// Takes back a connection whose exchange has ended cleanly.
-    pub(crate) fn release(&self, connection: Connection, deadlines: &Deadlines) {
+    pub(crate) fn release(&self, connection: Connection, client: &Client, deadlines: &Deadlines) {
+        if connection.socket.is_worn() {
+            return;
+        }
+        if connection.is_private {
+            let server = Arc::clone(&self.plan);
+            client.kept.set(Some(Box::new(Kept { server, connection })));
+            return;
+        }
         let mut idle = self.idle.borrow_mut();
-        let is_of_use = !connection.is_private && !connection.socket.is_worn();
-        if is_of_use && idle.len() < self.pool.get().idle {
+        if idle.len() < self.pool.get().idle {
             idle.push(Idle { connection, since: deadlines.now() });
         }
     }

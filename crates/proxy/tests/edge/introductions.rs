@@ -2,7 +2,7 @@
 
 use route::ProxyVersion;
 
-use crate::scene::{Scene, addresses, answer, meet};
+use crate::scene::{Scene, addresses, answer, exchange, meet};
 use crate::text::GET;
 
 fn scene(version: ProxyVersion) -> Scene {
@@ -14,18 +14,25 @@ fn a_line_of_version_1_begins_each_connection() {
     let scene = scene(ProxyVersion::V1);
     let mut client = scene.client();
     let (own, front) = addresses(&client);
-    // No connection serves twice: the next client must not speak under the name of this one.
-    for _ in 0..2 {
-        let mut server = meet(&mut client, || {
-            let mut server = scene.accept(0);
-            let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", own.port(), front.port());
-            server.gets(line.as_bytes());
-            server
-        });
-        answer(&mut client, &mut server);
-        server.is_closed();
-    }
-    assert_eq!(scene.running.counters().upstream_reuses, 0);
+    let introduced = |own: u16| {
+        let mut server = scene.accept(0);
+        server.gets(format!("PROXY TCP4 127.0.0.1 127.0.0.1 {own} {}\r\n", front.port()).as_bytes());
+        server
+    };
+    let mut server = meet(&mut client, || introduced(own.port()));
+    answer(&mut client, &mut server);
+    // The next request of this client goes the same way; another client must not speak under its name.
+    exchange(&mut client, &mut server);
+    let mut other = scene.client();
+    let (others_own, _) = addresses(&other);
+    let mut others = meet(&mut other, || introduced(others_own.port()));
+    answer(&mut other, &mut others);
+    exchange(&mut client, &mut server);
+    assert_eq!(scene.running.counters().upstream_reuses, 2);
+    // It lives no longer than its client.
+    drop(client);
+    server.gets_the_end();
+    exchange(&mut other, &mut others);
 }
 
 #[test]
