@@ -65,6 +65,15 @@ fn every_sample_belongs_to_a_family_that_is_told_once() {
 }
 
 #[test]
+fn every_family_is_described() {
+    let described = include_str!("../../../../docs/observing.md");
+    let text = busy().told("GET /metrics", "").1;
+    for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+        assert!(described.contains(&format!("`{name}`")), "docs/observing.md says nothing of {name}");
+    }
+}
+
+#[test]
 fn buckets_add_up() {
     let scene = busy();
     let text = scene.told("GET /metrics", "").1;
