@@ -207,6 +207,12 @@ impl Control {
     /// # Errors
     /// Why everything stays as it is.
     pub(crate) fn change(&self, file: Config) -> Result<Vec<String>, StartError> {
+        let outcome = self.take_over(file);
+        self.metrics.changed(outcome.is_ok());
+        outcome
+    }
+
+    fn take_over(&self, file: Config) -> Result<Vec<String>, StartError> {
         let turn = self.turn()?;
         let overlay = self.overlay();
         let remarks = self.remarks(&file);
@@ -222,7 +228,11 @@ impl Control {
     /// Why everything stays as it is.
     pub(crate) fn reload(&self) -> Result<Reloaded, ReloadError> {
         let Reading { config, mistakes, warnings, .. } = self.reread.as_ref().ok_or(ReloadError::NoFile)?();
-        let remarks = self.change(config.ok_or(ReloadError::Mistakes(mistakes))?)?;
+        let Some(config) = config else {
+            self.metrics.changed(false);
+            return Err(ReloadError::Mistakes(mistakes));
+        };
+        let remarks = self.change(config)?;
         Ok(Reloaded { warnings, remarks })
     }
 

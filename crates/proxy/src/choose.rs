@@ -201,7 +201,7 @@ impl<'a> Session<'a> {
             Loss::Tried => ("tried", "it did not answer"),
             Loss::Full => ("full", "it has no room"),
         };
-        record.session_moved = Some((word, place));
+        record.session_moved(word, place);
         notice(&format!("upstream {}: sessions of server {name} move on: {why}", plan.config.name));
     }
 }

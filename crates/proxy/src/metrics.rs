@@ -15,8 +15,8 @@ use axum::routing::get;
 use balance::{Flow, Time};
 use config::ListenAddress;
 use telemetry::{
-    AccessLog, Directory, Exposition, Names, Places, Process, Reader, SeriesReader, ServerState, Snapshot,
-    Standing, Syntax,
+    AccessLog, Counters, Directory, Exposition, Names, Places, Process, Reader, SeriesReader, ServerState,
+    Snapshot, Standing, Syntax,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -33,7 +33,10 @@ pub(crate) type Socket = Option<TcpListener>;
 /// What is counted, and where it is asked for.
 pub(crate) struct Metrics {
     directory: Mutex<Directory>,
+    workers: usize,
+    /// Of the workers, and of what is counted here.
     readers: Vec<Reader>,
+    changes: Mutex<Counters>,
     log: Mutex<Option<AccessLog>>,
     listening: Mutex<Listening>,
     sockets: UnboundedSender<Socket>,
@@ -57,13 +60,18 @@ pub(crate) struct Moved {
 impl Metrics {
     /// Nothing is listened on yet. `sockets` leads to the thread that serves.
     pub(crate) fn new(
-        readers: Vec<Reader>,
+        mut readers: Vec<Reader>,
         series: Vec<SeriesReader>,
         sockets: UnboundedSender<Socket>,
     ) -> Self {
+        let changes = Counters::new();
+        let workers = readers.len();
+        readers.push(changes.reader());
         Self {
             directory: Mutex::new(Directory::new(series)),
+            workers,
             readers,
+            changes: Mutex::new(changes),
             log: Mutex::default(),
             listening: Mutex::default(),
             sockets,
@@ -73,6 +81,18 @@ impl Metrics {
     /// The log whose losses are told.
     pub(crate) fn tell_of(&self, log: Option<&AccessLog>) {
         *lock(&self.log) = log.cloned();
+    }
+
+    /// What all workers have counted so far, and how often the configuration changed.
+    pub(crate) fn counters(&self) -> Snapshot {
+        Snapshot::sum(&self.readers)
+    }
+
+    /// A change of the configuration was taken over, or refused.
+    pub(crate) fn changed(&self, is_taken_over: bool) {
+        let changes = lock(&self.changes);
+        let counter = if is_taken_over { &changes.reloads } else { &changes.reload_failures };
+        counter.increment();
     }
 
     /// Where what `plan` names is counted, if anybody can ask.
@@ -135,8 +155,8 @@ impl Metrics {
         let totals = lock(&self.directory).totals();
         let exposition = Exposition {
             version: env!("CARGO_PKG_VERSION"),
-            workers: self.readers.len(),
-            counters: &Snapshot::sum(&self.readers),
+            workers: self.workers,
+            counters: &self.counters(),
             causes: Failure::WORDS,
             totals: &totals,
             standings: &standings(plan, now),

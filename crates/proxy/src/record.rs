@@ -47,7 +47,7 @@ pub(crate) struct Record<'a> {
     /// How long it waited for a server with room, over all attempts.
     pub(crate) queued: Option<Duration>,
     /// Why its session left the server that it had, and the index of that, if it is still there.
-    pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
+    session_moved: Option<(&'static str, Option<usize>)>,
     /// By which limit on what is under way it was turned away.
     pub(crate) shed: Option<&'static str>,
     pub(crate) failure: Option<Failure>,
@@ -153,6 +153,12 @@ impl<'a> Record<'a> {
         if let (Some((upstream, _)), Some(places)) = (self.server, self.places()) {
             self.call.worker.series.upstream(places.upstream(upstream)).retries.count(failure as usize);
         }
+    }
+
+    /// Its session left the server that it had, for this reason; the index of that, if it is still there.
+    pub(crate) fn session_moved(&mut self, reason: &'static str, from: Option<usize>) {
+        self.session_moved = Some((reason, from));
+        self.call.worker.counters.sessions_moved.increment();
     }
 
     /// The server's response is over.

@@ -176,6 +176,11 @@ impl Upstream {
         Some(event)
     }
 
+    /// How many requests of this worker wait for a server with room.
+    pub(crate) fn queued(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.queue.borrow().len())
+    }
+
     /// Whether requests wait for a server with room.
     pub(crate) fn has_queue(&self) -> bool {
         self.waiting.as_ref().is_some_and(|waiting| !waiting.queue.borrow().is_empty())

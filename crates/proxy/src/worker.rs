@@ -230,10 +230,11 @@ impl Worker {
         Rc::clone(&self.snapshot.borrow())
     }
 
-    /// Notes how many connections there are to each server, for whoever asks for metrics.
+    /// Notes how many connections there are to each server, and who waits for one, for whoever asks for metrics.
     fn count_pools(&self, snapshot: &Snapshot) {
         let Some(places) = &snapshot.plan.places else { return };
         for (index, upstream) in snapshot.upstreams.iter().enumerate() {
+            self.series.upstream(places.upstream(index)).queued.set(upstream.queued() as u64);
             for (server_index, server) in upstream.servers.iter().enumerate() {
                 let (open, idle) = (server.connections(), server.idle_connections());
                 let cell = self.series.server(places.server(index, server_index));

@@ -55,6 +55,7 @@ fn the_listener_moves_and_ends() {
     let error = change(&config).expect_err("somebody else listens there").to_string();
     assert!(error.contains(&format!("cannot listen on {}", config.metrics.expect("set"))), "{error}");
     assert_eq!(scene.metrics_address(), first);
+    scene.assert_told(&[("vanward_reloads_total", 2.0), ("vanward_reload_failures_total", 1.0)]);
     drop(taken);
 
     change(&config).unwrap_or_else(|error| panic!("the port is free now: {error}"));
