@@ -77,11 +77,8 @@ pub(crate) async fn respond(
     reply.connection.expects_long = is_long;
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && has_uploaded && response.buffer.is_empty() {
-        snapshot.upstreams[admitted.upstream].servers[reply.server].release(
-            reply.connection,
-            client,
-            &worker.deadlines,
-        );
+        let server = &snapshot.upstreams[admitted.upstream].servers[reply.server];
+        server.release(reply.connection, client, &worker.deadlines);
     }
     Ok(match (plan.client_connection, has_uploaded) {
         (ClientConnection::Close, true) => Next::Close,
