@@ -290,11 +290,12 @@ impl Control {
     /// there now.
     pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> Message) {
         self.is_leaving.store(true, Ordering::Release);
-        let open = std::mem::take(&mut lock(&self.held).open);
-        if has_successor {
-            open.iter().filter_map(|open| open.file.clone()).for_each(|file| file.leave());
+        for open in &mut lock(&self.held).open {
+            open.copies = Arc::default();
+            if let Some(file) = open.file.take().filter(|_| has_successor) {
+                file.leave();
+            }
         }
-        drop(open);
         if has_successor {
             self.admin.leave();
             self.metrics.close();

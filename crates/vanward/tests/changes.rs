@@ -361,3 +361,40 @@ fn who_finds_no_proxy_is_told_what_to_look_at() {
     let ended = run_in(folder.path(), &["reload"]).with_code(78);
     assert!(ended.errors.starts_with("vanward.toml:"), "{}", ended.errors);
 }
+
+#[test]
+fn sockets_of_every_kind_are_handed_over() {
+    let scene = Scene::start(1);
+    let socket = scene.path().join("front");
+    let taken = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let metrics = taken.expect("a port is free");
+    let more = format!("[[listen]]\naddress = \"unix:{}\"\n", socket.display());
+    scene.write(1, &more);
+    let text = std::fs::read_to_string(scene.path().join("vanward.toml")).expect("it is there");
+    let text = format!("metrics = \"{metrics}\"\n{text}");
+    std::fs::write(scene.path().join("vanward.toml"), text).expect("it is writable");
+    scene.reload();
+    let answers = || {
+        let mut stream = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
+        let request = b"GET /tiny HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it answers");
+        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+        assert!(get(metrics, "/metrics").starts_with("HTTP/1.1 200 "));
+    };
+    answers();
+    for _ in 0..2 {
+        scene.upgrade();
+        answers();
+        run_in(scene.path(), &["status"]).with_code(0);
+    }
+    let admin = scene.path().join("admin");
+    let folder = scene.path().to_owned();
+    assert!(admin.exists());
+    scene.signal(Signal::TERM);
+    let patience = Patience::new();
+    while ["admin", "front", "pid"].iter().any(|file| folder.join(file).exists()) {
+        patience.wait_a_little("the files of the sockets stay");
+    }
+}

@@ -39,3 +39,5 @@ mod limits;
 mod drain;
 /// Lines of the access log.
 mod log;
+/// From one configuration to the next.
+mod reload;

@@ -84,3 +84,23 @@ fn a_client_that_says_nothing_after_its_preface_is_let_go() {
     let (rest, _) = end.rest();
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{rest:?}");
 }
+
+#[test]
+fn a_listener_that_a_reload_removes_lets_its_streams_finish() {
+    let mut kept = None;
+    let scene = Scene::with(Protocol::Http1, 1, |config| {
+        kept = Some(config.clone());
+    });
+    let (mut idle, mut client) = (scene.client(), scene.client());
+    idle.is_heard();
+    client.sends(last_headers(1, GET));
+    let mut server = scene.accept1();
+    server.head();
+    let mut config = kept.expect("it is made once");
+    config.listeners[0] = config::Listener::plain(([127, 0, 0, 2], 0).into());
+    scene.running.reload(config).expect("it is valid");
+    assert_eq!(idle.ends(), Ended::Told(NO_ERROR));
+    client.find(|frame| matches!(frame, Frame::GoAway { .. }));
+    server.sends(OK);
+    assert_eq!(client.whole(1), OK_GOT);
+}
