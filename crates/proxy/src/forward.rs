@@ -184,13 +184,16 @@ async fn attempt(
     let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
     let mut tried = [0; ATTEMPTS_MAX];
     let mut tried_count = 0;
-    let mut last_failure = None;
+    let mut last_failure: Option<(usize, Failure)> = None;
     loop {
         let asked = match choice.next(&tried[..tried_count], record).await {
             Ok(asked) => asked,
             // What the servers said that were asked tells more.
-            Err(failure) => return Err(last_failure.unwrap_or(failure)),
+            Err(failure) => return Err(last_failure.map_or(failure, |(_, failure)| failure)),
         };
+        if let Some((server, failure)) = last_failure.take() {
+            record.retried(server, failure);
+        }
         let index = asked.server;
         let attempt = Attempt { call, admitted, upstream, index, may_reuse: attempts.may_reuse() };
         record.attempt_began(admitted.upstream, index, Some(asked.since));
@@ -224,12 +227,11 @@ async fn attempt(
         if verdict == Verdict::GiveUp {
             return Err(failure);
         }
-        last_failure = Some(failure);
+        last_failure = Some((index, failure));
         if verdict == Verdict::Elsewhere {
             tried[tried_count] = index;
             tried_count += 1;
         }
-        record.retried(index, failure);
     }
 }
 

@@ -37,6 +37,8 @@ mod upstream;
 mod multiplex;
 /// Which server a request is tried on.
 mod choose;
+/// Who waits for a server with room.
+mod line;
 /// Whether it is tried once more.
 mod retry;
 /// One request to a server.

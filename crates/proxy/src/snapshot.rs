@@ -9,8 +9,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use wire::HeadLimits;
 
 use crate::deadline::Ticks;
+use crate::line::Line;
 use crate::listen::Listening;
-use crate::plan::{Listener, Plan, ServerPlan, Table};
+use crate::plan::{Listener, Plan, ServerPlan, Table, UpstreamPlan};
 use crate::relay::MinimumRate;
 use crate::upstream::{Server, Surroundings, Upstream};
 use crate::worker::Message;
@@ -70,6 +71,11 @@ impl Snapshot {
         now.or_else(|| listening.last()).unwrap_or(&NONE)
     }
 
+    /// The lines of those who wait for servers with room.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.upstreams.iter().filter_map(|upstream| upstream.line.as_deref())
+    }
+
     /// The plan for worker number `worker`. Upstreams and servers that were in the one before keep what they have:
     /// turns, budgets, pools.
     pub(crate) fn new(
@@ -81,18 +87,24 @@ impl Snapshot {
     ) -> Self {
         let surroundings = Surroundings { worker, others, shed: plan.config.shed.concurrency, now };
         let before = previous.map_or(&[][..], |previous| &previous.upstreams);
+        let lines: Vec<&Rc<Line>> = before.iter().filter_map(|upstream| upstream.line.as_ref()).collect();
+        // A limit on what is under way is part of an upstream, and configured elsewhere.
+        let is_shed_alike =
+            previous.is_some_and(|previous| previous.plan.config.shed.concurrency == surroundings.shed);
+        let alike = before.iter().filter(|_| is_shed_alike);
         let upstreams: HashMap<_, _> =
-            before.iter().map(|upstream| (Arc::as_ptr(&upstream.plan), upstream)).collect();
+            alike.map(|upstream| (Arc::as_ptr(&upstream.plan), upstream)).collect();
         let servers: HashMap<*const ServerPlan, &Rc<Server>> = before
             .iter()
             .flat_map(|upstream| &upstream.servers)
             .map(|server| (Arc::as_ptr(&server.plan), server))
             .collect();
-        let upstream = |plan: &Arc<_>| match upstreams.get(&Arc::as_ptr(plan)) {
+        let upstream = |plan: &Arc<UpstreamPlan>| match upstreams.get(&Arc::as_ptr(plan)) {
             Some(upstream) => Rc::clone(upstream),
             None => {
                 let known = |plan: &Arc<ServerPlan>| servers.get(&Arc::as_ptr(plan)).copied();
-                Rc::new(Upstream::new(plan, known, &surroundings))
+                let line = lines.iter().find(|line| line.is_of(&plan.waiting));
+                Rc::new(Upstream::new(plan, known, line.copied(), &surroundings))
             }
         };
         let limits = plan.config.limits;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use balance::{Event, InFlight, Outcome, Picker, Queue, RetryBudget, Shed, ShedSettings, Ticket, Time, Work};
+use balance::{Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Ticket, Time, Work};
 use config::{Pool, Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
 use tls::Handshake;
@@ -21,6 +21,7 @@ use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
 use crate::failure::Failure;
 use crate::introduce;
+use crate::line::Line;
 use crate::multiplex::Multiplex;
 use crate::plan::{ServerPlan, UpstreamPlan};
 use crate::secure::{HandshakeError, Secure};
@@ -38,14 +39,7 @@ pub(crate) struct Upstream {
     /// How many requests may be under way before more are shed.
     shed: Option<RefCell<Shed>>,
     /// Requests that wait, where servers have limits.
-    waiting: Option<Waiting>,
-}
-
-/// Requests that wait with one worker for a server with room, and whom to tell that there is some.
-struct Waiting {
-    queue: RefCell<Queue<oneshot::Sender<()>>>,
-    worker: usize,
-    others: Arc<[UnboundedSender<Message>]>,
+    pub(crate) line: Option<Rc<Line>>,
 }
 
 /// What an upstream of one worker is made with, besides its plan.
@@ -112,6 +106,7 @@ impl Upstream {
     pub(crate) fn new<'a>(
         plan: &Arc<UpstreamPlan>,
         known: impl Fn(&Arc<ServerPlan>) -> Option<&'a Rc<Server>>,
+        known_line: Option<&Rc<Line>>,
         surroundings: &Surroundings<'_>,
     ) -> Self {
         let server = |server: &Arc<ServerPlan>| {
@@ -121,17 +116,17 @@ impl Upstream {
             server
         };
         let Surroundings { worker, others, shed, now } = *surroundings;
-        let waiting = || Waiting {
-            queue: RefCell::new(Queue::new(plan.config.queue.length)),
-            worker,
-            others: Arc::clone(others),
+        let line = || {
+            let known = known_line.cloned();
+            let made = || Rc::new(Line::new(plan.config.queue.length, &plan.waiting, worker, others));
+            known.unwrap_or_else(made)
         };
         Self {
             servers: plan.servers.iter().map(server).collect(),
             picker: RefCell::new(Picker::new(Arc::clone(&plan.fleet), worker as u64)),
             budget: RefCell::new(RetryBudget::new(plan.config.retry_budget)),
             shed: shed.map(|settings| RefCell::new(Shed::new(settings, now))),
-            waiting: plan.has_limits().then(waiting),
+            line: plan.has_limits().then(line),
             plan: Arc::clone(plan),
         }
     }
@@ -144,10 +139,9 @@ impl Upstream {
     }
 
     /// A request to a server begins: it is under way until what is returned is dropped.
-    pub(crate) fn begin(self: &Rc<Self>, server: usize) -> Option<Asked> {
+    pub(crate) fn begin(&self, server: usize) -> Option<Asked> {
         let in_flight = Some(self.plan.fleet.begin(server)?);
-        let upstream = self.waiting.is_some().then(|| Rc::clone(self));
-        let under_way = UnderWay { in_flight, upstream };
+        let under_way = UnderWay { in_flight, line: self.line.clone() };
         Some(Asked { server, since: Instant::now(), is_last_resort: false, under_way })
     }
 
@@ -178,55 +172,23 @@ impl Upstream {
 
     /// How many requests of this worker wait for a server with room.
     pub(crate) fn queued(&self) -> usize {
-        self.waiting.as_ref().map_or(0, |waiting| waiting.queue.borrow().len())
+        self.line.as_ref().map_or(0, |line| line.len())
     }
 
     /// Whether requests wait for a server with room.
     pub(crate) fn has_queue(&self) -> bool {
-        self.waiting.as_ref().is_some_and(|waiting| !waiting.queue.borrow().is_empty())
+        self.line.as_ref().is_some_and(|line| !line.is_empty())
     }
 
     /// Joins those who wait: what is received is one's turn. `None` if too many do.
     pub(crate) fn queue(&self, worker: &Worker) -> Option<(oneshot::Receiver<()>, Ticket)> {
-        let waiting = self.waiting.as_ref()?;
-        let (turn, receiver) = oneshot::channel();
-        let ticket = waiting.queue.borrow_mut().join(turn, worker.coarse_time()).ok()?;
-        self.plan.waiting.set(waiting.worker);
-        Some((receiver, ticket))
+        self.line.as_ref()?.join(worker.coarse_time())
     }
 
     /// Waits no longer, if it was not one's turn yet.
     pub(crate) fn leave_queue(&self, ticket: Ticket) {
-        if let Some(waiting) = &self.waiting {
-            let _ = waiting.queue.borrow_mut().leave(ticket);
-            waiting.settle(&self.plan);
-        }
-    }
-
-    /// There may be room: whoever waits longest with this worker tries, else somebody with another.
-    pub(crate) fn call_next(&self) {
-        let Some(waiting) = &self.waiting else { return };
-        // One who has given up meanwhile has no use for the turn.
-        while let Some((turn, _)) = waiting.queue.borrow_mut().take_next() {
-            if turn.send(()).is_ok() {
-                return waiting.settle(&self.plan);
-            }
-        }
-        waiting.settle(&self.plan);
-        if let Some(other) =
-            self.plan.waiting.next_after(waiting.worker).filter(|other| *other != waiting.worker)
-        {
-            // A worker that has ended has nobody who waits.
-            let _ = waiting.others.get(other).map(|other| other.send(Message::Room(Arc::clone(&self.plan))));
-        }
-    }
-}
-
-impl Waiting {
-    /// Says to other workers that nobody waits here any more, if so.
-    fn settle(&self, plan: &UpstreamPlan) {
-        if self.queue.borrow().is_empty() {
-            plan.waiting.clear(self.worker);
+        if let Some(line) = &self.line {
+            line.leave(ticket);
         }
     }
 }
@@ -271,14 +233,14 @@ impl Asked {
 pub(crate) struct UnderWay {
     in_flight: Option<InFlight>,
     /// Where somebody may wait for the room.
-    upstream: Option<Rc<Upstream>>,
+    line: Option<Rc<Line>>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.in_flight = None;
-        if let Some(upstream) = self.upstream.take() {
-            upstream.call_next();
+        if let Some(line) = self.line.take() {
+            line.call_next();
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use balance::Time;
+use balance::{Time, WaitingWorkers};
 use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -21,8 +21,9 @@ use crate::client::{self, Client};
 use crate::deadline::{Deadlines, TICK};
 use crate::frames;
 use crate::lane::Lanes;
+use crate::line::Line;
 use crate::listen::{self, ListenerId, Listening};
-use crate::plan::{Listener, Plan, UpstreamPlan};
+use crate::plan::{Listener, Plan};
 use crate::pressure::{ADMITTED_MIN, Pressure};
 use crate::relay::Pipes;
 use crate::secure::Records;
@@ -36,7 +37,7 @@ pub(crate) enum Message {
     /// Go on with another plan.
     Change(Change),
     /// A server of this upstream has room for somebody who waits.
-    Room(Arc<UpstreamPlan>),
+    Room(Arc<WaitingWorkers>),
     /// Take nothing new, and end when the last client has gone: another process has taken over.
     Retire,
     /// Take nothing new, finish what runs, and end.
@@ -169,7 +170,7 @@ pub(crate) async fn run(parts: Parts) {
         match message {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
             Message::Change(change) => worker.change(change),
-            Message::Room(upstream) => worker.call_next(&upstream),
+            Message::Room(waiting) => worker.call_next(&waiting),
             Message::Stop => break,
             Message::Retire => {
                 worker.leave(None, &mut messages).await;
@@ -205,7 +206,7 @@ async fn tick(worker: Rc<Worker>) {
                 open += server.connections();
             }
             // Room that nobody told of: a server has come up, or was given more.
-            snapshot.upstreams.iter().for_each(|upstream| upstream.call_next());
+            snapshot.lines().for_each(Line::call_next);
             worker.counters.upstream_connections_active.set(open as u64);
             worker.count_pools(&snapshot);
             worker.accepting.borrow_mut().retain(|task| !task.is_finished());
@@ -331,11 +332,11 @@ impl Worker {
         }
     }
 
-    /// Lets whoever waits longest here for a server of this upstream try.
-    fn call_next(&self, plan: &Arc<UpstreamPlan>) {
+    /// Lets whoever waits longest here, in the line of these, try.
+    fn call_next(&self, waiting: &Arc<WaitingWorkers>) {
         let snapshot = self.snapshot();
-        if let Some(upstream) = snapshot.upstreams.iter().find(|upstream| Arc::ptr_eq(&upstream.plan, plan)) {
-            upstream.call_next();
+        if let Some(line) = snapshot.lines().find(|line| line.is_of(waiting)) {
+            line.call_next();
         }
     }
 
@@ -403,7 +404,7 @@ impl Worker {
                     // Handed over before the other worker left as well.
                     Some(Message::Connection(stream, peer, listener)) => self.take_over(stream, peer, listener),
                     Some(Message::Drain) => waits = waits.or_else(|| Some(self.last_waits())),
-                    Some(Message::Room(upstream)) => self.call_next(&upstream),
+                    Some(Message::Room(waiting)) => self.call_next(&waiting),
                     Some(Message::Retire | Message::Change(_)) => {}
                     Some(Message::Stop) | None => return,
                 },

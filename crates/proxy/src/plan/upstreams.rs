@@ -36,7 +36,7 @@ pub(crate) struct UpstreamPlan {
     /// Retries that are allowed however few the requests are.
     pub(crate) reserve: Arc<RetryReserve>,
     /// Which workers have requests that wait for room.
-    pub(crate) waiting: WaitingWorkers,
+    pub(crate) waiting: Arc<WaitingWorkers>,
     /// What keeps clients on their servers.
     pub(crate) stickiness: Option<Arc<Stickiness>>,
 }
@@ -125,7 +125,7 @@ impl UpstreamPlan {
             places,
             tls,
             reserve,
-            waiting: WaitingWorkers::default(),
+            waiting: previous.map(|previous| Arc::clone(&previous.waiting)).unwrap_or_default(),
             stickiness,
         }))
     }

@@ -1,4 +1,4 @@
-//! Clients and servers that others have written: curl in front, nginx behind. Where one is not installed its tests
+//! Clients and servers that others have written: curl and HAProxy in front, nginx behind. Where one is not installed its tests
 //! are left out, but for CI, where it has to be.
 
 /// Which programs there are.
@@ -7,7 +7,11 @@ mod installed;
 mod curl;
 /// A server.
 mod nginx;
+/// A proxy in front.
+mod haproxy;
 /// HTTP/1.1 in the clear on both sides.
 mod clear;
 /// TLS and HTTP/2, towards clients and towards servers.
 mod secured;
+/// Unix sockets, PROXY headers, and connections that are passed on as they are.
+mod edge;

@@ -17,6 +17,8 @@ pub(crate) struct Nginx {
     directory: TempDir,
     /// HTTP/1.1.
     pub(crate) address: SocketAddr,
+    /// The same behind a PROXY header: its page is whom that names.
+    pub(crate) introduced: SocketAddr,
     /// Where there is a certificate.
     pub(crate) secured: Option<Secured>,
 }
@@ -57,11 +59,11 @@ impl Nginx {
         let root = directory.path();
         let secured = secured(root)?;
         // nginx takes no port of the kernel's choice: one that was free a moment ago.
-        let address = free_address();
+        let (address, introduced) = (free_address(), free_address());
         std::fs::create_dir(root.join("pages")).expect("is writable");
         std::fs::write(root.join("pages/small.txt"), "hello\n").expect("is writable");
         std::fs::write(root.join("pages/large.bin"), large_body()).expect("is writable");
-        let text = configuration(root, address, secured.as_ref());
+        let text = configuration(root, [address, introduced], secured.as_ref());
         std::fs::write(root.join("nginx.conf"), text).expect("is writable");
         let process = Command::new(program)
             .arg("-p")
@@ -73,7 +75,7 @@ impl Nginx {
             .stdin(Stdio::null())
             .spawn()
             .expect("nginx starts");
-        let nginx = Self { process, directory, address, secured };
+        let nginx = Self { process, directory, address, introduced, secured };
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
             let log = || std::fs::read_to_string(nginx.root().join("error.log")).unwrap_or_default();
@@ -81,6 +83,11 @@ impl Nginx {
             std::thread::sleep(Duration::from_millis(10));
         }
         Some(nginx)
+    }
+
+    /// A socket in the file system: HTTP/1.1.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.root().join("nginx.sock")
     }
 
     /// Where its files are.
@@ -96,12 +103,12 @@ impl Drop for Nginx {
     }
 }
 
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     free.expect("a port on loopback is free")
 }
 
-fn configuration(root: &Path, address: SocketAddr, secured: Option<&Secured>) -> String {
+fn configuration(root: &Path, [address, introduced]: [SocketAddr; 2], secured: Option<&Secured>) -> String {
     let root = root.display();
     let doors = secured.map_or(String::new(), |Secured { tls, h2c, pair: Pair { cert, key } }| {
         format!(
@@ -118,12 +125,13 @@ fn configuration(root: &Path, address: SocketAddr, secured: Option<&Secured>) ->
            client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;\n\
            uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;\n\
            server {{\n\
-             listen {address}; {doors} root {root}/pages;\n\
+             listen {address}; listen unix:{root}/nginx.sock; {doors} root {root}/pages;\n\
              location = /seen {{ return 200 \"$http_host $http_x_forwarded_for $http_via\\n\"; }}\n\
              location = /spoken {{ return 200 \"$server_protocol $ssl_protocol $ssl_server_name\\n\"; }}\n\
              location /put/ {{ root {root}; dav_methods PUT; create_full_put_path on; }}\n\
              location = /zipped {{ gzip on; gzip_types *; gzip_min_length 1; alias {root}/pages/large.bin; }}\n\
            }}\n\
+           server {{ listen {introduced} proxy_protocol; return 200 \"$proxy_protocol_addr $http_x_forwarded_for\\n\"; }}\n\
          }}\n"
     )
 }
