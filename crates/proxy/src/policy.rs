@@ -77,7 +77,7 @@ fn identify<'a>(
     let (Some(value), None) = (values.next(), values.next()) else { return Err(Failure::Unauthorized) };
     let credentials = Credentials::parse(value).map_err(|_| Failure::Unauthorized)?;
     let (digest, is_known) = auth.is_known(&credentials, call.worker.time_ns());
-    Ok((!is_known).then(|| Claim { auth, credentials, digest }))
+    Ok((!is_known).then_some(Claim { auth, credentials, digest }))
 }
 
 /// Decides where the request goes, and what its path is there. An answer that needs no server is begun in `out`, up to its

@@ -38,11 +38,7 @@ pub(crate) async fn respond(
         return Box::pin(tunnel(call, admitted, memory, &reply, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
-    let begun = begin(response, &reply, is_chunked);
-    if let Err(failure) = begun {
-        record.status = 0;
-        return Err(failure);
-    }
+    begin(response, &reply, is_chunked).inspect_err(|_| record.status = 0)?;
     let ends = Ends {
         worker,
         minimum_rate: snapshot.minimum_rate,

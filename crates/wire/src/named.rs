@@ -16,11 +16,9 @@ pub fn named_client(
     peer: IpAddr,
     is_trusted: impl Fn(IpAddr) -> bool,
 ) -> IpAddr {
-    let (name, read): (Name, fn(&[u8]) -> Option<IpAddr>) = if head.names.has(Name::XForwardedFor) {
-        (Name::XForwardedFor, address)
-    } else {
-        (Name::Forwarded, element)
-    };
+    let is_listed = head.names.has(Name::XForwardedFor);
+    let name = if is_listed { Name::XForwardedFor } else { Name::Forwarded };
+    let read = if is_listed { address } else { element };
     let mut named = peer;
     // From the last line's end: proxies append.
     let fields = head.fields.iter().rev().filter(|field| field.known == name);

@@ -1,0 +1,99 @@
+//! Answers without a server: redirects, fixed responses, pages for errors.
+
+use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+
+#[test]
+fn redirects() {
+    let scene = Scene::new(
+        r#"
+[[route]]
+redirect = { to = "https://www.example.com$path" }
+[[route]]
+path = "~ /old/(.*)"
+redirect = { to = "/new/$1", status = 302 }
+"#,
+    );
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        for (target, status, location) in [
+            ("/a?b", 308, "https://www.example.com/a?b"),
+            ("/old/x%0d%0aSet-Cookie:%20a", 302, "/new/x%0D%0ASet-Cookie:%20a"),
+        ] {
+            let got = client.asks_for(&get(target));
+            assert_eq!((got.status, got.field("location")), (status, Some(location)), "{spoken:?}");
+            assert_eq!((got.field("content-length"), got.body.as_str()), (Some("0"), ""));
+        }
+    }
+}
+
+#[test]
+fn fixed_responses() {
+    let long = "x".repeat(100_000);
+    let scene = Scene::with_files(
+        &[("long.txt", &long)],
+        r#"
+[[route]]
+respond = { status = 200, body = "{\"a\":1}", content_type = "application/json" }
+response_headers = { set = { X-Own = "$status" }, remove = ["Date"] }
+[[route]]
+path = "/none"
+respond = { status = 204 }
+[[route]]
+path = "/long"
+respond = { status = 404, file = "{dir}/long.txt" }
+"#,
+    );
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        let got = client.asks_for(&get("/"));
+        assert_eq!((got.status, got.body.as_str()), (200, "{\"a\":1}"), "{spoken:?}");
+        assert_eq!(got.field("content-type"), Some("application/json"));
+        assert_eq!((got.field("x-own"), got.field("date")), (Some("200"), None));
+        let got = client.asks_for(&get("/none"));
+        assert_eq!((got.status, got.field("content-length")), (204, None), "{spoken:?}");
+        let got = client.asks_for(&get("/long"));
+        assert_eq!((got.status, got.body.len()), (404, long.len()), "{spoken:?}");
+    }
+    // HEAD says the same and sends no body.
+    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    peer.sends("HEAD / HTTP/1.1\r\nHost: test\r\n\r\nHEAD /long HTTP/1.1\r\nHost: test\r\n\r\n");
+    assert!(peer.head().contains("\r\nContent-Length: 7\r\n"));
+    assert!(peer.head().contains("\r\nContent-Length: 100000\r\n"));
+    peer.half_closes();
+    peer.gets_the_end();
+    let mut client = scene.client(Spoken::Http2);
+    let got = client.asks_for(&Asked { method: "HEAD", ..get("/long") });
+    assert_eq!((got.field("content-length"), got.body.as_str()), (Some("100000"), ""));
+}
+
+#[test]
+fn pages_for_errors() {
+    let scene = Scene::with_files(
+        &[("403.html", "<p>no</p>"), ("any.html", "<p>oh</p>")],
+        r#"
+error_pages = { "4xx" = "{dir}/any.html", "5xx" = "{dir}/any.html" }
+[[route]]
+host = "test"
+respond = { status = 200, body = "in" }
+deny = ["127.0.0.1"]
+error_pages = { 403 = "{dir}/403.html" }
+response_headers = { set = { X-Own = "$status $path" } }
+[[route]]
+host = "down"
+upstream = "down"
+[upstream.down]
+servers = ["http://127.0.0.1:1"]
+"#,
+    );
+    for spoken in BOTH {
+        let mut client = scene.client(spoken);
+        let got = client.asks_for(&get("/a"));
+        assert_eq!((got.status, got.body.as_str()), (403, "<p>no</p>"), "{spoken:?}");
+        assert_eq!(got.field("content-type").map(|found| found.starts_with("text/html")), Some(true));
+        assert_eq!(got.field("x-own"), Some("403 /a"), "edits reach our own words");
+        let got = client.asks_for(&Asked { host: "down", ..get("/") });
+        assert_eq!((got.status, got.body.as_str()), (502, "<p>oh</p>"), "{spoken:?}");
+        let got = client.asks_for(&Asked { host: "nowhere", ..get("/") });
+        assert_eq!((got.status, got.body.as_str()), (404, "<p>oh</p>"), "{spoken:?}");
+    }
+}
