@@ -438,7 +438,7 @@ impl Control {
                 done: done.clone(),
             };
             // A worker that has ended needs no telling.
-            let _ = worker.send(Message::Change(change));
+            let _ = worker.send(Message::Change(Box::new(change)));
         }
         drop(done);
         self.changes.send_replace(());

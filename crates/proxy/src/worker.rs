@@ -35,7 +35,7 @@ pub(crate) enum Message {
     /// A connection that another worker had too many of, and the listener that it came to.
     Connection(TcpStream, SocketAddr, ListenerId),
     /// Go on with another plan.
-    Change(Change),
+    Change(Box<Change>),
     /// A server of this upstream has room for somebody who waits.
     Room(Arc<WaitingWorkers>),
     /// Take nothing new, and end when the last client has gone: another process has taken over.
@@ -169,7 +169,7 @@ pub(crate) async fn run(parts: Parts) {
     while let Some(message) = messages.recv().await {
         match message {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
-            Message::Change(change) => worker.change(change),
+            Message::Change(change) => worker.change(*change),
             Message::Room(waiting) => worker.call_next(&waiting),
             Message::Stop => break,
             Message::Retire => {

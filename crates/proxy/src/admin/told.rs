@@ -12,7 +12,7 @@ use telemetry::Snapshot;
 use crate::change::Control;
 use crate::failure::Failure;
 use crate::overlay::{Overlay, Presence, ServerChange};
-use crate::plan::UpstreamPlan;
+use crate::plan::{Stickiness, UpstreamPlan};
 
 /// How the proxy stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,8 @@ pub struct UpstreamTold {
     pub name: String,
     /// How a server is picked.
     pub balance: String,
+    /// Sessions that are kept on a server; `None` where none are, or their clients carry them.
+    pub sessions: Option<usize>,
     /// Those that there are now: of a name with several addresses they are several.
     pub servers: Vec<ServerTold>,
 }
@@ -232,6 +234,10 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> Up
     UpstreamTold {
         name: config.name.clone(),
         balance: config.balance.name.to_owned(),
+        sessions: match upstream.stickiness.as_deref() {
+            Some(Stickiness::Table { sessions, .. }) => Some(sessions.len()),
+            Some(Stickiness::Cookie(_)) | None => None,
+        },
         servers: (0..servers.len()).map(server).collect(),
     }
 }

@@ -77,7 +77,9 @@ fn page(status: &Status, has_colour: bool) -> String {
         .collect();
     let _ = writeln!(page, "listening on {}", listeners.join(", "));
     for upstream in &status.upstreams {
-        let _ = writeln!(page, "\nupstream {} ({})", upstream.name, upstream.balance);
+        let sessions = upstream.sessions.map(|sessions| format!(", {}", count(sessions as u64, "session")));
+        let sessions = sessions.unwrap_or_default();
+        let _ = writeln!(page, "\nupstream {} ({}){sessions}", upstream.name, upstream.balance);
         table(&mut page, upstream, has_colour);
     }
     page
@@ -178,7 +180,7 @@ mod tests {
             ..server("a", StateTold::Draining, Some("taken out; nothing is under way"))
         };
         let servers = vec![server("10.0.0.1:9000", StateTold::Up, None), weighed];
-        UpstreamTold { name: "app".to_owned(), balance: "round-robin".to_owned(), servers }
+        UpstreamTold { name: "app".to_owned(), balance: "round-robin".to_owned(), sessions: None, servers }
     }
 
     #[test]
