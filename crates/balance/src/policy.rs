@@ -257,11 +257,11 @@ mod tests {
         assert_eq!(of(0), None, "those that are up are for `pick`");
         fleet.members()[1].standing.stop(Cause::Check);
         assert_eq!(of(0), Some(1));
-        [2, 3].map(|server: usize| fleet.members()[server].standing.stop(Cause::Ejection));
+        [2, 3].iter().for_each(|&server| assert!(fleet.members()[server].standing.stop(Cause::Ejection)));
         let found: Vec<_> = (0..20).map(of).collect();
         assert!(found.iter().all(|server| matches!(server, Some(2 | 3))), "{found:?}");
         assert!(found.contains(&Some(2)) && found.contains(&Some(3)), "{found:?}");
-        [1, 2, 3].map(|server: usize| fleet.members()[server].standing.stop(Cause::Drain));
+        [1, 2, 3].iter().for_each(|&server| assert!(fleet.members()[server].standing.stop(Cause::Drain)));
         assert_eq!(of(0), None, "one that drains stays alone");
         fleet.members()[2].standing.restore(Cause::Drain, Time::START);
         assert!(fleet.revive(2, Time::START) && !fleet.revive(2, Time::START));

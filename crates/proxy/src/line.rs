@@ -79,8 +79,10 @@ impl Line {
             }
         }
         if let Some(other) = self.waiting.next_after(self.worker).filter(|other| *other != self.worker) {
-            // A worker that has ended has nobody who waits.
-            let _ = self.others.get(other).map(|other| other.send(Message::Room(Arc::clone(&self.waiting))));
+            if let Some(other) = self.others.get(other) {
+                // A worker that has ended has nobody who waits.
+                let _ = other.send(Message::Room(Arc::clone(&self.waiting)));
+            }
         }
     }
 
