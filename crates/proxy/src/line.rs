@@ -78,11 +78,10 @@ impl Line {
                 None => break,
             }
         }
-        if let Some(other) = self.waiting.next_after(self.worker).filter(|other| *other != self.worker) {
-            if let Some(other) = self.others.get(other) {
-                // A worker that has ended has nobody who waits.
-                let _ = other.send(Message::Room(Arc::clone(&self.waiting)));
-            }
+        let next = self.waiting.next_after(self.worker).filter(|other| *other != self.worker);
+        if let Some(other) = next.and_then(|other| self.others.get(other)) {
+            // A worker that has ended has nobody who waits.
+            let _ = other.send(Message::Room(Arc::clone(&self.waiting)));
         }
     }
 
