@@ -367,6 +367,9 @@ mod tests {
             let line = line(Format::Combined, &Entry { client, ..MINIMAL });
             assert_eq!(line.split(' ').next(), Some(shown));
         }
+        let peer = "198.51.100.1".parse().ok();
+        let line = line(Format::Combined, &Entry { peer, ..MINIMAL });
+        assert!(line.contains(" peer=\"198.51.100.1\" "), "who asks, and who said so: {line}");
     }
 
     #[test]
