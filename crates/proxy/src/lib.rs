@@ -69,14 +69,8 @@ mod unix;
 mod secure;
 /// A stream of HTTP/2, as the path reads and writes it.
 mod stream;
-/// Heads of HTTP/2 as text, and back.
-mod translate;
-/// A connection that HTTP/2 is framed on.
-mod frames;
-/// Floods of frames.
-mod flood;
-/// How much a peer may send ahead.
-mod windows;
+/// A connection of HTTP/2, as its streams share it.
+mod session;
 /// Names of servers.
 mod resolve;
 /// Active checks of servers.

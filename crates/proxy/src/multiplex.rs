@@ -2,32 +2,26 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use config::Scheme;
-use h2::Reason;
-use h2::client::{Builder, SendRequest};
+use http2::{Key, Limits, Reason, Role, STREAM_WINDOW};
 use tokio::sync::Notify;
 
 use crate::deadline::{Deadline, Ticks};
 use crate::failure::Failure;
-use crate::frames::{Frames, GATHER_MAX};
+use crate::session::{End, Session};
 use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::upstream::{Connection, Permit, Server};
-use crate::windows;
 use crate::worker::Worker;
 
 /// What a server may send on all streams of a connection together before the path has taken any of it. The windows of
 /// the streams add up to no more, so that one that is not taken keeps no other waiting.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Streams of a connection, whatever the server allows.
-const STREAMS_MAX: usize = (CONNECTION_WINDOW / windows::STREAM) as usize;
-/// Of a request, taken from the path and not yet sent.
-const SEND_BUFFER: usize = GATHER_MAX;
+const STREAMS_MAX: u32 = CONNECTION_WINDOW / STREAM_WINDOW;
 
 /// The connections of one worker to one server.
 #[derive(Default)]
@@ -41,10 +35,8 @@ pub(crate) struct Multiplex {
 
 /// A connection.
 struct Shared {
-    send: SendRequest<Bytes>,
-    frames: Frames,
+    session: Session,
     streams: Rc<Cell<usize>>,
-    is_closed: Rc<Cell<bool>>,
     /// The tick at which it was last seen busy.
     busy_at: Cell<u32>,
 }
@@ -53,8 +45,8 @@ impl Multiplex {
     /// A stream of a connection that is there, if one has room.
     pub(crate) fn stream(&self, scheme: Scheme) -> Option<Connection> {
         let mut connections = self.connections.borrow_mut();
-        connections.retain(|shared| !shared.is_closed.get());
-        connections.iter_mut().find_map(|shared| shared.stream(scheme, true))
+        connections.retain(|shared| !shared.is_over());
+        connections.iter().find_map(|shared| shared.stream(scheme, true))
     }
 
     /// A stream of a new connection. Where another request is connecting already, what that comes to is waited for.
@@ -90,7 +82,7 @@ impl Multiplex {
         server: &Server,
     ) -> Result<Connection, Failure> {
         let (socket, permit) = server.open(worker, deadline, b"").await?;
-        let mut shared = begin(worker, deadline, socket, permit).await?;
+        let shared = begin(worker, deadline, socket, permit).await?;
         let connection = shared.stream(server.scheme(), false).ok_or(Failure::UpstreamHandshake)?;
         self.connections.borrow_mut().push(shared);
         Ok(connection)
@@ -99,7 +91,7 @@ impl Multiplex {
     /// Connections without a stream.
     pub(crate) fn idle_connections(&self) -> usize {
         let connections = self.connections.borrow();
-        connections.iter().filter(|shared| !shared.is_closed.get() && shared.streams.get() == 0).count()
+        connections.iter().filter(|shared| !shared.is_over() && shared.streams.get() == 0).count()
     }
 
     /// Closes connections that have been idle for long.
@@ -108,7 +100,7 @@ impl Multiplex {
             if shared.streams.get() > 0 {
                 shared.busy_at.set(now);
             }
-            !shared.is_closed.get() && now - shared.busy_at.get() < idle.0
+            !shared.is_over() && now - shared.busy_at.get() < idle.0
         });
     }
 }
@@ -121,80 +113,73 @@ async fn begin(
     socket: Socket,
     permit: Permit,
 ) -> Result<Shared, Failure> {
-    let frames = Frames::to_server(worker, socket);
-    let mut builder = Builder::new();
-    builder
-        .enable_push(false)
-        .initial_window_size(windows::STREAM)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(worker.snapshot().head_limits.bytes as u32)
-        .max_send_buffer_size(SEND_BUFFER);
-    let handshake = async {
-        let (send, mut connection) = builder.handshake::<_, Bytes>(frames.clone()).await?;
-        poll_fn(|context| match drive(&mut connection, &frames, 1, context) {
-            Poll::Ready(ended) => Poll::Ready(Err(ended.err().unwrap_or_else(|| Reason::NO_ERROR.into()))),
-            Poll::Pending if frames.has_begun() => Poll::Ready(Ok(())),
-            Poll::Pending => Poll::Pending,
-        })
-        .await?;
-        Ok::<_, h2::Error>((send, connection))
+    let limits = Limits {
+        streams: STREAMS_MAX,
+        connection_window: CONNECTION_WINDOW,
+        head_bytes: worker.snapshot().head_limits.bytes,
+        short_head_bytes: usize::MAX,
+        long_heads_bytes: usize::MAX,
     };
-    let (send, mut connection) =
-        match deadline.within(worker.snapshot().ticks.upstream_connect, handshake).await {
-            Ok(Ok(begun)) => begun,
-            Ok(Err(_)) => return Err(Failure::UpstreamHandshake),
-            Err(_) => return Err(Failure::UpstreamConnectTimeout),
-        };
-    let is_closed = Rc::new(Cell::new(false));
-    let closed = Rc::clone(&is_closed);
-    let streams = Rc::new(Cell::new(0));
-    let (shared, active) = (frames.clone(), Rc::clone(&streams));
+    let session = Session::new(worker, socket, Role::Client, limits);
+    let handshake = poll_fn(|context| match drive(&session, context) {
+        Poll::Ready(_) => Poll::Ready(Err(Failure::UpstreamHandshake)),
+        Poll::Pending if session.engine().has_begun() => Poll::Ready(Ok(())),
+        Poll::Pending => Poll::Pending,
+    });
+    match deadline.within(worker.snapshot().ticks.upstream_connect, handshake).await {
+        Ok(begun) => begun?,
+        Err(_) => return Err(Failure::UpstreamConnectTimeout),
+    }
+    let driven = session.clone();
     tokio::task::spawn_local(async move {
-        // What went wrong is told to each of its streams.
-        let _ = poll_fn(|context| drive(&mut connection, &shared, active.get(), context)).await;
-        closed.set(true);
+        let reason = match poll_fn(|context| drive(&driven, context)).await {
+            End::Broken(broken) => broken.reason,
+            End::Closed => Reason::NO_ERROR,
+        };
+        driven.finish(Some(reason));
         drop(permit);
     });
-    Ok(Shared { send, frames, streams, is_closed, busy_at: Cell::new(worker.deadlines.now()) })
+    Ok(Shared { session, streams: Rc::default(), busy_at: Cell::new(worker.deadlines.now()) })
 }
 
-/// Does what there is to do on a connection with so many streams; ready when it has ended.
-fn drive(
-    connection: &mut h2::client::Connection<Frames>,
-    frames: &Frames,
-    streams: usize,
-    context: &mut Context<'_>,
-) -> Poll<Result<(), h2::Error>> {
-    let limit = CONNECTION_WINDOW / streams.clamp(1, STREAMS_MAX) as u32;
-    frames.adjust(limit, |window| connection.set_initial_window_size(window));
-    loop {
-        let ended = Pin::new(&mut *connection).poll(context);
-        // What fails here is told to `h2` by its next call.
-        let _ = frames.poll_send(context);
-        if ended.is_ready() || !frames.resume() {
-            return ended;
-        }
+/// Does what there is to do on a connection; ready when it has ended.
+fn drive(session: &Session, context: &mut Context<'_>) -> Poll<End> {
+    let streams = session.engine().held() as u32;
+    // A server begins no streams.
+    let mut opened: Vec<Key> = Vec::new();
+    let driven = session.poll_drive(context, CONNECTION_WINDOW / streams.clamp(1, STREAMS_MAX), &mut opened);
+    let is_left = session.is_left() || (streams == 0 && session.engine().is_going_away());
+    if driven.is_pending() && is_left && session.engine().held() == 0 {
+        return Poll::Ready(End::Closed);
     }
+    driven
 }
 
 impl Shared {
+    /// Whether no further stream can be had of it, now or later.
+    fn is_over(&self) -> bool {
+        self.session.is_over() || self.session.is_worn() || self.session.engine().is_going_away()
+    }
+
     /// A stream, where the server allows one more.
-    fn stream(&mut self, scheme: Scheme, is_reused: bool) -> Option<Connection> {
-        if self.streams.get() >= self.send.current_max_send_streams().min(STREAMS_MAX) {
+    fn stream(&self, scheme: Scheme, is_reused: bool) -> Option<Connection> {
+        if self.is_over() || !self.session.engine().takes_more() {
             return None;
         }
-        match self.send.poll_ready(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) => {
-                let stream = Stream::to_server(self.send.clone(), scheme, self.frames.clone());
-                let socket = Socket::Stream(Box::new(stream));
-                Some(Connection::new(socket, Permit::new(&self.streams), is_reused))
-            }
-            Poll::Ready(Err(_)) => {
-                self.is_closed.set(true);
-                None
-            }
-            Poll::Pending => None,
-        }
+        let key = self.session.engine().open();
+        let scheme = match scheme {
+            Scheme::Http | Scheme::Tcp => http2::Scheme::Http,
+            Scheme::Https => http2::Scheme::Https,
+        };
+        let socket = Socket::Stream(Box::new(Stream::new(self.session.clone(), key, scheme)));
+        Some(Connection::new(socket, Permit::new(&self.streams), is_reused))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Its streams may go on; with the last of them the connection ends.
+        self.session.leave();
     }
 }
 

@@ -264,10 +264,9 @@ impl Pump {
             if self.unsent > 0 {
                 let count = self.write(ends, buffer, &mut pace).await.map_err(Stop::Sink)?;
                 self.sent(buffer, count);
-            } else if let (Some(pipe), Some((_, sink))) =
-                (self.pipe.as_ref().filter(|_| self.in_pipe > 0), ends.spliceable())
-            {
-                let write = sink.splice_from(pipe, self.in_pipe);
+            } else if let Some(pipe) = self.pipe.as_ref().filter(|_| self.in_pipe > 0) {
+                let (len, follows) = (self.in_pipe, self.follows(ends));
+                let write = poll_fn(|context| ends.sink.poll_splice_from(context, pipe, len, follows));
                 let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
                 self.in_pipe -= count;
             } else if self.incoming == Incoming::Ended {
@@ -340,10 +339,10 @@ impl Pump {
     async fn read(&mut self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
         if self.will_splice(ends)
             && self.has_pipe(ends.worker)
-            && let (Some(pipe), Some((source, _))) = (&self.pipe, ends.spliceable())
+            && let (Some(pipe), Some(source)) = (&self.pipe, ends.spliceable())
         {
             let left = if let Incoming::Length(left) = self.incoming { left } else { u64::MAX };
-            let limit = left.min(Pipe::CAPACITY as u64) as usize;
+            let limit = left.min(ends.sink.pipe_room() as u64) as usize;
             let read = source.splice_into(pipe, limit);
             let count = ends.wait(Side::Source, pace, read).await.map_err(Stop::Source)?;
             return self.spliced(buffer, count);
@@ -418,9 +417,9 @@ struct Pace {
 }
 
 impl Ends<'_> {
-    /// Both sides, where bytes can move between them inside the kernel.
-    fn spliceable(&self) -> Option<(&Tcp, &Tcp)> {
-        self.source.spliceable().zip(self.sink.spliceable())
+    /// The source, where bytes can move between the two sides inside the kernel.
+    fn spliceable(&self) -> Option<&Tcp> {
+        self.source.spliceable().filter(|_| self.sink.takes_pipes())
     }
 
     /// Waits for one step of one side, within its limits.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use crate::secure::Secure;
 use crate::stream::Stream;
-use crate::tcp::{Follows, Tcp};
+use crate::tcp::{Follows, Pipe, Tcp};
 
 /// One side of an exchange.
 pub(crate) enum Socket {
@@ -123,6 +123,38 @@ impl Socket {
         match self {
             Self::Plain(_) | Self::Secure(_) => Poll::Pending,
             Self::Stream(stream) => stream.poll_gone(context),
+        }
+    }
+
+    /// Whether the kernel can move bytes here by itself, out of a pipe.
+    pub(crate) fn takes_pipes(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Secure(_) => false,
+            Self::Stream(stream) => stream.takes_pipes(),
+        }
+    }
+
+    /// How much may be put into a pipe for this at once.
+    pub(crate) fn pipe_room(&self) -> usize {
+        match self {
+            Self::Plain(_) | Self::Secure(_) => Pipe::CAPACITY,
+            Self::Stream(stream) => stream.pipe_room(),
+        }
+    }
+
+    /// Moves bytes out of a pipe that holds so many; at least one.
+    pub(crate) fn poll_splice_from(
+        &self,
+        context: &mut Context<'_>,
+        pipe: &Pipe,
+        len: usize,
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(tcp) => tcp.poll_splice_from(context, pipe, len, follows),
+            Self::Secure(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Self::Stream(stream) => stream.poll_splice_from(context, pipe, len, follows),
         }
     }
 

@@ -177,8 +177,16 @@ impl Tcp {
     }
 
     /// Moves at most `limit` bytes out of a pipe that holds as many; at least one.
-    pub(crate) async fn splice_from(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
-        self.when(Interest::WRITABLE, |stream| splice(&pipe.exit, None, stream, None, limit, SPLICE)).await
+    pub(crate) fn poll_splice_from(
+        &self,
+        context: &mut Context<'_>,
+        pipe: &Pipe,
+        limit: usize,
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        let flags = if follows == Follows::More { SPLICE.union(SpliceFlags::MORE) } else { SPLICE };
+        let step = |stream: &TcpStream| splice(&pipe.exit, None, stream, None, limit, flags);
+        poll_when(context, self.stream()?, Interest::WRITABLE, step)
     }
 
     /// Takes a step as soon as the kernel lets it.
@@ -277,7 +285,7 @@ fn is_transient(error: &io::Error) -> bool {
 
 const SPLICE: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
-/// A pipe that bodies move through inside the kernel.
+/// A pipe that bodies move through inside the kernel. None of what it does ever waits.
 pub(crate) struct Pipe {
     exit: OwnedFd,
     entry: OwnedFd,
@@ -292,5 +300,20 @@ impl Pipe {
         // A smaller pipe works as well, in more steps.
         let _ = fcntl_setpipe_size(&entry, Self::CAPACITY);
         Ok(Self { exit, entry })
+    }
+
+    /// Puts bytes in; fewer where it is full.
+    pub(crate) fn put(&self, bytes: &[u8]) -> usize {
+        rustix::io::write(&self.entry, bytes).unwrap_or(0)
+    }
+
+    /// Takes bytes out; none where it is empty.
+    pub(crate) fn take(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.exit, bytes)?)
+    }
+
+    /// Moves at most `limit` bytes on into another pipe; fewer where that is full.
+    pub(crate) fn move_on(&self, other: &Self, limit: usize) -> usize {
+        splice(&self.exit, None, &other.entry, None, limit, SPLICE).unwrap_or(0)
     }
 }

@@ -19,7 +19,6 @@ use tokio::time::Sleep;
 use crate::buffer::Buffers;
 use crate::client::{self, Client};
 use crate::deadline::{Deadlines, TICK};
-use crate::frames;
 use crate::lane::Lanes;
 use crate::line::Line;
 use crate::listen::{self, ListenerId, Listening};
@@ -27,6 +26,7 @@ use crate::plan::{Listener, Plan};
 use crate::pressure::{ADMITTED_MIN, Pressure};
 use crate::relay::Pipes;
 use crate::secure::Records;
+use crate::session;
 use crate::snapshot::Snapshot;
 use crate::tcp::Tcp;
 
@@ -114,7 +114,7 @@ pub(crate) struct Worker {
     pub(crate) buffers: Buffers,
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,
-    pub(crate) frames: Rc<frames::Stock>,
+    pub(crate) frames: Rc<session::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
     /// `None` is off.
@@ -148,7 +148,7 @@ pub(crate) async fn run(parts: Parts) {
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),
-        frames: frames::Stock::new(),
+        frames: session::Stock::new(),
         counters: parts.counters,
         series: parts.series,
         log: RefCell::new(parts.log),

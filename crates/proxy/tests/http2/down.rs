@@ -40,9 +40,6 @@ fn a_request_is_one_of_http_1_1() {
     );
     let query = ":method: PATCH\n:scheme: https\n:authority: test\n:path: /a/%20?b=c&d\n";
     passes("query", &[last_headers(1, query)], "PATCH /a/%20?b=c&d HTTP/1.1\r\nhost: test\r\n{ours}\r\n");
-    // What follows the number sign is for nobody but the client; `http` takes it off.
-    let fragment = ":method: GET\n:scheme: http\n:authority: test\n:path: /a#b\n";
-    passes("fragment", &[last_headers(1, fragment)], "GET /a HTTP/1.1\r\nhost: test\r\n{ours}\r\n");
     let star = ":method: OPTIONS\n:scheme: http\n:authority: test\n:path: *\n";
     passes("a server as a whole", &[last_headers(1, star)], "OPTIONS * HTTP/1.1\r\nhost: test\r\n{ours}\r\n");
 }
@@ -377,7 +374,7 @@ fn methods_that_are_not_served_are_told_so() {
 #[test]
 fn a_path_that_is_none_is_refused() {
     let scene = Scene::to_http1();
-    for path in ["", "a", "http://test/", "/a b", "/\u{7f}", "*x"] {
+    for path in ["", "a", "http://test/", "/a b", "/\u{7f}", "*x", "/a#b"] {
         let mut client = scene.client();
         client.sends(last_headers(1, &GET.replace(":path: /\n", &format!(":path: {path}\n"))));
         assert!(client.is_refused(1), "{path}");

@@ -34,6 +34,7 @@ enum Layer {
 /// Every crate of the workspace. A new one takes its place here first.
 const CRATES: &[(&str, Layer)] = &[
     ("wire", Layer::Pure),
+    ("http2", Layer::Pure),
     ("route", Layer::Pure),
     ("balance", Layer::Pure),
     ("cache", Layer::Pure),

@@ -6,16 +6,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::deadline::Ticks;
-
 /// A stream's window at first.
-pub(crate) const STREAM: u32 = 64 * 1024;
+pub const STREAM_WINDOW: u32 = 64 * 1024;
 /// The largest: good for 100 MB/s over a link of 50 ms, with room to spare.
-const STREAM_MAX: u32 = 8 << 20;
-/// A window that is taken within this time may be larger.
-const QUICK: Ticks = Ticks(3);
-/// Windows that nobody has taken for this long are small again.
-const SLOW: Ticks = Ticks(10);
+const LARGEST: u32 = 8 << 20;
+/// A window that is taken within so many ticks may be larger.
+const QUICK: u32 = 3;
+/// Windows that nobody has taken for so many ticks are small again.
+const SLOW: u32 = 10;
 /// What all connections of a worker may be given beyond their first windows.
 const GRANTED_MAX: usize = 256 << 20;
 
@@ -39,7 +37,12 @@ pub(crate) struct Taken {
 
 impl Windows {
     pub(crate) fn new(granted: Rc<Cell<usize>>) -> Self {
-        Self { stream: Cell::new(STREAM), told: Cell::new(STREAM), quick_at: Cell::default(), granted }
+        Self {
+            stream: Cell::new(STREAM_WINDOW),
+            told: Cell::new(STREAM_WINDOW),
+            quick_at: Cell::default(),
+            granted,
+        }
     }
 
     /// A stream has taken this much of what had arrived.
@@ -49,9 +52,9 @@ impl Windows {
         if taken.bytes < stream as usize {
             return;
         }
-        if now - taken.since <= QUICK.0 {
+        if now - taken.since <= QUICK {
             self.quick_at.set(now);
-            if stream < STREAM_MAX && self.told.get() == stream {
+            if stream < LARGEST && self.told.get() == stream {
                 self.set(stream * 2);
             }
         }
@@ -60,10 +63,10 @@ impl Windows {
 
     /// What the peer is to be told of each stream's window, where that has changed; `limit` is the most that it may be.
     pub(crate) fn news(&self, limit: u32, now: u32) -> Option<u32> {
-        if now - self.quick_at.get() > SLOW.0 {
-            self.set(STREAM);
+        if now - self.quick_at.get() > SLOW {
+            self.set(STREAM_WINDOW);
         }
-        self.set(self.stream.get().min(limit.max(STREAM)));
+        self.set(self.stream.get().min(limit.max(STREAM_WINDOW)));
         (self.stream.get() != self.told.get()).then(|| self.stream.get())
     }
 
@@ -84,7 +87,7 @@ impl Windows {
 
 impl Drop for Windows {
     fn drop(&mut self) {
-        self.set(STREAM);
+        self.set(STREAM_WINDOW);
     }
 }
 
@@ -119,18 +122,18 @@ mod tests {
     fn a_window_that_nobody_takes_is_small_again() {
         let granted = Rc::default();
         let windows = Windows::new(Rc::clone(&granted));
-        windows.take(&mut Taken::default(), STREAM as usize, 1);
-        assert_eq!(windows.news(u32::MAX, 1), Some(2 * STREAM));
-        windows.told(2 * STREAM);
-        assert_eq!((windows.news(u32::MAX, 11), granted.get()), (None, STREAM as usize));
-        assert_eq!((windows.news(u32::MAX, 12), granted.get()), (Some(STREAM), 0));
+        windows.take(&mut Taken::default(), STREAM_WINDOW as usize, 1);
+        assert_eq!(windows.news(u32::MAX, 1), Some(2 * STREAM_WINDOW));
+        windows.told(2 * STREAM_WINDOW);
+        assert_eq!((windows.news(u32::MAX, 11), granted.get()), (None, STREAM_WINDOW as usize));
+        assert_eq!((windows.news(u32::MAX, 12), granted.get()), (Some(STREAM_WINDOW), 0));
     }
 
     #[test]
     fn all_windows_together_have_a_limit() {
         let granted = Rc::new(Cell::new(GRANTED_MAX));
         let windows = Windows::new(Rc::clone(&granted));
-        windows.take(&mut Taken::default(), STREAM as usize, 1);
+        windows.take(&mut Taken::default(), STREAM_WINDOW as usize, 1);
         assert_eq!(windows.news(u32::MAX, 1), None);
         drop(windows);
         assert_eq!(granted.get(), GRANTED_MAX);

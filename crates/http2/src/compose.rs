@@ -1,0 +1,261 @@
+//! The text of HTTP/1.1 as fields of HTTP/2 (RFC 9113 §8). It is text that the path has written for the next hop: every
+//! line is whole and valid.
+
+use crate::encode::Encoder;
+use crate::message::Asked;
+
+/// What is said is nothing that HTTP/2 has words for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Untold;
+
+/// What a stream's server is spoken to in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// In the clear.
+    Http,
+    /// With TLS.
+    Https,
+}
+
+/// The length of the head at the front of `text`.
+pub(crate) fn head_len(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr(b'\r', &text[at..])?;
+        match text.get(at..at + 4)? {
+            b"\r\n\r\n" => return Some(at + 4),
+            _ => at += 2,
+        }
+    }
+}
+
+/// Appends the block of a request, and says what its response has to be read by. `may_upgrade` says whether the server
+/// takes streams that become another protocol's: an upgrade is only an offer (RFC 9110 §7.8).
+pub(crate) fn request(
+    head: &[u8],
+    scheme: Scheme,
+    may_upgrade: bool,
+    encoder: &mut Encoder,
+    block: &mut Vec<u8>,
+) -> Result<Asked, Untold> {
+    let (start, lines) = start_line(head)?;
+    let mut words = start.split(|&byte| byte == b' ');
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    if method.is_empty() || target.is_empty() {
+        return Err(Untold);
+    }
+    let find = |wanted: &[u8]| fields(lines).find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let value_of = |wanted: &[u8]| find(wanted).map(|(_, value)| value);
+    let protocol = value_of(b"upgrade").filter(|_| may_upgrade);
+    let asked = match protocol {
+        Some(protocol) => Asked::Upgrade {
+            protocol: protocol.to_vec(),
+            key: value_of(b"sec-websocket-key").map(<[u8]>::to_vec),
+        },
+        None if method == b"HEAD" => Asked::Head,
+        None => Asked::Other,
+    };
+    match (protocol, method) {
+        // RFC 8441 §4.
+        (Some(_), _) => encoder.field(block, b":method", b"CONNECT"),
+        (None, b"GET") => encoder.fixed(block, 2),
+        (None, b"POST") => encoder.fixed(block, 3),
+        (None, method) => encoder.field(block, b":method", method),
+    }
+    encoder.fixed(block, if scheme == Scheme::Http { 6 } else { 7 });
+    encoder.field(block, b":authority", value_of(b"host").unwrap_or_default());
+    if target == b"/" {
+        encoder.fixed(block, 4);
+    } else {
+        // RFC 9113 §8.3.1: `*` is the path of an OPTIONS to a server as a whole.
+        encoder.field(block, b":path", target);
+    }
+    if let Some(protocol) = protocol {
+        encoder.field(block, b":protocol", protocol);
+    }
+    let mut name = Lower::default();
+    for (written, value) in fields(lines) {
+        match name.of(written) {
+            b"host" => {}
+            // RFC 8441 §5: it says nothing that CONNECT does not.
+            b"sec-websocket-key" if protocol.is_some() => {}
+            field if is_of_connection(field) => {}
+            field => encoder.field(block, field, value),
+        }
+    }
+    Ok(asked)
+}
+
+/// Appends the block of a response, and says its status.
+pub(crate) fn response(head: &[u8], encoder: &mut Encoder, block: &mut Vec<u8>) -> Result<u16, Untold> {
+    let (start, lines) = start_line(head)?;
+    let status = start.get(9..12).filter(|status| status.iter().all(u8::is_ascii_digit)).ok_or(Untold)?;
+    let number = status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
+    let switches = number == 101;
+    match number {
+        // RFC 8441 §5: the stream is the other protocol's from here on.
+        101 | 200 => encoder.fixed(block, 8),
+        304 => encoder.fixed(block, 11),
+        404 => encoder.fixed(block, 13),
+        _ => encoder.field(block, b":status", status),
+    }
+    let mut name = Lower::default();
+    for (written, value) in fields(lines) {
+        let field = name.of(written);
+        let is_of_handshake = switches && field == b"sec-websocket-accept";
+        if !is_of_handshake && !is_of_connection(field) {
+            encoder.field(block, field, value);
+        }
+    }
+    Ok(number)
+}
+
+/// Appends the block of trailers, from lines with their CRLF.
+pub(crate) fn trailers(lines: &[u8], encoder: &mut Encoder, block: &mut Vec<u8>) {
+    let mut name = Lower::default();
+    for (written, value) in fields(lines) {
+        let field = name.of(written);
+        if !is_of_connection(field) {
+            encoder.field(block, field, value);
+        }
+    }
+}
+
+fn start_line(head: &[u8]) -> Result<(&[u8], &[u8]), Untold> {
+    let end = memchr::memchr(b'\r', head).ok_or(Untold)?;
+    Ok((&head[..end], head.get(end + 2..).ok_or(Untold)?))
+}
+
+/// Name and value of each field.
+fn fields(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = lines;
+    std::iter::from_fn(move || {
+        let end = memchr::memchr(b'\r', rest)?;
+        let line = &rest[..end];
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        rest = rest.get(end + 2..).unwrap_or_default();
+        // The path writes one space; what is passed on as it came may have none, or more.
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
+}
+
+/// Names in lower case (RFC 9113 §8.2).
+struct Lower {
+    short: [u8; 40],
+    long: Vec<u8>,
+}
+
+impl Default for Lower {
+    fn default() -> Self {
+        Self { short: [0; 40], long: Vec::new() }
+    }
+}
+
+impl Lower {
+    fn of(&mut self, name: &[u8]) -> &[u8] {
+        let lower = match self.short.get_mut(..name.len()) {
+            Some(short) => {
+                short.copy_from_slice(name);
+                short
+            }
+            None => {
+                self.long.clear();
+                self.long.extend_from_slice(name);
+                &mut self.long
+            }
+        };
+        lower.make_ascii_lowercase();
+        lower
+    }
+}
+
+/// RFC 9113 §8.2.2: fields of one connection, which HTTP/2 has no use for.
+fn is_of_connection(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"connection"
+            | b"keep-alive"
+            | b"proxy-connection"
+            | b"transfer-encoding"
+            | b"upgrade"
+            | b"http2-settings"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::Decoder;
+
+    fn said(block: &[u8]) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut said = String::new();
+        let field = |name: &[u8], value: &[u8]| said += &format!("{}: {}\n", text(name), text(value));
+        Decoder::default().decode(block, field).expect("is a block");
+        said
+    }
+
+    #[test]
+    fn requests() {
+        let upgrade = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Key: k\r\nX: y\r\n\r\n";
+        let rows = [
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                false,
+                ":method: GET\n:scheme: http\n:authority: a\n:path: /\n",
+            ),
+            (
+                "PUT /x?y HTTP/1.1\r\nX-Long:   b \r\nhost:a\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\n\r\n",
+                false,
+                ":method: PUT\n:scheme: http\n:authority: a\n:path: /x?y\nx-long: b\nte: trailers\n",
+            ),
+            (
+                upgrade,
+                false,
+                ":method: GET\n:scheme: http\n:authority: a\n:path: /chat\nsec-websocket-key: k\nx: y\n",
+            ),
+            (
+                upgrade,
+                true,
+                ":method: CONNECT\n:scheme: http\n:authority: a\n:path: /chat\n:protocol: websocket\nx: y\n",
+            ),
+        ];
+        for (text, may_upgrade, expected) in rows {
+            let (mut encoder, mut block) = (Encoder::default(), Vec::new());
+            let outcome = request(text.as_bytes(), Scheme::Http, may_upgrade, &mut encoder, &mut block);
+            assert!(outcome.is_ok());
+            assert_eq!(said(&block), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn responses_and_trailers() {
+        let rows = [
+            ("HTTP/1.1 200 OK\r\nServer: x\r\nConnection: close\r\n\r\n", 200, ":status: 200\nserver: x\n"),
+            ("HTTP/1.1 418 \r\n\r\n", 418, ":status: 418\n"),
+            (
+                "HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: k\r\nX: y\r\n\r\n",
+                101,
+                ":status: 200\nx: y\n",
+            ),
+        ];
+        for (text, status, expected) in rows {
+            let mut block = Vec::new();
+            assert_eq!(response(text.as_bytes(), &mut Encoder::default(), &mut block), Ok(status));
+            assert_eq!(said(&block), expected, "{text}");
+        }
+        let mut block = Vec::new();
+        trailers(b"X-Sum: 1\r\nConnection: x\r\n", &mut Encoder::default(), &mut block);
+        assert_eq!(said(&block), "x-sum: 1\n");
+    }
+
+    #[test]
+    fn where_a_head_ends() {
+        for (text, len) in
+            [("GET / HTTP/1.1\r\n\r\nx", Some(18)), ("a\r\nb: c\r\n\r\n", Some(11)), ("a\r\n\r", None)]
+        {
+            assert_eq!(head_len(text.as_bytes()), len);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Fields to header blocks (RFC 7541). What was said twice on a connection is remembered, and said in a byte or two from
+//! then on; what changes with every message is not, so that it pushes nothing out.
+
+use crate::huffman;
+use crate::table::{self, SIZE_DEFAULT, STATIC_LEN, Table};
+
+/// Fields that are looked for, by hash: each has one of the places of a row.
+const ROWS: usize = 32;
+const PLACES: usize = 4;
+/// Values longer than this are not remembered: they would push out all others.
+const VALUE_MAX: usize = 256;
+
+/// Writes the header blocks of one connection.
+pub struct Encoder {
+    table: Table,
+    /// Where fields were put, by the lowest bits of their hash; the one that was said last is the first of its row.
+    rows: Box<[[Place; PLACES]; ROWS]>,
+    /// The table's sizes to be told with the next block: the smallest there was, and the last.
+    resized: Option<(usize, usize)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Of a field that was said.
+    hash: u32,
+    /// The number in the table of one with this hash.
+    number: Option<u32>,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self { table: Table::new(), rows: Box::new([[Place::default(); PLACES]; ROWS]), resized: None }
+    }
+}
+
+impl Encoder {
+    /// The peer keeps so much (RFC 7541 §4.2); what we use is never more than the default.
+    pub fn resize(&mut self, size: usize) {
+        let size = size.min(SIZE_DEFAULT);
+        if size != self.resized.map_or(self.table.limit(), |(_, last)| last) {
+            let smallest = self.resized.map_or(size, |(smallest, _)| smallest.min(size));
+            self.resized = Some((smallest, size));
+        }
+    }
+
+    /// Begins a block.
+    pub fn begin(&mut self, block: &mut Vec<u8>) {
+        if let Some((smallest, last)) = self.resized.take() {
+            for size in [smallest, last] {
+                self.table.set_limit(size);
+                integer(block, 0x20, 5, size);
+            }
+        }
+    }
+
+    /// Appends a field whose name is in lower case.
+    pub fn field(&mut self, block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        let index = table::index_of(name);
+        // RFC 7541 §7.1.3: what is secret is kept out of every table, here and further on.
+        let is_secret = matches!(index, 23 | 32 | 49 | 55);
+        if !is_secret && value.len() <= VALUE_MAX && self.table.limit() > 0 {
+            let hash = hash_of(name, value);
+            let row = &mut self.rows[hash as usize % ROWS];
+            let known = row.iter().position(|place| place.hash == hash);
+            row[..=known.unwrap_or(PLACES - 1)].rotate_right(1);
+            let place = &mut row[0];
+            if known.is_some() {
+                if let Some(number) = place.number {
+                    let back = self.table.inserted().wrapping_sub(number).wrapping_sub(1) as usize;
+                    if self.table.at(back) == Some((name, value)) {
+                        return integer(block, 0x80, 7, STATIC_LEN + 1 + back);
+                    }
+                }
+                place.number = Some(self.table.inserted());
+                literal(block, 0x40, 6, index, name, value);
+                return self.table.insert(name, value);
+            }
+            *place = Place { hash, number: None };
+        }
+        literal(block, if is_secret { 0x10 } else { 0 }, 4, index, name, value);
+    }
+
+    /// Appends the field of an index of the fixed table.
+    pub fn fixed(&mut self, block: &mut Vec<u8>, index: u8) {
+        block.push(0x80 | index);
+    }
+}
+
+/// RFC 7541 §6.2: a field that is written out, its name by the index where it has one.
+fn literal(block: &mut Vec<u8>, kind: u8, bits: u32, index: u8, name: &[u8], value: &[u8]) {
+    integer(block, kind, bits, usize::from(index));
+    if index == 0 {
+        string(block, name);
+    }
+    string(block, value);
+}
+
+/// RFC 7541 §5.1.
+fn integer(block: &mut Vec<u8>, kind: u8, bits: u32, value: usize) {
+    let mask = (1 << bits) - 1;
+    if value < mask {
+        return block.push(kind | value as u8);
+    }
+    block.push(kind | mask as u8);
+    let mut rest = value - mask;
+    while rest >= 0x80 {
+        block.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    block.push(rest as u8);
+}
+
+/// RFC 7541 §5.2.
+fn string(block: &mut Vec<u8>, text: &[u8]) {
+    let len = huffman::coded_len(text);
+    if len < text.len() {
+        integer(block, 0x80, 7, len);
+        huffman::encode(text, block);
+    } else {
+        integer(block, 0, 7, text.len());
+        block.extend_from_slice(text);
+    }
+}
+
+/// A hash of no secret: fields that collide are said at length, and nothing else happens.
+fn hash_of(name: &[u8], value: &[u8]) -> u32 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = name.len() as u64 ^ (value.len() as u64) << 32;
+    let mut mix = |word: u64| hash = (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR);
+    for bytes in [name, value] {
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|&word| mix(u64::from_le_bytes(word)));
+        mix(rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+    }
+    (hash >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::Decoder;
+
+    fn block_of(encoder: &mut Encoder, fields: &[(&str, &str)]) -> Vec<u8> {
+        let mut block = Vec::new();
+        encoder.begin(&mut block);
+        for (name, value) in fields {
+            encoder.field(&mut block, name.as_bytes(), value.as_bytes());
+        }
+        block
+    }
+
+    #[test]
+    fn what_is_said_again_takes_a_byte() {
+        let mut encoder = Encoder::default();
+        let fields = [("server", "vanward"), ("x-one", "1")];
+        let lens: Vec<usize> = (0..4).map(|_| block_of(&mut encoder, &fields).len()).collect();
+        assert!(lens[1] > 10 && lens[2..] == [2, 2], "{lens:?}");
+    }
+
+    #[test]
+    fn what_is_secret_or_changes_is_not_remembered() {
+        let mut encoder = Encoder::default();
+        for at in 0..1000 {
+            block_of(&mut encoder, &[("set-cookie", "a=b"), ("etag", &format!("{at}"))]);
+        }
+        assert_eq!(encoder.table.len(), 0);
+        assert_eq!(block_of(&mut encoder, &[("authorization", "x")])[0], 0x1f);
+    }
+
+    #[test]
+    fn a_table_of_nothing_is_kept_to() {
+        let mut encoder = Encoder::default();
+        let fields = [("server", "vanward")];
+        block_of(&mut encoder, &fields);
+        block_of(&mut encoder, &fields);
+        encoder.resize(0);
+        encoder.resize(1 << 20);
+        assert_eq!(block_of(&mut encoder, &fields)[..4], [0x20, 0x3f, 0xe1, 0x1f]);
+        encoder.resize(0);
+        assert_eq!(block_of(&mut encoder, &fields)[..2], [0x20, 0x20]);
+        for _ in 0..3 {
+            assert!(block_of(&mut encoder, &fields).len() > 2);
+        }
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+
+        #[test]
+        fn two_decoders_understand(
+            lists in proptest::collection::vec(proptest::collection::vec(("[a-c]{1,3}", "[x-z]{0,2}"), 1..8), 0..40),
+            sizes: Vec<u16>,
+        ) {
+            let (mut encoder, mut ours, mut theirs) =
+                (Encoder::default(), Decoder::default(), loona_hpack::Decoder::new());
+            let mut sizes = sizes.into_iter();
+            for list in lists {
+                let fields: Vec<_> = list.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+                let block = block_of(&mut encoder, &fields);
+                let expected: Vec<(Vec<u8>, Vec<u8>)> =
+                    list.iter().map(|(name, value)| (name.clone().into(), value.clone().into())).collect();
+                let mut got = Vec::new();
+                let outcome = ours.decode(&block, |name, value| got.push((name.to_vec(), value.to_vec())));
+                assert_eq!((outcome, &got), (Ok(()), &expected));
+                assert_eq!(theirs.decode(&block).ok(), Some(expected));
+                if let Some(size) = sizes.next() {
+                    encoder.resize(usize::from(size));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Frames (RFC 9113 §4.1, §6): their heads read, and those without a body written.
+
+/// The head of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) len: usize,
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+}
+
+/// RFC 9113 §4.1.
+pub(crate) const HEAD_LEN: usize = 9;
+/// RFC 9113 §6.5.2: what a payload may be at most, as long as nobody has agreed on more; here that is never.
+pub const PAYLOAD_MAX: usize = 16_384;
+/// RFC 9113 §3.4.
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY: u8 = 2;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PUSH_PROMISE: u8 = 5;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
+
+pub(crate) const ACK: u8 = 0x1;
+pub(crate) const END_STREAM: u8 = 0x1;
+pub(crate) const END_HEADERS: u8 = 0x4;
+pub(crate) const PADDED: u8 = 0x8;
+pub(crate) const WITH_PRIORITY: u8 = 0x20;
+
+impl Head {
+    /// The head at the front of `bytes`, once it is whole.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let &[a, b, c, kind, flags, r, s, t, u] = bytes.first_chunk()?;
+        Some(Self {
+            len: u32::from_be_bytes([0, a, b, c]) as usize,
+            kind,
+            flags,
+            // RFC 9113 §4.1: the first bit means nothing.
+            stream: u32::from_be_bytes([r, s, t, u]) & STREAM_MAX,
+        })
+    }
+
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The head as bytes.
+    pub(crate) fn bytes(&self) -> [u8; HEAD_LEN] {
+        let [_, a, b, c] = (self.len as u32).to_be_bytes();
+        let [r, s, t, u] = self.stream.to_be_bytes();
+        [a, b, c, self.kind, self.flags, r, s, t, u]
+    }
+}
+
+/// The largest number of a stream, and of a window.
+pub(crate) const STREAM_MAX: u32 = (1 << 31) - 1;
+pub(crate) const WINDOW_MAX: i64 = STREAM_MAX as i64;
+
+/// Appends a frame.
+pub(crate) fn push(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    out.extend_from_slice(&Head { len: payload.len(), kind, flags, stream }.bytes());
+    out.extend_from_slice(payload);
+}
+
+/// The number at the front of a payload that is known to be long enough.
+pub(crate) fn number(payload: &[u8]) -> u32 {
+    payload.first_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes))
+}
+
+/// Why a stream or a connection ended before its time (RFC 9113 §7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reason(pub u32);
+
+impl Reason {
+    /// Nothing went wrong.
+    pub const NO_ERROR: Self = Self(0);
+    /// The peer broke the protocol.
+    pub const PROTOCOL_ERROR: Self = Self(1);
+    /// What is not the peer's fault.
+    pub const INTERNAL_ERROR: Self = Self(2);
+    /// More was sent than there was room for.
+    pub const FLOW_CONTROL_ERROR: Self = Self(3);
+    /// Something came behind the end of a stream.
+    pub const STREAM_CLOSED: Self = Self(5);
+    /// A frame has a size that it cannot have.
+    pub const FRAME_SIZE_ERROR: Self = Self(6);
+    /// Nothing was done for the request: it may be sent again (§8.7).
+    pub const REFUSED_STREAM: Self = Self(7);
+    /// The answer is no longer wanted.
+    pub const CANCEL: Self = Self(8);
+    /// A header block cannot be read.
+    pub const COMPRESSION_ERROR: Self = Self(9);
+    /// The peer keeps us busy with nothing.
+    pub const ENHANCE_YOUR_CALM: Self = Self(11);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_read_as_they_are_written() {
+        let head = Head { len: 0x01_02_03, kind: 4, flags: 5, stream: 0x06_07_08_09 };
+        assert_eq!(head.bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(Head::parse(&head.bytes()), Some(head));
+        assert_eq!(Head::parse(&head.bytes()[..8]), None);
+        let reserved = [0, 0, 0, 0, 0, 0x80, 0, 0, 1];
+        assert_eq!(Head::parse(&reserved).map(|head| head.stream), Some(1));
+    }
+}

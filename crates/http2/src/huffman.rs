@@ -1,0 +1,228 @@
+//! The Huffman code of header strings (RFC 7541 §5.2, Appendix B), made from the lengths of its codes alone: it is
+//! canonical, so that they say all.
+
+/// Bits of the code of each byte, and of the end of a string at last.
+#[rustfmt::skip]
+const LENGTHS: [u8; SYMBOLS] = [
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28,
+    6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10,
+    13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6,
+    15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28,
+    20, 22, 20, 20, 22, 22, 22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24,
+    22, 21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27,
+    20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
+    30,
+];
+
+const SYMBOLS: usize = 257;
+/// Stands for the end of a string, whose code is never sent whole.
+const END: u16 = 256;
+const LENGTH_MAX: usize = 30;
+/// Codes up to this length are looked up, which is all but the rare ones; longer ones are searched for.
+const QUICK: u32 = 9;
+
+/// The first code of each length, and how many symbols have shorter ones.
+struct Lengths {
+    first: [u32; LENGTH_MAX + 2],
+    before: [u16; LENGTH_MAX + 2],
+}
+
+const BY_LENGTH: Lengths = {
+    let mut lengths = Lengths { first: [0; LENGTH_MAX + 2], before: [0; LENGTH_MAX + 2] };
+    let (mut code, mut before, mut length) = (0, 0, 1);
+    while length <= LENGTH_MAX + 1 {
+        lengths.first[length] = code;
+        lengths.before[length] = before;
+        let mut symbol = 0;
+        while symbol < SYMBOLS {
+            if LENGTHS[symbol] as usize == length {
+                code += 1;
+                before += 1;
+            }
+            symbol += 1;
+        }
+        code <<= 1;
+        length += 1;
+    }
+    lengths
+};
+
+/// The symbols in the order of their codes.
+const ORDER: [u16; SYMBOLS] = {
+    let mut order = [0; SYMBOLS];
+    let (mut at, mut length) = (0, 1);
+    while length <= LENGTH_MAX {
+        let mut symbol = 0;
+        while symbol < SYMBOLS {
+            if LENGTHS[symbol] as usize == length {
+                order[at] = symbol as u16;
+                at += 1;
+            }
+            symbol += 1;
+        }
+        length += 1;
+    }
+    order
+};
+
+/// The code of each byte.
+static CODES: [u32; SYMBOLS] = {
+    let mut codes = [0; SYMBOLS];
+    let mut at = 0;
+    while at < SYMBOLS {
+        let symbol = ORDER[at] as usize;
+        let length = LENGTHS[symbol] as usize;
+        codes[symbol] = BY_LENGTH.first[length] + at as u32 - BY_LENGTH.before[length] as u32;
+        at += 1;
+    }
+    codes
+};
+
+/// The symbol that begins with these bits, and the length of its code; 0 where that is longer.
+static QUICKLY: [(u8, u8); 1 << QUICK] = {
+    let mut table = [(0, 0); 1 << QUICK];
+    let mut symbol = 0;
+    while symbol < SYMBOLS {
+        let length = LENGTHS[symbol] as u32;
+        if length <= QUICK {
+            let first = (CODES[symbol] << (QUICK - length)) as usize;
+            let mut rest = 0;
+            while rest < 1 << (QUICK - length) {
+                table[first + rest] = (symbol as u8, length as u8);
+                rest += 1;
+            }
+        }
+        symbol += 1;
+    }
+    table
+};
+
+/// The bytes are no text in this code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unreadable;
+
+/// Appends what `coded` says.
+pub(crate) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), Unreadable> {
+    // The bits that are not yet read, from the top.
+    let (mut bits, mut count) = (0u64, 0u32);
+    let mut rest = coded;
+    loop {
+        while count <= 56
+            && let Some((&byte, behind)) = rest.split_first()
+        {
+            bits |= u64::from(byte) << (56 - count);
+            count += 8;
+            rest = behind;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let (symbol, length) = match QUICKLY[(bits >> (64 - QUICK)) as usize] {
+            (_, 0) => search((bits >> 32) as u32),
+            (symbol, length) => (u16::from(symbol), u32::from(length)),
+        };
+        if length > count || symbol == END {
+            // RFC 7541 §5.2: what is left is padding, of less than a byte and with the first bits of the end's code.
+            let is_padding = count < 8 && bits >> (64 - count) == (1 << count) - 1;
+            return if is_padding { Ok(()) } else { Err(Unreadable) };
+        }
+        text.push(symbol as u8);
+        bits <<= length;
+        count -= length;
+    }
+}
+
+/// The symbol that begins with these bits, whose code is a long one.
+fn search(bits: u32) -> (u16, u32) {
+    for length in QUICK as usize + 1..=LENGTH_MAX {
+        let code = bits >> (32 - length as u32);
+        let at = u32::from(BY_LENGTH.before[length]) + code.wrapping_sub(BY_LENGTH.first[length]);
+        if code >= BY_LENGTH.first[length] && at < u32::from(BY_LENGTH.before[length + 1]) {
+            return (ORDER[at as usize], length as u32);
+        }
+    }
+    (END, LENGTH_MAX as u32)
+}
+
+/// The length of `text` in this code.
+pub(crate) fn coded_len(text: &[u8]) -> usize {
+    let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
+    bits.div_ceil(8)
+}
+
+/// Appends `text` in this code.
+pub(crate) fn encode(text: &[u8], coded: &mut Vec<u8>) {
+    let (mut bits, mut count) = (0u64, 0u32);
+    for &byte in text {
+        let length = u32::from(LENGTHS[usize::from(byte)]);
+        bits |= u64::from(CODES[usize::from(byte)]) << (64 - length - count);
+        count += length;
+        while count >= 8 {
+            coded.push((bits >> 56) as u8);
+            bits <<= 8;
+            count -= 8;
+        }
+    }
+    if count > 0 {
+        coded.push((bits >> 56) as u8 | (0xff >> count));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, Unreadable> {
+        let mut text = Vec::new();
+        decode(coded, &mut text).map(|()| text)
+    }
+
+    #[test]
+    fn the_examples_of_the_rfc() {
+        // RFC 7541 §C.4, §C.6.
+        let examples: [(&str, &[u8]); 4] = [
+            ("www.example.com", &[0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff]),
+            ("no-cache", &[0xa8, 0xeb, 0x10, 0x64, 0x9c, 0xbf]),
+            ("302", &[0x64, 0x02]),
+            ("private", &[0xae, 0xc3, 0x77, 0x1a, 0x4b]),
+        ];
+        for (text, coded) in examples {
+            let mut got = Vec::new();
+            encode(text.as_bytes(), &mut got);
+            assert_eq!((got.as_slice(), coded_len(text.as_bytes())), (coded, coded.len()), "{text}");
+            assert_eq!(decoded(coded).as_deref(), Ok(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn padding_is_short_and_of_ones() {
+        assert_eq!(decoded(&[]), Ok(Vec::new()));
+        for bad in [&[0xff][..], &[0x1f, 0xff, 0xff], &[0x18], &[0xff, 0xff, 0xff, 0xff], &[0xff; 8]] {
+            assert_eq!(decoded(bad), Err(Unreadable), "{bad:x?}");
+        }
+        assert_eq!(decoded(&[0x1f]).as_deref(), Ok(b"a".as_slice()));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+
+        #[test]
+        fn what_is_coded_is_read(text: Vec<u8>) {
+            let mut coded = Vec::new();
+            encode(&text, &mut coded);
+            assert_eq!(coded.len(), coded_len(&text));
+            assert_eq!(decoded(&coded), Ok(text));
+        }
+
+        #[test]
+        fn anything_is_text_or_unreadable(coded: Vec<u8>) {
+            // What can be read is what was written, but for the choice of code, which there is none of.
+            if let Ok(text) = decoded(&coded) {
+                let mut again = Vec::new();
+                encode(&text, &mut again);
+                assert_eq!(again, coded);
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Fields of HTTP/2 as the text of HTTP/1.1 (RFC 9113 §8). What this text means is decided by whoever parses it, as
+//! strictly as everything else; refused here is only what HTTP/2 itself forbids, or what no text could say.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha1::{Digest, Sha1};
+
+/// RFC 6455 §1.3.
+const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+const WEBSOCKET: &[u8] = b"websocket";
+
+/// How the bytes behind a head are framed in the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framed {
+    /// As they are: their number is told, or the connection is no longer one of HTTP.
+    Raw,
+    /// In chunks.
+    Chunked,
+}
+
+/// Why fields make no head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// RFC 9113 §8.1.1.
+    Malformed,
+    /// They are more than the limit.
+    TooLarge,
+    /// They are well-formed, but no text of HTTP/1.1 says them: a request that is to be answered with 400.
+    Untold,
+}
+
+/// What the text of a response has to know of its request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Its response has no body.
+    Head,
+    /// The stream becomes that of another protocol; with the key of a WebSocket.
+    Upgrade { protocol: Vec<u8>, key: Option<Vec<u8>> },
+    #[default]
+    Other,
+}
+
+/// A head as text, and what is to be known of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) framed: Framed,
+    /// Bytes of the body, where they are told and there is one.
+    pub(crate) content_length: Option<u64>,
+    /// Whether it is an interim response (RFC 9110 §15.2).
+    pub(crate) is_interim: bool,
+}
+
+/// The pseudo-header fields of RFC 9113 §8.3.1 and §8.3.2, by their places.
+const METHOD: usize = 0;
+const SCHEME: usize = 1;
+const AUTHORITY: usize = 2;
+const PATH: usize = 3;
+const PROTOCOL: usize = 4;
+const STATUS: usize = 5;
+const PSEUDO: [&[u8]; 6] = [b":method", b":scheme", b":authority", b":path", b":protocol", b":status"];
+
+/// Takes fields as they are decoded and makes text of them.
+#[derive(Default)]
+pub(crate) struct Fields {
+    /// Values of the pseudo-header fields, one behind the other, and where each is.
+    pseudo: Vec<u8>,
+    spans: [Option<(u16, u16)>; PSEUDO.len()],
+    /// Lines.
+    text: Vec<u8>,
+    host: Option<Vec<u8>>,
+    cookie: Vec<u8>,
+    content_length: Option<u64>,
+    /// RFC 9113 §6.5.2: what they count, and may count.
+    size: usize,
+    limit: usize,
+    unfit: Option<Unfit>,
+}
+
+/// RFC 9113 §6.5.2.
+const FIELD_OVERHEAD: usize = 32;
+/// Memory that is kept for the next head.
+const KEEP_MAX: usize = 4096;
+
+impl Fields {
+    /// Begins a head of at most this size.
+    pub(crate) fn begin(&mut self, limit: usize) {
+        let Self { mut pseudo, mut text, mut cookie, .. } = std::mem::take(self);
+        for bytes in [&mut pseudo, &mut text, &mut cookie] {
+            bytes.clear();
+            bytes.shrink_to(KEEP_MAX);
+        }
+        *self = Self { pseudo, text, cookie, limit, ..Self::default() };
+    }
+
+    /// The next field.
+    pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) {
+        if self.unfit.is_some() {
+            return;
+        }
+        self.size += name.len() + value.len() + FIELD_OVERHEAD;
+        let outcome = if self.size > self.limit { Err(Unfit::TooLarge) } else { self.put(name, value) };
+        self.unfit = outcome.err();
+    }
+
+    fn put(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unfit> {
+        // RFC 9113 §8.2.1.
+        if !is_field_value(value) {
+            return Err(Unfit::Malformed);
+        }
+        if name.first() == Some(&b':') {
+            return self.put_pseudo(name, value);
+        }
+        if !is_field_name(name) {
+            return Err(Unfit::Malformed);
+        }
+        match name {
+            // RFC 9113 §8.2.2.
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
+                return Err(Unfit::Malformed);
+            }
+            b"te" if value != b"trailers" => return Err(Unfit::Malformed),
+            b"http2-settings" => return Ok(()),
+            b"host" => {
+                if self.host.replace(value.to_vec()).is_some() {
+                    return Err(Unfit::Untold);
+                }
+                return Ok(());
+            }
+            // RFC 9113 §8.2.3: split for compression, one field again for everybody else.
+            b"cookie" => {
+                self.cookie.extend_from_slice(if self.cookie.is_empty() { b"cookie: " } else { b"; " });
+                self.cookie.extend_from_slice(value);
+                return Ok(());
+            }
+            b"content-length" => {
+                let length = length_of(value).ok_or(Unfit::Malformed)?;
+                if self.content_length.replace(length).is_some_and(|other| other != length) {
+                    return Err(Unfit::Malformed);
+                }
+            }
+            _ => {}
+        }
+        push(&mut self.text, name, value);
+        Ok(())
+    }
+
+    fn put_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unfit> {
+        // RFC 9113 §8.3: before all others, known, and once.
+        let is_late = !self.text.is_empty() || !self.cookie.is_empty() || self.host.is_some();
+        let at = PSEUDO.iter().position(|known| *known == name).ok_or(Unfit::Malformed)?;
+        if is_late || self.spans[at].is_some() {
+            return Err(Unfit::Malformed);
+        }
+        let span = |len: usize| u16::try_from(len).map_err(|_| Unfit::TooLarge);
+        let start = span(self.pseudo.len())?;
+        self.pseudo.extend_from_slice(value);
+        self.spans[at] = Some((start, span(self.pseudo.len())?));
+        Ok(())
+    }
+
+    fn pseudo(&self, at: usize) -> Option<&[u8]> {
+        self.spans[at].map(|(start, end)| &self.pseudo[usize::from(start)..usize::from(end)])
+    }
+
+    /// Appends the text of a request whose fields are all here. `has_ended` says whether nothing follows its head.
+    pub(crate) fn request(&self, has_ended: bool, out: &mut Vec<u8>) -> Result<Told, Unfit> {
+        self.unfit.map_or(Ok(()), Err)?;
+        let upgrade = self.pseudo(PROTOCOL);
+        let method = self.pseudo(METHOD).filter(|method| is_token(method)).ok_or(Unfit::Malformed)?;
+        let (authority, path) = (self.pseudo(AUTHORITY), self.pseudo(PATH));
+        let is_connect = method == b"CONNECT";
+        let is_tunnel = is_connect && upgrade.is_none();
+        // RFC 9113 §8.3.1, §8.5; RFC 8441 §4.
+        let is_whole = (self.pseudo(SCHEME).is_some() && path.is_some_and(|path| !path.is_empty()))
+            != is_tunnel
+            && !(is_tunnel && (self.pseudo(SCHEME).is_some() || path.is_some()))
+            && (upgrade.is_none() || is_connect)
+            && self.pseudo(STATUS).is_none();
+        if !is_whole {
+            return Err(Unfit::Malformed);
+        }
+        // RFC 8441 §5: what is an upgrade here is a CONNECT there.
+        out.extend_from_slice(if upgrade.is_some() { b"GET" } else { method });
+        out.push(b' ');
+        let target = if is_tunnel { authority } else { path };
+        let target = target.filter(|target| is_target(target)).ok_or(Unfit::Untold)?;
+        // RFC 9113 §8.3.1: a path, or the `*` of an OPTIONS to a server as a whole.
+        if !is_tunnel && target[0] != b'/' && target != b"*" {
+            return Err(Unfit::Malformed);
+        }
+        out.extend_from_slice(target);
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        push(out, b"host", self.host_of(authority)?);
+        if !self.cookie.is_empty() {
+            out.extend_from_slice(&self.cookie);
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(&self.text);
+        let framed = match upgrade {
+            Some(protocol) if is_token(protocol) => {
+                out.extend_from_slice(b"connection: upgrade\r\n");
+                push(out, b"upgrade", protocol);
+                if protocol.eq_ignore_ascii_case(WEBSOCKET) {
+                    push(out, b"sec-websocket-key", fresh_key().as_bytes());
+                }
+                Framed::Raw
+            }
+            Some(_) => return Err(Unfit::Malformed),
+            None if has_ended || self.content_length.is_some() => Framed::Raw,
+            None => {
+                out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+                Framed::Chunked
+            }
+        };
+        out.extend_from_slice(b"\r\n");
+        Ok(Told { framed, content_length: self.content_length, is_interim: false })
+    }
+
+    /// RFC 9113 §8.3.1: an authority and a Host that differ are two readings of one request.
+    fn host_of<'a>(&'a self, authority: Option<&'a [u8]>) -> Result<&'a [u8], Unfit> {
+        match (authority, self.host.as_deref()) {
+            (Some(authority), Some(host)) if !host.eq_ignore_ascii_case(authority) => Err(Unfit::Untold),
+            (Some(host), _) | (None, Some(host)) => Ok(host),
+            (None, None) => Ok(b""),
+        }
+    }
+
+    /// Appends the text of a response whose fields are all here. `has_ended` says whether nothing follows its head.
+    pub(crate) fn response(&self, has_ended: bool, asked: &Asked, out: &mut Vec<u8>) -> Result<Told, Unfit> {
+        self.unfit.map_or(Ok(()), Err)?;
+        let is_other = |at: &usize| *at != STATUS;
+        if (0..PSEUDO.len()).filter(is_other).any(|at| self.spans[at].is_some()) {
+            return Err(Unfit::Malformed);
+        }
+        let status = self.pseudo(STATUS).and_then(status_of).ok_or(Unfit::Malformed)?;
+        if let (Asked::Upgrade { protocol, key }, 200..=299) = (asked, status) {
+            out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n");
+            push(out, b"upgrade", protocol);
+            if let Some(key) = key {
+                let accept = Sha1::new().chain_update(key).chain_update(ACCEPT_SUFFIX).finalize();
+                push(out, b"sec-websocket-accept", BASE64_STANDARD.encode(accept).as_bytes());
+            }
+            self.push_lines(out);
+            out.extend_from_slice(b"\r\n");
+            return Ok(Told { framed: Framed::Raw, content_length: None, is_interim: false });
+        }
+        let is_interim = status < 200;
+        // RFC 9113 §8.6: a stream never switches; §8.1: what is interim does not end.
+        if status == 101 || (is_interim && has_ended) {
+            return Err(Unfit::Malformed);
+        }
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(self.pseudo(STATUS).unwrap_or_default());
+        out.push(b' ');
+        out.extend_from_slice(reason_of(status).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        self.push_lines(out);
+        let has_body = !is_interim && !matches!(status, 204 | 304) && *asked != Asked::Head;
+        let mut framed = Framed::Raw;
+        if has_body && self.content_length.is_none() {
+            if has_ended {
+                out.extend_from_slice(b"content-length: 0\r\n");
+            } else {
+                out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+                framed = Framed::Chunked;
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+        let content_length = if has_body { self.content_length } else { Some(0) };
+        Ok(Told { framed, content_length: content_length.filter(|_| !is_interim), is_interim })
+    }
+
+    /// Appends trailers as the end of a chunked body.
+    pub(crate) fn trailers(&self, out: &mut Vec<u8>) -> Result<(), Unfit> {
+        self.unfit.map_or(Ok(()), Err)?;
+        // RFC 9113 §8.1.
+        if self.spans.iter().any(Option::is_some) {
+            return Err(Unfit::Malformed);
+        }
+        out.extend_from_slice(b"0\r\n");
+        self.push_lines(out);
+        out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn push_lines(&self, out: &mut Vec<u8>) {
+        if let Some(host) = &self.host {
+            push(out, b"host", host);
+        }
+        out.extend_from_slice(&self.text);
+        if !self.cookie.is_empty() {
+            out.extend_from_slice(&self.cookie);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+fn push(text: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    text.reserve(name.len() + value.len() + 4);
+    text.extend_from_slice(name);
+    text.extend_from_slice(b": ");
+    text.extend_from_slice(value);
+    text.extend_from_slice(b"\r\n");
+}
+
+/// RFC 9110 §5.6.2, in lower case (RFC 9113 §8.2.1).
+fn is_field_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| TOKEN[usize::from(byte)] && !byte.is_ascii_uppercase())
+}
+
+/// RFC 9113 §8.2.1: no end of a line, and nothing blank at either end; other controls no text could hold.
+fn is_field_value(value: &[u8]) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    // RFC 9110 §5.5.
+    !is_blank(value.first())
+        && !is_blank(value.last())
+        && value.iter().all(|&byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t')
+}
+
+fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN[usize::from(byte)])
+}
+
+/// Whether it stands in a request line as it is; what it means is decided later.
+fn is_target(target: &[u8]) -> bool {
+    !target.is_empty() && target.iter().all(|&byte| byte > b' ' && byte != 0x7f)
+}
+
+/// RFC 9110 §5.6.2.
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let marks = b"!#$%&'*+-.^_`|~";
+    let mut at = 0;
+    while at < marks.len() {
+        table[marks[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+fn length_of(value: &[u8]) -> Option<u64> {
+    // Nineteen digits fit; whoever parses the text refuses what is too large anyway.
+    let is_number = !value.is_empty() && value.len() <= 19 && value.iter().all(u8::is_ascii_digit);
+    is_number.then(|| value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+}
+
+/// RFC 9110 §15.
+fn status_of(value: &[u8]) -> Option<u16> {
+    let is_status = value.len() == 3 && value.iter().all(u8::is_ascii_digit) && value[0] != b'0';
+    is_status.then(|| value.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')))
+}
+
+/// What clients of HTTP/1.1 are used to read. It means nothing (RFC 9112 §4), so that the usual ones will do.
+fn reason_of(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        103 => "Early Hints",
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        413 => "Content Too Large",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "",
+    }
+}
+
+/// RFC 6455 §4.1: a nonce. It keeps caches from answering, and keeps no secret.
+fn fresh_key() -> String {
+    BASE64_STANDARD.encode(fastrand::u128(..).to_le_bytes())
+}

@@ -1,0 +1,633 @@
+//! What a peer says: frames as they arrive, byte by byte if need be, to what they mean (RFC 9113 §5, §6).
+
+use crate::connection::{Broken, Closing, Connection, Event, Now, Role};
+use crate::flood::Flood;
+use crate::frame::{
+    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD_LEN, HEADERS, Head, PADDED,
+    PAYLOAD_MAX, PING, PREFACE, PRIORITY, PUSH_PROMISE, RST_STREAM, Reason, SETTINGS, WINDOW_MAX,
+    WINDOW_UPDATE, WITH_PRIORITY,
+};
+use crate::message::{Framed, Told, Unfit};
+use crate::stream::{Incoming, Key, Outgoing};
+
+/// Where a connection is in what arrives.
+pub(crate) struct Parser {
+    /// Bytes of the preface that are to come.
+    preface_left: usize,
+    /// The front of a frame that is not yet whole.
+    held: Vec<u8>,
+    /// A body that is being received.
+    data: Option<Data>,
+    /// A header block that is not yet whole.
+    block: Option<Block>,
+}
+
+/// The rest of a DATA frame.
+#[derive(Clone, Copy)]
+struct Data {
+    /// `None` where the stream is gone, and its bytes are dropped.
+    key: Option<Key>,
+    left: usize,
+    padding: usize,
+    ends: bool,
+    /// Whether the length of the padding is still to come.
+    is_padded: bool,
+}
+
+/// A header block in more than one frame.
+struct Block {
+    stream: u32,
+    ends: bool,
+    bytes: Vec<u8>,
+    frames: u32,
+}
+
+/// What becomes of a request that is not served.
+enum Refusal {
+    Malformed,
+    /// It is one long head too many.
+    Later,
+    Status(&'static str),
+}
+
+/// Frames of a header block.
+const BLOCK_FRAMES_MAX: u32 = 16;
+/// Streams that were reset for what the peer did wrong, in the life of a connection (CVE-2025-8671).
+const PROVOKED_MAX: u32 = 64;
+/// Streams that the peer has reset and that are not yet let go of.
+const RESET_HELD_MAX: usize = 64;
+/// Pieces of less than so many bytes that a body comes in, before it is read.
+const CRUMB: usize = 64;
+const CRUMBS_MAX: u32 = 1000;
+/// Memory for a part of a frame that is kept.
+const KEEP_MAX: usize = 256;
+
+impl Parser {
+    pub(crate) fn new(role: Role) -> Self {
+        let preface_left = if role == Role::Server { PREFACE.len() } else { 0 };
+        Self { preface_left, held: Vec::new(), data: None, block: None }
+    }
+}
+
+impl Connection {
+    /// Takes in what has arrived, up to something that has happened; says how many bytes that took. With nothing left to
+    /// take there may still be something that has happened: it is to be called until there is not.
+    pub fn receive(&mut self, bytes: &[u8], now: Now) -> Result<(usize, Option<Event>), Broken> {
+        let mut rest = bytes;
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Ok((bytes.len() - rest.len(), Some(event)));
+            }
+            if rest.is_empty() {
+                return Ok((bytes.len(), None));
+            }
+            if self.parser.preface_left > 0 {
+                self.skip_preface(&mut rest)?;
+            } else if let Some(data) = self.parser.data {
+                self.take_data(data, &mut rest)?;
+            } else {
+                self.take_frame(&mut rest, now)?;
+            }
+        }
+    }
+
+    fn skip_preface(&mut self, rest: &mut &[u8]) -> Result<(), Broken> {
+        let left = &PREFACE[PREFACE.len() - self.parser.preface_left..];
+        let count = left.len().min(rest.len());
+        if rest[..count] != left[..count] {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        *rest = &rest[count..];
+        self.parser.preface_left -= count;
+        if self.parser.preface_left == 0 {
+            self.begin();
+        }
+        Ok(())
+    }
+
+    /// Takes one frame, or what there is of it; of DATA only the head.
+    fn take_frame(&mut self, rest: &mut &[u8], now: Now) -> Result<(), Broken> {
+        if self.parser.held.is_empty() {
+            let len = match Head::parse(rest) {
+                Some(head) => self.whole_len(head)?,
+                None => usize::MAX,
+            };
+            if let Some((frame, behind)) = rest.split_at_checked(len) {
+                *rest = behind;
+                return self.frame(frame, now);
+            }
+        }
+        // It takes two steps: the head says how much more is to come.
+        let mut held = std::mem::take(&mut self.parser.held);
+        loop {
+            let wanted = match Head::parse(&held) {
+                Some(head) => self.whole_len(head)?,
+                None => HEAD_LEN,
+            };
+            if held.len() == wanted && wanted >= HEAD_LEN && Head::parse(&held).is_some() {
+                let outcome = self.frame(&held, now);
+                held.clear();
+                held.shrink_to(KEEP_MAX);
+                self.parser.held = held;
+                return outcome;
+            }
+            let count = (wanted - held.len()).min(rest.len());
+            held.extend_from_slice(&rest[..count]);
+            *rest = &rest[count..];
+            if held.len() < wanted {
+                self.parser.held = held;
+                return Ok(());
+            }
+        }
+    }
+
+    /// How much of a frame is taken at once.
+    fn whole_len(&self, head: Head) -> Result<usize, Broken> {
+        // RFC 9113 §4.2.
+        if head.len > PAYLOAD_MAX {
+            return Err(Reason::FRAME_SIZE_ERROR.into());
+        }
+        Ok(if head.kind == DATA { HEAD_LEN } else { HEAD_LEN + head.len })
+    }
+
+    /// Takes a whole frame, or the head of DATA.
+    fn frame(&mut self, frame: &[u8], now: Now) -> Result<(), Broken> {
+        let Some(head) = Head::parse(frame) else { return Ok(()) };
+        let payload = &frame[HEAD_LEN..];
+        // RFC 9113 §3.4, §6.2: settings come first, and nothing in between the frames of a block.
+        let is_in_turn = match &self.parser.block {
+            Some(block) => head.kind == CONTINUATION && head.stream == block.stream,
+            None => head.kind != CONTINUATION && (self.has_settings || head.kind == SETTINGS),
+        };
+        if !is_in_turn {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        self.floods.note(&head, now.second)?;
+        let is_of_stream = match head.kind {
+            DATA | HEADERS | PRIORITY | RST_STREAM | PUSH_PROMISE => head.stream > 0,
+            SETTINGS | PING | GOAWAY => head.stream == 0,
+            _ => true,
+        };
+        if !is_of_stream {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        match head.kind {
+            DATA => self.begin_data(head),
+            HEADERS => self.headers(head, payload),
+            CONTINUATION => self.continuation(head, payload),
+            PRIORITY => priority(head, payload),
+            RST_STREAM => self.reset_received(head, payload),
+            SETTINGS => self.settings(head, payload),
+            // RFC 9113 §8.4: we have said that we take none, and clients send none.
+            PUSH_PROMISE => Err(Reason::PROTOCOL_ERROR.into()),
+            PING => self.ping(head, payload),
+            GOAWAY => self.going_away(payload),
+            WINDOW_UPDATE => self.window_update(head, payload),
+            // RFC 9113 §5.5.
+            _ => Ok(()),
+        }
+    }
+
+    /// RFC 9113 §6.5.
+    fn settings(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+        if head.has(ACK) {
+            if !payload.is_empty() {
+                return Err(Reason::FRAME_SIZE_ERROR.into());
+            }
+            self.settled();
+            return Ok(());
+        }
+        if !payload.len().is_multiple_of(6) {
+            return Err(Reason::FRAME_SIZE_ERROR.into());
+        }
+        self.set(payload)?;
+        frame::push(self.out(), SETTINGS, ACK, 0, b"");
+        Ok(())
+    }
+
+    /// RFC 9113 §6.7.
+    fn ping(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+        if payload.len() != 8 {
+            return Err(Reason::FRAME_SIZE_ERROR.into());
+        }
+        if head.has(ACK) {
+            self.pong(payload);
+        } else {
+            frame::push(self.out(), PING, ACK, 0, payload);
+        }
+        Ok(())
+    }
+
+    /// RFC 9113 §6.8.
+    fn going_away(&mut self, payload: &[u8]) -> Result<(), Broken> {
+        if payload.len() < 8 {
+            return Err(Reason::FRAME_SIZE_ERROR.into());
+        }
+        let last = frame::number(payload) & frame::STREAM_MAX;
+        let reason = Reason(frame::number(&payload[4..]));
+        self.is_going_away = true;
+        if self.role == Role::Client {
+            // What the peer has not seen may be sent elsewhere; after an error the rest is not going to be whole.
+            let unseen = |id: u32| id > last;
+            let gone: Vec<(Key, Reason)> = self
+                .streams
+                .named()
+                .filter(|(_, stream)| !stream.is_closed())
+                .filter_map(|(key, stream)| match (unseen(stream.id), reason) {
+                    (true, _) => Some((key, Reason::REFUSED_STREAM)),
+                    (false, Reason::NO_ERROR) => None,
+                    (false, reason) => Some((key, reason)),
+                })
+                .collect();
+            for (key, reason) in gone {
+                self.break_off(key, reason);
+                self.events.push_back(Event::Reset(key));
+            }
+        }
+        self.events.push_back(Event::GoingAway);
+        Ok(())
+    }
+
+    /// RFC 9113 §6.9.
+    fn window_update(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+        if payload.len() != 4 {
+            return Err(Reason::FRAME_SIZE_ERROR.into());
+        }
+        let increment = i64::from(frame::number(payload) & frame::STREAM_MAX);
+        if increment == 0 {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        if head.stream == 0 {
+            self.send_window += increment;
+            if self.send_window > WINDOW_MAX {
+                return Err(Reason::FLOW_CONTROL_ERROR.into());
+            }
+            self.events.push_back(Event::Room);
+            return Ok(());
+        }
+        let Some(key) = self.known(head.stream)? else { return Ok(()) };
+        let stream = self.streams.change(key);
+        stream.send_window += increment;
+        if stream.send_window > WINDOW_MAX {
+            return self.provoked(key, Reason::FLOW_CONTROL_ERROR);
+        }
+        self.events.push_back(Event::Writable(key));
+        Ok(())
+    }
+
+    /// RFC 9113 §6.4.
+    fn reset_received(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+        if payload.len() != 4 {
+            return Err(Reason::FRAME_SIZE_ERROR.into());
+        }
+        let Some(key) = self.known(head.stream)? else { return Ok(()) };
+        self.break_off(key, Reason(frame::number(payload)));
+        self.events.push_back(Event::Reset(key));
+        if self.role == Role::Server {
+            let is_reset = |stream: &&mut crate::stream::Stream| stream.broken.is_some();
+            if self.streams.named().map(|(_, stream)| stream).filter(is_reset).count() > RESET_HELD_MAX {
+                return Err(Flood::Excess.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The stream of this number; `None` where it is over, and an error where it has not begun (RFC 9113 §5.1).
+    fn known(&self, id: u32) -> Result<Option<Key>, Broken> {
+        let is_ours = id % 2 == 1;
+        if !is_ours || id > self.last {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        Ok(self.streams.find(id))
+    }
+
+    /// RFC 9113 §6.1: the head of a DATA frame.
+    fn begin_data(&mut self, head: Head) -> Result<(), Broken> {
+        // RFC 9113 §6.9: what is dropped counts as well.
+        if head.len as i64 > self.receive_window {
+            return Err(Reason::FLOW_CONTROL_ERROR.into());
+        }
+        if head.has(PADDED) && head.len == 0 {
+            return Err(Reason::FRAME_SIZE_ERROR.into());
+        }
+        let mut key = self.known(head.stream)?;
+        match key.map(|key| self.streams.at(key)) {
+            Some(stream) if stream.broken.is_some() => key = None,
+            Some(stream) if stream.incoming == Incoming::Body => {
+                if head.len as i64 > stream.receive_window {
+                    self.provoked_by(key, Reason::FLOW_CONTROL_ERROR)?;
+                    key = None;
+                }
+            }
+            Some(stream) if stream.incoming == Incoming::Head => return Err(Reason::PROTOCOL_ERROR.into()),
+            // RFC 9113 §5.1: behind its end.
+            Some(_) => return Err(Reason::STREAM_CLOSED.into()),
+            None if self.streams.was_reset(head.stream) => {}
+            None => return Err(Reason::STREAM_CLOSED.into()),
+        }
+        let data =
+            Data { key, left: head.len, padding: 0, ends: head.has(END_STREAM), is_padded: head.has(PADDED) };
+        if data.left == 0 {
+            return self.end_data(data);
+        }
+        self.parser.data = Some(data);
+        Ok(())
+    }
+
+    /// Takes what there is of a DATA frame.
+    fn take_data(&mut self, mut data: Data, rest: &mut &[u8]) -> Result<(), Broken> {
+        if data.is_padded {
+            data.is_padded = false;
+            data.padding = usize::from(rest[0]);
+            data.left -= 1;
+            *rest = &rest[1..];
+            // RFC 9113 §6.1.
+            if data.padding > data.left {
+                return Err(Reason::PROTOCOL_ERROR.into());
+            }
+            self.received(&data, 1);
+        }
+        let body_left = data.left - data.padding;
+        let (bytes, behind) = rest.split_at(body_left.min(rest.len()));
+        *rest = behind;
+        data.left -= bytes.len();
+        self.received(&data, bytes.len());
+        if let (Some(key), false) = (data.key, bytes.is_empty())
+            && let Err(reason) = self.push_body(key, bytes)?
+        {
+            self.provoked(key, reason)?;
+            data.key = None;
+        }
+        if data.left == data.padding {
+            let skipped = data.padding.min(rest.len());
+            *rest = &rest[skipped..];
+            data.padding -= skipped;
+            data.left -= skipped;
+            self.received(&data, skipped);
+        }
+        // What nobody reads is given back at once.
+        self.give_connection();
+        if data.left > 0 {
+            self.parser.data = Some(data);
+            return Ok(());
+        }
+        self.parser.data = None;
+        self.end_data(data)
+    }
+
+    /// So many bytes of the windows are used.
+    fn received(&mut self, data: &Data, count: usize) {
+        self.receive_window -= count as i64;
+        if let Some(key) = data.key {
+            self.streams.change(key).receive_window -= count as i64;
+        }
+    }
+
+    /// Puts bytes where they are read from; or says why the stream cannot go on.
+    fn push_body(&mut self, key: Key, bytes: &[u8]) -> Result<Result<(), Reason>, Broken> {
+        let stream = self.streams.change(key);
+        if stream.broken.is_some() {
+            return Ok(Ok(()));
+        }
+        // RFC 9113 §8.1.1: a length that lies.
+        if let Some(left) = &mut stream.content_left {
+            match left.checked_sub(bytes.len() as u64) {
+                Some(rest) => *left = rest,
+                None => return Ok(Err(Reason::PROTOCOL_ERROR)),
+            }
+        }
+        stream.crumbs = match (bytes.len() < CRUMB, stream.body.is_empty()) {
+            (_, true) => 0,
+            (true, false) => stream.crumbs + 1,
+            (false, false) => stream.crumbs,
+        };
+        if stream.crumbs > CRUMBS_MAX {
+            return Err(Flood::Excess.into());
+        }
+        stream.body.push(bytes);
+        self.unread += bytes.len() as i64;
+        self.events.push_back(Event::Readable(key));
+        Ok(Ok(()))
+    }
+
+    fn end_data(&mut self, data: Data) -> Result<(), Broken> {
+        match data.key {
+            Some(key) if data.ends => self.end_incoming(key),
+            _ => Ok(()),
+        }
+    }
+
+    /// The peer has said all that it wanted to on a stream.
+    fn end_incoming(&mut self, key: Key) -> Result<(), Broken> {
+        let stream = self.streams.change(key);
+        if stream.broken.is_some() {
+            return Ok(());
+        }
+        // RFC 9113 §8.1.1.
+        if stream.content_left.is_some_and(|left| left > 0) {
+            return self.provoked(key, Reason::PROTOCOL_ERROR);
+        }
+        if stream.framed == Framed::Chunked && stream.tail.is_empty() {
+            stream.tail.extend_from_slice(b"0\r\n\r\n");
+        }
+        stream.incoming = Incoming::Ended;
+        self.settle(key);
+        self.events.push_back(Event::Readable(key));
+        Ok(())
+    }
+
+    /// RFC 9113 §6.2.
+    fn headers(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+        let mut block = payload;
+        if head.has(PADDED) {
+            let (&padding, behind) = block.split_first().ok_or(Reason::FRAME_SIZE_ERROR)?;
+            let len = behind.len().checked_sub(usize::from(padding)).ok_or(Reason::PROTOCOL_ERROR)?;
+            block = &behind[..len];
+        }
+        if head.has(WITH_PRIORITY) {
+            depends(head.stream, block)?;
+            block = &block[5..];
+        }
+        if head.has(END_HEADERS) {
+            return self.block(head.stream, head.has(END_STREAM), block);
+        }
+        let ends = head.has(END_STREAM);
+        self.parser.block = Some(Block { stream: head.stream, ends, bytes: block.to_vec(), frames: 1 });
+        Ok(())
+    }
+
+    /// RFC 9113 §6.10.
+    fn continuation(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+        let Some(block) = &mut self.parser.block else { return Ok(()) };
+        block.frames += 1;
+        // CVE-2024-27316: a block says more than it is long, hardly ever less.
+        let limit = self.limits.head_bytes + PAYLOAD_MAX;
+        if block.frames > BLOCK_FRAMES_MAX || block.bytes.len() + payload.len() > limit {
+            return Err(Flood::Excess.into());
+        }
+        block.bytes.extend_from_slice(payload);
+        if head.has(END_HEADERS)
+            && let Some(block) = self.parser.block.take()
+        {
+            return self.block(block.stream, block.ends, &block.bytes);
+        }
+        Ok(())
+    }
+
+    /// Takes a whole header block. It is always decoded: later ones refer to it.
+    fn block(&mut self, id: u32, ends: bool, block: &[u8]) -> Result<(), Broken> {
+        self.fields.begin(self.limits.head_bytes);
+        let fields = &mut self.fields;
+        let decoded = self.decoder.decode(block, |name, value| fields.take(name, value));
+        // RFC 9113 §4.3.
+        decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
+        if id.is_multiple_of(2) {
+            return Err(Reason::PROTOCOL_ERROR.into());
+        }
+        match self.streams.find(id) {
+            Some(key) if self.streams.at(key).broken.is_some() => Ok(()),
+            Some(key) => match self.streams.at(key).incoming {
+                Incoming::Head => self.response(key, ends),
+                Incoming::Body => self.trailers(key, ends),
+                // RFC 9113 §5.1.
+                Incoming::Ended => Err(Reason::STREAM_CLOSED.into()),
+            },
+            None if self.streams.was_reset(id) => Ok(()),
+            None if id <= self.last => Err(Reason::STREAM_CLOSED.into()),
+            None if self.role == Role::Client => Err(Reason::PROTOCOL_ERROR.into()),
+            None => self.request(id, ends),
+        }
+    }
+
+    /// A request begins (RFC 9113 §5.1.1).
+    fn request(&mut self, id: u32, ends: bool) -> Result<(), Broken> {
+        self.last = id;
+        if matches!(self.closing, Closing::Last(_)) {
+            return Ok(());
+        }
+        if self.open >= self.limits.streams {
+            // RFC 9113 §5.1.2.
+            self.push_reset(id, Reason::REFUSED_STREAM);
+            return Ok(());
+        }
+        let key = self.streams.add(id, self.stream_window, self.peer.stream_window);
+        let stream = self.streams.change(key);
+        let told = self.fields.request(ends, stream.text.tail());
+        stream.incoming = if ends { Incoming::Ended } else { Incoming::Body };
+        let long_head = stream.text.len().saturating_sub(self.limits.short_head_bytes);
+        let long_heads = self.long_heads + long_head;
+        // RFC 9113 §8.1.1: a body that is announced and does not come.
+        let lies = |told: &Told| ends && told.content_length.is_some_and(|length| length > 0);
+        let refusal = match told {
+            Ok(told) if lies(&told) => Refusal::Malformed,
+            Ok(_) if long_heads > self.limits.long_heads_bytes.max(long_head) => Refusal::Later,
+            Ok(Told { framed, content_length, .. }) => {
+                stream.framed = framed;
+                stream.content_left = content_length;
+                stream.long_head = long_head;
+                stream.is_counted = true;
+                self.long_heads = long_heads;
+                self.open += 1;
+                self.events.push_back(Event::Opened(key));
+                return Ok(());
+            }
+            Err(Unfit::Malformed) => Refusal::Malformed,
+            Err(Unfit::TooLarge) => Refusal::Status("431"),
+            Err(Unfit::Untold) => Refusal::Status("400"),
+        };
+        self.streams.remove(key);
+        match refusal {
+            Refusal::Malformed => return self.provoked_by_id(id, Reason::PROTOCOL_ERROR),
+            // It may come again.
+            Refusal::Later => {
+                self.push_reset(id, Reason::REFUSED_STREAM);
+                self.refused += 1;
+            }
+            Refusal::Status(status) => self.answer(id, status, ends),
+        }
+        Ok(())
+    }
+
+    /// The head of a response.
+    fn response(&mut self, key: Key, ends: bool) -> Result<(), Broken> {
+        let stream = self.streams.change(key);
+        match self.fields.response(ends, &stream.asked, stream.text.tail()) {
+            Ok(Told { is_interim: true, .. }) => self.events.push_back(Event::Readable(key)),
+            Ok(Told { framed, content_length, .. }) => {
+                stream.framed = framed;
+                stream.content_left = content_length;
+                stream.incoming = Incoming::Body;
+                self.events.push_back(Event::Readable(key));
+                if ends {
+                    return self.end_incoming(key);
+                }
+            }
+            Err(_) => return self.provoked(key, Reason::PROTOCOL_ERROR),
+        }
+        Ok(())
+    }
+
+    /// RFC 9113 §8.1.
+    fn trailers(&mut self, key: Key, ends: bool) -> Result<(), Broken> {
+        let tail = &mut self.streams.change(key).tail;
+        tail.clear();
+        if !ends || self.fields.trailers(tail).is_err() {
+            return self.provoked(key, Reason::PROTOCOL_ERROR);
+        }
+        self.end_incoming(key)
+    }
+
+    /// Resets a stream for what the peer did wrong on it, which it may do only so often.
+    pub(crate) fn provoked(&mut self, key: Key, reason: Reason) -> Result<(), Broken> {
+        let id = self.streams.at(key).id;
+        self.break_off(key, reason);
+        self.events.push_back(Event::Reset(key));
+        self.provoked_by_id(id, reason)
+    }
+
+    fn provoked_by(&mut self, key: Option<Key>, reason: Reason) -> Result<(), Broken> {
+        key.map_or(Ok(()), |key| self.provoked(key, reason))
+    }
+
+    fn provoked_by_id(&mut self, id: u32, reason: Reason) -> Result<(), Broken> {
+        self.push_reset(id, reason);
+        self.provoked += 1;
+        if self.provoked > PROVOKED_MAX { Err(Flood::Excess.into()) } else { Ok(()) }
+    }
+
+    /// Nothing more comes on a stream, and nothing is written to it; what has arrived is still read.
+    pub(crate) fn break_off(&mut self, key: Key, reason: Reason) {
+        let stream = self.streams.change(key);
+        stream.broken = Some(reason);
+        stream.outgoing = Outgoing::Ended;
+        self.settle(key);
+    }
+
+    /// A stream that the peer has nothing more to do with makes room for another.
+    pub(crate) fn settle(&mut self, key: Key) {
+        let stream = self.streams.change(key);
+        if stream.is_counted && stream.is_closed() {
+            stream.is_counted = false;
+            self.open -= 1;
+        }
+    }
+}
+
+/// RFC 9113 §6.3. What it says means nothing any more, but it has to be said right.
+fn priority(head: Head, payload: &[u8]) -> Result<(), Broken> {
+    if payload.len() != 5 {
+        return Err(Reason::FRAME_SIZE_ERROR.into());
+    }
+    depends(head.stream, payload)
+}
+
+fn depends(stream: u32, priority: &[u8]) -> Result<(), Broken> {
+    if priority.len() < 5 {
+        return Err(Reason::FRAME_SIZE_ERROR.into());
+    }
+    // RFC 7540 §5.3.1: a stream that depends on itself.
+    if frame::number(priority) & frame::STREAM_MAX == stream {
+        return Err(Reason::PROTOCOL_ERROR.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! What is read from a stream, and what is said on it.
+
+use crate::compose::{self, Scheme};
+use crate::connection::{Connection, Role};
+use crate::frame::{
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, PAYLOAD_MAX, RST_STREAM,
+    Reason, WINDOW_UPDATE,
+};
+use crate::message::{Asked, Framed};
+use crate::stream::{Gone, Incoming, Key, Outgoing};
+
+/// What a chunk's size line and its end take.
+const CHUNK_ROOM: usize = 24;
+
+impl Connection {
+    /// A stream for a request that is yet to be written.
+    pub fn open(&mut self) -> Key {
+        self.streams.add(0, 0, 0)
+    }
+
+    /// The length of the text that waits to be read on a stream: at first, that of the head.
+    pub fn text_len(&self, key: Key) -> usize {
+        self.streams.at(key).text.len()
+    }
+
+    /// Whether there is something to read: bytes, the end, or what went wrong.
+    pub fn is_readable(&self, key: Key) -> bool {
+        let stream = self.streams.at(key);
+        !stream.text.is_empty()
+            || !stream.body.is_empty()
+            || stream.incoming == Incoming::Ended
+            || stream.broken.is_some()
+    }
+
+    /// Reads into `buffer`, which is not empty, as much as there is; 0 is the end, `None` is nothing yet.
+    pub fn read(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<Option<usize>, Gone> {
+        let stream = self.streams.change(key);
+        if stream.text.is_empty() {
+            if !stream.body.is_empty() {
+                return self.read_body(key, buffer, tick).map(Some);
+            }
+            if stream.incoming == Incoming::Ended {
+                if stream.framed == Framed::Raw {
+                    return Ok(Some(0));
+                }
+                // The end of the chunks, once.
+                stream.framed = Framed::Raw;
+                stream.text.push(&stream.tail);
+            } else {
+                return stream.broken.map_or(Ok(None), |reason| Err(gone(reason)));
+            }
+        }
+        let count = stream.text.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&stream.text.get()[..count]);
+        stream.text.consume(count);
+        Ok(Some(count))
+    }
+
+    /// Hands on what was received of the body, and opens the windows by as much.
+    fn read_body(&mut self, key: Key, buffer: &mut [u8], tick: u32) -> Result<usize, Gone> {
+        let stream = self.streams.change(key);
+        let room = match stream.framed {
+            Framed::Raw => buffer.len(),
+            Framed::Chunked => buffer.len().saturating_sub(CHUNK_ROOM),
+        };
+        if room == 0 {
+            // The path reads bodies into empty buffers.
+            return Err(Gone::Broken);
+        }
+        let count = stream.body.len().min(room);
+        let mut len = 0;
+        let mut put = |bytes: &[u8]| {
+            buffer[len..len + bytes.len()].copy_from_slice(bytes);
+            len += bytes.len();
+        };
+        let bytes = &stream.body.get()[..count];
+        match stream.framed {
+            Framed::Raw => put(bytes),
+            Framed::Chunked => {
+                let (text, start) = wire::chunk_prefix(count);
+                put(&text[start..]);
+                put(bytes);
+                put(b"\r\n");
+            }
+        }
+        stream.body.consume(count);
+        self.unread -= count as i64;
+        self.windows.take(&mut stream.taken, count, tick);
+        self.give_stream(key);
+        self.give_connection();
+        Ok(len)
+    }
+
+    /// Lets the peer send more on a stream, where there is enough to tell.
+    fn give_stream(&mut self, key: Key) {
+        let stream = self.streams.change(key);
+        let owed = self.stream_window - stream.receive_window - stream.body.len() as i64;
+        if stream.incoming == Incoming::Body && owed > 0 && owed >= stream.receive_window {
+            stream.receive_window += owed;
+            let id = stream.id;
+            frame::push(self.out(), WINDOW_UPDATE, 0, id, &(owed as u32).to_be_bytes());
+        }
+    }
+
+    /// Whether a head is what is to be written next.
+    pub fn wants_head(&self, key: Key) -> bool {
+        self.streams.at(key).outgoing == Outgoing::Head
+    }
+
+    /// Writes the head at the front of `text`, and says how long that is. With `is_last` the stream ends with it if it is
+    /// all of `text`. A request goes to a server of this scheme.
+    pub fn write_head(
+        &mut self,
+        key: Key,
+        text: &[u8],
+        is_last: bool,
+        scheme: Scheme,
+    ) -> Result<usize, WriteError> {
+        self.check(key)?;
+        let len = compose::head_len(text).ok_or(WriteError::Untold)?;
+        let is_last = is_last && len == text.len();
+        match self.role {
+            Role::Server => self.write_response(key, &text[..len], is_last),
+            Role::Client => self.write_request(key, &text[..len], is_last, scheme),
+        }?;
+        Ok(len)
+    }
+
+    fn write_response(&mut self, key: Key, head: &[u8], is_last: bool) -> Result<(), WriteError> {
+        let start = self.begin_block();
+        let Ok(status) = compose::response(head, &mut self.encoder, &mut self.out.bytes) else {
+            self.out.bytes.truncate(start);
+            return Err(WriteError::Untold);
+        };
+        let is_interim = matches!(status, 100 | 102..=199);
+        let is_last = is_last && !is_interim && status != 101;
+        let stream = self.streams.change(key);
+        if !is_interim {
+            stream.outgoing = if is_last { Outgoing::Ended } else { Outgoing::Body };
+        }
+        let id = stream.id;
+        self.end_block(start, id, is_last);
+        self.settle(key);
+        Ok(())
+    }
+
+    fn write_request(
+        &mut self,
+        key: Key,
+        head: &[u8],
+        is_last: bool,
+        scheme: Scheme,
+    ) -> Result<(), WriteError> {
+        if self.is_going_away {
+            return Err(WriteError::Gone(Gone::Untouched));
+        }
+        let start = self.begin_block();
+        let may_upgrade = self.peer.takes_upgrades;
+        let composed = compose::request(head, scheme, may_upgrade, &mut self.encoder, &mut self.out.bytes);
+        let Ok(asked) = composed else {
+            self.out.bytes.truncate(start);
+            return Err(WriteError::Untold);
+        };
+        // RFC 9113 §5.1.1: numbers go up in the order in which streams begin.
+        self.last += if self.last == 0 { 1 } else { 2 };
+        let id = self.last;
+        self.streams.name(key, id);
+        let is_last = is_last && !matches!(asked, Asked::Upgrade { .. });
+        let stream = self.streams.change(key);
+        stream.asked = asked;
+        stream.receive_window = self.stream_window;
+        stream.send_window = self.peer.stream_window;
+        stream.outgoing = if is_last { Outgoing::Ended } else { Outgoing::Body };
+        self.end_block(start, id, is_last);
+        Ok(())
+    }
+
+    /// A response of ours to a request that nobody else is to hear of.
+    pub(crate) fn answer(&mut self, id: u32, status: &str, has_ended: bool) {
+        let start = self.begin_block();
+        self.encoder.field(&mut self.out.bytes, b":status", status.as_bytes());
+        self.encoder.field(&mut self.out.bytes, b"content-length", b"0");
+        self.end_block(start, id, true);
+        if !has_ended {
+            // RFC 9113 §8.1: the rest of the request is not wanted.
+            self.push_reset(id, Reason::NO_ERROR);
+        }
+    }
+
+    /// Leaves room for the head of a frame, and says where it is.
+    fn begin_block(&mut self) -> usize {
+        let start = self.out.bytes.len();
+        self.out.bytes.extend_from_slice(&[0; HEAD_LEN]);
+        self.encoder.begin(&mut self.out.bytes);
+        start
+    }
+
+    /// Puts the head of a frame before a block that is written, and cuts it where it is too long for one.
+    fn end_block(&mut self, start: usize, id: u32, is_last: bool) {
+        let out = &mut self.out.bytes;
+        let body = start + HEAD_LEN;
+        let rest =
+            if out.len() - body > PAYLOAD_MAX { out.split_off(body + PAYLOAD_MAX) } else { Vec::new() };
+        let mut flags = if is_last { END_STREAM } else { 0 };
+        if rest.is_empty() {
+            flags |= END_HEADERS;
+        }
+        let head = Head { len: out.len() - body, kind: HEADERS, flags, stream: id };
+        out[start..body].copy_from_slice(&head.bytes());
+        let mut pieces = rest.chunks(PAYLOAD_MAX).peekable();
+        while let Some(piece) = pieces.next() {
+            let flags = if pieces.peek().is_none() { END_HEADERS } else { 0 };
+            frame::push(out, CONTINUATION, flags, id, piece);
+        }
+    }
+
+    /// How much of a body the peer takes now on a stream, whatever it takes on all together.
+    pub fn room(&self, key: Key) -> Result<usize, Gone> {
+        let stream = self.streams.at(key);
+        match (stream.outgoing, stream.broken) {
+            (Outgoing::Body, _) => Ok(stream.send_window.max(0) as usize),
+            (_, Some(reason)) => Err(gone(reason)),
+            (_, None) => Err(Gone::Broken),
+        }
+    }
+
+    /// Writes the start of `bytes`, of at most `room`, and says how much that is. With `is_last` the stream ends with
+    /// them if it is all of them.
+    pub fn write(&mut self, key: Key, bytes: &[u8], room: usize, is_last: bool) -> usize {
+        let stream = self.streams.change(key);
+        let count = bytes.len().min(room);
+        let is_last = is_last && count == bytes.len();
+        stream.send_window -= count as i64;
+        self.send_window -= count as i64;
+        if is_last {
+            stream.outgoing = Outgoing::Ended;
+        }
+        let id = stream.id;
+        let mut pieces = bytes[..count].chunks(PAYLOAD_MAX).peekable();
+        while let Some(piece) = pieces.next() {
+            let flags = if is_last && pieces.peek().is_none() { END_STREAM } else { 0 };
+            frame::push(&mut self.out.bytes, DATA, flags, id, piece);
+        }
+        if is_last {
+            self.settle(key);
+        }
+        count
+    }
+
+    /// Begins a frame with so many bytes of a body, for which there is room, and returns its head. Neither passes through
+    /// here: whoever asks sends both. With `is_last` the stream ends with them.
+    pub fn begin_frame(&mut self, key: Key, count: usize, is_last: bool) -> [u8; HEAD_LEN] {
+        debug_assert!(count <= PAYLOAD_MAX);
+        let stream = self.streams.change(key);
+        stream.send_window -= count as i64;
+        self.send_window -= count as i64;
+        let flags = if is_last { END_STREAM } else { 0 };
+        let head = Head { len: count, kind: DATA, flags, stream: stream.id };
+        if is_last {
+            stream.outgoing = Outgoing::Ended;
+            self.settle(key);
+        }
+        head.bytes()
+    }
+
+    /// Appends bytes of a frame that was begun so.
+    pub fn push_frame(&mut self, bytes: &[u8]) {
+        self.out.bytes.extend_from_slice(bytes);
+    }
+
+    /// Ends what is said on a stream, with trailers as lines, if it has not ended.
+    pub fn end(&mut self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
+        let stream = self.streams.change(key);
+        if stream.outgoing != Outgoing::Body {
+            return Ok(());
+        }
+        stream.outgoing = Outgoing::Ended;
+        let id = stream.id;
+        if trailers.is_empty() {
+            frame::push(&mut self.out.bytes, DATA, END_STREAM, id, b"");
+        } else {
+            let start = self.begin_block();
+            compose::trailers(trailers, &mut self.encoder, &mut self.out.bytes);
+            self.end_block(start, id, true);
+        }
+        self.settle(key);
+        Ok(())
+    }
+
+    /// Tells the peer that what is said on a stream is not whole.
+    pub fn reset(&mut self, key: Key, reason: Reason) {
+        let stream = self.streams.at(key);
+        if stream.id > 0 && !stream.is_closed() {
+            self.push_reset(stream.id, reason);
+        }
+        self.break_off(key, reason);
+    }
+
+    pub(crate) fn push_reset(&mut self, id: u32, reason: Reason) {
+        self.streams.remember_reset(id);
+        frame::push(&mut self.out.bytes, RST_STREAM, 0, id, &reason.0.to_be_bytes());
+    }
+
+    /// Whether the stream has ended before its time.
+    pub fn is_broken(&self, key: Key) -> bool {
+        self.streams.at(key).broken.is_some()
+    }
+
+    /// The stream is nobody's any more: what it has left to say is not wanted.
+    pub fn release(&mut self, key: Key) {
+        let stream = self.streams.at(key);
+        if stream.id > 0 && !stream.is_closed() {
+            let has_answered = self.role == Role::Server && stream.outgoing == Outgoing::Ended;
+            // RFC 9113 §8.1: a response that is whole needs no more of its request.
+            let reason = if has_answered { Reason::NO_ERROR } else { Reason::CANCEL };
+            self.reset(key, reason);
+        }
+        let stream = self.streams.at(key);
+        self.unread -= stream.body.len() as i64;
+        self.long_heads -= stream.long_head;
+        self.streams.remove(key);
+        self.give_connection();
+    }
+
+    fn check(&self, key: Key) -> Result<(), WriteError> {
+        self.streams.at(key).broken.map_or(Ok(()), |reason| Err(WriteError::Gone(gone(reason))))
+    }
+}
+
+/// Why a head is not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteError {
+    /// HTTP/2 has no words for it.
+    Untold,
+    /// The stream is over.
+    Gone(Gone),
+}
+
+/// What the peer did not take up may be sent elsewhere (RFC 9113 §8.7); everything else broke a message.
+fn gone(reason: Reason) -> Gone {
+    if reason == Reason::REFUSED_STREAM { Gone::Untouched } else { Gone::Broken }
+}

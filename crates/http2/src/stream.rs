@@ -1,0 +1,231 @@
+//! Streams: what has arrived on each and is not yet read, and what may still be sent.
+
+use std::collections::VecDeque;
+
+use crate::frame::Reason;
+use crate::message::{Asked, Framed};
+use crate::windows::Taken;
+
+/// A stream of a connection, for as long as somebody holds it.
+pub type Key = usize;
+
+/// Why nothing more is read from a stream, or written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// The peer has done nothing for its request, which may be sent elsewhere (RFC 9113 §8.7).
+    Untouched,
+    /// A message was cut off, or cannot be said.
+    Broken,
+}
+
+/// What is still to come from the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    Head,
+    Body,
+    Ended,
+}
+
+/// What is still to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outgoing {
+    Head,
+    Body,
+    Ended,
+}
+
+pub(crate) struct Stream {
+    /// 0 as long as it has none.
+    pub(crate) id: u32,
+    /// Whether it is one of those that may be open at once.
+    pub(crate) is_counted: bool,
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
+    /// Why it ended early, by whosever hand.
+    pub(crate) broken: Option<Reason>,
+    pub(crate) framed: Framed,
+    pub(crate) asked: Asked,
+    /// Heads that are not yet read.
+    pub(crate) text: Unread,
+    /// Of the body, without framing.
+    pub(crate) body: Unread,
+    /// The end of a chunked body, with its trailers.
+    pub(crate) tail: Vec<u8>,
+    /// Pieces of next to nothing that the body has come in since it was read.
+    pub(crate) crumbs: u32,
+    /// What is to come of the body, where its length is told.
+    pub(crate) content_left: Option<u64>,
+    /// What the length of its request's head counts beyond what every stream has.
+    pub(crate) long_head: usize,
+    /// What the peer may send.
+    pub(crate) receive_window: i64,
+    pub(crate) taken: Taken,
+    /// What it may be sent.
+    pub(crate) send_window: i64,
+}
+
+impl Stream {
+    fn new(id: u32, receive_window: i64, send_window: i64) -> Self {
+        Self {
+            id,
+            is_counted: false,
+            incoming: Incoming::Head,
+            outgoing: Outgoing::Head,
+            broken: None,
+            framed: Framed::Raw,
+            asked: Asked::Other,
+            text: Unread::default(),
+            body: Unread::default(),
+            tail: Vec::new(),
+            crumbs: 0,
+            content_left: None,
+            long_head: 0,
+            receive_window,
+            taken: Taken::default(),
+            send_window,
+        }
+    }
+
+    /// Whether the peer has nothing more to do with it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.broken.is_some() || (self.incoming == Incoming::Ended && self.outgoing == Outgoing::Ended)
+    }
+}
+
+/// Bytes that have arrived and are not yet read.
+#[derive(Default)]
+pub(crate) struct Unread {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+/// Memory that is kept by a place for streams.
+const KEEP_MAX: usize = 512;
+
+impl Unread {
+    pub(crate) fn get(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if self.start > self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Where text is appended.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.start == self.bytes.len() {
+            self.clear();
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.start = 0;
+        self.bytes.shrink_to(KEEP_MAX);
+    }
+}
+
+/// The streams of a connection. Their places are used again, with their memory.
+#[derive(Default)]
+pub(crate) struct Streams {
+    /// The number of the stream in each place; 0 where there is none, or none yet.
+    ids: Vec<u32>,
+    places: Vec<Stream>,
+    free: Vec<Key>,
+    /// Numbers of streams that were reset here, the last of them: what the peer sent before it knew means nothing.
+    reset: VecDeque<u32>,
+}
+
+/// Resets that are remembered.
+const RESETS_MAX: usize = 128;
+
+impl Streams {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(crate) fn add(&mut self, id: u32, receive_window: i64, send_window: i64) -> Key {
+        let fresh = Stream::new(id, receive_window, send_window);
+        match self.free.pop() {
+            Some(key) => {
+                let place = &mut self.places[key];
+                let (text, body, tail) = (
+                    std::mem::take(&mut place.text),
+                    std::mem::take(&mut place.body),
+                    std::mem::take(&mut place.tail),
+                );
+                *place = Stream { text, body, tail, ..fresh };
+                self.ids[key] = id;
+                key
+            }
+            None => {
+                self.ids.push(id);
+                self.places.push(fresh);
+                self.places.len() - 1
+            }
+        }
+    }
+
+    /// The stream is nobody's any more.
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.ids[key] = 0;
+        let place = &mut self.places[key];
+        place.text.clear();
+        place.body.clear();
+        place.tail.clear();
+        self.free.push(key);
+    }
+
+    /// A stream gets its number.
+    pub(crate) fn name(&mut self, key: Key, id: u32) {
+        self.ids[key] = id;
+        self.places[key].id = id;
+    }
+
+    pub(crate) fn find(&self, id: u32) -> Option<Key> {
+        self.ids.iter().position(|&other| other == id)
+    }
+
+    pub(crate) fn at(&self, key: Key) -> &Stream {
+        &self.places[key]
+    }
+
+    pub(crate) fn change(&mut self, key: Key) -> &mut Stream {
+        &mut self.places[key]
+    }
+
+    /// All that have a number.
+    pub(crate) fn named(&mut self) -> impl Iterator<Item = (Key, &mut Stream)> {
+        self.places.iter_mut().enumerate().zip(&self.ids).filter(|(_, id)| **id > 0).map(|(place, _)| place)
+    }
+
+    pub(crate) fn remember_reset(&mut self, id: u32) {
+        if self.reset.len() == RESETS_MAX {
+            self.reset.pop_front();
+        }
+        self.reset.push_back(id);
+    }
+
+    /// Whether it was reset here not long ago.
+    pub(crate) fn was_reset(&self, id: u32) -> bool {
+        self.reset.contains(&id)
+    }
+}

@@ -1,0 +1,216 @@
+//! Two ends of a connection talk to each other, and one is told things by hand.
+
+use std::rc::Rc;
+
+use http2::{Broken, Cause, Connection, Event, Flood, Key, Limits, Now, Reason, Role, STREAM_WINDOW, Scheme};
+use proptest::prelude::*;
+
+const NOW: Now = Now { tick: 0, second: 0 };
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+fn end(role: Role) -> Connection {
+    let limits = Limits {
+        streams: 10,
+        connection_window: 4 * STREAM_WINDOW,
+        head_bytes: 16 * 1024,
+        short_head_bytes: 512,
+        long_heads_bytes: 32 * 1024,
+    };
+    Connection::new(role, limits, Rc::default())
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = (payload.len() as u32).to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// What comes of bytes that arrive in these pieces.
+fn receive(connection: &mut Connection, bytes: &[u8], piece: usize) -> Result<Vec<Event>, Broken> {
+    let mut events = Vec::new();
+    for mut rest in bytes.chunks(piece) {
+        loop {
+            let (count, event) = connection.receive(rest, NOW)?;
+            rest = &rest[count..];
+            match event {
+                Some(event) => events.push(event),
+                None => break,
+            }
+        }
+        assert!(rest.is_empty());
+    }
+    Ok(events)
+}
+
+/// Takes what one end has to say to the other.
+fn deliver(from: &mut Connection, to: &mut Connection, piece: usize) -> Vec<Event> {
+    let bytes = from.unsent().to_vec();
+    from.sent(bytes.len());
+    receive(to, &bytes, piece).expect("both keep to the protocol")
+}
+
+fn read_all(connection: &mut Connection, key: Key, text: &mut Vec<u8>) -> bool {
+    let mut buffer = [0; 300];
+    while let Some(count) = connection.read(key, &mut buffer, 0).expect("nothing breaks") {
+        if count == 0 {
+            return true;
+        }
+        text.extend_from_slice(&buffer[..count]);
+    }
+    false
+}
+
+/// Sends a message from one end to the other, in such pieces; what arrives, as text.
+fn sends(
+    (from, from_key): (&mut Connection, Key),
+    to: &mut Connection,
+    message: &[u8],
+    piece: usize,
+    mut to_key: Option<Key>,
+) -> (Vec<u8>, Key) {
+    let mut written = from.write_head(from_key, message, true, Scheme::Http).expect("it is a head");
+    let mut text = Vec::new();
+    loop {
+        let room = from.room(from_key).unwrap_or(0).min(from.room_of_connection());
+        if written < message.len() {
+            written += from.write(from_key, &message[written..], room, true);
+        }
+        for event in deliver(from, to, piece) {
+            if let Event::Opened(key) = event {
+                to_key = Some(key);
+            }
+        }
+        let has_ended = to_key.is_some_and(|key| read_all(to, key, &mut text));
+        deliver(to, from, piece);
+        if has_ended {
+            return (text, to_key.expect("it has begun"));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn messages_arrive_whole_however_they_are_cut(
+        path in "[a-z?=&%]{0,40}",
+        value in "[!-~]([ -~]{0,200}[!-~])?",
+        len in 0usize..200_000,
+        piece in 1usize..40_000,
+    ) {
+        let (mut client, mut server) = (end(Role::Client), end(Role::Server));
+        let body: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        for _ in 0..3 {
+            let key = client.open();
+            let head = format!("POST /{path} HTTP/1.1\r\nHost: a\r\nX-Value: {value}\r\nContent-Length: {len}\r\n\r\n");
+            let request = [head.as_bytes(), &body].concat();
+            let (got, server_key) = sends((&mut client, key), &mut server, &request, piece, None);
+            let seen = format!("POST /{path} HTTP/1.1\r\nhost: a\r\nx-value: {value}\r\ncontent-length: {len}\r\n\r\n");
+            prop_assert!(got == [seen.as_bytes(), &body].concat());
+            let response = [format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n").as_bytes(), &body].concat();
+            let (got, _) = sends((&mut server, server_key), &mut client, &response, piece, Some(key));
+            let seen = format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\n\r\n");
+            prop_assert!(got == [seen.as_bytes(), &body].concat());
+            server.release(server_key);
+            client.release(key);
+            prop_assert_eq!((server.held(), client.held()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn any_bytes_mean_the_same_in_any_pieces(
+        frames in proptest::collection::vec((0u8..10, any::<u8>(), 0u32..6, proptest::collection::vec(any::<u8>(), 0..40)), 0..20),
+        piece in 1usize..50,
+    ) {
+        let mut bytes = [PREFACE, &frame(4, 0, 0, b"")].concat();
+        for (kind, flags, stream, payload) in &frames {
+            bytes.extend(frame(*kind, *flags, *stream, payload));
+        }
+        let (mut whole, mut cut) = (end(Role::Server), end(Role::Server));
+        let said = |outcome: Result<Vec<Event>, Broken>| outcome.map(|events| {
+            events.into_iter().filter(|event| !matches!(event, Event::Readable(_))).collect::<Vec<_>>()
+        });
+        prop_assert_eq!(said(receive(&mut whole, &bytes, usize::MAX)), said(receive(&mut cut, &bytes, piece)));
+        prop_assert_eq!(whole.unsent(), cut.unsent());
+    }
+}
+
+#[test]
+fn a_body_without_a_length_is_in_chunks_and_has_trailers() {
+    let (mut client, mut server) = (end(Role::Client), end(Role::Server));
+    let key = client.open();
+    let head = b"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.write_head(key, head, false, Scheme::Https).expect("it is a head");
+    let opened = deliver(&mut client, &mut server, usize::MAX);
+    let Some(Event::Opened(server_key)) = opened.into_iter().find(|event| matches!(event, Event::Opened(_)))
+    else {
+        panic!("no request came")
+    };
+    client.write(key, b"abc", 3, false);
+    client.end(key, b"X-Sum: 1\r\n").expect("it has not ended");
+    deliver(&mut client, &mut server, usize::MAX);
+    let mut text = Vec::new();
+    assert!(read_all(&mut server, server_key, &mut text));
+    let expected =
+        "PUT / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n";
+    assert_eq!(String::from_utf8_lossy(&text), expected);
+}
+
+#[test]
+fn what_breaks_the_protocol_ends_the_connection() {
+    let malformed = |reason| Broken { reason, cause: Cause::Malformed };
+    let settings = frame(4, 0, 0, b"");
+    let request = frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'a']);
+    let rows: [(&str, Vec<u8>, Broken); 9] = [
+        ("another protocol", b"GET / HTTP/1.1\r\n".to_vec(), malformed(Reason::PROTOCOL_ERROR)),
+        ("no settings first", [PREFACE, &request].concat(), malformed(Reason::PROTOCOL_ERROR)),
+        ("half a setting", [PREFACE, &frame(4, 0, 0, b"abc")].concat(), malformed(Reason::FRAME_SIZE_ERROR)),
+        (
+            "data on no stream",
+            [PREFACE, &settings, &frame(0, 0, 0, b"x")].concat(),
+            malformed(Reason::PROTOCOL_ERROR),
+        ),
+        (
+            "data before a head",
+            [PREFACE, &settings, &frame(0, 0, 1, b"x")].concat(),
+            malformed(Reason::PROTOCOL_ERROR),
+        ),
+        (
+            "data behind the end",
+            [PREFACE, &settings, &request, &frame(0, 0, 1, b"x")].concat(),
+            malformed(Reason::STREAM_CLOSED),
+        ),
+        (
+            "an index of nothing",
+            [PREFACE, &settings, &frame(1, 5, 1, &[0xbe])].concat(),
+            malformed(Reason::COMPRESSION_ERROR),
+        ),
+        (
+            "a frame too long",
+            [PREFACE, &[0, 0x40, 1, 0, 0, 0, 0, 0, 1]].concat(),
+            malformed(Reason::FRAME_SIZE_ERROR),
+        ),
+        (
+            "pings",
+            [PREFACE, &settings, &frame(6, 0, 0, &[0; 8]).repeat(200)].concat(),
+            Broken { reason: Reason::ENHANCE_YOUR_CALM, cause: Cause::Flood(Flood::Pings) },
+        ),
+    ];
+    for (name, bytes, broken) in rows {
+        for piece in [usize::MAX, 1, 7] {
+            assert_eq!(receive(&mut end(Role::Server), &bytes, piece), Err(broken), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_sends_more_than_it_may_is_told_so() {
+    let mut server = end(Role::Server);
+    let request = frame(1, 4, 1, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
+    receive(&mut server, &[PREFACE, &frame(4, 0, 0, b""), &request].concat(), usize::MAX)
+        .expect("all is well");
+    let body = frame(0, 0, 1, &[0; 16_384]);
+    // Not acknowledged yet, so that the stream's window is the default; the connection's is wider.
+    let outcomes: Vec<_> = (0..5).map(|_| receive(&mut server, &body, usize::MAX)).collect();
+    assert!(outcomes[..3].iter().all(|outcome| matches!(outcome.as_deref(), Ok([Event::Readable(0)]))));
+    assert_eq!(outcomes[3], Ok(vec![Event::Reset(0)]));
+}
