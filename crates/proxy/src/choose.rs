@@ -61,8 +61,7 @@ impl<'a> Choice<'a> {
         let fields = Fields { fields: &request.head.fields, bytes };
         let target = &admitted.target;
         let query = target.path_and_query.of(bytes).get(target.path.of(bytes).len() + 1..);
-        let parts =
-            Parts { client: call.client.address, path: target.path.of(bytes), query, fields: &fields };
+        let parts = Parts { client: admitted.client, path: target.path.of(bytes), query, fields: &fields };
         let hash = |name: &[u8]| balance::Secret::default().hash(name);
         let key = plan.fleet.hashes().then(|| plan.config.hash_key.session(&parts, hash)).flatten();
         let session = plan.stickiness.as_deref().map(|stickiness| Session::of(stickiness, call, &parts));

@@ -106,7 +106,7 @@ fn a_password_lets_in() {
         let fields = authorization("me:secret");
         let (seen, got) = scene.exchange(spoken, &Asked { fields: &fields, ..get("/") }, OK);
         assert_eq!(got.status, 200);
-        assert!(seen.contains(&fields.trim_end().replace("authorization", "authorization")), "{seen}");
+        assert!(seen.contains(fields.trim_end()), "{seen}");
     }
 }
 
