@@ -156,6 +156,7 @@ pub(crate) async fn forward(
     record: &mut Record<'_>,
 ) -> Result<Reply, Failure> {
     let upstream = &call.snapshot.upstreams[admitted.upstream];
+    record.upstream = Some(admitted.upstream);
     let admission = upstream.admit(call.worker).inspect_err(|_| record.shed = Some("latency"))?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
     let outcome = attempt(call, upstream, admitted, memory, record).await;

@@ -28,6 +28,8 @@ pub(crate) struct Record<'a> {
     pub(crate) named: Option<IpAddr>,
     /// When a request over a limit may come again.
     pub(crate) retry_after_seconds: u64,
+    /// The upstream that it was for, by index.
+    pub(crate) upstream: Option<usize>,
     /// Upstream and server, by index.
     pub(crate) server: Option<(usize, usize)>,
     /// What the client was sent; 0 while it was sent nothing.
@@ -69,6 +71,7 @@ impl<'a> Record<'a> {
             route: None,
             named: None,
             retry_after_seconds: 0,
+            upstream: None,
             server: None,
             status: 0,
             body_bytes_sent: 0,
@@ -210,8 +213,7 @@ impl<'a> Record<'a> {
                     server.first_byte.observe(duration);
                 }
             }
-            if let (Some(duration), Some(route)) = (self.queued, self.route) {
-                let upstream = self.call.snapshot.plan.routes[route].upstream;
+            if let (Some(duration), Some(upstream)) = (self.queued, self.upstream) {
                 worker.series.upstream(places.upstream(upstream)).queue.observe(duration);
             }
         }

@@ -225,9 +225,15 @@ async fn tunnel(
         Way { body: &mut request.body, buffer: &mut request.buffer },
         Way { body: &mut response.body, buffer: &mut response.buffer },
     ];
-    // However it ends, the client knows as much as it is going to.
-    let _ =
-        tunnel::run(worker, client, &reply.connection.socket, admitted.ticks(call).tunnel_idle, ways).await;
+    let server = &reply.connection.socket;
+    match tunnel::run(worker, client, server, admitted.ticks(call).tunnel_idle, ways).await {
+        Ok(()) | Err(Failure::TunnelIdle) => {}
+        // What broke on one side must not look like an end on the other.
+        Err(_) => {
+            client.socket.reset_on_drop();
+            server.reset_on_drop();
+        }
+    }
     record.body_bytes_sent = response.body.moved;
     record.upstream_ended();
     Ok(Next::Close)

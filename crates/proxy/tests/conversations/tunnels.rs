@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::peer::Ending;
 use crate::scene::Step::*;
 use crate::scene::{Scene, Step};
-use crate::text::{GET, failure_and_go_on};
+use crate::text::{GET, expand, failure_and_go_on};
 
 const ASK: &str = "GET /chat HTTP/1.1\r\nHost: test\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Key: x\r\n\r\n";
@@ -56,11 +57,6 @@ fn bytes_pass_both_ways_until_each_has_ended() {
             ServerGetsEnd,
         ],
     );
-}
-
-#[test]
-fn a_reset_of_one_side_ends_both() {
-    after_upgrade("the server resets", &[ServerResets, ClientGetsEnd]);
 }
 
 #[test]
@@ -155,4 +151,21 @@ fn large_amounts_pass_both_ways_at_once() {
         assert!(client.exactly(BYTES) == pattern, "what the client got is not what the server sent");
         assert!(up.join().expect("no panic"), "what the server got is not what the client sent");
     });
+}
+
+/// What broke on one side must not look like an end on the other.
+#[test]
+fn a_side_that_breaks_breaks_the_other() {
+    for server_breaks in [true, false] {
+        let scene = Scene::new();
+        let mut client = scene.client();
+        client.sends(ASK);
+        let mut server = scene.accept(0);
+        server.gets(&expand(ASK_SEEN, ""));
+        server.sends(SWITCH);
+        client.gets(&expand(SWITCH_GOT, ""));
+        let (broken, mut other) = if server_breaks { (server, client) } else { (client, server) };
+        broken.resets();
+        assert_eq!(other.rest(), (Vec::new(), Ending::Reset), "the server breaks: {server_breaks}");
+    }
 }

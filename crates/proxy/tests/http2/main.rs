@@ -33,3 +33,5 @@ mod hostile;
 mod drain;
 /// How much may be under way.
 mod windows;
+/// Lines of the access log.
+mod log;
