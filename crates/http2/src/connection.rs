@@ -301,6 +301,11 @@ impl Connection {
         }
     }
 
+    /// Whether the peer has been told which stream is the last one.
+    pub fn has_told_last(&self) -> bool {
+        matches!(self.closing, Closing::Last(_))
+    }
+
     /// The peer has answered a ping: what it sends from now on it has sent knowing of the end.
     pub(crate) fn pong(&mut self, payload: &[u8]) {
         if self.closing == Closing::Announced && payload == FAREWELL {

@@ -12,7 +12,7 @@ use http2::{Broken, Cause, Flood, Key, Limits, Reason, Role, STREAM_WINDOW, Sche
 use crate::buffer::TINY;
 use crate::client::Client;
 use crate::control::notice;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Ticks};
 use crate::failure::Failure;
 use crate::introduce::Introduced;
 use crate::lane::Kind;
@@ -28,6 +28,9 @@ const STREAMS_MAX: u32 = 100;
 const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
 /// What the heads of all streams that are under way take beyond the buffers that each has anyway.
 const LONG_HEADS_MAX: usize = 192 * 1024;
+
+/// How long a client may take to close, so that it gets to see the last words before a reset.
+const LINGER: Ticks = Ticks(20);
 
 /// Serves a connection until it has ended. `early` is what was read of it already.
 pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
@@ -89,6 +92,12 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         _ => None,
     };
     driver.session.finish(reason);
+    if reason.is_none() {
+        driver.deadline.set(LINGER);
+        let mut reads = 0;
+        let rest = poll_fn(|context| driver.session.poll_rest(context, &mut reads));
+        let _ = driver.deadline.guard(rest).await;
+    }
 }
 
 /// What a client is disconnected for.
@@ -142,18 +151,18 @@ impl Driver<'_> {
         }
         loop {
             let is_idle = self.session.engine().held() == 0;
-            if self.is_closing && is_idle {
+            // What the peer sent before it knew of the end is still served: it does not try that again by itself.
+            if self.is_closing && is_idle && self.session.engine().has_told_last() {
                 return Poll::Ready(Some(End::Closed));
             }
             if self.deadline.poll(context).is_pending() {
                 return Poll::Pending;
             }
-            if !self.has_begun {
+            if !self.has_begun || (self.is_closing && is_idle) {
                 return Poll::Ready(Some(End::Closed));
             }
             if is_idle {
                 self.close();
-                self.deadline.set_idle(self.worker.snapshot().ticks.client_header);
             } else {
                 self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
             }
@@ -173,6 +182,7 @@ impl Driver<'_> {
     fn close(&mut self) {
         if !self.is_closing {
             self.is_closing = true;
+            self.deadline.set_idle(self.worker.snapshot().ticks.client_header);
             self.session.engine().close();
             self.session.stir();
         }

@@ -31,6 +31,8 @@ const PIPE_MAX: usize = 256 * 1024;
 const SPARE_MAX: usize = 16;
 /// What is received at once.
 const RECEIVE_MAX: usize = 32 * 1024;
+/// What is read of a peer that was told of the end, before it is cut off.
+const REST_READS_MAX: usize = 64;
 /// How often that is done before others have their turn.
 const RECEIVES_PER_TURN: usize = 4;
 
@@ -358,6 +360,19 @@ impl Session {
         self.0.waits.borrow_mut().iter_mut().for_each(Wait::wake);
         // A peer that has closed already needs no telling.
         let _ = self.0.socket.shutdown_write();
+    }
+}
+
+impl Session {
+    /// Throws away what still comes, until the peer has closed or has sent more than it can have meant.
+    pub(crate) fn poll_rest(&self, context: &mut Context<'_>, reads: &mut usize) -> Poll<()> {
+        let received = &mut self.0.stock.received.borrow_mut()[..];
+        while *reads < REST_READS_MAX
+            && let Ok(1..) = ready!(self.0.socket.poll_read(context, received))
+        {
+            *reads += 1;
+        }
+        Poll::Ready(())
     }
 }
 
