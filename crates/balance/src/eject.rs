@@ -45,7 +45,7 @@ impl Default for EjectionSettings {
             failures_percent: NonZeroU32::new(20),
             latency_factor: NonZeroU32::new(5),
             latency_floor: Duration::from_millis(10),
-            base: Duration::from_secs(5),
+            base: Duration::from_secs(30),
             longest: Duration::from_secs(300),
             up_percent_min: 50,
         }
@@ -346,7 +346,8 @@ mod tests {
     #[test]
     fn each_ejection_is_longer_until_good_intervals_are_counted() {
         let longest = 18 * SECOND;
-        let fleet = fleet(3, EjectionSettings { longest, ..EjectionSettings::default() });
+        let base = 5 * SECOND;
+        let fleet = fleet(3, EjectionSettings { base, longest, ..EjectionSettings::default() });
         let standing = &fleet.members()[0].standing;
         let mut now = Time::START;
         for seconds in [5, 10, 15, 18, 18] {
