@@ -6,7 +6,6 @@ use std::time::Instant;
 use balance::{Ask, Loss, Parts, Pick, ServerId, SessionKey, Stuck};
 
 use crate::control::notice;
-use crate::deadline::Ticks;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::{Request, Response};
@@ -115,28 +114,15 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Waits for room, behind those who wait already.
+    /// Waits for room, and notes for how long.
     async fn wait(&mut self, record: &mut Record<'_>) -> Result<(), Failure> {
-        let worker = self.call.worker;
-        let Some((turn, ticket)) = self.upstream.queue(worker) else {
-            record.shed = Some("queue");
-            return Err(Failure::UpstreamFull);
-        };
-        let now = worker.deadlines.now();
-        let until = *self.waits_until.get_or_insert_with(|| {
-            worker.counters.requests_queued.increment();
-            now.saturating_add(Ticks::from(self.upstream.plan.config.queue.timeout).0)
-        });
-        let left = Ticks(until.saturating_sub(now));
+        let Call { worker, client, .. } = *self.call;
         let began = Instant::now();
-        let outcome = self.call.client.deadline.within(left, turn).await;
-        *record.queued.get_or_insert_default() += began.elapsed();
-        self.upstream.leave_queue(ticket);
-        if outcome.is_ok() {
-            return Ok(());
+        let outcome = self.upstream.wait(worker, &client.deadline, &mut self.waits_until).await;
+        if outcome != Err(Failure::UpstreamFull) {
+            *record.queued.get_or_insert_default() += began.elapsed();
         }
-        record.shed = Some("queue");
-        Err(Failure::QueueTimeout)
+        outcome.inspect_err(|_| record.shed = Some("queue"))
     }
 
     /// A server has answered: the session is there from now on. Lines for the response are put to `added`.

@@ -11,7 +11,6 @@ use telemetry::{Entry, Retried};
 
 use crate::buffer::TINY;
 use crate::client::Client;
-use crate::deadline::Ticks;
 use crate::failure::{Failure, Party};
 use crate::plan::Stickiness;
 use crate::relay::Pump;
@@ -120,13 +119,11 @@ impl<'a> Choice<'a> {
     /// The next server, which has the connection under way from now on; waits for one with room.
     async fn next(&self, failed: &[(usize, Failure)]) -> Result<Asked, Failure> {
         let tried: Vec<usize> = failed.iter().map(|(server, _)| *server).collect();
-        let mut has_waited = false;
+        let mut waits_until = None;
         loop {
-            let (found, is_last_resort) = match self.pick(&tried) {
-                // Who came first is served first.
-                _ if !has_waited && self.upstream.has_queue() => (Pick::Full, false),
-                picked => picked,
-            };
+            // Who came first is served first.
+            let is_behind = waits_until.is_none() && self.upstream.has_queue();
+            let (found, is_last_resort) = if is_behind { (Pick::Full, false) } else { self.pick(&tried) };
             match found {
                 // Other workers ask it as well: it may have become full since.
                 Pick::Server(server) => {
@@ -137,8 +134,7 @@ impl<'a> Choice<'a> {
                 }
                 Pick::None => return Err(Failure::NoServer),
                 Pick::Full => {
-                    self.wait().await?;
-                    has_waited = true;
+                    self.upstream.wait(self.worker, &self.client.deadline, &mut waits_until).await?;
                 }
             }
         }
@@ -158,18 +154,6 @@ impl<'a> Choice<'a> {
             }
             picked => (picked, false),
         }
-    }
-
-    /// Waits for room, behind those who wait already.
-    async fn wait(&self) -> Result<(), Failure> {
-        let Some((turn, ticket)) = self.upstream.queue(self.worker) else {
-            return Err(Failure::UpstreamFull);
-        };
-        self.worker.counters.requests_queued.increment();
-        let limit = Ticks::from(self.upstream.plan.config.queue.timeout);
-        let outcome = self.client.deadline.within(limit, turn).await;
-        self.upstream.leave_queue(ticket);
-        outcome.map(|_| ()).map_err(|_| Failure::QueueTimeout)
     }
 
     /// It is connected to this one, and its session stays there.

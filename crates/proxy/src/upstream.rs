@@ -9,12 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use balance::{Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Ticket, Time, Work};
+use balance::{Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Time, Work};
 use config::{Pool, Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
 use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::sync::oneshot;
 
 use crate::client::Client;
 use crate::control::notice;
@@ -180,16 +179,24 @@ impl Upstream {
         self.line.as_ref().is_some_and(|line| !line.is_empty())
     }
 
-    /// Joins those who wait: what is received is one's turn. `None` if too many do.
-    pub(crate) fn queue(&self, worker: &Worker) -> Option<(oneshot::Receiver<()>, Ticket)> {
-        self.line.as_ref()?.join(worker.coarse_time())
-    }
-
-    /// Waits no longer, if it was not one's turn yet.
-    pub(crate) fn leave_queue(&self, ticket: Ticket) {
-        if let Some(line) = &self.line {
-            line.leave(ticket);
-        }
+    /// Waits for a server with room, behind those who wait already; until `waits_until`, which is set at the first wait.
+    pub(crate) async fn wait(
+        &self,
+        worker: &Worker,
+        deadline: &Deadline,
+        waits_until: &mut Option<u32>,
+    ) -> Result<(), Failure> {
+        let line = self.line.as_deref();
+        let joined = line.and_then(|line| Some((line, line.join(worker.coarse_time())?)));
+        let Some((line, (turn, ticket))) = joined else { return Err(Failure::UpstreamFull) };
+        let now = worker.deadlines.now();
+        let until = *waits_until.get_or_insert_with(|| {
+            worker.counters.requests_queued.increment();
+            now.saturating_add(Ticks::from(self.plan.config.queue.timeout).0)
+        });
+        let outcome = deadline.within(Ticks(until.saturating_sub(now)), turn).await;
+        line.leave(ticket);
+        outcome.map(drop).map_err(|_| Failure::QueueTimeout)
     }
 }
 
