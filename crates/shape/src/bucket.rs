@@ -1,0 +1,133 @@
+//! What may be sent by now: credit that grows with time and is spent in bytes.
+//!
+//! Exact whatever the rate: credit is counted in bytes times nanoseconds, and nothing is rounded away.
+
+use crate::limit::{Limit, Model, SECOND_NS};
+
+/// What may be made up for while somebody waits: a late timer takes nothing from the rate, but a machine that stood still
+/// for long is not followed by a flood.
+const MADE_UP_MAX_NS: u64 = 30_000_000;
+
+/// The credit of one limit.
+#[derive(Debug)]
+pub struct Bucket {
+    limit: Limit,
+    /// In bytes times nanoseconds in a second.
+    credit: u128,
+    at_ns: u64,
+    /// Whether somebody has something to send and no credit for it.
+    is_waited_for: bool,
+}
+
+impl Bucket {
+    /// One that nobody has used; a token bucket is full.
+    pub fn new(limit: Limit, now_ns: u64) -> Self {
+        let credit = match limit.model {
+            Model::Link => 0,
+            Model::TokenBucket { .. } => limit.saved_max(),
+        };
+        Self { limit, credit, at_ns: now_ns, is_waited_for: false }
+    }
+
+    /// The limit that it keeps.
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// From now on somebody waits for credit, or nobody does.
+    pub fn set_waited_for(&mut self, is_waited_for: bool, now_ns: u64) {
+        self.advance(now_ns);
+        self.is_waited_for = is_waited_for;
+    }
+
+    /// Bytes that may be sent now.
+    pub fn available(&mut self, now_ns: u64) -> u64 {
+        self.advance(now_ns);
+        u64::try_from(self.credit / u128::from(SECOND_NS)).unwrap_or(u64::MAX)
+    }
+
+    /// These bytes are sent, or are going to be; no more than are available.
+    pub fn take(&mut self, bytes: u64) {
+        let cost = u128::from(bytes) * u128::from(SECOND_NS);
+        debug_assert!(cost <= self.credit);
+        self.credit = self.credit.saturating_sub(cost);
+    }
+
+    /// These were taken, and are not sent.
+    pub fn give_back(&mut self, bytes: u64) {
+        self.credit += u128::from(bytes) * u128::from(SECOND_NS);
+    }
+
+    /// When so many bytes are available, if nothing is taken before; now, if they are.
+    pub fn due_ns(&self, bytes: u64) -> u64 {
+        let missing = (u128::from(bytes) * u128::from(SECOND_NS)).saturating_sub(self.credit);
+        let wait = missing.div_ceil(u128::from(self.limit.rate_bytes_per_second.get()));
+        self.at_ns.saturating_add(u64::try_from(wait).unwrap_or(u64::MAX))
+    }
+
+    fn advance(&mut self, now_ns: u64) {
+        // Clocks of two workers are read apart from the lock: the later reading may come first.
+        let Some(span_ns) = now_ns.checked_sub(self.at_ns) else { return };
+        self.at_ns = now_ns;
+        let rate = u128::from(self.limit.rate_bytes_per_second.get());
+        let mut most = self.limit.saved_max();
+        if self.is_waited_for {
+            let piece = u128::from(self.limit.piece_bytes()) * u128::from(SECOND_NS);
+            most = most.max(rate * u128::from(MADE_UP_MAX_NS)).max(2 * piece);
+        }
+        self.credit = (self.credit + u128::from(span_ns) * rate).min(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn limit(rate: u64, model: Model) -> Limit {
+        Limit { rate_bytes_per_second: NonZeroU64::new(rate).unwrap(), model }
+    }
+
+    #[test]
+    fn a_link_saves_nothing_while_nobody_sends() {
+        let mut bucket = Bucket::new(limit(1_000_000, Model::Link), 0);
+        assert_eq!(bucket.available(0), 0);
+        assert_eq!(bucket.available(60_000 * MS), 1_000, "the slack of a millisecond");
+    }
+
+    #[test]
+    fn a_token_bucket_is_full_at_first_and_fills_again() {
+        let mut bucket = Bucket::new(limit(1_000_000, Model::TokenBucket { burst_bytes: 64_000 }), 0);
+        assert_eq!(bucket.available(0), 64_000);
+        bucket.take(64_000);
+        assert_eq!(bucket.available(10 * MS), 10_000);
+        assert_eq!(bucket.available(60_000 * MS), 64_000);
+    }
+
+    #[test]
+    fn whoever_waits_loses_nothing_to_a_late_timer() {
+        let mut bucket = Bucket::new(limit(1_000_000, Model::Link), 0);
+        bucket.set_waited_for(true, 0);
+        assert_eq!(bucket.due_ns(1460), 1_460_000);
+        assert_eq!(bucket.available(20 * MS), 20_000);
+        assert_eq!(bucket.available(60_000 * MS), 30_000, "but a long standstill is not made up for");
+    }
+
+    #[test]
+    fn fractions_of_bytes_are_not_lost() {
+        let mut bucket = Bucket::new(limit(3, Model::Link), 0);
+        bucket.set_waited_for(true, 0);
+        let mut sent = 0;
+        for step in 1..=100_000u64 {
+            let now = step * 100_000;
+            if bucket.available(now) > 0 {
+                bucket.take(1);
+                sent += 1;
+            }
+        }
+        assert_eq!(sent, 30, "three bytes a second for ten seconds");
+    }
+}

@@ -1,0 +1,85 @@
+//! A limit as it is meant: a rate, and what becomes of time in which nothing was sent.
+
+use std::num::NonZeroU64;
+
+/// Nanoseconds in a second.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
+/// What a link may make up for after a moment without a sender: less could not be kept apart from the time that it takes
+/// to fetch the next piece.
+const LINK_SLACK_NS: u64 = 1_000_000;
+/// What is granted to one stream at once lasts this long, so that a total is even over short windows.
+const PIECE_NS: u64 = 1_000_000;
+/// At low rates it may last longer, up to the bytes below: segments of a few bytes cost more than they show.
+const LONG_PIECE_NS: u64 = 10_000_000;
+const LONG_PIECE_BYTES_MAX: u64 = 1460;
+/// However high the rate.
+const PIECE_BYTES_MAX: u64 = 256 * 1024;
+
+/// What becomes of time in which nothing was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// It is lost, as on a link.
+    Link,
+    /// It is saved, up to this many bytes, which may then be sent at once.
+    TokenBucket {
+        /// Bytes that are saved at most; there at the beginning.
+        burst_bytes: u64,
+    },
+}
+
+/// How fast bytes may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Bytes in a second.
+    pub rate_bytes_per_second: NonZeroU64,
+    /// What becomes of time in which nothing was sent.
+    pub model: Model,
+}
+
+impl Limit {
+    /// A link of this rate.
+    pub fn link(rate_bytes_per_second: NonZeroU64) -> Self {
+        Self { rate_bytes_per_second, model: Model::Link }
+    }
+
+    /// What one stream is granted at once: even over short windows, and no smaller than it has to be for that.
+    pub fn piece_bytes(&self) -> u64 {
+        let rate = self.rate_bytes_per_second.get();
+        let lasting = |span_ns: u64| u64::try_from(bytes_in(rate, span_ns)).unwrap_or(u64::MAX);
+        let least = lasting(LONG_PIECE_NS).clamp(1, LONG_PIECE_BYTES_MAX);
+        lasting(PIECE_NS).clamp(least, PIECE_BYTES_MAX)
+    }
+
+    /// Credit that is kept while nobody waits, in bytes times nanoseconds in a second.
+    pub(crate) fn saved_max(&self) -> u128 {
+        match self.model {
+            Model::Link => u128::from(self.rate_bytes_per_second.get()) * u128::from(LINK_SLACK_NS),
+            Model::TokenBucket { burst_bytes } => u128::from(burst_bytes) * u128::from(SECOND_NS),
+        }
+    }
+}
+
+fn bytes_in(rate_bytes_per_second: u64, span_ns: u64) -> u128 {
+    u128::from(rate_bytes_per_second) * u128::from(span_ns) / u128::from(SECOND_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_short_in_time_and_not_tiny() {
+        for (rate, piece) in [
+            (1, 1),
+            (5_000, 50),
+            (100_000, 1_000),
+            (1_000_000, 1_460),
+            (10_000_000, 10_000),
+            (1_000_000_000, 256 * 1024),
+            (u64::MAX, 256 * 1024),
+        ] {
+            assert_eq!(Limit::link(NonZeroU64::new(rate).unwrap()).piece_bytes(), piece, "at {rate} bytes/s");
+        }
+    }
+}
