@@ -8,6 +8,10 @@ pub mod results;
 pub mod latency;
 /// Medians, intervals, and whether two of them differ.
 pub mod statistics;
+/// Requests per second against workers: the Universal Scalability Law.
+pub mod scaling;
+/// Where latency against rate bends.
+pub mod knee;
 /// Results by case and proxy: each figure with its spread, and how it stands beside Vanward's.
 pub mod summary;
 /// What stands out, in sentences.
