@@ -9,6 +9,12 @@
 mod limit;
 /// What may be sent by now.
 mod bucket;
+/// A limit that all workers keep together.
+mod total;
+/// The streams of one worker that share it.
+mod line;
 
 pub use bucket::Bucket;
 pub use limit::{Limit, Model};
+pub use line::{Grant, Line, StreamId};
+pub use total::Total;

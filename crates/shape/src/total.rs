@@ -1,0 +1,109 @@
+//! A limit that all workers keep together.
+//!
+//! Workers serve their streams in rounds, and their rounds keep step: so every stream gets a piece a round, whichever
+//! worker it belongs to. What a worker takes for a round it spends at once; what is left goes back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::bucket::Bucket;
+use crate::limit::{Limit, SECOND_NS};
+
+/// Credit that lies about for so long goes to whoever asks: a worker that stands still holds up nobody.
+const LEFT_LYING_NS: u64 = 3_000_000;
+
+/// One limit and who wants something of it.
+#[derive(Debug)]
+pub struct Total {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    bucket: Bucket,
+    /// The round of each worker that has streams waiting.
+    rounds: Vec<Option<u64>>,
+}
+
+impl Total {
+    /// For so many workers.
+    pub fn new(limit: Limit, workers: usize, now_ns: u64) -> Self {
+        Self { state: Mutex::new(State { bucket: Bucket::new(limit, now_ns), rounds: vec![None; workers] }) }
+    }
+
+    /// The limit that is kept.
+    pub fn limit(&self) -> Limit {
+        *self.state().bucket.limit()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker's first stream waits: the round that it begins with, given the one that it was in last.
+    pub(crate) fn begin(&self, worker: usize, last_round: u64, now_ns: u64) -> u64 {
+        let mut state = self.state();
+        state.bucket.set_waited_for(true, now_ns);
+        // Who was away for a moment has its place in the round that is under way; who was away for longer gets nothing
+        // for that time.
+        let round = state
+            .slowest()
+            .map_or(last_round, |slowest| last_round.clamp(slowest.saturating_sub(1), slowest));
+        // Its next round is counted when it begins.
+        state.rounds[worker] = Some(round + 1);
+        round
+    }
+
+    /// None of a worker's streams waits any more.
+    pub(crate) fn rest(&self, worker: usize, now_ns: u64) {
+        let mut state = self.state();
+        state.rounds[worker] = None;
+        let is_waited_for = state.slowest().is_some();
+        state.bucket.set_waited_for(is_waited_for, now_ns);
+    }
+
+    /// Takes up to `wanted_bytes`, at least `piece_bytes`, for this round of a worker; or says when to ask again.
+    pub(crate) fn lease(
+        &self,
+        worker: usize,
+        round: u64,
+        piece_bytes: u64,
+        wanted_bytes: u64,
+        now_ns: u64,
+    ) -> Result<u64, u64> {
+        let mut state = self.state();
+        // Told whether or not there is credit: others may wait for this worker's last round to end.
+        state.rounds[worker] = Some(round);
+        let available = state.bucket.available(now_ns);
+        if available < piece_bytes {
+            return Err(state.bucket.due_ns(piece_bytes));
+        }
+        let is_ahead = state.slowest().is_some_and(|slowest| round > slowest);
+        if is_ahead && available < piece_bytes.saturating_add(state.bytes_in(LEFT_LYING_NS)) {
+            return Err(now_ns.saturating_add(state.lasts_ns(piece_bytes)));
+        }
+        let lease = wanted_bytes.min(available);
+        state.bucket.take(lease);
+        Ok(lease)
+    }
+
+    /// What was leased and is not sent.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.state().bucket.give_back(bytes);
+    }
+}
+
+impl State {
+    fn slowest(&self) -> Option<u64> {
+        self.rounds.iter().flatten().min().copied()
+    }
+
+    fn bytes_in(&self, span_ns: u64) -> u64 {
+        let rate = u128::from(self.bucket.limit().rate_bytes_per_second.get());
+        u64::try_from(rate * u128::from(span_ns) / u128::from(SECOND_NS)).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn lasts_ns(&self, bytes: u64) -> u64 {
+        let rate = u128::from(self.bucket.limit().rate_bytes_per_second.get());
+        u64::try_from((u128::from(bytes) * u128::from(SECOND_NS)).div_ceil(rate)).unwrap_or(u64::MAX).max(1)
+    }
+}
