@@ -1,0 +1,59 @@
+//! Accept-Encoding, brought to one of few forms, so that clients which take the same codings share a variant.
+
+use wire::RequestHead;
+
+use crate::fields::{members, values};
+
+/// The content codings that a client takes, of those that are common; a coding that is not among them makes no variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Codings(u8);
+
+const KNOWN: [(&[u8], &[u8], u8); 4] =
+    [(b"gzip", b"x-gzip", 1), (b"br", b"br", 2), (b"zstd", b"zstd", 4), (b"deflate", b"deflate", 8)];
+/// The client takes no response without a coding.
+const NO_IDENTITY: u8 = 16;
+
+impl Codings {
+    /// Reads the Accept-Encoding of a request (RFC 9110 §12.5.3).
+    pub fn of(head: &RequestHead, bytes: &[u8]) -> Self {
+        let (mut accepted, mut refused, mut takes_others) = (0, 0, None);
+        for member in values(head, bytes, b"accept-encoding").flat_map(members) {
+            let mut parts = member.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+            let coding = parts.next().unwrap_or_default();
+            let is_refused = parts.any(is_zero_weight);
+            let known = KNOWN.iter().find(|(name, alias, _)| {
+                coding.eq_ignore_ascii_case(name) || coding.eq_ignore_ascii_case(alias)
+            });
+            match known {
+                Some((.., bit)) if is_refused => refused |= bit,
+                Some((.., bit)) => accepted |= bit,
+                None if coding == b"*" => takes_others = Some(!is_refused),
+                None if coding.eq_ignore_ascii_case(b"identity") && is_refused => refused |= NO_IDENTITY,
+                None if coding.eq_ignore_ascii_case(b"identity") => accepted |= NO_IDENTITY,
+                None => {}
+            }
+        }
+        let all = KNOWN.iter().fold(0, |sum, (.., bit)| sum | bit);
+        let takes_identity =
+            refused & NO_IDENTITY == 0 && (accepted & NO_IDENTITY != 0 || takes_others != Some(false));
+        let codings = match takes_others {
+            Some(true) => all & !refused,
+            _ => accepted & all & !refused,
+        };
+        Self(codings | if takes_identity { 0 } else { NO_IDENTITY })
+    }
+
+    /// As a number; the same for clients that take the same.
+    pub const fn as_u8(self) -> u8 {
+        self.0
+    }
+}
+
+/// `q=0`, `q=0.000` (RFC 9110 §12.4.2).
+fn is_zero_weight(parameter: &[u8]) -> bool {
+    let weight = match parameter {
+        [b'q' | b'Q', b'=', weight @ ..] => weight,
+        _ => return false,
+    };
+    weight.first() == Some(&b'0') && weight[1..].iter().all(|byte| matches!(byte, b'.' | b'0'))
+}

@@ -1,0 +1,206 @@
+//! What a stored response is found by: scheme, host, path, query, and what else the route's owner chose.
+//!
+//! On look-up nothing is copied: the parts are hashed where they lie. The hash has 128 bits and a secret, so that two keys
+//! share it by neither chance nor design; the key's text is written only for what is stored, to be purged and shown.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use wire::RequestHead;
+
+use crate::fields::{cookie, values};
+use crate::policy::{KeyOptions, Query};
+
+/// The key of a resource, whose variants share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(u128);
+
+impl Key {
+    /// As a number.
+    pub const fn as_u128(self) -> u128 {
+        self.0
+    }
+
+    /// From a number that `as_u128` gave.
+    pub const fn from_u128(number: u128) -> Self {
+        Self(number)
+    }
+
+    /// The key of what a request asks for.
+    pub fn of(
+        secret: KeySecret,
+        uri: &Uri<'_>,
+        options: &KeyOptions,
+        head: &RequestHead,
+        bytes: &[u8],
+    ) -> Self {
+        let mut hash = Hash(SipHasher13::new_with_keys(secret.0, secret.1));
+        write_parts(&mut hash, uri, options, head, bytes);
+        Self(hash.0.finish128().as_u128())
+    }
+}
+
+/// What keys are hashed with; a store on disk keeps its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeySecret(u64, u64);
+
+impl KeySecret {
+    /// From 128 random bits.
+    pub const fn new(bits: u128) -> Self {
+        Self((bits >> 64) as u64, bits as u64)
+    }
+
+    pub(crate) fn halves(self) -> (u64, u64) {
+        (self.0, self.1)
+    }
+}
+
+/// The URI that a request is for, in parts of its head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uri<'a> {
+    /// Whether the client asked by https.
+    pub is_https: bool,
+    /// Host and perhaps port, as sent.
+    pub authority: &'a [u8],
+    /// From its slash up to the query.
+    pub path: &'a [u8],
+    /// What is behind the `?`; `None` without one.
+    pub query: Option<&'a [u8]>,
+}
+
+impl<'a> Uri<'a> {
+    /// From what `wire::Target` has of a request: its authority, and path and query together.
+    pub fn new(is_https: bool, authority: &'a [u8], path_and_query: &'a [u8]) -> Self {
+        let mark = path_and_query.iter().position(|&byte| byte == b'?');
+        let (path, query) = match mark {
+            Some(at) => (&path_and_query[..at], Some(&path_and_query[at + 1..])),
+            None => (path_and_query, None),
+        };
+        // RFC 9110 §4.2.3: an empty path is the same as `/`.
+        Self { is_https, authority, path: if path.is_empty() { b"/" } else { path }, query }
+    }
+
+    /// The authority without the port that its scheme implies (RFC 9110 §4.2.3); its case does not count.
+    pub(crate) fn plain_authority(&self) -> &'a [u8] {
+        let implied: &[u8] = if self.is_https { b":443" } else { b":80" };
+        let authority = self.authority.strip_suffix(implied).unwrap_or(self.authority);
+        // RFC 3986 §3.2.3: a port that is empty is left out.
+        authority.strip_suffix(b":").unwrap_or(authority)
+    }
+}
+
+/// Appends a key as text: a URI, and the other parts in a line each, `cookie:name=value` or `name=value`.
+pub fn write_key(out: &mut Vec<u8>, uri: &Uri<'_>, options: &KeyOptions, head: &RequestHead, bytes: &[u8]) {
+    write_parts(&mut Text(out), uri, options, head, bytes);
+}
+
+/// Takes the parts of a key, in order.
+trait Sink {
+    fn write(&mut self, bytes: &[u8]);
+}
+
+struct Hash(SipHasher13);
+
+impl Sink for Hash {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+}
+
+struct Text<'a>(&'a mut Vec<u8>);
+
+impl Sink for Text<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+/// No part holds a line's end, nor does a URI: what is written for two different requests differs.
+fn write_parts(sink: &mut impl Sink, uri: &Uri<'_>, options: &KeyOptions, head: &RequestHead, bytes: &[u8]) {
+    if !options.ignores_scheme {
+        sink.write(if uri.is_https { b"https:" } else { b"http:" });
+    }
+    if !options.ignores_host {
+        sink.write(b"//");
+        write_lower(sink, uri.plain_authority());
+    }
+    sink.write(uri.path);
+    write_query(sink, uri.query, options);
+    for name in &options.cookies {
+        if let Some(value) = cookie(head, bytes, name) {
+            sink.write(b"\ncookie:");
+            sink.write(name);
+            sink.write(b"=");
+            sink.write(value);
+        }
+    }
+    for name in &options.headers {
+        for value in values(head, bytes, name) {
+            sink.write(b"\n");
+            sink.write(name);
+            sink.write(b"=");
+            sink.write(value);
+        }
+    }
+}
+
+fn write_lower(sink: &mut impl Sink, text: &[u8]) {
+    if !text.iter().any(u8::is_ascii_uppercase) {
+        return sink.write(text);
+    }
+    for byte in text {
+        sink.write(&[byte.to_ascii_lowercase()]);
+    }
+}
+
+/// More parameters than this are taken in the order in which they came.
+const SORTED_PARAMETERS_MAX: usize = 64;
+
+fn write_query(sink: &mut impl Sink, query: Option<&[u8]>, options: &KeyOptions) {
+    let Some(query) = query else { return };
+    if options.query == Query::Whole && !options.sorts_query {
+        sink.write(b"?");
+        return sink.write(query);
+    }
+    let mut sorted: [&[u8]; SORTED_PARAMETERS_MAX] = [b""; SORTED_PARAMETERS_MAX];
+    let mut count = 0;
+    for parameter in kept(query, &options.query) {
+        if count == SORTED_PARAMETERS_MAX {
+            return write_parameters(sink, kept(query, &options.query));
+        }
+        // Inserted behind those of its name, whose order may count.
+        let mut at = count;
+        while options.sorts_query && at > 0 && name(sorted[at - 1]) > name(parameter) {
+            sorted[at] = sorted[at - 1];
+            at -= 1;
+        }
+        sorted[at] = parameter;
+        count += 1;
+    }
+    write_parameters(sink, sorted[..count].iter().copied());
+}
+
+fn kept<'a>(query: &'a [u8], options: &Query) -> impl Iterator<Item = &'a [u8]> {
+    let parameters = query.split(|&byte| byte == b'&').filter(|parameter| !parameter.is_empty());
+    parameters.filter(move |parameter| {
+        let is_among = |names: &[crate::Parameter]| names.iter().any(|named| named.is(name(parameter)));
+        match options {
+            Query::Whole => true,
+            Query::None => false,
+            Query::Keep(names) => is_among(names),
+            Query::Drop(names) => !is_among(names),
+        }
+    })
+}
+
+fn name(parameter: &[u8]) -> &[u8] {
+    parameter.split(|&byte| byte == b'=').next().unwrap_or_default()
+}
+
+fn write_parameters<'a>(sink: &mut impl Sink, parameters: impl Iterator<Item = &'a [u8]>) {
+    for (index, parameter) in parameters.enumerate() {
+        sink.write(if index == 0 { b"?" } else { b"&" });
+        sink.write(parameter);
+    }
+}

@@ -1,0 +1,42 @@
+//! What a shared cache may store, and when what is stored answers a request (RFC 9111).
+//!
+//! No sockets, no clock, no threads: time comes in as a number of milliseconds since 1970, messages as heads of `wire`. A
+//! hit costs one pass over the request's fields and two comparisons; nothing is allocated and no text is written for it.
+
+#![forbid(unsafe_code)]
+
+/// What a route's owner wants.
+mod policy;
+/// Fields by their names.
+mod fields;
+/// Cache-Control and CDN-Cache-Control.
+mod directives;
+/// Dictionaries of Structured Fields.
+mod structured;
+/// What a request asks of a cache.
+mod asked;
+/// What a stored response is found by.
+mod key;
+/// What tells the variants of a response apart.
+mod vary;
+/// Content codings that a client takes.
+mod encoding;
+/// What is known of a stored response.
+mod stored;
+/// Whether a stored response answers.
+mod decide;
+/// Parts of representations.
+mod ranges;
+/// Why a response is not stored.
+mod refusal;
+
+pub use asked::Asked;
+pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serves_on_error};
+pub use directives::{RequestDirectives, ResponseDirectives, Source};
+pub use encoding::Codings;
+pub use key::{Key, KeySecret, Uri, write_key};
+pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
+pub use ranges::Part;
+pub use refusal::{REFUSALS, Refusal, RefusalRow};
+pub use stored::{Stored, Times};
+pub use vary::{VariantKey, Vary};

@@ -1,0 +1,154 @@
+//! Why a response is not stored: each reason with its word, what it means, and what the origin's owner can do.
+
+use std::fmt;
+
+/// Why a response is not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// The method is neither GET nor HEAD, or the request had a body or asked for an upgrade.
+    Method,
+    /// The response to a HEAD, which has no body to store.
+    Head,
+    /// The request said `no-store`.
+    RequestNoStore,
+    /// The response said `no-store`.
+    NoStore,
+    /// The response said `private`.
+    Private,
+    /// It answers an Authorization, and does not say that others may see it.
+    Authorization,
+    /// It sets a cookie, and does not say that others may have it.
+    SetCookie,
+    /// `Vary: *`.
+    VaryStar,
+    /// Vary is longer than the limit.
+    VaryTooLong,
+    /// It says `must-understand`, and its status is none whose demands on a cache are known here.
+    NotUnderstood,
+    /// Its status is not final, or is one that only answers its own request: 206 without a usable range, 304, 412, 416.
+    Status,
+    /// It says nothing of its freshness, and its status is none that may be guessed for.
+    NoFreshness,
+    /// It is stale on arrival, and cannot be validated.
+    Stale,
+    /// The route stores nothing of this status.
+    StatusTtlZero,
+    /// Its head could not be read again, or its lengths contradict each other.
+    Malformed,
+    /// The body is longer than one object may be.
+    TooLarge,
+    /// The body ended before its length or its last chunk.
+    Incomplete,
+    /// It was purged while it arrived.
+    Purged,
+    /// There was no room: everything is in use.
+    NoRoom,
+}
+
+/// A reason in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefusalRow {
+    /// The reason.
+    pub refusal: Refusal,
+    /// One word, for logs, metrics and the `detail` of Cache-Status.
+    pub word: &'static str,
+    /// What happened.
+    pub what: &'static str,
+    /// What the origin's owner, or that of the route, can do.
+    pub remedy: &'static str,
+}
+
+macro_rules! rows {
+    ($($refusal:ident $word:literal $what:literal $remedy:literal,)*) => {
+        /// Every reason.
+        pub const REFUSALS: &[RefusalRow] = &[
+            $(RefusalRow { refusal: Refusal::$refusal, word: $word, what: $what, remedy: $remedy },)*
+        ];
+
+        impl Refusal {
+            /// The reason in words.
+            pub fn row(self) -> &'static RefusalRow {
+                const { assert!(is_in_order()) };
+                &REFUSALS[self as usize]
+            }
+        }
+    };
+}
+
+rows! {
+    Method "method"
+        "only GET and HEAD without a body are answered from the cache"
+        "offer what is only read by GET",
+    Head "head"
+        "the response to a HEAD has no body to store"
+        "nothing: the first GET is stored, and answers HEAD as well",
+    RequestNoStore "request-no-store"
+        "the client said Cache-Control: no-store"
+        "set cache.ignore = [\"request-directives\"] if clients are not to decide",
+    NoStore "no-store"
+        "the response said Cache-Control: no-store"
+        "leave no-store out, and send max-age or s-maxage",
+    Private "private"
+        "the response said Cache-Control: private"
+        "leave private out where the response is the same for everybody; private=\"Name\" keeps single fields out",
+    Authorization "authorization"
+        "the request had an Authorization, and the response does not say that others may see it"
+        "send public, s-maxage or must-revalidate if they may (RFC 9111 section 3.5)",
+    SetCookie "set-cookie"
+        "the response sets a cookie"
+        "send the cookie elsewhere, or say public or s-maxage if everybody may have it; cache.ignore = [\"set-cookie\"] takes it away",
+    VaryStar "vary-star"
+        "the response said Vary: *, so that none fits another request"
+        "name the request fields that it depends on",
+    VaryTooLong "vary-too-long"
+        "Vary names too many fields"
+        "name only fields that the response depends on",
+    NotUnderstood "must-understand"
+        "the response said must-understand, and its status is not known here"
+        "leave must-understand out for this status",
+    Status "status"
+        "a response of this status says nothing to other requests"
+        "nothing: it is meant for its own request",
+    NoFreshness "no-freshness"
+        "the response does not say how long it is fresh"
+        "send Cache-Control: max-age, or Last-Modified or ETag; cache.default-ttl is for origins that cannot",
+    Stale "stale"
+        "the response was stale when it came, and has no validator"
+        "send a greater max-age, or an ETag so that it can be validated",
+    StatusTtlZero "status-ttl"
+        "cache.status-ttl of the route is zero for this status"
+        "set a time if it is to be stored",
+    Malformed "malformed"
+        "the response contradicts itself"
+        "look at its Content-Length and Content-Range",
+    TooLarge "too-large"
+        "the body is larger than one object may be"
+        "raise cache.object-max if it is worth the room",
+    Incomplete "incomplete"
+        "the body ended too early"
+        "look at why the origin ends connections",
+    Purged "purged"
+        "the response was purged while it arrived"
+        "nothing: the next request stores it",
+    NoRoom "no-room"
+        "everything in the store is in use"
+        "give the cache more memory",
+}
+
+/// Whether each row is where its reason looks for it.
+const fn is_in_order() -> bool {
+    let mut at = 0;
+    while at < REFUSALS.len() {
+        if REFUSALS[at].refusal as usize != at {
+            return false;
+        }
+        at += 1;
+    }
+    at == Refusal::NoRoom as usize + 1
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.row().what)
+    }
+}

@@ -1,0 +1,115 @@
+//! Vary (RFC 9111 §4.1): which fields of a request tell variants apart, and whether two requests are alike in them.
+//!
+//! The values are kept as one hash of 128 bits under the key's secret, so that variants cost little and are compared at once.
+
+use std::hash::Hasher;
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use wire::{RequestHead, ResponseHead};
+
+use crate::encoding::Codings;
+use crate::fields::{members, values};
+use crate::key::KeySecret;
+use crate::policy::Policy;
+use crate::refusal::Refusal;
+
+/// The names of the fields that a response varies by: lower case, sorted, each once, a comma between them. Empty for one
+/// that does not vary.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Vary {
+    names: Box<[u8]>,
+}
+
+/// A request's values of the fields that a `Vary` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VariantKey(u128);
+
+impl VariantKey {
+    /// As a number.
+    pub const fn as_u128(self) -> u128 {
+        self.0
+    }
+
+    /// From a number that `as_u128` gave.
+    pub const fn from_u128(number: u128) -> Self {
+        Self(number)
+    }
+}
+
+/// Names together are not longer; more is not worth a variant.
+const NAMES_BYTES_MAX: usize = 1024;
+
+impl Vary {
+    /// Reads the Vary of a response.
+    ///
+    /// # Errors
+    /// `Vary: *`, which fits no other request (RFC 9111 §4.1), and what is longer than the limit.
+    pub fn of(head: &ResponseHead, bytes: &[u8], policy: &Policy) -> Result<Self, Refusal> {
+        if policy.ignore.vary {
+            return Ok(Self::default());
+        }
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        let mut len = 0;
+        for name in values(head, bytes, b"vary").flat_map(members) {
+            if name == b"*" {
+                return Err(Refusal::VaryStar);
+            }
+            len += name.len() + 1;
+            if len > NAMES_BYTES_MAX {
+                return Err(Refusal::VaryTooLong);
+            }
+            names.push(name.to_ascii_lowercase().into());
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(Self { names: names.join(b",".as_slice()).into() })
+    }
+
+    /// From the text that `as_bytes` gave.
+    pub fn from_bytes(names: &[u8]) -> Self {
+        Self { names: names.into() }
+    }
+
+    /// The names, to be kept or shown.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.names
+    }
+
+    /// Whether the response does not vary.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// A request's values of the fields. Two requests that have the same select the same variant (RFC 9111 §4.1).
+    pub fn variant(
+        &self,
+        secret: KeySecret,
+        policy: &Policy,
+        head: &RequestHead,
+        bytes: &[u8],
+    ) -> VariantKey {
+        let (first, second) = secret.halves();
+        let mut hash = SipHasher13::new_with_keys(first, second);
+        for name in members(&self.names) {
+            hash.write(name);
+            write_values(&mut hash, name, policy, head, bytes);
+        }
+        VariantKey(hash.finish128().as_u128())
+    }
+}
+
+/// RFC 9111 §4.1: white space around members and how lines are cut do not count. No value holds a line's end, so what is
+/// written for two different lists differs; a field that is missing differs from one that is empty.
+fn write_values(hash: &mut SipHasher13, name: &[u8], policy: &Policy, head: &RequestHead, bytes: &[u8]) {
+    if name == b"accept-encoding" && policy.normalises_accept_encoding {
+        hash.write(b"\n\n");
+        return hash.write_u8(Codings::of(head, bytes).as_u8());
+    }
+    let mut is_present = false;
+    for member in values(head, bytes, name).flat_map(|value| value.split(|&byte| byte == b',')) {
+        hash.write(if is_present { b"," } else { b"\n=" });
+        hash.write(member.trim_ascii());
+        is_present = true;
+    }
+    hash.write(b"\n");
+}
