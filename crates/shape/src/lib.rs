@@ -13,8 +13,11 @@ mod bucket;
 mod total;
 /// The streams of one worker that share it.
 mod line;
+/// How late bytes come.
+mod delay;
 
 pub use bucket::Bucket;
+pub use delay::{Delay, DelayLine, Jitter};
 pub use limit::{Limit, Model};
 pub use line::{Grant, Line, StreamId};
 pub use total::Total;
