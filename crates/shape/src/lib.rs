@@ -15,9 +15,20 @@ mod total;
 mod line;
 /// How late bytes come.
 mod delay;
+/// Draws that a seed decides.
+mod draw;
+/// What can be done to the bytes of a connection.
+mod toxic;
+/// One such thing at work.
+mod toxic_stage;
+/// All that are at work on one way.
+mod toxic_chain;
 
 pub use bucket::Bucket;
 pub use delay::{Delay, DelayLine, Jitter};
+pub use draw::{Draws, number_of};
 pub use limit::{Limit, Model};
 pub use line::{Grant, Line, StreamId};
 pub use total::Total;
+pub use toxic::{ATTRIBUTES_MAX, Effect, Ending, KINDS, Kind};
+pub use toxic_chain::{Chain, Link};

@@ -1,0 +1,235 @@
+//! What can be done to the bytes of a connection on their way: kinds, with what each may be told, and the effects that
+//! they come to. How an effect works on bytes is in `stage`.
+
+use std::time::Duration;
+
+/// What a kind may be told at most.
+pub const ATTRIBUTES_MAX: usize = 3;
+
+/// A kind of toxic.
+#[derive(Debug)]
+pub struct Kind {
+    /// As Toxiproxy has it, where it does.
+    pub name: &'static str,
+    /// What it may be told, in this order; each is 0 unless told otherwise.
+    pub attributes: &'static [&'static str],
+    effect: fn([i64; ATTRIBUTES_MAX]) -> Effect,
+}
+
+/// All kinds: first Toxiproxy's, then ours.
+pub const KINDS: &[Kind] = &[
+    // Each piece is late by `latency` ± `jitter` ms.
+    Kind {
+        name: "latency",
+        attributes: &["latency", "jitter"],
+        effect: |[latency_ms, jitter_ms, _]| Effect::Latency { latency_ms, jitter_ms: jitter_ms.max(0) },
+    },
+    // At most `rate` kB a second; none at all with 0.
+    Kind {
+        name: "bandwidth",
+        attributes: &["rate"],
+        effect: |[rate, ..]| Effect::Bandwidth { bytes_per_second: unsigned(rate).saturating_mul(1000) },
+    },
+    // The end comes `delay` ms late.
+    Kind {
+        name: "slow_close",
+        attributes: &["delay"],
+        effect: |[delay, ..]| Effect::SlowClose { delay: milliseconds(delay) },
+    },
+    // Nothing passes, and after `timeout` ms the connection is closed; never with 0.
+    Kind {
+        name: "timeout",
+        attributes: &["timeout"],
+        effect: |[timeout, ..]| Effect::Timeout { after: (timeout > 0).then(|| milliseconds(timeout)) },
+    },
+    // `timeout` ms after the first byte the connection is reset.
+    Kind {
+        name: "reset_peer",
+        attributes: &["timeout"],
+        effect: |[timeout, ..]| Effect::ResetPeer { after: milliseconds(timeout) },
+    },
+    // Pieces of `average_size` ± `size_variation` bytes, with `delay` µs behind each.
+    Kind {
+        name: "slicer",
+        attributes: &["average_size", "size_variation", "delay"],
+        effect: |[average, variation, delay]| Effect::Slicer {
+            average_bytes: unsigned(average).max(1),
+            // As large as the average it would leave pieces of nothing.
+            variation_bytes: unsigned(variation).min(unsigned(average).max(1) - 1),
+            delay: Duration::from_micros(unsigned(delay)),
+        },
+    },
+    // After `bytes` bytes the connection is closed.
+    Kind {
+        name: "limit_data",
+        attributes: &["bytes"],
+        effect: |[bytes, ..]| Effect::LimitData { bytes: unsigned(bytes), ending: Ending::Close },
+    },
+    // After `bytes` bytes the connection is reset.
+    Kind {
+        name: "reset_data",
+        attributes: &["bytes"],
+        effect: |[bytes, ..]| Effect::LimitData { bytes: unsigned(bytes), ending: Ending::Reset },
+    },
+    // `timeout` ms after it begins the connection is reset, whether a byte has come or not.
+    Kind {
+        name: "reset_after",
+        attributes: &["timeout"],
+        effect: |[timeout, ..]| Effect::ResetAfter { after: milliseconds(timeout) },
+    },
+    // After `bytes` bytes nothing passes any more, neither bytes nor the end, as if the peer had lost its power.
+    Kind {
+        name: "half_open",
+        attributes: &["bytes"],
+        effect: |[bytes, ..]| Effect::HalfOpen { bytes: unsigned(bytes) },
+    },
+    // Of each `every` bytes one is another than was sent; all are with 1.
+    Kind {
+        name: "corrupt",
+        attributes: &["every"],
+        effect: |[every, ..]| Effect::Corrupt { every_bytes: unsigned(every).max(1) },
+    },
+    // Nothing passes for `delay` ms after the connection began; then all does.
+    Kind {
+        name: "slow_start",
+        attributes: &["delay"],
+        effect: |[delay, ..]| Effect::SlowStart { delay: milliseconds(delay) },
+    },
+];
+
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+fn milliseconds(value: i64) -> Duration {
+    Duration::from_millis(unsigned(value))
+}
+
+impl Kind {
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    /// What it does when told these.
+    pub fn effect(&self, attributes: [i64; ATTRIBUTES_MAX]) -> Effect {
+        (self.effect)(attributes)
+    }
+}
+
+/// What happens to the bytes of one way of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Each piece is late.
+    Latency {
+        /// By this much. Less than nothing is nothing.
+        latency_ms: i64,
+        /// More or less by up to this much.
+        jitter_ms: i64,
+    },
+    /// A link of a rate. No credit is saved while nothing flows.
+    Bandwidth {
+        /// 0 lets nothing pass.
+        bytes_per_second: u64,
+    },
+    /// The end is late.
+    SlowClose {
+        /// By this much.
+        delay: Duration,
+    },
+    /// Nothing passes.
+    Timeout {
+        /// The connection is closed after this time; `None` leaves it open.
+        after: Option<Duration>,
+    },
+    /// A reset after the first piece.
+    ResetPeer {
+        /// This much later.
+        after: Duration,
+    },
+    /// A reset.
+    ResetAfter {
+        /// This much after it began to hold.
+        after: Duration,
+    },
+    /// Small pieces.
+    Slicer {
+        /// Of this many bytes.
+        average_bytes: u64,
+        /// More or less by up to this many.
+        variation_bytes: u64,
+        /// Between two of them.
+        delay: Duration,
+    },
+    /// An end after so many bytes.
+    LimitData {
+        /// This many pass.
+        bytes: u64,
+        /// The connection then ends like this.
+        ending: Ending,
+    },
+    /// Silence after so many bytes.
+    HalfOpen {
+        /// This many pass.
+        bytes: u64,
+    },
+    /// Bytes that are not what was sent.
+    Corrupt {
+        /// One in this many.
+        every_bytes: u64,
+    },
+    /// A late beginning.
+    SlowStart {
+        /// By this much.
+        delay: Duration,
+    },
+}
+
+/// How a way of a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Its source has ended it; the other way goes on.
+    End,
+    /// The connection is closed, both ways.
+    Close,
+    /// The connection is reset, both ways.
+    Reset,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_names_of_their_own_and_take_what_they_are_told() {
+        for (index, kind) in KINDS.iter().enumerate() {
+            assert!(kind.attributes.len() <= ATTRIBUTES_MAX, "{}", kind.name);
+            assert!(KINDS[..index].iter().all(|other| other.name != kind.name), "{}", kind.name);
+            assert_eq!(Kind::named(kind.name).map(|found| found.name), Some(kind.name));
+            // Nothing that a client sends is too much or too little.
+            for value in [i64::MIN, -1, 0, 1, i64::MAX] {
+                let _ = kind.effect([value; ATTRIBUTES_MAX]);
+            }
+        }
+        assert!(Kind::named("noop").is_none());
+    }
+
+    #[test]
+    fn units_are_those_of_toxiproxy() {
+        let effect = |name: &str, values| Kind::named(name).map(|kind| kind.effect(values));
+        assert_eq!(
+            effect("bandwidth", [5, 0, 0]),
+            Some(Effect::Bandwidth { bytes_per_second: 5000 }),
+            "kB a second"
+        );
+        assert_eq!(
+            effect("slicer", [10, 20, 1500]),
+            Some(Effect::Slicer {
+                average_bytes: 10,
+                variation_bytes: 9,
+                delay: Duration::from_micros(1500)
+            })
+        );
+        assert_eq!(effect("timeout", [0; 3]), Some(Effect::Timeout { after: None }));
+    }
+}

@@ -1,0 +1,442 @@
+//! The toxics of one way of a connection, one behind the other: bytes go in, come out late, cut or not at all, and the
+//! chain says when to look again. Toxics come, change and go while bytes are in it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+
+use crate::draw::Draws;
+use crate::toxic::{Effect, Ending};
+use crate::toxic_stage::{Piece, Stage, Step};
+
+/// A toxic as a chain takes it.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Which it is, over its changes.
+    pub id: u64,
+    /// What it does.
+    pub effect: Effect,
+    /// What it draws with, on this way of this connection.
+    pub draws: Draws,
+}
+
+/// What is between a source and a sink.
+#[derive(Debug, Default)]
+pub struct Chain {
+    stages: Vec<Stage>,
+    out: VecDeque<Bytes>,
+    ended: Option<Ending>,
+}
+
+impl Chain {
+    /// These are at work from now on, in this order. What those held that are no more goes on to the next one.
+    pub fn set(&mut self, now: Duration, links: &[Link]) {
+        let is_kept = |stage: &Stage| links.iter().any(|link| link.id == stage.id);
+        while let Some(at) = self.stages.iter().position(|stage| !is_kept(stage)) {
+            let (pieces, ended) = self.stages.remove(at).dissolve();
+            match self.stages.get_mut(at) {
+                Some(next) => {
+                    pieces.into_iter().for_each(|piece| next.push(piece));
+                    if let Some((ending, at)) = ended {
+                        next.end(ending, at);
+                    }
+                }
+                None => {
+                    self.out.extend(pieces.into_iter().map(|piece| piece.bytes));
+                    self.ended = self.ended.or(ended.map(|(ending, _)| ending));
+                }
+            }
+        }
+        let mut before = std::mem::take(&mut self.stages);
+        for Link { id, effect, draws } in links {
+            self.stages.push(match before.iter().position(|stage| stage.id == *id) {
+                Some(at) => {
+                    let mut stage = before.remove(at);
+                    stage.become_effect(*effect);
+                    stage
+                }
+                None => Stage::new(*id, *effect, now, draws.clone()),
+            });
+        }
+    }
+
+    /// Whether more may be put in. What does not fit stays with its source.
+    pub fn has_room(&self) -> bool {
+        self.ended.is_none()
+            && !self.stages.iter().any(|stage| stage.is_done)
+            && self.stages.first().map_or(self.out.is_empty(), Stage::has_room)
+    }
+
+    /// Puts in what has come, at least one byte.
+    pub fn push(&mut self, now: Duration, bytes: Bytes) {
+        match self.stages.first_mut() {
+            Some(first) => first.push(Piece { bytes, at: now }),
+            None => self.out.push_back(bytes),
+        }
+    }
+
+    /// Its source has ended.
+    pub fn end(&mut self, now: Duration) {
+        match self.stages.first_mut() {
+            Some(first) => first.end(Ending::End, now),
+            None => self.ended = self.ended.or(Some(Ending::End)),
+        }
+    }
+
+    /// Moves what is due, and says when to look again: `None` is when something was put in or taken out.
+    pub fn advance(&mut self, now: Duration) -> Option<Duration> {
+        loop {
+            let (mut has_moved, mut wake) = (false, None);
+            for index in 0..self.stages.len() {
+                let (stage, mut next) = match &mut self.stages[index..] {
+                    [stage, next, ..] => (stage, Some(next)),
+                    [stage] => (stage, None),
+                    [] => break,
+                };
+                while !stage.is_done && next.as_ref().map_or(self.out.is_empty(), |next| next.has_room()) {
+                    match (stage.step(now), &mut next) {
+                        (Step::Pass(piece), Some(next)) => next.push(piece),
+                        (Step::Pass(piece), None) => self.out.push_back(piece.bytes),
+                        (Step::End(ending, at), next) => {
+                            stage.is_done = true;
+                            match next {
+                                Some(next) => next.end(ending, at),
+                                None => self.ended = self.ended.or(Some(ending)),
+                            }
+                        }
+                        (Step::Wait(due), _) => {
+                            wake = [wake, due].into_iter().flatten().min();
+                            break;
+                        }
+                    }
+                    has_moved = true;
+                }
+            }
+            if !has_moved {
+                return wake;
+            }
+        }
+    }
+
+    /// What is to be written now, as one piece.
+    pub fn front(&self) -> Option<&[u8]> {
+        self.out.front().map(|bytes| &**bytes)
+    }
+
+    /// The first `count` bytes of that have been written.
+    pub fn written(&mut self, count: usize) {
+        if let Some(front) = self.out.front_mut() {
+            front.advance(count.min(front.len()));
+            if front.is_empty() {
+                self.out.pop_front();
+            }
+        }
+    }
+
+    /// How the way has ended, once everything before that is written.
+    pub fn ending(&self) -> Option<Ending> {
+        self.ended.filter(|_| self.out.is_empty())
+    }
+
+    /// Whether there is nothing in it and nothing at work: bytes may pass beside it.
+    pub fn is_clear(&self) -> bool {
+        self.stages.is_empty() && self.out.is_empty() && self.ended.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toxic::Kind;
+
+    /// A chain of these, on time's start.
+    fn chain(toxics: &[(&str, [i64; 3])]) -> Chain {
+        let mut chain = Chain::default();
+        chain.set(Duration::ZERO, &links(toxics));
+        chain
+    }
+
+    fn links(toxics: &[(&str, [i64; 3])]) -> Vec<Link> {
+        let link = |(id, (name, values)): (usize, &(&str, [i64; 3]))| {
+            let kind = Kind::named(name).unwrap_or_else(|| panic!("{name} is a kind"));
+            Link { id: id as u64, effect: kind.effect(*values), draws: Draws::new(1, &[id as u64]) }
+        };
+        toxics.iter().enumerate().map(link).collect()
+    }
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// Everything that comes out, by when: a sink that is always ready. Until nothing is due any more.
+    fn run(chain: &mut Chain, from: Duration) -> Vec<(Duration, Vec<u8>)> {
+        let (mut out, mut now) = (Vec::new(), from);
+        loop {
+            let wake = chain.advance(now);
+            if let Some(front) = chain.front() {
+                out.push((now, front.to_vec()));
+                chain.written(usize::MAX);
+                continue;
+            }
+            match wake {
+                Some(wake) => now = wake,
+                None => return out,
+            }
+        }
+    }
+
+    fn text(out: &[(Duration, Vec<u8>)]) -> String {
+        out.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).collect()
+    }
+
+    #[test]
+    fn latency_delays_every_piece_and_not_the_end() {
+        let mut chain = chain(&[("latency", [100, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"a"));
+        chain.push(ms(30), Bytes::from_static(b"b"));
+        chain.end(ms(31));
+        assert_eq!(run(&mut chain, ms(31)), [(ms(100), b"a".to_vec()), (ms(130), b"b".to_vec())]);
+        assert_eq!(chain.ending(), Some(Ending::End));
+    }
+
+    #[test]
+    fn jitter_stays_within_its_bounds_and_changes_no_order() {
+        let mut chain = chain(&[("latency", [100, 40, 0])]);
+        for index in 0..100u8 {
+            chain.push(ms(u64::from(index)), Bytes::from(vec![index]));
+        }
+        let out = run(&mut chain, ms(99));
+        assert_eq!(out.len(), 100);
+        for (index, (at, bytes)) in out.iter().enumerate() {
+            assert_eq!(bytes, &[index as u8]);
+            // One that came earlier may hold it up, by no more than the difference between two delays.
+            assert!(*at >= ms(60 + index as u64) && *at <= ms(140 + index as u64), "{index} at {at:?}");
+        }
+        assert!(out.windows(2).any(|pair| pair[1].0 != pair[0].0 + ms(1)), "it varies");
+    }
+
+    #[test]
+    fn delays_of_two_toxics_add_up() {
+        let mut chain = chain(&[("latency", [100, 0, 0]), ("latency", [50, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"a"));
+        assert_eq!(run(&mut chain, ms(0)), [(ms(150), b"a".to_vec())]);
+    }
+
+    #[test]
+    fn a_bandwidth_is_kept_over_pieces_of_any_size() {
+        for size in [1usize, 700, 8192, 65536] {
+            let mut chain = chain(&[("bandwidth", [100, 0, 0])]);
+            let (mut sent, mut received, mut now, mut last) = (0, 0, ms(0), ms(0));
+            while received < 200_000 {
+                while sent < 200_000 && chain.has_room() {
+                    let count = size.min(200_000 - sent);
+                    chain.push(now, Bytes::from(vec![0; count]));
+                    sent += count;
+                }
+                let wake = chain.advance(now);
+                while let Some(front) = chain.front() {
+                    received += front.len();
+                    last = now;
+                    chain.written(usize::MAX);
+                    chain.advance(now);
+                }
+                now = wake.unwrap_or(now).max(now);
+            }
+            // 200 kB at 100 kB a second.
+            assert!((ms(1990)..=ms(2010)).contains(&last), "{size}: {last:?}");
+        }
+    }
+
+    #[test]
+    fn a_bandwidth_of_nothing_holds_everything_until_it_is_removed() {
+        let mut chain = chain(&[("bandwidth", [0, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"kept"));
+        chain.end(ms(1));
+        assert!(run(&mut chain, ms(5000)).is_empty());
+        assert_eq!(chain.ending(), None);
+        chain.set(ms(6000), &[]);
+        assert_eq!(text(&run(&mut chain, ms(6000))), "kept");
+        assert_eq!(chain.ending(), Some(Ending::End));
+    }
+
+    #[test]
+    fn no_credit_is_saved_while_nothing_flows() {
+        let mut chain = chain(&[("bandwidth", [1, 0, 0])]);
+        chain.push(ms(10_000), Bytes::from(vec![0; 1000]));
+        let out = run(&mut chain, ms(10_000));
+        assert_eq!(out.last().map(|(at, _)| *at), Some(ms(11_000)));
+    }
+
+    #[test]
+    fn a_slow_close_delays_nothing_but_the_end() {
+        let mut chain = chain(&[("slow_close", [500, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"a"));
+        chain.end(ms(10));
+        chain.advance(ms(10));
+        assert_eq!(chain.front(), Some(&b"a"[..]));
+        chain.written(1);
+        assert_eq!((chain.advance(ms(20)), chain.ending()), (Some(ms(510)), None));
+        assert_eq!((chain.advance(ms(510)), chain.ending()), (None, Some(Ending::End)));
+    }
+
+    #[test]
+    fn a_timeout_swallows_everything_and_then_closes() {
+        let mut chain = chain(&[("timeout", [200, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"lost"));
+        assert_eq!(chain.advance(ms(0)), Some(ms(200)));
+        chain.push(ms(150), Bytes::from_static(b"lost"));
+        assert!(run(&mut chain, ms(150)).is_empty());
+        assert_eq!(chain.ending(), Some(Ending::Close));
+    }
+
+    #[test]
+    fn a_timeout_of_none_closes_when_it_is_removed() {
+        let mut chain = chain(&[("timeout", [0, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"lost"));
+        assert_eq!(chain.advance(ms(100_000)), None);
+        chain.set(ms(100_000), &[]);
+        assert_eq!((chain.front(), chain.ending()), (None, Some(Ending::Close)));
+    }
+
+    #[test]
+    fn a_peer_is_reset_after_its_first_byte() {
+        let mut chain = chain(&[("reset_peer", [50, 0, 0])]);
+        assert_eq!(chain.advance(ms(1000)), None, "nothing has come");
+        chain.push(ms(1000), Bytes::from_static(b"lost"));
+        chain.push(ms(1040), Bytes::from_static(b"lost"));
+        assert_eq!(chain.advance(ms(1040)), Some(ms(1050)));
+        assert!(run(&mut chain, ms(1050)).is_empty());
+        assert_eq!(chain.ending(), Some(Ending::Reset));
+    }
+
+    #[test]
+    fn resets_come_by_time_and_by_bytes() {
+        let mut by_time = chain(&[("reset_after", [30, 0, 0])]);
+        by_time.push(ms(1), Bytes::from_static(b"a"));
+        assert_eq!(text(&run(&mut by_time, ms(1))), "a");
+        assert_eq!(by_time.ending(), Some(Ending::Reset));
+        let mut by_bytes = chain(&[("reset_data", [3, 0, 0])]);
+        by_bytes.push(ms(1), Bytes::from_static(b"abcde"));
+        assert_eq!(text(&run(&mut by_bytes, ms(1))), "abc");
+        assert_eq!(by_bytes.ending(), Some(Ending::Reset));
+    }
+
+    #[test]
+    fn slices_are_of_the_size_that_was_asked_for_and_in_their_order() {
+        for (average, variation) in [(10, 0), (10, 4), (1, 0), (100, 99), (7, 1000)] {
+            let mut chain = chain(&[("slicer", [average, variation, 2000])]);
+            let sent: Vec<u8> = (0..1000u32).map(|index| index as u8).collect();
+            chain.push(ms(0), Bytes::from(sent.clone()));
+            let out = run(&mut chain, ms(0));
+            let received: Vec<u8> = out.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+            assert_eq!(received, sent);
+            let variation = variation.min(average - 1);
+            let largest = out.iter().map(|(_, bytes)| bytes.len()).max().unwrap_or(0) as i64;
+            assert!(largest <= average + variation, "{largest} of {average} ± {variation}");
+            assert!(out.iter().all(|(_, bytes)| !bytes.is_empty()));
+            for (index, (at, _)) in out.iter().enumerate() {
+                assert_eq!(*at, ms(2 * index as u64), "2 ms between two");
+            }
+        }
+    }
+
+    #[test]
+    fn so_much_data_passes_and_then_the_connection_is_closed() {
+        let mut limited = chain(&[("limit_data", [5, 0, 0])]);
+        limited.push(ms(0), Bytes::from_static(b"abc"));
+        limited.push(ms(0), Bytes::from_static(b"defg"));
+        assert_eq!(text(&run(&mut limited, ms(0))), "abcde");
+        assert_eq!((limited.ending(), limited.has_room()), (Some(Ending::Close), false));
+        let mut none = chain(&[("limit_data", [0, 0, 0])]);
+        none.advance(ms(0));
+        assert_eq!(none.ending(), None, "before the first byte");
+        none.push(ms(0), Bytes::from_static(b"a"));
+        assert!(run(&mut none, ms(0)).is_empty());
+        assert_eq!(none.ending(), Some(Ending::Close));
+    }
+
+    #[test]
+    fn what_has_passed_counts_over_a_change() {
+        let mut chain = chain(&[("limit_data", [5, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"abc"));
+        assert_eq!(text(&run(&mut chain, ms(0))), "abc");
+        chain.set(ms(1), &links(&[("limit_data", [4, 0, 0])]));
+        chain.push(ms(2), Bytes::from_static(b"def"));
+        assert_eq!(text(&run(&mut chain, ms(2))), "d");
+    }
+
+    #[test]
+    fn a_half_open_way_tells_neither_bytes_nor_the_end() {
+        let mut chain = chain(&[("half_open", [2, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"abc"));
+        chain.end(ms(1));
+        assert_eq!(text(&run(&mut chain, ms(100_000))), "ab");
+        assert_eq!(chain.ending(), None);
+    }
+
+    #[test]
+    fn one_byte_of_so_many_is_another() {
+        for (every, sizes) in [(10, &[1usize, 9, 30, 60][..]), (1, &[100]), (1000, &[100])] {
+            let mut chain = chain(&[("corrupt", [every, 0, 0])]);
+            for &size in sizes {
+                chain.push(ms(0), Bytes::from(vec![0; size]));
+            }
+            let received: Vec<u8> = run(&mut chain, ms(0)).into_iter().flat_map(|(_, bytes)| bytes).collect();
+            for block in received.chunks(every as usize).filter(|block| block.len() == every as usize) {
+                assert_eq!(block.iter().filter(|byte| **byte != 0).count(), 1, "{every}: {block:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_slow_start_holds_what_came_first() {
+        let mut chain = chain(&[("slow_start", [100, 0, 0])]);
+        assert_eq!(chain.advance(ms(0)), None);
+        chain.push(ms(10), Bytes::from_static(b"hello"));
+        assert_eq!(run(&mut chain, ms(10)), [(ms(100), b"hello".to_vec())]);
+        chain.push(ms(150), Bytes::from_static(b"!"));
+        assert_eq!(run(&mut chain, ms(150)), [(ms(150), b"!".to_vec())]);
+    }
+
+    #[test]
+    fn a_toxic_that_comes_takes_what_is_behind_it_and_one_that_goes_holds_nothing_back() {
+        let mut chain = Chain::default();
+        assert!(chain.is_clear());
+        chain.push(ms(0), Bytes::from_static(b"a"));
+        assert_eq!(chain.front(), Some(&b"a"[..]));
+        chain.set(ms(1), &links(&[("latency", [1000, 0, 0]), ("slicer", [1, 0, 0])]));
+        chain.push(ms(2), Bytes::from_static(b"bc"));
+        chain.advance(ms(2));
+        chain.written(1);
+        assert_eq!((chain.advance(ms(2)), chain.front()), (Some(ms(1002)), None));
+        // The slicer stays, as the second of those there were.
+        chain.set(ms(3), &links(&[("latency", [1000, 0, 0]), ("slicer", [1, 0, 0])])[1..]);
+        let out = run(&mut chain, ms(3));
+        assert_eq!((out.len(), text(&out)), (2, "bc".to_owned()));
+        chain.set(ms(4), &[]);
+        assert!(chain.is_clear());
+    }
+
+    #[test]
+    fn a_change_holds_for_what_waits_as_well() {
+        let mut chain = chain(&[("latency", [10_000, 0, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"a"));
+        assert_eq!(chain.advance(ms(0)), Some(ms(10_000)));
+        chain.set(ms(5), &links(&[("latency", [20, 0, 0])]));
+        assert_eq!(run(&mut chain, ms(5)), [(ms(20), b"a".to_vec())]);
+    }
+
+    #[test]
+    fn what_does_not_fit_stays_with_its_source() {
+        for (kind, most) in [("bandwidth", 128 << 10), ("latency", 33 << 20)] {
+            let mut chain = chain(&[(kind, [1_000_000, 0, 0])]);
+            let mut held = 0;
+            while chain.has_room() {
+                chain.push(ms(0), Bytes::from(vec![0; 32 << 10]));
+                held += 32 << 10;
+            }
+            assert!(held > 0 && held <= most, "{kind} holds {held}");
+        }
+    }
+}
