@@ -14,11 +14,11 @@ use crate::lane::{Memory, Request};
 use crate::plan::Policies;
 use crate::policy::{self, Subject};
 use crate::record::Record;
-use crate::respond::send;
+use crate::respond::{send, send_both};
 use crate::seen;
 use crate::tcp::Follows;
 
-/// A body up to this length leaves in one piece with its head.
+/// A body up to this length is copied behind its head; a longer one leaves from where it is.
 const ONE_PIECE_BYTES_MAX: usize = 16 * 1024;
 
 /// The methods that are passed on, besides any extension.
@@ -123,8 +123,7 @@ async fn whole(
         head.extend_from_slice(body);
         return send(call, head, Follows::End).await;
     }
-    send(call, head, Follows::More).await?;
-    send(call, body, Follows::End).await
+    send_both(call, head, body, Follows::End).await
 }
 
 /// Whether the client's connection may serve another request, as far as this one does not decide.

@@ -1,5 +1,6 @@
 //! What the client is sent of a server: its response, or an upgraded connection's bytes.
 
+use std::future::poll_fn;
 use std::pin::pin;
 
 use wire::{ClientConnection, Framing, ResponseHead, ResponseRewrite, Version};
@@ -240,11 +241,26 @@ async fn tunnel(
 }
 
 /// Sends these bytes to the client.
-pub(crate) async fn send(call: &Call<'_>, mut bytes: &[u8], follows: Follows) -> Result<(), Failure> {
+pub(crate) async fn send(call: &Call<'_>, bytes: &[u8], follows: Follows) -> Result<(), Failure> {
+    send_both(call, bytes, b"", follows).await
+}
+
+/// Sends a head and the body behind it from where they are, at once as far as the client takes them.
+pub(crate) async fn send_both(
+    call: &Call<'_>,
+    mut head: &[u8],
+    mut body: &[u8],
+    follows: Follows,
+) -> Result<(), Failure> {
     let Call { snapshot, client, .. } = *call;
-    while !bytes.is_empty() {
-        match client.deadline.within(snapshot.ticks.client_write, client.socket.write(bytes, follows)).await {
-            Ok(Ok(count)) => bytes = &bytes[count..],
+    while !head.is_empty() || !body.is_empty() {
+        let write = poll_fn(|context| client.socket.poll_write_both(context, head, body, follows));
+        match client.deadline.within(snapshot.ticks.client_write, write).await {
+            Ok(Ok(count)) => {
+                let of_head = count.min(head.len());
+                head = &head[of_head..];
+                body = &body[count - of_head..];
+            }
             Ok(Err(_)) => return Err(Failure::ClientGone),
             Err(_) => return Err(Failure::ClientStalled),
         }

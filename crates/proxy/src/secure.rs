@@ -33,7 +33,8 @@ pub(crate) struct Records {
 impl Records {
     /// Room for what fills a large buffer, and for a record that is not yet whole.
     const RECEIVED: usize = Session::sealed_len_max(BULK) + RECORD_MAX;
-    const SEALED: usize = HELD_MAX + Session::sealed_len_max(BULK);
+    // Of two pieces each has a last record of its own.
+    const SEALED: usize = HELD_MAX + Session::sealed_len_max(BULK) + Session::sealed_len_max(0);
 
     pub(crate) fn new() -> Rc<Self> {
         let buffer = |len: usize| RefCell::new(vec![0; len].into_boxed_slice());
@@ -200,30 +201,52 @@ impl Secure {
         bytes: &[u8],
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
+        self.poll_write_both(context, bytes, b"", follows)
+    }
+
+    /// The same of `head` with `body` behind it: sealed from where they are, and sent as one.
+    pub(crate) fn poll_write_both(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        body: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
         let state = &mut *self.state.borrow_mut();
         if state.ending == Ending::Broken {
             return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
         }
         if state.unreported > 0 {
-            debug_assert!(bytes.len() >= state.unreported, "what was not reported is given again");
+            debug_assert!(
+                head.len() + body.len() >= state.unreported,
+                "what was not reported is given again"
+            );
             return self.poll_send_rest(state, context, follows);
         }
-        let piece = &bytes[..bytes.len().min(BULK)];
+        let head = &head[..head.len().min(BULK)];
+        let body = &body[..body.len().min(BULK - head.len())];
         let sealed = &mut **self.records.sealed.borrow_mut();
         let held = state.unsent.len();
         sealed[..held].copy_from_slice(&state.unsent);
-        let first = if state.sent_bytes < SMALL_RECORDS_BYTES { SMALL_RECORD } else { PLAINTEXT_MAX };
-        let len = match state.session.seal(piece, first, &mut sealed[held..]) {
-            Ok(len) => held + len,
-            Err(alert) => {
-                self.fail(state, alert);
-                return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+        let mut len = held;
+        for piece in [head, body] {
+            if piece.is_empty() {
+                continue;
             }
-        };
+            let first = if state.sent_bytes < SMALL_RECORDS_BYTES { SMALL_RECORD } else { PLAINTEXT_MAX };
+            match state.session.seal(piece, first, &mut sealed[len..]) {
+                Ok(count) => len += count,
+                Err(alert) => {
+                    self.fail(state, alert);
+                    return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+                }
+            }
+            state.sent_bytes += piece.len() as u64;
+        }
+        let taken = head.len() + body.len();
         state.unsent = Vec::new();
-        state.sent_bytes += piece.len() as u64;
         let count = match self.tcp.poll_send(context, &sealed[..len], follows) {
-            Poll::Ready(Ok(count)) if count == len => return Poll::Ready(Ok(piece.len())),
+            Poll::Ready(Ok(count)) if count == len => return Poll::Ready(Ok(taken)),
             Poll::Ready(Ok(count)) => count,
             Poll::Ready(Err(error)) => {
                 state.ending = Ending::Broken;
@@ -232,7 +255,7 @@ impl Secure {
             Poll::Pending => 0,
         };
         state.unsent.extend_from_slice(&sealed[count..len]);
-        state.unreported = piece.len();
+        state.unreported = taken;
         match state.report(count.saturating_sub(held)) {
             Some(count) => Poll::Ready(Ok(count)),
             None => self.poll_send_rest(state, context, follows),

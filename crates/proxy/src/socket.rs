@@ -75,6 +75,25 @@ impl Socket {
         }
     }
 
+    /// Writes the start of `head` with `body` behind it, at least one byte, at once where that can be. What is not yet
+    /// written is to be given again; of a stream the head is the whole head of a message, or empty.
+    pub(crate) fn poll_write_both(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        body: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plain(tcp) if body.is_empty() => tcp.poll_send(context, head, follows),
+            Self::Plain(tcp) => tcp.poll_send_both(context, head, body, follows),
+            Self::Secure(secure) => secure.poll_write_both(context, head, body, follows),
+            Self::Stream(stream) if head.is_empty() => stream.poll_write(context, body, follows),
+            Self::Stream(stream) if body.is_empty() => stream.poll_write(context, head, follows),
+            Self::Stream(stream) => stream.poll_write(context, head, Follows::More),
+        }
+    }
+
     /// Ready when it is worth reading what is to be written here; a connection's buffers say so by themselves.
     pub(crate) async fn writable(&self) -> io::Result<usize> {
         poll_fn(|context| self.poll_writable(context)).await;

@@ -4,14 +4,14 @@
 
 use std::cell::{Cell, OnceCell};
 use std::future::poll_fn;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -119,19 +119,36 @@ impl Tcp {
         bytes: &[u8],
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
-        let flags = match follows {
-            Follows::Nothing | Follows::End => SendFlags::NOSIGNAL,
-            // The end of a connection fills the same segment as what is before it.
-            Follows::More | Follows::Close => SendFlags::NOSIGNAL | SendFlags::MORE,
-        };
-        if let Some(outcome) = self.at_once(|stream| send(stream, bytes, flags)) {
+        let flags = follows.flags();
+        self.poll_sent(context, |socket| send(socket, bytes, flags))
+    }
+
+    /// Sends the start of `head` with `body` behind it, at least one byte, in one call.
+    pub(crate) fn poll_send_both(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        body: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        let flags = follows.flags();
+        let slices = [IoSlice::new(head), IoSlice::new(body)];
+        self.poll_sent(context, |socket| sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), flags))
+    }
+
+    fn poll_sent(
+        &self,
+        context: &mut Context<'_>,
+        mut step: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        if let Some(outcome) = self.at_once(|stream| step(stream.as_fd())) {
             return Poll::Ready(outcome);
         }
         let stream = self.stream()?;
         // Write first: there is nearly always room, and the kernel says so more cheaply than the runtime.
-        match send(stream, bytes, flags) {
+        match step(stream.as_fd()) {
             Err(Errno::AGAIN | Errno::INTR) => {
-                poll_when(context, stream, Interest::WRITABLE, |stream| send(stream, bytes, flags))
+                poll_when(context, stream, Interest::WRITABLE, |stream| step(stream.as_fd()))
             }
             outcome => Poll::Ready(outcome.map_err(io::Error::from)),
         }
@@ -246,6 +263,14 @@ pub(crate) enum Follows {
 }
 
 impl Follows {
+    fn flags(self) -> SendFlags {
+        match self {
+            Self::Nothing | Self::End => SendFlags::NOSIGNAL,
+            // The end of a connection fills the same segment as what is before it.
+            Self::More | Self::Close => SendFlags::NOSIGNAL | SendFlags::MORE,
+        }
+    }
+
     /// Whether the message ends with what is written.
     pub(crate) fn is_end(self) -> bool {
         matches!(self, Self::End | Self::Close)

@@ -56,6 +56,20 @@ fn one_after_the_other_and_several_at_once() {
 }
 
 #[test]
+fn a_long_answer_of_our_own_is_sealed_behind_its_head() {
+    let response = route::FixedResponse::new(200, "text/plain", long_body()).expect("is a response");
+    let scene = Scene::with(|config, _| {
+        let respond = config::Respond { response: response.into(), file: None };
+        config.routes[0].action = config::Action::Respond(respond);
+    });
+    let mut client = scene.client();
+    for path in ["/1", "/2"] {
+        client.asks(path);
+        assert!(client.message().body == long_body(), "{path}");
+    }
+}
+
+#[test]
 fn long_bodies_pass_both_ways_whatever_the_server_speaks() {
     for scene in [Scene::new(), Scene::to_tls13()] {
         let mut client = scene.client();
