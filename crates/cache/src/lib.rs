@@ -29,14 +29,24 @@ mod decide;
 mod ranges;
 /// Why a response is not stored.
 mod refusal;
+/// Responses in memory.
+mod store;
+/// One fetch for all who want the same.
+mod fill;
+/// What was purged.
+mod purge;
 
 pub use asked::Asked;
 pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serves_on_error};
 pub use directives::{RequestDirectives, ResponseDirectives, Source};
 pub use encoding::Codings;
+pub use fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
 pub use key::{Key, KeySecret, Uri, write_key};
 pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
+pub use purge::{Force, Label, Rules, RulesFull, Scope};
 pub use ranges::Part;
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
+pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
+pub use store::{Joined, Store, StoreSettings, StoreTally};
 pub use stored::{Stored, Times};
 pub use vary::{VariantKey, Vary};

@@ -1,0 +1,188 @@
+//! What was purged, as rules that look-ups compare objects with: a purge costs the same however much it meets.
+//!
+//! Each purge has a number, its epoch, and each object the epoch in which its fetch began: it is purged by every later
+//! rule that names it. So what was under way when a purge came is purged too. Knows no store and no lock.
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use crate::key::KeySecret;
+
+/// What an object can be purged by beside its key: a host or a tag, as a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(u64);
+
+impl Label {
+    /// Everything of a host; the case of its name does not count.
+    pub fn host(secret: KeySecret, host: &[u8]) -> Self {
+        Self::of(secret, b'h', host.iter().map(u8::to_ascii_lowercase))
+    }
+
+    /// A tag, of `Surrogate-Key` or `Cache-Tag`.
+    pub fn tag(secret: KeySecret, tag: &[u8]) -> Self {
+        Self::of(secret, b't', tag.iter().copied())
+    }
+
+    /// From a number that `as_u64` gave.
+    pub const fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// As a number, to be written down.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    fn of(secret: KeySecret, kind: u8, name: impl Iterator<Item = u8>) -> Self {
+        let (first, second) = secret.halves();
+        let mut hasher = SipHasher13::new_with_keys(first, second);
+        hasher.write_u8(kind);
+        name.for_each(|byte| hasher.write_u8(byte));
+        Self(hasher.finish())
+    }
+}
+
+/// What a purge does to what it meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// It is gone.
+    Hard,
+    /// It is stale: it may be validated, or served where stale responses may be.
+    Soft,
+}
+
+/// What a purge meets, where that is not one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything.
+    All,
+    /// What has this label.
+    Label(Label),
+    /// What has a key whose text begins so.
+    Prefix(Box<[u8]>),
+}
+
+/// There are as many rules as there may be, all newer than what is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RulesFull;
+
+impl std::fmt::Display for RulesFull {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .write_str("too many purges since the cache was last swept; purge less finely, or everything")
+    }
+}
+
+impl std::error::Error for RulesFull {}
+
+/// The purges since the last sweep.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// The number of the last purge.
+    epoch: u64,
+    all: Epochs,
+    labels: HashMap<Label, Epochs>,
+    prefixes: Vec<(Box<[u8]>, Epochs)>,
+}
+
+/// When something was last purged; 0 for never.
+#[derive(Debug, Clone, Copy, Default)]
+struct Epochs {
+    hard: u64,
+    soft: u64,
+}
+
+impl Rules {
+    /// As many hosts and tags can be remembered as purged. Each takes some 30 bytes.
+    pub const LABELS_MAX: usize = 1 << 18;
+    /// As many prefixes. An object is compared with all of them, once.
+    pub const PREFIXES_MAX: usize = 256;
+
+    /// A purge, and its number.
+    ///
+    /// # Errors
+    /// If there are too many rules: then a sweep has to come first.
+    pub fn purge(&mut self, scope: Scope, force: Force) -> Result<u64, RulesFull> {
+        let epoch = self.epoch + 1;
+        match scope {
+            Scope::All => self.all.set(force, epoch),
+            Scope::Label(label) => {
+                if self.labels.len() >= Self::LABELS_MAX && !self.labels.contains_key(&label) {
+                    return Err(RulesFull);
+                }
+                self.labels.entry(label).or_default().set(force, epoch);
+            }
+            Scope::Prefix(prefix) => {
+                let known = self.prefixes.iter().position(|(known, _)| *known == prefix);
+                if known.is_none() && self.prefixes.len() >= Self::PREFIXES_MAX {
+                    return Err(RulesFull);
+                }
+                let index = known.unwrap_or_else(|| {
+                    self.prefixes.push((prefix, Epochs::default()));
+                    self.prefixes.len() - 1
+                });
+                self.prefixes[index].1.set(force, epoch);
+            }
+        }
+        self.epoch = epoch;
+        Ok(epoch)
+    }
+
+    /// The number of the last purge.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.labels.len() + self.prefixes.len() + usize::from(self.all.last() > 0)
+    }
+
+    /// Whether nothing was purged since the last sweep.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What became of an object whose fetch began in this epoch, by all purges since. One step for each label, and one
+    /// for each prefix that is known.
+    pub fn verdict(&self, epoch: u64, key_text: &[u8], labels: &[Label]) -> Option<Force> {
+        let by_label = labels.iter().filter_map(|label| self.labels.get(label));
+        let prefixes = self.prefixes.iter().filter(|(prefix, _)| key_text.starts_with(prefix));
+        let met = std::iter::once(&self.all).chain(by_label).chain(prefixes.map(|(_, epochs)| epochs));
+        let mut verdict = None;
+        for epochs in met {
+            if epochs.hard > epoch {
+                return Some(Force::Hard);
+            }
+            if epochs.soft > epoch {
+                verdict = Some(Force::Soft);
+            }
+        }
+        verdict
+    }
+
+    /// Forgets the purges up to this one: nobody is left whom they meet.
+    pub fn forget(&mut self, epoch: u64) {
+        if self.all.last() <= epoch {
+            self.all = Epochs::default();
+        }
+        self.labels.retain(|_, epochs| epochs.last() > epoch);
+        self.labels.shrink_to(self.labels.len() * 2);
+        self.prefixes.retain(|(_, epochs)| epochs.last() > epoch);
+    }
+}
+
+impl Epochs {
+    fn set(&mut self, force: Force, epoch: u64) {
+        match force {
+            Force::Hard => self.hard = epoch,
+            Force::Soft => self.soft = epoch,
+        }
+    }
+
+    fn last(self) -> u64 {
+        self.hard.max(self.soft)
+    }
+}

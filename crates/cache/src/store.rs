@@ -1,0 +1,325 @@
+//! Responses in memory: bounded in bytes with all that they take, variants beside each other, and what is being fetched.
+//!
+//! All workers share it. A hit is one short lock and the count of one `Arc`; nothing is allocated. When and whether a
+//! response may be stored or used is decided elsewhere.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::fill::flight::{Flight, Keeping, Stage};
+use crate::fill::{Lead, Reader, Wait};
+use crate::key::Key;
+use crate::purge::{Force, Rules, RulesFull, Scope};
+use crate::vary::{VariantKey, Vary};
+
+/// One stored response.
+pub(crate) mod object;
+/// A part of the store, behind one lock.
+mod shard;
+
+use object::Object;
+use shard::{Left, Shard};
+
+/// How much a store takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// All memory together.
+    pub memory_bytes: u64,
+    /// What one object may take; never more than an eighth of the memory, or half of a shard.
+    pub object_bytes_max: u64,
+}
+
+/// Responses in memory.
+pub struct Store {
+    shards: Box<[Mutex<Shard>]>,
+    settings: StoreSettings,
+    /// The number of the last purge that is in force.
+    epoch: AtomicU64,
+    rules: RwLock<Rules>,
+    /// What bodies under way hold.
+    filling_bytes: Arc<AtomicU64>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    stored: AtomicU64,
+    evicted: AtomicU64,
+    evicted_bytes: AtomicU64,
+}
+
+/// What a store holds, and what became of what it held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreTally {
+    /// Keys that something is stored under.
+    pub keys: u64,
+    /// What all objects take.
+    pub bytes: u64,
+    /// What bodies under way take.
+    pub filling_bytes: u64,
+    /// Objects that were stored.
+    pub stored: u64,
+    /// Objects that had to make room.
+    pub evicted: u64,
+    /// What these took.
+    pub evicted_bytes: u64,
+    /// Purges that are still remembered.
+    pub purge_rules: u64,
+}
+
+/// What is to be done for a request that nothing stored answers.
+#[derive(Debug)]
+pub enum Joined {
+    /// Something is stored by now.
+    Hit(Arc<Object>),
+    /// To ask the origin, for all who come after.
+    Lead(Lead),
+    /// Somebody asks already.
+    Wait(Wait),
+    /// The response comes already.
+    Stream(Reader),
+    /// To ask for this request alone: it is remembered that nothing can be stored, or too much is under way.
+    Pass,
+}
+
+/// The least that a shard has, unless all is less: an object may take half of it.
+const SHARD_BYTES_MIN: u64 = 64 << 20;
+const SHARDS_MAX: u64 = 64;
+
+impl Store {
+    /// An empty store.
+    pub fn new(settings: StoreSettings) -> Self {
+        let shards = (settings.memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let shards = 1 << shards.ilog2();
+        // A sixteenth is left for bodies under way.
+        let shard_bytes = (settings.memory_bytes - settings.memory_bytes / 16) / shards;
+        let object_bytes_max = settings.object_bytes_max.min(settings.memory_bytes / 8).min(shard_bytes / 2);
+        Self {
+            shards: (0..shards).map(|_| Mutex::new(Shard::new(shard_bytes))).collect(),
+            settings: StoreSettings { object_bytes_max, ..settings },
+            epoch: AtomicU64::new(0),
+            rules: RwLock::default(),
+            filling_bytes: Arc::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The stored response for a request, if there is one; whether it is fresh is not looked at. What the request's
+    /// variant is for a `Vary` is asked only where there is one.
+    #[inline]
+    pub fn look(&self, key: Key, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<Arc<Object>> {
+        let object = self.shard(key).find(key, variant_of)?.clone();
+        self.is_good(&object).then_some(object)
+    }
+
+    /// What to do for a request whose look-up gave nothing that answers it: `seen` is what it gave, if anything.
+    pub fn join(
+        self: &Arc<Self>,
+        key: Key,
+        seen: Option<&Arc<Object>>,
+        mut variant_of: impl FnMut(&Vary) -> VariantKey,
+        now_seconds: u64,
+    ) -> Joined {
+        let epoch = self.epoch.load(Acquire);
+        let mut shard = self.shard(key);
+        if let Some(object) = shard.find(key, &mut variant_of)
+            && seen.is_none_or(|seen| !Arc::ptr_eq(seen, object))
+            && self.is_good(object)
+        {
+            return Joined::Hit(object.clone());
+        }
+        if shard.passes(key, now_seconds) {
+            return Joined::Pass;
+        }
+        let hint = shard.peek(key).next().map(|object| variant_of(object.vary()));
+        for flight in shard.flights(key) {
+            // What was asked before a purge is no answer to what is asked after it.
+            if flight.epoch == epoch
+                && let Some(joined) = self.join_flight(flight, hint, &mut variant_of)
+            {
+                return joined;
+            }
+        }
+        let flight = Arc::new(Flight::new(key, hint, epoch));
+        if shard.depart(&flight) { Joined::Lead(Lead::new(self.clone(), flight)) } else { Joined::Pass }
+    }
+
+    fn join_flight(
+        self: &Arc<Self>,
+        flight: &Arc<Flight>,
+        hint: Option<VariantKey>,
+        mut variant_of: impl FnMut(&Vary) -> VariantKey,
+    ) -> Option<Joined> {
+        let mut progress = flight.progress();
+        match &mut progress.stage {
+            Stage::Asked if flight.hint == hint => {
+                progress.waiting += 1;
+                Some(Joined::Wait(Wait::new(self.clone(), flight.clone())))
+            }
+            Stage::Vacant if flight.hint == hint => {
+                progress.stage = Stage::Asked;
+                Some(Joined::Lead(Lead::new(self.clone(), flight.clone())))
+            }
+            Stage::Streaming(stream)
+                if stream.end.is_none()
+                    && stream.keeping == Keeping::Whole
+                    && variant_of(&stream.opening.vary) == stream.opening.variant =>
+            {
+                Some(Joined::Stream(Reader::new(stream, flight)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Purges one key, with all its variants and what is being fetched of it, and says how many objects were stored.
+    pub fn purge_key(&self, key: Key, force: Force) -> usize {
+        let (met, removed) = self.shard(key).purge(key, force);
+        drop(removed);
+        met
+    }
+
+    /// Purges what is in the scope, now and for all workers, and what is being fetched of it.
+    ///
+    /// # Errors
+    /// If too many purges have to be remembered for fetches that have been under way since.
+    pub fn purge(&self, scope: Scope, force: Force) -> Result<(), RulesFull> {
+        let purge = |scope| {
+            let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+            let epoch = rules.purge(scope, force)?;
+            self.epoch.store(epoch, Release);
+            Ok(())
+        };
+        purge(scope.clone()).or_else(|RulesFull| {
+            self.sweep();
+            purge(scope)
+        })
+    }
+
+    /// Whether there are purges that a sweep would let forget.
+    pub fn is_sweep_due(&self) -> bool {
+        !self.rules.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Frees what purges met, and forgets these. It takes as long as there are objects, a shard's at a time, and holds
+    /// up look-ups of that shard.
+    pub fn sweep(&self) {
+        let mut swept = self.epoch.load(Acquire);
+        for shard in &self.shards {
+            let oldest = lock(shard).sweep(|object| {
+                self.is_good(object);
+            });
+            swept = swept.min(oldest.unwrap_or(u64::MAX));
+        }
+        self.rules.write().unwrap_or_else(PoisonError::into_inner).forget(swept);
+    }
+
+    /// Whether an object answers after all purges; it is compared with each only once.
+    #[inline]
+    fn is_good(&self, object: &Object) -> bool {
+        if object.checked() < self.epoch.load(Acquire) {
+            let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+            let verdict = rules.verdict(object.epoch(), object.key_text(), object.labels());
+            object.judge(verdict, rules.epoch());
+        }
+        !object.is_gone()
+    }
+
+    /// What the store holds.
+    pub fn tally(&self) -> StoreTally {
+        let mut tally = StoreTally {
+            filling_bytes: self.filling_bytes.load(Relaxed),
+            stored: self.counts.stored.load(Relaxed),
+            evicted: self.counts.evicted.load(Relaxed),
+            evicted_bytes: self.counts.evicted_bytes.load(Relaxed),
+            purge_rules: self.rules.read().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            ..StoreTally::default()
+        };
+        for shard in &self.shards {
+            let shard = lock(shard);
+            tally.keys += shard.count() as u64;
+            tally.bytes += shard.weight_bytes();
+        }
+        tally
+    }
+
+    /// What one object may take.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.settings.object_bytes_max
+    }
+
+    /// All memory that it may take.
+    pub fn memory_bytes(&self) -> u64 {
+        self.settings.memory_bytes
+    }
+
+    #[inline]
+    fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[(key.as_u128() >> 64) as usize & (self.shards.len() - 1)])
+    }
+
+    /// Stores an object, unless it was purged while it was fetched.
+    pub(crate) fn put(&self, flight: &Flight, object: &Arc<Object>) -> bool {
+        let left: Left;
+        {
+            let mut shard = self.shard(flight.key);
+            self.is_good(object);
+            if flight.is_doomed() || object.is_gone() || object.is_softly_purged() {
+                return false;
+            }
+            left = shard.put(object);
+        }
+        self.counts.stored.fetch_add(1, Relaxed);
+        self.counts.evicted.fetch_add(left.evicted_count, Relaxed);
+        self.counts.evicted_bytes.fetch_add(left.evicted_bytes, Relaxed);
+        true
+    }
+
+    pub(crate) fn pass(&self, key: Key, until_seconds: u64) {
+        self.shard(key).pass(key, until_seconds);
+    }
+
+    pub(crate) fn land(&self, flight: &Arc<Flight>) {
+        self.shard(flight.key).land(flight);
+    }
+
+    /// The leader of a fetch is gone: one who waits is woken to lead it, or it is over.
+    pub(crate) fn hand_over(&self, flight: &Arc<Flight>) {
+        let waker = {
+            let mut shard = self.shard(flight.key);
+            let mut progress = flight.progress();
+            if !matches!(progress.stage, Stage::Vacant) {
+                return;
+            }
+            if progress.waiting == 0 {
+                shard.land(flight);
+            }
+            progress.take_waker()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn filling(&self) -> Arc<AtomicU64> {
+        self.filling_bytes.clone()
+    }
+
+    /// Whether bodies under way take all that is for them.
+    pub(crate) fn is_filling_full(&self) -> bool {
+        self.filling_bytes.load(Relaxed) >= self.settings.memory_bytes / 8
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Store").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+//! One stored response: its key, head and body in as few pieces of memory as can be.
+//!
+//! It never changes but for two words: up to which purge it was found to be still good, and whether it was softly purged.
+//! What it weighs is all the memory that it takes, as the allocator rounds it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+use bytes::Bytes;
+
+use crate::key::Key;
+use crate::purge::{Force, Label};
+use crate::stored::Stored;
+use crate::vary::{VariantKey, Vary};
+
+/// A response up to its body: what may be stored begins with it.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// What is known of the response.
+    pub stored: Stored,
+    /// Which fields of a request it varies by.
+    pub vary: Vary,
+    /// The values of these in its request.
+    pub variant: VariantKey,
+    /// The key as text: a URI first, so that a prefix of URIs is one of these.
+    pub key_text: Box<[u8]>,
+    /// The head as it is sent to clients.
+    pub head: Box<[u8]>,
+    /// What it can be purged by: its host and its tags.
+    pub labels: Box<[Label]>,
+    /// How long the body is, if that is told in advance.
+    pub body_bytes: Option<u64>,
+}
+
+/// A stored response.
+#[derive(Debug)]
+pub struct Object {
+    stored: Stored,
+    vary: Vary,
+    variant: VariantKey,
+    key: Key,
+    labels: Box<[Label]>,
+    /// The key's text, the head, and the body if it is short.
+    text: Box<[u8]>,
+    key_end: u32,
+    head_end: u32,
+    body: Body,
+    /// The last purge that was known when its fetch began.
+    epoch: u64,
+    /// It was compared with all purges up to this one.
+    checked: AtomicU64,
+    standing: AtomicU8,
+    weight_bytes: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Body {
+    /// Behind the head, in the same piece of memory.
+    Short,
+    Long(Arc<[Piece]>),
+}
+
+/// A part of a body, in memory that is shared with those who send it.
+#[derive(Debug, Clone)]
+struct Piece {
+    bytes: Bytes,
+    /// Where it ends in the body.
+    end: u64,
+}
+
+/// A body up to this lies behind its head, so that one write sends both.
+pub const SHORT_BODY_BYTES_MAX: usize = 32 << 10;
+
+/// What an index entry takes: a slot of the policy's lists with its links (40), its place in the table, both with the
+/// slack of growing, and a share of the entries for what was evicted of late.
+pub(crate) const INDEX_BYTES: u64 = 80;
+
+impl Object {
+    /// A response whose body came in these parts.
+    pub(crate) fn new(key: Key, epoch: u64, opening: Opening, parts: &[Bytes]) -> Self {
+        let body_bytes: usize = parts.iter().map(Bytes::len).sum();
+        if body_bytes <= SHORT_BODY_BYTES_MAX {
+            return Self::assemble(key, epoch, opening, parts, Body::Short);
+        }
+        Self::assemble(key, epoch, opening, &[], Body::Long(pieces(parts)))
+    }
+
+    /// The same body under another head, as a validation leaves it (RFC 9111 §3.2). A long body is shared, not copied.
+    pub(crate) fn renewed(&self, epoch: u64, opening: Opening) -> Self {
+        match &self.body {
+            Body::Short => {
+                let body = Bytes::copy_from_slice(&self.text[self.head_end as usize..]);
+                Self::assemble(self.key, epoch, opening, &[body], Body::Short)
+            }
+            long @ Body::Long(_) => Self::assemble(self.key, epoch, opening, &[], long.clone()),
+        }
+    }
+
+    fn assemble(key: Key, epoch: u64, opening: Opening, behind_head: &[Bytes], body: Body) -> Self {
+        let Opening { stored, vary, variant, key_text, head, labels, .. } = opening;
+        let behind_bytes: usize = behind_head.iter().map(Bytes::len).sum();
+        let head_end = key_text.len() + head.len();
+        let mut text = Vec::with_capacity(head_end + behind_bytes);
+        text.extend_from_slice(&key_text);
+        text.extend_from_slice(&head);
+        for part in behind_head {
+            text.extend_from_slice(part);
+        }
+        let mut object = Self {
+            key,
+            labels,
+            text: text.into_boxed_slice(),
+            key_end: key_text.len() as u32,
+            head_end: head_end as u32,
+            body,
+            epoch,
+            checked: AtomicU64::new(epoch),
+            standing: AtomicU8::new(GOOD),
+            weight_bytes: 0,
+            stored,
+            vary,
+            variant,
+        };
+        object.weight_bytes = object.weigh();
+        object
+    }
+
+    fn weigh(&self) -> u64 {
+        // Two counts stand before what an `Arc` holds.
+        let body = match &self.body {
+            Body::Short => 0,
+            Body::Long(pieces) => {
+                allocated_bytes(16 + size_of_val::<[Piece]>(pieces) as u64)
+                    + pieces
+                        .iter()
+                        .map(|piece| allocated_bytes(piece.bytes.len() as u64) + SHARED_BYTES)
+                        .sum::<u64>()
+            }
+        };
+        allocated_bytes(16 + size_of::<Self>() as u64)
+            + allocated_bytes(self.text.len() as u64)
+            + allocated_bytes(size_of_val::<[Label]>(&self.labels) as u64)
+            + allocated_bytes(self.vary.as_bytes().len() as u64)
+            + body
+    }
+}
+
+impl Object {
+    /// What is known of the response.
+    pub fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    /// Which fields of a request it varies by.
+    pub fn vary(&self) -> &Vary {
+        &self.vary
+    }
+
+    /// The values of these in its request.
+    pub fn variant(&self) -> VariantKey {
+        self.variant
+    }
+
+    /// Whether one takes the other's place.
+    pub(crate) fn is_same_variant(&self, other: &Self) -> bool {
+        self.variant == other.variant && self.vary == other.vary
+    }
+
+    /// What it is found by.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Its key as text.
+    pub fn key_text(&self) -> &[u8] {
+        &self.text[..self.key_end as usize]
+    }
+
+    /// Its head as it is sent.
+    pub fn head(&self) -> &[u8] {
+        &self.text[self.key_end as usize..self.head_end as usize]
+    }
+
+    /// Its head and, if it is short, its body.
+    pub fn head_and_short_body(&self) -> &[u8] {
+        &self.text[self.key_end as usize..]
+    }
+
+    /// What it can be purged by.
+    pub fn labels(&self) -> &[Label] {
+        &self.labels
+    }
+
+    /// How long its body is.
+    pub fn body_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Short => (self.text.len() - self.head_end as usize) as u64,
+            Body::Long(pieces) => pieces.last().map_or(0, |piece| piece.end),
+        }
+    }
+
+    /// Its body from an offset on, as far as that lies in one piece; empty at the end.
+    pub fn body_at(&self, offset: u64) -> &[u8] {
+        match &self.body {
+            Body::Short => {
+                let body = &self.text[self.head_end as usize..];
+                body.get(offset.min(body.len() as u64) as usize..).unwrap_or_default()
+            }
+            Body::Long(pieces) => {
+                let index = pieces.partition_point(|piece| piece.end <= offset);
+                pieces.get(index).map_or(&[], |piece| {
+                    let begin = piece.end - piece.bytes.len() as u64;
+                    &piece.bytes[(offset - begin) as usize..]
+                })
+            }
+        }
+    }
+
+    /// A range of its body, piece by piece.
+    pub fn body(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let piece = self.body_at(at);
+            let taken = (piece.len() as u64).min(range.end.saturating_sub(at));
+            at += taken;
+            (taken > 0).then(|| &piece[..taken as usize])
+        })
+    }
+
+    /// All memory that it takes.
+    pub fn weight_bytes(&self) -> u64 {
+        self.weight_bytes
+    }
+
+    /// Whether a soft purge met it: it counts as stale, however fresh it was.
+    pub fn is_softly_purged(&self) -> bool {
+        self.standing.load(Relaxed) == STALE
+    }
+
+    /// Whether a hard purge met it: it answers nobody any more.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        self.standing.load(Relaxed) == GONE
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Up to which purge it was judged.
+    #[inline]
+    pub(crate) fn checked(&self) -> u64 {
+        self.checked.load(Acquire)
+    }
+
+    /// It was judged by all purges up to this one.
+    pub(crate) fn judge(&self, verdict: Option<Force>, epoch: u64) {
+        if let Some(force) = verdict {
+            self.purge(force);
+        }
+        self.checked.fetch_max(epoch, Release);
+    }
+
+    pub(crate) fn purge(&self, force: Force) {
+        let standing = match force {
+            Force::Hard => GONE,
+            Force::Soft => STALE,
+        };
+        self.standing.fetch_max(standing, Relaxed);
+    }
+}
+
+const GOOD: u8 = 0;
+const STALE: u8 = 1;
+const GONE: u8 = 2;
+
+/// What a piece of shared memory takes beside its bytes.
+const SHARED_BYTES: u64 = 48;
+
+/// Bodies are received in blocks of this, as long as more comes.
+pub(crate) const BLOCK_BYTES: usize = 64 << 10;
+
+/// A block that came in more parts than this is copied into one.
+const BLOCK_PARTS_MAX: usize = 4;
+
+/// The parts as they are kept. A full block stays where it is, unless it came in crumbs; the last one is copied, so that
+/// what is not filled of it is given back.
+fn pieces(parts: &[Bytes]) -> Arc<[Piece]> {
+    let mut end = 0;
+    let mut pieces = Vec::new();
+    let mut push = |bytes: Bytes| {
+        end += bytes.len() as u64;
+        pieces.push(Piece { bytes, end });
+    };
+    let mut rest = parts;
+    while !rest.is_empty() {
+        let mut block_bytes = 0;
+        let count = rest.iter().position(|part| {
+            block_bytes += part.len();
+            block_bytes >= BLOCK_BYTES
+        });
+        let (block, behind) = rest.split_at(count.map_or(rest.len(), |last| last + 1));
+        if block_bytes == BLOCK_BYTES && block.len() <= BLOCK_PARTS_MAX {
+            block.iter().cloned().for_each(&mut push);
+        } else {
+            push(exact(block.concat()));
+        }
+        rest = behind;
+    }
+    pieces.into()
+}
+
+fn exact(bytes: Vec<u8>) -> Bytes {
+    Bytes::from(bytes.into_boxed_slice())
+}
+
+/// What an allocation takes: the allocator has four sizes to each doubling (mimalloc, `mi_bin`).
+pub(crate) fn allocated_bytes(bytes: u64) -> u64 {
+    let words = bytes.div_ceil(8);
+    match words {
+        0..=8 => words.next_multiple_of(2) * 8,
+        _ => {
+            let shift = (words - 1).ilog2() - 2;
+            ((((words - 1) >> shift) + 1) << shift) * 8
+        }
+    }
+}

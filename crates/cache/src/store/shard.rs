@@ -1,0 +1,247 @@
+//! A part of the store behind one lock: objects by key with the policy that evicts them, fetches under way, and keys of
+//! which is remembered that nothing can be stored.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use quick_cache::{OptionsBuilder, Weighter, unsync};
+
+use crate::fill::flight::Flight;
+use crate::key::Key;
+use crate::purge::Force;
+use crate::store::object::Object;
+use crate::vary::{VariantKey, Vary};
+
+/// Variants of one resource beyond these displace the one stored first.
+const VARIANTS_MAX: usize = 64;
+
+/// As many fetches at once for one shard; who comes then asks for themselves.
+const FLIGHTS_MAX: usize = 16 << 10;
+
+/// As many keys are remembered as not storable; a newer one may displace another.
+const PASSES: usize = 2048;
+
+pub(crate) struct Shard {
+    objects: unsync::Cache<u64, Entry, Weigher, BuildHasherDefault<AsIs>, CountEvicted>,
+    flights: HashMap<Key, Vec<Arc<Flight>>>,
+    flights_count: usize,
+    passes: Box<[Pass]>,
+}
+
+/// What is stored under one key, the newest first.
+#[derive(Debug, Clone)]
+pub(crate) enum Entry {
+    One(Arc<Object>),
+    Several(Box<Variants>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Variants(Vec<Arc<Object>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Pass {
+    key: u64,
+    until_seconds: u64,
+}
+
+/// What left the shard in one step: it is dropped when the lock is free again.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    entries: Vec<Entry>,
+    pub(crate) evicted_count: u64,
+    pub(crate) evicted_bytes: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(capacity_bytes: u64) -> Self {
+        // For how many keys it is remembered that they were evicted of late: half as many as there are objects of this
+        // size.
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity((capacity_bytes / 2048).max(64) as usize)
+            .weight_capacity(capacity_bytes)
+            .build();
+        let Ok(options) = options else { unreachable!("both numbers are given") };
+        Self {
+            objects: unsync::Cache::with_options(
+                options,
+                Weigher,
+                BuildHasherDefault::default(),
+                CountEvicted,
+            ),
+            flights: HashMap::new(),
+            flights_count: 0,
+            passes: vec![Pass::default(); PASSES].into(),
+        }
+    }
+
+    /// The variant that answers.
+    #[inline]
+    pub(crate) fn find(&self, key: Key, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<&Arc<Object>> {
+        self.objects.get(&slot(key))?.find(key, variant_of)
+    }
+
+    /// All that is stored under a key, without having looked for it.
+    pub(crate) fn peek(&self, key: Key) -> impl Iterator<Item = &Arc<Object>> {
+        let objects = self.objects.peek(&slot(key)).map_or(&[][..], Entry::objects);
+        objects.iter().filter(move |object| object.key() == key)
+    }
+
+    /// Stores an object in the place of that of its variant.
+    pub(crate) fn put(&mut self, object: &Arc<Object>) -> Left {
+        let mut left = Left::default();
+        let mut objects = vec![object.clone()];
+        let others =
+            self.peek(object.key()).filter(|other| !other.is_gone() && !other.is_same_variant(object));
+        objects.extend(others.take(VARIANTS_MAX - 1).cloned());
+        let entry = match objects.len() {
+            1 => Entry::One(object.clone()),
+            _ => Entry::Several(Box::new(Variants(objects))),
+        };
+        self.objects.insert_with_lifecycle(slot(object.key()), entry, &mut left);
+        left
+    }
+
+    /// Removes all that is stored under a key.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<Entry> {
+        self.objects.remove(&slot(key)).map(|(_, entry)| entry)
+    }
+
+    /// Judges all objects, removes those that are gone, and says in which epoch the oldest fetch under way began.
+    pub(crate) fn sweep(&mut self, judge: impl Fn(&Object)) -> Option<u64> {
+        self.objects.retain(|_, entry| {
+            entry.objects().iter().for_each(|object| judge(object));
+            entry.objects().iter().any(|object| !object.is_gone())
+        });
+        self.flights.values().flatten().map(|flight| flight.epoch).min()
+    }
+
+    pub(crate) fn flights(&self, key: Key) -> &[Arc<Flight>] {
+        self.flights.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    /// Takes up a new fetch, unless there are too many.
+    pub(crate) fn depart(&mut self, flight: &Arc<Flight>) -> bool {
+        if self.flights_count >= FLIGHTS_MAX {
+            return false;
+        }
+        self.flights_count += 1;
+        self.flights.entry(flight.key).or_default().push(flight.clone());
+        true
+    }
+
+    /// A fetch is over, or nobody is to join it any more.
+    pub(crate) fn land(&mut self, flight: &Arc<Flight>) {
+        let Some(flights) = self.flights.get_mut(&flight.key) else { return };
+        let before = flights.len();
+        flights.retain(|other| !Arc::ptr_eq(other, flight));
+        self.flights_count -= before - flights.len();
+        if flights.is_empty() {
+            self.flights.remove(&flight.key);
+        }
+    }
+
+    /// Purges a key: what is stored, and what is being fetched. Says how many objects it met.
+    pub(crate) fn purge(&mut self, key: Key, force: Force) -> (usize, Option<Entry>) {
+        let flights = self.flights.remove(&key).unwrap_or_default();
+        self.flights_count -= flights.len();
+        flights.iter().for_each(|flight| flight.doom());
+        let met = self.peek(key).inspect(|object| object.purge(force)).count();
+        (met, if force == Force::Hard { self.remove(key) } else { None })
+    }
+
+    pub(crate) fn pass(&mut self, key: Key, until_seconds: u64) {
+        self.passes[pass_index(key)] = Pass { key: slot(key), until_seconds };
+    }
+
+    pub(crate) fn passes(&self, key: Key, now_seconds: u64) -> bool {
+        let pass = self.passes[pass_index(key)];
+        pass.key == slot(key) && now_seconds < pass.until_seconds
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        self.objects.weight()
+    }
+}
+
+/// The half of a key that is looked up; the other chooses the shard. An object knows its key whole.
+fn slot(key: Key) -> u64 {
+    key.as_u128() as u64
+}
+
+fn pass_index(key: Key) -> usize {
+    (slot(key) >> 20) as usize % PASSES
+}
+
+impl Entry {
+    fn objects(&self) -> &[Arc<Object>] {
+        match self {
+            Self::One(object) => std::slice::from_ref(object),
+            Self::Several(variants) => &variants.0,
+        }
+    }
+
+    fn find(&self, key: Key, mut variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<&Arc<Object>> {
+        let mut last: Option<(&Vary, VariantKey)> = None;
+        self.objects().iter().find(|object| {
+            let asked = match last {
+                Some((vary, variant)) if vary == object.vary() => variant,
+                _ => variant_of(object.vary()),
+            };
+            last = Some((object.vary(), asked));
+            object.key() == key && object.variant() == asked && !object.is_gone()
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Weigher;
+
+impl Weighter<u64, Entry> for Weigher {
+    fn weight(&self, _: &u64, entry: &Entry) -> u64 {
+        let objects = entry.objects();
+        let beside = if objects.len() > 1 { 48 + 8 * objects.len() as u64 } else { 0 };
+        crate::store::object::INDEX_BYTES
+            + beside
+            + objects.iter().map(|object| object.weight_bytes()).sum::<u64>()
+    }
+}
+
+#[derive(Debug, Clone)]
+struct CountEvicted;
+
+impl quick_cache::Lifecycle<u64, Entry> for CountEvicted {
+    type RequestState = Left;
+
+    /// Unlike `on_evict`, not called for what is replaced.
+    fn before_evict(&self, left: &mut Left, key: &u64, entry: &mut Entry) {
+        left.evicted_count += entry.objects().len() as u64;
+        left.evicted_bytes += Weigher.weight(key, entry);
+    }
+
+    fn on_evict(&self, left: &mut Left, _: u64, entry: Entry) {
+        left.entries.push(entry);
+    }
+}
+
+/// Keys are hashes already.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
