@@ -14,6 +14,8 @@ pub mod scaling;
 pub mod knee;
 /// Results by case and proxy: each figure with its spread, and how it stands beside Vanward's.
 pub mod summary;
+/// Whether figures may be ranked, and if not, why.
+pub mod judge;
 /// What stands out, in sentences.
 pub mod findings;
 /// Numbers as people read them, with their units.

@@ -1,0 +1,431 @@
+//! Whether the figures of a case may be ranked beside each other, and if not, why and what to do about it.
+//!
+//! A rule is a row of [`RULES`]. It looks at evidence, which is made of our own results (see `summary`) and of
+//! published tables (see `published`) alike. Not here: who won.
+
+use std::collections::BTreeMap;
+
+use crate::figure;
+use crate::statistics::Estimate;
+
+/// A generator that uses more of its cores than this has none to spare for being in time.
+const GENERATOR_BUSY_MOST: f64 = 0.9;
+/// The generator may always be this late …
+const LATENESS_US: f64 = 1_000.0;
+/// … and by this part of the latency that it reports.
+const LATENESS_SHARE: f64 = 0.1;
+/// A line filled to this share of its rate is full: the rest is frames and acknowledgements.
+const LINE_SHARE_MOST: f64 = 0.87;
+/// Failed requests above this share make the rest a measurement of something else.
+const FAILED_SHARE_MOST: f64 = 0.001;
+/// An interval that reaches farther from its median than this cannot rank close figures.
+const SPREAD_MOST: f64 = 0.15;
+/// Others may use this share of the machine.
+const OTHERS_SHARE_MOST: f64 = 0.1;
+/// Responses of one payload may differ by their heads, in bytes …
+const HEAD_BYTES: f64 = 400.0;
+/// … and by this share of them.
+const BODY_SHARE: f64 = 0.02;
+/// Who answers this share of what was offered was not asked for more.
+const OFFER_ANSWERED: f64 = 0.97;
+/// A proxy that uses less of its workers' cores than this in a closed loop waited for others.
+const SATURATED: f64 = 0.9;
+/// Fewer repeats than this have no spread.
+const REPEATS_LEAST: usize = 3;
+
+/// What is ranked beside each other.
+#[derive(Debug, Clone, Default)]
+pub struct Ranking {
+    /// The case, as its tables call it.
+    pub case: String,
+    /// Whether requests per second are compared, as they are not where one rate is offered to all.
+    pub ranks_rates: bool,
+    /// A piece of evidence for each of those compared.
+    pub entries: Vec<Evidence>,
+}
+
+/// What is known of one entry. What is not known is `None` or empty, and no rule then speaks.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// Its name in the tables.
+    pub name: String,
+    /// The figure that is ranked, once a repeat.
+    pub repeats: Vec<f64>,
+    /// Requests per second, and how many were offered.
+    pub per_second: Option<f64>,
+    /// The rate that was offered to it.
+    pub offered_per_second: Option<f64>,
+    /// The share of requests that failed.
+    pub failed_share: Option<f64>,
+    /// Bytes of each response, with its head.
+    pub response_bytes: Option<f64>,
+    /// The share of its cores that the generator used.
+    pub generator_share: Option<f64>,
+    /// How late the generator was at its 99th percentile, and the latency at the same, in microseconds.
+    pub lateness_us: Option<(f64, f64)>,
+    /// The share of the line's rate that its bytes fill.
+    pub line_share: Option<f64>,
+    /// The share of its workers' cores that it used in a closed loop.
+    pub busy_share: Option<f64>,
+    /// The share of the machine that neither the lab nor what it measures used.
+    pub others_share: Option<f64>,
+    /// How it was set up.
+    pub setup: BTreeMap<Trait, String>,
+    /// What the system had no more of: `Too many open files`.
+    pub exhausted: Option<String>,
+}
+
+/// What has to be alike for figures to be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trait {
+    /// What is written for each request.
+    Logging,
+    /// Threads or processes.
+    Workers,
+    /// Whether connections are used again, on both sides.
+    KeepAlive,
+    /// Protocol version and cipher suite.
+    Ciphers,
+    /// Whether bodies are compressed.
+    Compression,
+}
+
+/// What cannot be ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spoils {
+    /// Every figure.
+    Everything,
+    /// Requests per second; what a request costs still holds.
+    Rates,
+    /// Nothing, but a reader has to know.
+    Nothing,
+}
+
+/// A rule that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule's name, from [`RULES`].
+    pub rule: &'static str,
+    /// The entries whose figures it spoils.
+    pub entries: Vec<String>,
+    /// Which figures.
+    pub spoils: Spoils,
+    /// What was seen.
+    pub seen: String,
+    /// Why it matters, and what to do.
+    pub remedy: &'static str,
+}
+
+/// A row of the judge's table.
+#[derive(Debug)]
+pub struct Rule {
+    /// Short and unique: `generator-late`.
+    pub name: &'static str,
+    /// Which figures are spoiled where it is broken.
+    pub spoils: Spoils,
+    /// Why it matters, and what to do.
+    pub remedy: &'static str,
+    /// The entries that break it, and what was seen.
+    find: fn(&Ranking) -> Option<Broken>,
+}
+
+/// The entries that break a rule, and what was seen.
+type Broken = (Vec<String>, String);
+
+/// Every rule, in the order in which a reader asks.
+pub const RULES: [Rule; 15] = [
+    Rule {
+        name: "generator-bottleneck",
+        spoils: Spoils::Rates,
+        remedy: "The generator was the limit, not the proxy: give it more threads or cores, or load from several machines.",
+        find: |ranking| above(ranking, "the generator used", GENERATOR_BUSY_MOST, |one| one.generator_share),
+    },
+    Rule {
+        name: "generator-late",
+        spoils: Spoils::Everything,
+        remedy: "The generator's own delay is in the latencies: give it a core of its own, or lower the rate.",
+        find: late,
+    },
+    Rule {
+        name: "line-full",
+        spoils: Spoils::Rates,
+        remedy: "The network was the limit and everybody fast enough shows the same figure: use a faster line or a smaller payload.",
+        find: |ranking| above(ranking, "the line was filled to", LINE_SHARE_MOST, |one| one.line_share),
+    },
+    Rule {
+        name: "proxy-idle",
+        spoils: Spoils::Rates,
+        remedy: "Requests per second are not its capacity, something else was the limit; CPU time per request holds. \
+                 Give the generator and the origins more cores.",
+        find: idle,
+    },
+    Rule {
+        name: "different-logging",
+        spoils: Spoils::Everything,
+        remedy: "Writing a log costs a good part of a request: log alike for all, or not at all.",
+        find: |ranking| unlike(ranking, Trait::Logging),
+    },
+    Rule {
+        name: "different-workers",
+        spoils: Spoils::Everything,
+        remedy: "Who has more workers has more of the machine: give all the same number, on the same cores.",
+        find: |ranking| unlike(ranking, Trait::Workers),
+    },
+    Rule {
+        name: "different-keep-alive",
+        spoils: Spoils::Everything,
+        remedy: "A new connection costs more than a request: keep connections alive for all, or for none.",
+        find: |ranking| unlike(ranking, Trait::KeepAlive),
+    },
+    Rule {
+        name: "different-ciphers",
+        spoils: Spoils::Everything,
+        remedy: "Cipher suites differ in cost: pin one version and suite for all.",
+        find: |ranking| unlike(ranking, Trait::Ciphers),
+    },
+    Rule {
+        name: "different-compression",
+        spoils: Spoils::Everything,
+        remedy: "Who compresses works more and sends less: switch compression on or off for all.",
+        find: |ranking| unlike(ranking, Trait::Compression),
+    },
+    Rule {
+        name: "different-bytes",
+        spoils: Spoils::Everything,
+        remedy: "They did not send the same responses: compare the bodies, and look for compression, errors sent as pages, \
+                 or another payload.",
+        find: bytes,
+    },
+    Rule {
+        name: "errors",
+        spoils: Spoils::Everything,
+        remedy: "Requests that fail are often cheap or never finish, so the rest says little: find their cause, or lower the load.",
+        find: |ranking| above(ranking, "of the requests failed:", FAILED_SHARE_MOST, |one| one.failed_share),
+    },
+    Rule {
+        name: "noise",
+        spoils: Spoils::Nothing,
+        remedy: "Close figures cannot be told apart: measure longer, repeat more often, or on a quieter machine.",
+        find: noise,
+    },
+    Rule {
+        name: "others-on-the-machine",
+        spoils: Spoils::Everything,
+        remedy: "Another process took a part of the machine that nobody was charged for: stop it, and measure again.",
+        find: |ranking| above(ranking, "others used", OTHERS_SHARE_MOST, |one| one.others_share),
+    },
+    Rule {
+        name: "ports-or-descriptors",
+        spoils: Spoils::Everything,
+        remedy: "The system was at a limit of its own: raise `ulimit -n`, widen net.ipv4.ip_local_port_range, or keep \
+                 connections alive.",
+        find: exhausted,
+    },
+    Rule {
+        name: "offer-taken-for-capacity",
+        spoils: Spoils::Rates,
+        remedy: "It answered what it was asked and might have answered more: offer the same rate to all and compare latency, \
+                 or search for each one's highest rate.",
+        find: offer,
+    },
+];
+
+/// Every rule that is broken.
+pub fn judge(ranking: &Ranking) -> Vec<Finding> {
+    RULES
+        .iter()
+        .filter_map(|rule| {
+            let (entries, seen) = (rule.find)(ranking)?;
+            Some(Finding { rule: rule.name, entries, spoils: rule.spoils, seen, remedy: rule.remedy })
+        })
+        .collect()
+}
+
+impl Finding {
+    /// Whether it leaves this entry's requests per second (`of_rates`) or other figures without a rank.
+    pub fn spoils(&self, entry: &str, of_rates: bool) -> bool {
+        let hits = match self.spoils {
+            Spoils::Everything => true,
+            Spoils::Rates => of_rates,
+            Spoils::Nothing => false,
+        };
+        hits && self.entries.iter().any(|name| name == entry)
+    }
+
+    /// What follows for the ranking, as a sentence.
+    pub fn consequence(&self) -> String {
+        let names = self.entries.join(", ");
+        match self.spoils {
+            Spoils::Everything => format!("Not ranked: {names}."),
+            Spoils::Rates => format!("Requests per second not ranked: {names}."),
+            Spoils::Nothing => format!("Doubtful: {names}."),
+        }
+    }
+}
+
+impl Trait {
+    /// Within a sentence.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Logging => "logging",
+            Self::Workers => "workers",
+            Self::KeepAlive => "keep-alive",
+            Self::Ciphers => "cipher",
+            Self::Compression => "compression",
+        }
+    }
+}
+
+/// Entries with a share above a bound.
+fn above(ranking: &Ranking, phrase: &str, most: f64, share: fn(&Evidence) -> Option<f64>) -> Option<Broken> {
+    let hit: Vec<(&Evidence, f64)> = ranking
+        .entries
+        .iter()
+        .filter_map(|entry| Some((entry, share(entry)?)))
+        .filter(|(_, share)| *share > most)
+        .collect();
+    let of = if phrase.ends_with("used") { " of what it could" } else { "" };
+    let of = if phrase == "others used" { " of the machine" } else { of };
+    let said: Vec<String> =
+        hit.iter().map(|(entry, share)| format!("{} ({})", figure::percent(*share), entry.name)).collect();
+    broken(hit.into_iter().map(|(entry, _)| entry), format!("{phrase} {}{of}", said.join(", ")))
+}
+
+fn late(ranking: &Ranking) -> Option<Broken> {
+    let hit = |entry: &&Evidence| {
+        entry.lateness_us.is_some_and(|(late, latency)| late > LATENESS_US.max(LATENESS_SHARE * latency))
+    };
+    let hit: Vec<&Evidence> = ranking.entries.iter().filter(hit).collect();
+    let said: Vec<String> = hit
+        .iter()
+        .filter_map(|entry| Some((entry, entry.lateness_us?)))
+        .map(|(entry, (late, latency))| {
+            format!("{} of {} ({})", figure::duration_us(late), figure::duration_us(latency), entry.name)
+        })
+        .collect();
+    broken(hit, format!("the generator was late by, at the 99th percentile, {}", said.join(", ")))
+}
+
+fn idle(ranking: &Ranking) -> Option<Broken> {
+    if !ranking.ranks_rates {
+        return None;
+    }
+    let hit: Vec<(&Evidence, f64)> = ranking
+        .entries
+        .iter()
+        .filter_map(|entry| Some((entry, entry.busy_share?)))
+        .filter(|(_, share)| *share < SATURATED)
+        .collect();
+    let said: Vec<String> =
+        hit.iter().map(|(entry, share)| format!("{} {}", entry.name, figure::percent(*share))).collect();
+    broken(
+        hit.into_iter().map(|(entry, _)| entry),
+        format!("not busy, of the cores that its workers have: {}", said.join(", ")),
+    )
+}
+
+/// The entries that are set up otherwise than the most: all of them where no setting has a majority.
+fn unlike(ranking: &Ranking, which: Trait) -> Option<Broken> {
+    let known: Vec<(&Evidence, &str)> =
+        ranking.entries.iter().filter_map(|entry| Some((entry, entry.setup.get(&which)?.as_str()))).collect();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, value) in &known {
+        *counts.entry(value).or_default() += 1;
+    }
+    if counts.len() < 2 {
+        return None;
+    }
+    let common = counts.iter().find(|(_, count)| **count * 2 > known.len()).map(|(value, _)| *value);
+    let odd: Vec<(&Evidence, &str)> = known.into_iter().filter(|(_, value)| Some(*value) != common).collect();
+    let said: Vec<String> = odd.iter().map(|(entry, value)| format!("{}: {value}", entry.name)).collect();
+    let rest = common.map(|value| format!("; the others: {value}")).unwrap_or_default();
+    broken(
+        odd.into_iter().map(|(entry, _)| entry),
+        format!("{} differs: {}{rest}", which.phrase(), said.join("; ")),
+    )
+}
+
+fn bytes(ranking: &Ranking) -> Option<Broken> {
+    let mut all: Vec<f64> = ranking.entries.iter().filter_map(|entry| entry.response_bytes).collect();
+    all.sort_by(f64::total_cmp);
+    let middle = *all.get(all.len() / 2)?;
+    let hit: Vec<(&Evidence, f64)> = ranking
+        .entries
+        .iter()
+        .filter_map(|entry| Some((entry, entry.response_bytes?)))
+        .filter(|(_, bytes)| (bytes - middle).abs() > HEAD_BYTES.max(BODY_SHARE * middle))
+        .collect();
+    let said: Vec<String> =
+        hit.iter().map(|(entry, bytes)| format!("{} ({})", figure::bytes(*bytes), entry.name)).collect();
+    let seen = format!("a response had {}, and {} with the others", said.join(", "), figure::bytes(middle));
+    broken(hit.into_iter().map(|(entry, _)| entry), seen)
+}
+
+fn noise(ranking: &Ranking) -> Option<Broken> {
+    let (few, many): (Vec<&Evidence>, Vec<&Evidence>) = ranking
+        .entries
+        .iter()
+        .filter(|entry| !entry.repeats.is_empty())
+        .partition(|entry| entry.repeats.len() < REPEATS_LEAST);
+    let noisy: Vec<(&Evidence, f64)> = many
+        .into_iter()
+        .filter_map(|entry| Some((entry, Estimate::of(entry.repeats.iter().copied())?.spread())))
+        .filter(|(_, spread)| *spread > SPREAD_MOST)
+        .collect();
+    let mut said: Vec<String> = noisy
+        .iter()
+        .map(|(entry, spread)| format!("±{} ({})", figure::percent(*spread), entry.name))
+        .collect();
+    if !few.is_empty() {
+        let times = few.iter().map(|entry| entry.repeats.len()).max().unwrap_or(0);
+        let names: Vec<&str> = few.iter().map(|entry| entry.name.as_str()).collect();
+        let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        said.push(format!("measured {times}, so that nobody knows the spread ({})", names.join(", ")));
+    }
+    broken(
+        noisy.into_iter().map(|(entry, _)| entry).chain(few),
+        format!("the figure spreads: {}", said.join(", ")),
+    )
+}
+
+fn exhausted(ranking: &Ranking) -> Option<Broken> {
+    let hit: Vec<&Evidence> = ranking.entries.iter().filter(|entry| entry.exhausted.is_some()).collect();
+    let said: Vec<String> = hit
+        .iter()
+        .filter_map(|entry| Some(format!("{} ({})", entry.exhausted.as_ref()?, entry.name)))
+        .collect();
+    broken(hit, said.join("; "))
+}
+
+fn offer(ranking: &Ranking) -> Option<Broken> {
+    if !ranking.ranks_rates {
+        return None;
+    }
+    let hit: Vec<(&Evidence, f64, f64)> = ranking
+        .entries
+        .iter()
+        .filter_map(|entry| Some((entry, entry.per_second?, entry.offered_per_second?)))
+        .filter(|(_, answered, offered)| *answered >= OFFER_ANSWERED * offered)
+        .collect();
+    let said: Vec<String> = hit
+        .iter()
+        .map(|(entry, answered, offered)| {
+            format!(
+                "{} answered {} of {} a second",
+                entry.name,
+                figure::count(*answered),
+                figure::count(*offered)
+            )
+        })
+        .collect();
+    broken(hit.into_iter().map(|(entry, ..)| entry), said.join("; "))
+}
+
+fn broken<'e>(entries: impl IntoIterator<Item = &'e Evidence>, seen: String) -> Option<Broken> {
+    let names: Vec<String> = entries.into_iter().map(|entry| entry.name.clone()).collect();
+    (!names.is_empty()).then_some((names, seen))
+}
+
+#[cfg(test)]
+mod tests;
