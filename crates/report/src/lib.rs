@@ -16,6 +16,8 @@ pub mod knee;
 pub mod summary;
 /// Whether figures may be ranked, and if not, why.
 pub mod judge;
+/// What others published of the same experiments, and whether it can be ranked.
+pub mod published;
 /// What stands out, in sentences.
 pub mod findings;
 /// Numbers as people read them, with their units.
