@@ -20,6 +20,8 @@ pub mod judge;
 pub mod published;
 /// What stands out, in sentences.
 pub mod findings;
+/// Two results beside each other.
+pub mod compare;
 /// Numbers as people read them, with their units.
 pub mod figure;
 /// Rows and columns, before they become text, Markdown or HTML.

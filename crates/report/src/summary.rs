@@ -59,7 +59,7 @@ impl Metric {
     }
 
     /// The value of one measurement, where it has one.
-    fn value(self, measured: &Measured) -> Option<f64> {
+    pub(crate) fn value(self, measured: &Measured) -> Option<f64> {
         match self {
             Self::RequestsPerSecond => Some(measured.requests as f64 / measured.seconds),
             Self::LatencyP50 => measured.latency.at_quantile_us(0.5).map(|us| us as f64),
@@ -70,7 +70,7 @@ impl Metric {
     }
 
     /// Whether having less or more of it than another says anything in this case.
-    fn is_comparable(self, case: &Case) -> bool {
+    pub(crate) fn is_comparable(self, case: &Case) -> bool {
         // Every proxy is offered the same rate: answering it is no achievement over another.
         !(self == Self::RequestsPerSecond && matches!(case.arrivals, Arrivals::Constant { .. }))
     }

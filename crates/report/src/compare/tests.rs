@@ -1,0 +1,145 @@
+//! Pairs of made-up runs with the noise of a shared machine: 2% of each measurement, a disturbed one in twenty, a
+//! drift within each run, and 10% between the two.
+
+use super::*;
+use crate::results::Results;
+use serde_json::json;
+
+const CASES: [&str; 6] = ["tiny", "small", "medium", "large", "tiny-https", "large-https"];
+
+/// What a made-up run is like.
+#[derive(Clone, Copy)]
+struct Made {
+    rounds: usize,
+    /// The subject's cost by what it was.
+    subject_cost: f64,
+    with_peers: bool,
+    /// Between runs, as a share.
+    drift: f64,
+}
+
+const QUICK: Made = Made { rounds: 5, subject_cost: 1.0, with_peers: true, drift: 0.1 };
+
+fn normal(random: &mut fastrand::Rng) -> f64 {
+    (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
+}
+
+fn made(random: &mut fastrand::Rng, how: Made) -> Results {
+    let machine_slower = 1.0 + how.drift * (2.0 * random.f64() - 1.0);
+    let names: &[(&str, &str)] = if how.with_peers {
+        &[("direct", "direct"), ("vanward", "subject"), ("nginx", "peer"), ("haproxy", "peer")]
+    } else {
+        &[("vanward", "subject")]
+    };
+    let mut walk = 1.0;
+    let mut runs = Vec::new();
+    for round in 1..=how.rounds {
+        for case in CASES {
+            walk *= 1.0 + 0.004 * normal(random);
+            for (name, role) in names {
+                let cost = if *role == "subject" { how.subject_cost } else { 1.0 };
+                let disturbed = if random.f64() < 0.05 { 1.0 + 0.2 * random.f64() } else { 1.0 };
+                let mut noise =
+                    |spread: f64| machine_slower * walk * disturbed * (1.0 + spread * normal(random));
+                let (slower, cpu) = (cost * noise(0.02), cost * noise(0.015));
+                let (p50, p99) = (1_000.0 * cost * noise(0.02), 4_000.0 * cost * noise(0.08));
+                let requests = (100_000.0 / slower) as u64;
+                let usage = json!({"seconds": 5.0, "user_seconds": 0.0, "memory_bytes": 9_000_000, "processes": 1,
+                    "threads": 2, "system_seconds": cpu * 20e-6 * requests as f64});
+                runs.push(json!({"proxy": name, "case": case, "round": round, "began_seconds": 0.0, "command": "",
+                    "outcome": {"kind": "measured", "seconds": 5.0, "requests": requests, "received_bytes": 1,
+                        "errors": {}, "latency": [[p50 as u64, 60], [p99 as u64, 40]], "lateness_p99_us": null,
+                        "usage": if *role == "direct" { json!(null) } else { usage }}}));
+            }
+        }
+    }
+    let proxies = names.iter().map(|(name, role)| {
+        json!({"name": name, "role": role, "version": "1", "process": {"command": "", "files": []}})
+    });
+    let cases = CASES.map(|name| {
+        json!({"name": name, "payload": name, "payload_bytes": 128, "connections": 32, "arrivals": {"kind": "closed"}})
+    });
+    let text = json!({
+        "schema": 1, "title": "", "measured_by": "", "command": "", "started_unix_seconds": 0, "took_seconds": 1.0,
+        "machine": {"processor": "p", "architecture": "x86_64", "cores": 2, "memory_bytes": 1, "kernel": "k",
+            "governor": null, "settings": {}},
+        "conditions": {"load_before": [0.0, 0.0, 0.0], "rounds": how.rounds, "measured_seconds": 5.0,
+            "warm_up_seconds": 1.0, "seed": 1, "cores": {"proxy": [0], "origins": [1], "load": [1]}, "alike": []},
+        "proxies": proxies.collect::<Vec<_>>(), "origins": [], "cases": cases, "runs": runs, "notes": [],
+    });
+    serde_json::from_value(text).expect("the form of results")
+}
+
+/// In how many of the pairs anything is claimed of the subject, and in how many that it became worse over all cases.
+fn claims(before: Made, after: Made, pairs: usize, seed: u64) -> (usize, usize) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut any, mut worse) = (0, 0);
+    for _ in 0..pairs {
+        let (one, other) = (made(&mut random, before), made(&mut random, after));
+        let comparison = Comparison::of(&one, &other);
+        let of_subject = || comparison.changes.iter().filter(|change| change.proxy == "vanward");
+        let is_claim = |change: &Change| matches!(change.verdict, Verdict::Better | Verdict::Worse);
+        any += usize::from(of_subject().any(is_claim));
+        worse +=
+            usize::from(of_subject().any(|change| change.case.is_none() && change.verdict == Verdict::Worse));
+    }
+    (any, worse)
+}
+
+#[test]
+fn two_runs_of_the_same_proxy_show_no_difference_in_95_of_100_pairs() {
+    let (any, _) = claims(QUICK, QUICK, 100, 1);
+    assert!(any <= 5, "a difference was claimed in {any} of 100 pairs");
+    let three = Made { rounds: 3, ..QUICK };
+    let (any, _) = claims(three, three, 100, 2);
+    assert!(any <= 5, "of three rounds, a difference was claimed in {any} of 100 pairs");
+}
+
+#[test]
+fn a_proxy_slowed_by_5_percent_is_found() {
+    let slowed = Made { subject_cost: 1.05, ..QUICK };
+    let (_, worse) = claims(QUICK, slowed, 40, 3);
+    assert!(worse >= 38, "it was found in {worse} of 40 pairs");
+}
+
+#[test]
+fn without_controls_a_steady_machine_still_shows_it() {
+    let alone = Made { with_peers: false, drift: 0.005, ..QUICK };
+    let (any, _) = claims(alone, alone, 40, 4);
+    assert!(any <= 2, "a difference was claimed in {any} of 40 pairs");
+    let (_, worse) = claims(alone, Made { subject_cost: 1.05, ..alone }, 40, 5);
+    assert!(worse >= 30, "it was found in {worse} of 40 pairs");
+}
+
+#[test]
+fn a_regression_has_to_reach_the_threshold() {
+    let mut random = fastrand::Rng::with_seed(6);
+    let (one, other) = (made(&mut random, QUICK), made(&mut random, Made { subject_cost: 1.2, ..QUICK }));
+    let comparison = Comparison::of(&one, &other);
+    assert_eq!(comparison.basis, Basis::Controls(["direct", "nginx", "haproxy"].map(str::to_owned).to_vec()));
+    assert!(comparison.regressions(0.05).count() > 3);
+    assert_eq!(comparison.regressions(0.5).count(), 0);
+    let better = Comparison::of(&other, &one);
+    assert_eq!(better.regressions(0.0).filter(|change| change.proxy == "vanward").count(), 0);
+}
+
+#[test]
+fn too_few_repeats_are_not_judged_and_other_machines_are_not_taken_for_drift() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let two = Made { rounds: 2, ..QUICK };
+    let (one, mut other) = (made(&mut random, two), made(&mut random, two));
+    other.cases.pop();
+    other.machine.architecture = "aarch64".to_owned();
+    let comparison = Comparison::of(&one, &other);
+    assert_eq!(comparison.basis, Basis::Machines);
+    assert!(comparison.changes.iter().all(|change| change.verdict == Verdict::Unjudged));
+    assert_eq!(comparison.unmatched, ["large-https is only in the first results"]);
+    assert_eq!(comparison.regressions(0.0).count(), 0);
+}
+
+#[test]
+fn quantiles_of_the_normal_distribution() {
+    for (share, expected) in [(0.975, 1.960), (0.995, 2.576), (0.9995, 3.291), (0.5, 0.0)] {
+        assert!((normal_quantile(share) - expected).abs() < 1e-3, "{share}");
+    }
+}
