@@ -3,6 +3,9 @@
 //! Machines drift between runs. Where both runs hold peers of the same version on the same machine, these are the
 //! controls: each figure is taken beside theirs of the same round before it is compared. Not here: words.
 
+/// A comparison as sentences, a table and JSON.
+pub mod show;
+
 use crate::results::{Case, Proxy, Results, Role};
 use crate::statistics::{Estimate, median};
 use crate::summary::Metric;

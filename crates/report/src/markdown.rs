@@ -1,5 +1,6 @@
 //! The Markdown report: the same tables and sentences as on the terminal.
 
+use crate::compare::{Comparison, show};
 use crate::figure;
 use crate::findings;
 use crate::summary::Summary;
@@ -25,6 +26,16 @@ pub fn render(summary: &Summary<'_>) -> String {
     out.push_str(&format!("{}\n\n", text::legend(summary)));
     for sentence in findings::sentences(summary).iter().chain(&findings::caveats(summary)) {
         out.push_str(&format!("- {}\n", escaped(sentence)));
+    }
+    out
+}
+
+/// Two results beside each other.
+pub fn comparison(comparison: &Comparison<'_>) -> String {
+    let table = show::table(comparison);
+    let mut out = format!("# {}\n\n{}\n", escaped(&table.caption), rows(&table));
+    for sentence in show::sentences(comparison) {
+        out.push_str(&format!("- {}\n", escaped(&sentence)));
     }
     out
 }

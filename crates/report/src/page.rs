@@ -6,6 +6,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
+use crate::compare::{Comparison, show};
 use crate::results::{Case, Cores, Machine, Process, Proxy, Role, Run};
 use crate::summary::{CaseSummary, Summary};
 use crate::table::{self, Table};
@@ -44,12 +45,34 @@ impl std::error::Error for PageError {}
 
 /// The whole page.
 pub fn render(summary: &Summary<'_>) -> Result<String, PageError> {
+    placed(include_str!("page.html"), page(summary))
+}
+
+/// Two results beside each other.
+pub fn comparison(comparison: &Comparison<'_>) -> Result<String, PageError> {
+    /// What the template places.
+    #[derive(Serialize)]
+    struct Page {
+        style: &'static str,
+        sentences: Vec<String>,
+        changes: Table,
+    }
+    let page = Page {
+        style: include_str!("page.css"),
+        sentences: show::sentences(comparison),
+        changes: show::table(comparison),
+    };
+    placed(include_str!("compare.html"), page)
+}
+
+fn placed(template: &str, page: impl Serialize) -> Result<String, PageError> {
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
-    templates.add_template("page", include_str!("page.html")).map_err(PageError::Template)?;
+    templates.add_template("macros", include_str!("macros.html")).map_err(PageError::Template)?;
+    templates.add_template("page", template).map_err(PageError::Template)?;
     let page = templates
         .get_template("page")
-        .and_then(|template| template.render(Serde(page(summary))))
+        .and_then(|template| template.render(Serde(page)))
         .map_err(PageError::Template)?;
     if page.len() > BYTES_MOST {
         return Err(PageError::TooLarge { bytes: page.len() });

@@ -1,5 +1,6 @@
 //! The terminal report. Plain text without escapes: it pipes as it reads.
 
+use crate::compare::{Comparison, show};
 use crate::findings;
 use crate::summary::Summary;
 use crate::table::{self, Table};
@@ -18,6 +19,16 @@ pub fn render(summary: &Summary<'_>) -> String {
     out.push('\n');
     for sentence in findings::sentences(summary).iter().chain(&findings::caveats(summary)) {
         out.push_str(&wrapped("- ", sentence));
+    }
+    out
+}
+
+/// Two results beside each other: the table, then what may be said.
+pub fn comparison(comparison: &Comparison<'_>) -> String {
+    let mut out = aligned(&show::table(comparison));
+    out.push('\n');
+    for sentence in show::sentences(comparison) {
+        out.push_str(&wrapped("- ", &sentence));
     }
     out
 }

@@ -143,3 +143,25 @@ fn quantiles_of_the_normal_distribution() {
         assert!((normal_quantile(share) - expected).abs() < 1e-3, "{share}");
     }
 }
+
+#[test]
+fn a_comparison_is_shown_in_every_form() {
+    let mut random = fastrand::Rng::with_seed(8);
+    let (one, other) = (made(&mut random, QUICK), made(&mut random, Made { subject_cost: 1.2, ..QUICK }));
+    let comparison = Comparison::of(&one, &other);
+    let text = crate::text::comparison(&comparison);
+    let markdown = crate::markdown::comparison(&comparison);
+    let page = crate::page::comparison(&comparison).expect("a page");
+    for form in [&text.replace("\n  ", " "), &markdown, &page] {
+        assert!(form.contains("vanward became worse in requests per second, over all cases"), "{form}");
+        assert!(form.contains("beside direct, nginx, haproxy"), "{form}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&show::json(&comparison)).expect("JSON");
+    assert_eq!((&json["basis"], &json["controls"][1]), (&json!("controls"), &json!("nginx")));
+    let found = json["changes"].as_array().expect("a list").iter().any(|change| {
+        change["proxy"] == "vanward"
+            && change["metric"] == "requests_per_second"
+            && change["verdict"] == "worse"
+    });
+    assert!(found, "{json}");
+}

@@ -63,7 +63,7 @@ fn each_rule_is_broken_by_its_own_table_only() {
         ("noise", Spoils::Nothing, |one| one.repeats = vec![20_000.0, 31_000.0, 31_000.0, 31_500.0]),
         ("others-on-the-machine", Spoils::Everything, |one| one.others_share = Some(0.3)),
         ("ports-or-descriptors", Spoils::Everything, |one| {
-            one.exhausted = Some("Too many open files".to_owned())
+            one.exhausted = Some("Too many open files".to_owned());
         }),
         ("offer-taken-for-capacity", Spoils::Rates, |one| one.offered_per_second = Some(31_010.0)),
     ];
