@@ -8,8 +8,6 @@ use crate::statistics::Estimate;
 use crate::summary::{Beside, CaseSummary, Metric, Row, Summary, Verdict};
 use crate::table::{NOTHING, Table};
 
-/// A proxy that uses less of its core than this in a closed loop was waiting for others.
-const SATURATED_CORES: f64 = 0.9;
 /// A load average above this share of the cores, before the run began, is another's work.
 const IDLE_LOAD: f64 = 0.25;
 
@@ -30,6 +28,7 @@ pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
             (Verdict::Lost, format!("{subject} lost to {peer} in")),
             (Verdict::Won, format!("{subject} won over {peer} in")),
             (Verdict::Even, format!("No difference between {subject} and {peer} beyond the spread in")),
+            (Verdict::Refused, format!("{subject} and {peer} are not ranked in")),
         ];
         openings.into_iter().filter_map(|(verdict, opening)| list(summary, peer, verdict, &opening))
     });
@@ -57,7 +56,9 @@ pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
              hold, and the spread is larger than it need be."
         ));
     }
-    said.extend(summary.cases.iter().filter_map(unsaturated));
+    for case in &summary.cases {
+        said.extend(case.findings.iter().map(|finding| format!("{}: {}", case.title(), finding.sentence())));
+    }
     for case in &summary.cases {
         said.extend(case.rows.iter().flat_map(|row| refusals(case, row)));
     }
@@ -96,12 +97,15 @@ pub fn word(verdict: Verdict) -> &'static str {
         Verdict::Lost => "lost",
         Verdict::Even => "even",
         Verdict::Unjudged => "unjudged",
+        Verdict::Refused => "not ranked",
     }
 }
 
 fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
     let parts: Vec<String> = besides(summary, peer)
-        .filter(|(_, metric, ..)| *metric == Metric::CpuPerRequest)
+        .filter(|(_, metric, beside, _)| {
+            *metric == Metric::CpuPerRequest && beside.verdict != Verdict::Refused
+        })
         .map(|(case, _, beside, _)| format!("{} ({})", figure::ratio(beside.subject_ratio), short(case)))
         .collect();
     (!parts.is_empty())
@@ -120,7 +124,7 @@ fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> O
                     let (subject, peer) = (metric.figure(subject.median), metric.figure(peer.median));
                     format!("{}: {subject} against {peer}", short(case))
                 }
-                Verdict::Won | Verdict::Even | Verdict::Unjudged => short(case),
+                Verdict::Won | Verdict::Even | Verdict::Unjudged | Verdict::Refused => short(case),
             })
             .collect();
         match cases.len() {
@@ -159,28 +163,6 @@ fn short(case: &CaseSummary<'_>) -> String {
         Arrivals::Closed => format!("{size} {scheme}closed loop"),
         Arrivals::Constant { .. } => format!("{size} {scheme}constant rate"),
     }
-}
-
-/// Proxies that a closed loop did not fill: then requests per second tell of the others.
-fn unsaturated(case: &CaseSummary<'_>) -> Option<String> {
-    if case.case.arrivals != Arrivals::Closed {
-        return None;
-    }
-    let idle: Vec<String> = case
-        .rows
-        .iter()
-        .filter_map(|row| Some((row.proxy.name.as_str(), row.busy_cores?)))
-        .filter(|(_, busy)| *busy < SATURATED_CORES)
-        .map(|(name, busy)| format!("{name} {}", figure::percent(busy)))
-        .collect();
-    (!idle.is_empty()).then(|| {
-        format!(
-            "{}: not every proxy was the limit, but the load generator, the origins or other work on the machine (of a \
-             core in use: {}). Requests per second are then not a proxy's capacity; CPU time per request holds.",
-            case.title(),
-            idle.join(", ")
-        )
-    })
 }
 
 fn refusals(case: &CaseSummary<'_>, row: &Row<'_>) -> Vec<String> {

@@ -3,10 +3,15 @@
 //! A rule is a row of [`RULES`]. It looks at evidence, which is made of our own results (see `summary`) and of
 //! published tables (see `published`) alike. Not here: who won.
 
+/// Evidence from our own results.
+mod evidence;
+
 use std::collections::BTreeMap;
 
 use crate::figure;
 use crate::statistics::Estimate;
+
+pub(crate) use evidence::ranking;
 
 /// A generator that uses more of its cores than this has none to spare for being in time.
 const GENERATOR_BUSY_MOST: f64 = 0.9;
@@ -251,6 +256,15 @@ impl Finding {
             Spoils::Nothing => false,
         };
         hits && self.entries.iter().any(|name| name == entry)
+    }
+
+    /// What was seen, what follows, why, and what to do.
+    pub fn sentence(&self) -> String {
+        let mut seen = self.seen.clone();
+        if let Some(first) = seen.get(..1).map(str::to_uppercase) {
+            seen.replace_range(..1, &first);
+        }
+        format!("{seen}. {} {}", self.consequence(), self.remedy)
     }
 
     /// What follows for the ranking, as a sentence.

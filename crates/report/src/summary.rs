@@ -3,6 +3,7 @@
 //! Only valid measurements count; those that don't are listed with their reason, never dropped in silence.
 
 use crate::figure;
+use crate::judge::{self, Finding};
 use crate::latency::Latency;
 use crate::results::{Arrivals, Case, Measured, Proxy, Results, Role, Run, Scheme};
 use crate::statistics::{Difference, Estimate, difference};
@@ -108,6 +109,8 @@ pub struct CaseSummary<'r> {
     pub case: &'r Case,
     /// A row for each proxy that takes part, in the order of the results.
     pub rows: Vec<Row<'r>>,
+    /// The rules of the judge that the case breaks.
+    pub findings: Vec<Finding>,
 }
 
 /// What the results say of one proxy in one case.
@@ -128,6 +131,14 @@ pub struct Row<'r> {
     pub busy_cores: Option<f64>,
     /// Failed requests of all valid measurements.
     pub errors: u64,
+    /// Whole responses of all valid measurements.
+    pub requests: u64,
+    /// Bytes received in them.
+    pub received_bytes: u64,
+    /// How late the generator was at its 99th percentile, in the worst of them.
+    pub lateness_p99_us: Option<u64>,
+    /// The valid measurements.
+    measured: Vec<&'r Measured>,
     /// The latencies of all valid measurements as one.
     pub latency: Latency,
 }
@@ -173,9 +184,16 @@ pub enum Verdict {
     Even,
     /// Too few repeats to tell.
     Unjudged,
+    /// The judge refuses to rank them: see [`CaseSummary::findings`].
+    Refused,
 }
 
 impl Row<'_> {
+    /// A metric of each valid measurement that has it.
+    pub fn values(&self, metric: Metric) -> Vec<f64> {
+        self.measured.iter().filter_map(|measured| metric.value(measured)).collect()
+    }
+
     /// The cell of a metric.
     pub fn cell(&self, metric: Metric) -> &Cell {
         &self.cells[Metric::ALL.iter().position(|&each| each == metric).expect("ALL lists every metric")]
@@ -203,24 +221,28 @@ impl<'r> Summary<'r> {
 impl CaseSummary<'_> {
     /// `HTTPS, 128 B, closed loop, 64 connections`
     pub fn title(&self) -> String {
-        let Case { payload_bytes, connections, .. } = *self.case;
-        let arrivals = match self.case.arrivals {
-            Arrivals::Closed => "closed loop".to_owned(),
-            Arrivals::Constant { rate_per_second } => {
-                format!("{}/s constant", figure::count(rate_per_second))
-            }
-        };
-        let scheme = match self.case.scheme {
-            Scheme::Http => "",
-            Scheme::Https => "HTTPS, ",
-        };
-        format!("{scheme}{}, {arrivals}, {connections} connections", figure::bytes(payload_bytes as f64))
+        title(self.case)
     }
 
     /// The row of the subject.
     pub fn subject(&self) -> Option<&Row<'_>> {
         self.rows.iter().find(|row| row.proxy.role == Role::Subject)
     }
+}
+
+fn title(case: &Case) -> String {
+    let Case { payload_bytes, connections, .. } = *case;
+    let arrivals = match case.arrivals {
+        Arrivals::Closed => "closed loop".to_owned(),
+        Arrivals::Constant { rate_per_second } => {
+            format!("{}/s constant", figure::count(rate_per_second))
+        }
+    };
+    let scheme = match case.scheme {
+        Scheme::Http => "",
+        Scheme::Https => "HTTPS, ",
+    };
+    format!("{scheme}{}, {arrivals}, {connections} connections", figure::bytes(payload_bytes as f64))
 }
 
 fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
@@ -233,13 +255,26 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
             row(proxy, &runs.collect::<Vec<_>>())
         })
         .collect();
-    let subject = rows.iter().find(|row| row.proxy.role == Role::Subject).map(|row| row.cells.clone());
-    for row in rows.iter_mut().filter(|row| row.proxy.role == Role::Peer) {
-        for (cell, subject) in row.cells.iter_mut().zip(subject.iter().flatten()) {
-            cell.beside_subject = beside(case, cell, subject);
+    let findings = judge::judge(&judge::ranking(&title(case), case, &rows));
+    let subject = rows
+        .iter()
+        .find(|row| row.proxy.role == Role::Subject)
+        .map(|row| (row.proxy.name.as_str(), row.cells.clone()));
+    if let Some((subject, cells)) = subject {
+        for row in rows.iter_mut().filter(|row| row.proxy.role == Role::Peer) {
+            for (cell, subject_cell) in row.cells.iter_mut().zip(&cells) {
+                let is_rate = cell.metric == Metric::RequestsPerSecond;
+                let is_refused = findings.iter().any(|finding| {
+                    finding.spoils(subject, is_rate) || finding.spoils(&row.proxy.name, is_rate)
+                });
+                cell.beside_subject = beside(case, cell, subject_cell).map(|beside| match is_refused {
+                    true => Beside { verdict: Verdict::Refused, ..beside },
+                    false => beside,
+                });
+            }
         }
     }
-    CaseSummary { case, rows }
+    CaseSummary { case, rows, findings }
 }
 
 fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
@@ -267,7 +302,11 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
                 .map(|usage| (usage.user_seconds + usage.system_seconds) / usage.seconds),
         ),
         errors: valid.iter().map(|measured| measured.error_count()).sum(),
+        requests: valid.iter().map(|measured| measured.requests).sum(),
+        received_bytes: valid.iter().map(|measured| measured.received_bytes).sum(),
+        lateness_p99_us: valid.iter().filter_map(|measured| measured.lateness_p99_us).max(),
         latency: Latency::merged(valid.iter().map(|measured| &measured.latency)),
+        measured: valid,
     }
 }
 

@@ -1,0 +1,50 @@
+//! Evidence from our own results.
+
+use super::{Evidence, Ranking};
+use crate::results::{Arrivals, Case, Role};
+use crate::summary::{Metric, Row};
+
+/// What the kernel says when a limit of its own is reached.
+const EXHAUSTED: [&str; 4] = [
+    "Too many open files",
+    "Cannot assign requested address",
+    "Address already in use",
+    "No buffer space available",
+];
+
+/// What is ranked in a case: every proxy that was measured.
+pub(crate) fn ranking(title: &str, case: &Case, rows: &[Row<'_>]) -> Ranking {
+    let ranked = rows.iter().filter(|row| row.proxy.role != Role::Direct);
+    Ranking {
+        case: title.to_owned(),
+        ranks_rates: case.arrivals == Arrivals::Closed,
+        entries: ranked.map(|row| evidence(case, row)).collect(),
+    }
+}
+
+fn evidence(case: &Case, row: &Row<'_>) -> Evidence {
+    let offered = match case.arrivals {
+        Arrivals::Closed => None,
+        Arrivals::Constant { rate_per_second } => Some(rate_per_second),
+    };
+    // A rate that is offered to all is no figure of theirs: what a request costs then is.
+    let ranked = if offered.is_none() { Metric::RequestsPerSecond } else { Metric::CpuPerRequest };
+    let requests = row.requests as f64;
+    Evidence {
+        name: row.proxy.name.clone(),
+        repeats: row.values(ranked),
+        per_second: row.cell(Metric::RequestsPerSecond).estimate.map(|estimate| estimate.median),
+        offered_per_second: offered,
+        failed_share: (row.valid > 0).then(|| row.errors as f64 / (row.errors as f64 + requests)),
+        response_bytes: (row.requests > 0).then(|| row.received_bytes as f64 / requests),
+        lateness_us: row
+            .lateness_p99_us
+            .zip(row.cell(Metric::LatencyP99).estimate)
+            .map(|(late, latency)| (late as f64, latency.median)),
+        busy_share: row.busy_cores,
+        exhausted: row.refused.iter().find_map(|refused| {
+            EXHAUSTED.into_iter().find(|words| refused.reason.contains(words)).map(str::to_owned)
+        }),
+        ..Evidence::default()
+    }
+}
