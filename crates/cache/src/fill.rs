@@ -239,6 +239,7 @@ impl Fill {
 
     fn store_whole(&self, opening: &Opening, parts: &[Bytes]) -> Filled {
         let object = Object::new(self.flight.key, self.flight.epoch, opening.clone(), parts);
+        self.store.survey_miss(&object);
         if object.weight_bytes() > self.store.object_bytes_max() {
             return Filled::TooLarge;
         }

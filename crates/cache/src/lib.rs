@@ -35,6 +35,8 @@ mod store;
 mod fill;
 /// What was purged.
 mod purge;
+/// How many hits another size of memory would give.
+mod survey;
 
 pub use asked::Asked;
 pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serves_on_error};
@@ -49,4 +51,5 @@ pub use refusal::{REFUSALS, Refusal, RefusalRow};
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::{Joined, Store, StoreSettings, StoreTally};
 pub use stored::{Stored, Times};
+pub use survey::HitRates;
 pub use vary::{VariantKey, Vary};

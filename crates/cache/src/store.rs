@@ -11,6 +11,7 @@ use crate::fill::flight::{Flight, Keeping, Stage};
 use crate::fill::{Lead, Reader, Wait};
 use crate::key::Key;
 use crate::purge::{Force, Rules, RulesFull, Scope};
+use crate::survey::{HitRates, Survey};
 use crate::vary::{VariantKey, Vary};
 
 /// One stored response.
@@ -40,6 +41,7 @@ pub struct Store {
     /// What bodies under way hold.
     filling_bytes: Arc<AtomicU64>,
     counts: Counts,
+    survey: Survey,
 }
 
 #[derive(Debug, Default)]
@@ -92,8 +94,8 @@ impl Store {
     pub fn new(settings: StoreSettings) -> Self {
         let shards = (settings.memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let shards = 1 << shards.ilog2();
-        // A sixteenth is left for bodies under way.
-        let shard_bytes = (settings.memory_bytes - settings.memory_bytes / 16) / shards;
+        // A tenth is left for bodies under way, and for what the allocator cannot give back.
+        let shard_bytes = (settings.memory_bytes - settings.memory_bytes / 10) / shards;
         let object_bytes_max = settings.object_bytes_max.min(settings.memory_bytes / 8).min(shard_bytes / 2);
         Self {
             shards: (0..shards).map(|_| Mutex::new(Shard::new(shard_bytes))).collect(),
@@ -102,6 +104,7 @@ impl Store {
             rules: RwLock::default(),
             filling_bytes: Arc::default(),
             counts: Counts::default(),
+            survey: Survey::new(settings.memory_bytes),
         }
     }
 
@@ -109,7 +112,11 @@ impl Store {
     /// variant is for a `Vary` is asked only where there is one.
     #[inline]
     pub fn look(&self, key: Key, variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<Arc<Object>> {
-        let object = self.shard(key).find(key, variant_of)?.clone();
+        let mut shard = self.shard(key);
+        let object = shard.find(key, variant_of)?.clone();
+        shard.requests += 1;
+        drop(shard);
+        self.survey.touch(key, object.weight_bytes());
         self.is_good(&object).then_some(object)
     }
 
@@ -243,6 +250,11 @@ impl Store {
         tally
     }
 
+    /// The share of hits among the requests for what can be stored, as it would be with another size of memory.
+    pub fn hit_rates(&self) -> Option<HitRates> {
+        self.survey.hit_rates(self.shards.iter().map(|shard| lock(shard).requests).sum())
+    }
+
     /// What one object may take.
     pub fn object_bytes_max(&self) -> u64 {
         self.settings.object_bytes_max
@@ -273,6 +285,12 @@ impl Store {
         self.counts.evicted.fetch_add(left.evicted_count, Relaxed);
         self.counts.evicted_bytes.fetch_add(left.evicted_bytes, Relaxed);
         true
+    }
+
+    /// A request was a miss, and this is what it weighs.
+    pub(crate) fn survey_miss(&self, object: &Object) {
+        self.shard(object.key()).requests += 1;
+        self.survey.touch(object.key(), object.weight_bytes());
     }
 
     pub(crate) fn pass(&self, key: Key, until_seconds: u64) {

@@ -27,6 +27,8 @@ pub(crate) struct Shard {
     flights: HashMap<Key, Vec<Arc<Flight>>>,
     flights_count: usize,
     passes: Box<[Pass]>,
+    /// Hits, and misses that were stored.
+    pub(crate) requests: u64,
 }
 
 /// What is stored under one key, the newest first.
@@ -72,6 +74,7 @@ impl Shard {
             flights: HashMap::new(),
             flights_count: 0,
             passes: vec![Pass::default(); PASSES].into(),
+            requests: 0,
         }
     }
 

@@ -1,0 +1,513 @@
+//! The store as its callers see it: what is found, who waits for whom, what a purge leaves. Whether a hit allocates and
+//! what all of it takes in memory is measured elsewhere.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use super::{key, no_variant, opening};
+use crate::fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
+use crate::key::{Key, KeySecret};
+use crate::purge::{Force, Label, Rules, Scope};
+use crate::store::object::{Opening, SHORT_BODY_BYTES_MAX, allocated_bytes};
+use crate::store::{Joined, Store, StoreSettings};
+use crate::vary::{VariantKey, Vary};
+
+fn store() -> Arc<Store> {
+    Arc::new(Store::new(StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 }))
+}
+
+fn labelled(text: &str, tags: &[&str]) -> Opening {
+    let labels = tags.iter().map(|tag| Label::tag(KeySecret::default(), tag.as_bytes())).collect();
+    Opening { labels, ..opening(text) }
+}
+
+fn tag(tag: &str) -> Scope {
+    Scope::Label(Label::tag(KeySecret::default(), tag.as_bytes()))
+}
+
+fn join(store: &Arc<Store>, key: Key) -> Joined {
+    store.join(key, None, no_variant, 0)
+}
+
+#[track_caller]
+fn lead(store: &Arc<Store>, key: Key) -> Lead {
+    match join(store, key) {
+        Joined::Lead(lead) => lead,
+        other => panic!("expected to lead, got {other:?}"),
+    }
+}
+
+#[track_caller]
+fn wait(store: &Arc<Store>, key: Key) -> Wait {
+    match join(store, key) {
+        Joined::Wait(wait) => wait,
+        other => panic!("expected to wait, got {other:?}"),
+    }
+}
+
+#[track_caller]
+fn put(store: &Arc<Store>, key: Key, opening: Opening, body: &[u8]) {
+    let mut fill = lead(store, key).open(opening);
+    fill.push(body, 0);
+    assert!(matches!(fill.finish(), Filled::Stored(_)));
+}
+
+fn is_stored(store: &Store, key: Key) -> bool {
+    store.look(key, no_variant).is_some()
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn no_waker() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+/// Polls until there is a result, asleep in between.
+fn block_on<T>(mut poll: impl FnMut(&Context<'_>) -> Poll<T>) -> T {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let context = Context::from_waker(&waker);
+    loop {
+        match poll(&context) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn read_all(mut reader: Reader) -> Result<Vec<u8>, ReadError> {
+    let mut body = Vec::new();
+    while let Some(part) = block_on(|context| reader.poll_next(context)) {
+        body.extend_from_slice(&part?);
+    }
+    Ok(body)
+}
+
+/// A body whose every byte tells its place.
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
+
+#[test]
+fn what_is_stored_is_found_whole_whatever_the_parts_it_came_in() {
+    let sizes = [0, 1, SHORT_BODY_BYTES_MAX, SHORT_BODY_BYTES_MAX + 1, 64 << 10, (64 << 10) + 1, 300_000];
+    for (number, (bytes, part_bytes)) in
+        sizes.into_iter().flat_map(|bytes| [1000, 16 << 10, 100_000].map(|part| (bytes, part))).enumerate()
+    {
+        for body_bytes in [None, Some(bytes as u64)] {
+            let store = store();
+            let body = pattern(bytes);
+            let mut fill =
+                lead(&store, key(number as u64)).open(Opening { body_bytes, ..opening("http://a/b") });
+            let reader = fill.reader().expect("from its beginning");
+            body.chunks(part_bytes).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
+            assert!(matches!(fill.finish(), Filled::Stored(_)));
+            assert_eq!(read_all(reader).as_deref(), Ok(&body[..]));
+            let object = store.look(key(number as u64), no_variant).expect("stored");
+            assert_eq!(
+                (object.key_text(), object.head()),
+                (&b"http://a/b"[..], &b"HTTP/1.1 200 OK\r\n\r\n"[..])
+            );
+            assert_eq!(object.body_bytes(), bytes as u64);
+            assert_eq!(object.body(0..bytes as u64).collect::<Vec<_>>().concat(), body);
+            let (from, to) = (bytes as u64 / 3, bytes as u64 / 2);
+            assert_eq!(object.body(from..to).collect::<Vec<_>>().concat(), body[from as usize..to as usize]);
+            assert!(object.body_at(bytes as u64).is_empty());
+            drop(object);
+            assert_eq!(store.tally().filling_bytes, 0);
+        }
+    }
+}
+
+#[test]
+fn variants_lie_beside_each_other_and_take_only_their_own_place() {
+    let store = store();
+    let vary = || Vary::from_bytes(b"accept-language");
+    let variant = |number| move |_: &Vary| VariantKey::from_u128(number);
+    for number in [1, 2, 3, 2] {
+        let Joined::Lead(lead) =
+            store.join(key(1), store.look(key(1), variant(number)).as_ref(), variant(number), 0)
+        else {
+            panic!("nothing answers variant {number} yet")
+        };
+        let mut fill =
+            lead.open(Opening { vary: vary(), variant: VariantKey::from_u128(number), ..opening("k") });
+        fill.push(format!("{number}").as_bytes(), 0);
+        fill.finish();
+    }
+    for number in [1, 2, 3] {
+        let object = store.look(key(1), variant(number)).expect("stored");
+        assert_eq!(object.body_at(0), format!("{number}").as_bytes());
+    }
+    assert!(store.look(key(1), variant(4)).is_none());
+    assert_eq!(store.tally().keys, 1);
+    assert_eq!(store.purge_key(key(1), Force::Hard), 3);
+}
+
+#[test]
+fn fetches_for_variants_that_are_known_to_differ_do_not_wait_for_each_other() {
+    let store = store();
+    let variant = |number| move |_: &Vary| VariantKey::from_u128(number);
+    let Joined::Lead(first) = store.join(key(1), None, variant(1), 0) else { panic!("leads") };
+    // Nobody knows yet that it varies.
+    let Joined::Wait(mut other) = store.join(key(1), None, variant(2), 0) else { panic!("waits") };
+    let vary = Vary::from_bytes(b"accept-language");
+    let mut fill = first.open(Opening { vary, variant: VariantKey::from_u128(1), ..opening("k") });
+    let Poll::Ready(Waited::Stream(reader)) = other.poll(&no_waker()) else { panic!("the head is there") };
+    assert_eq!(reader.opening().variant, VariantKey::from_u128(1));
+    assert!(matches!(store.join(key(1), None, variant(1), 0), Joined::Stream(_)));
+    let Joined::Lead(second) = store.join(key(1), None, variant(2), 0) else {
+        panic!("a variant of its own")
+    };
+    fill.push(b"1", 0);
+    assert!(matches!(fill.finish(), Filled::Stored(_)));
+    drop(second);
+    // By what is stored it is known now.
+    let Joined::Lead(_second) = store.join(key(1), None, variant(2), 0) else { panic!("leads") };
+    let Joined::Lead(_third) = store.join(key(1), None, variant(3), 0) else { panic!("leads as well") };
+    assert!(matches!(store.join(key(1), None, variant(3), 0), Joined::Wait(_)));
+}
+
+#[test]
+fn ten_thousand_wait_for_one_and_read_all_of_it() {
+    let store = store();
+    let leader = lead(&store, key(1));
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let context = Context::from_waker(&waker);
+    let mut waits: Vec<Wait> = (0..10_000).map(|_| wait(&store, key(1))).collect();
+    assert!(waits.iter_mut().all(|wait| wait.poll(&context).is_pending()));
+    let mut fill = leader.open(opening("k"));
+    assert_eq!(woken.0.load(SeqCst), 10_000);
+    let mut readers: Vec<Reader> = waits
+        .iter_mut()
+        .map(|wait| match wait.poll(&context) {
+            Poll::Ready(Waited::Stream(reader)) => reader,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let body = pattern(4096);
+    for part in body.chunks(1024) {
+        assert!(readers.iter_mut().all(|reader| reader.poll_next(&context).is_pending()));
+        fill.push(part, 0);
+        for reader in &mut readers {
+            assert!(matches!(reader.poll_next(&context), Poll::Ready(Some(Ok(bytes))) if *bytes == *part));
+        }
+    }
+    assert!(matches!(fill.finish(), Filled::Stored(_)));
+    assert!(readers.iter_mut().all(|reader| matches!(reader.poll_next(&context), Poll::Ready(None))));
+    assert!(matches!(join(&store, key(1)), Joined::Hit(_)));
+}
+
+#[test]
+fn a_leader_that_goes_hands_over_to_one_and_no_wake_is_lost() {
+    let store = store();
+    let first = lead(&store, key(1));
+    let woken: Vec<Arc<Woken>> = (0..3).map(|_| Arc::default()).collect();
+    let mut waits: Vec<Wait> = woken
+        .iter()
+        .map(|woken| {
+            let mut wait = wait(&store, key(1));
+            assert!(wait.poll(&Context::from_waker(&Waker::from(woken.clone()))).is_pending());
+            wait
+        })
+        .collect();
+    drop(first);
+    let count = |index: usize| woken[index].0.load(SeqCst);
+    assert_eq!([count(0), count(1), count(2)], [0, 0, 1]);
+    // It goes without having seen that it leads: the next one is woken.
+    drop(waits.pop());
+    assert_eq!([count(0), count(1)], [0, 1]);
+    let Poll::Ready(Waited::Lead(second)) = waits[1].poll(&no_waker()) else { panic!("leads") };
+    assert!(waits[0].poll(&Context::from_waker(&Waker::from(woken[0].clone()))).is_pending());
+    second.fail();
+    assert_eq!(count(0), 1);
+    assert!(matches!(waits[0].poll(&no_waker()), Poll::Ready(Waited::Failed)));
+    // Nothing is left of it.
+    drop(lead(&store, key(1)));
+    drop(lead(&store, key(1)));
+}
+
+#[test]
+fn what_may_not_be_stored_lets_all_go_and_is_remembered() {
+    let store = store();
+    let leader = lead(&store, key(1));
+    let mut waiting = wait(&store, key(1));
+    assert!(waiting.poll(&no_waker()).is_pending());
+    leader.refuse(100);
+    assert!(matches!(waiting.poll(&no_waker()), Poll::Ready(Waited::Refused)));
+    assert!(matches!(store.join(key(1), None, no_variant, 99), Joined::Pass));
+    assert!(matches!(store.join(key(1), None, no_variant, 100), Joined::Lead(_)));
+    assert!(matches!(join(&store, key(2)), Joined::Lead(_)));
+}
+
+#[test]
+fn a_fetch_that_dies_breaks_what_is_read_and_leaves_nothing() {
+    let store = store();
+    let mut fill: Fill = lead(&store, key(1)).open(opening("k"));
+    let mut reader = fill.reader().expect("from its beginning");
+    fill.push(b"half", 0);
+    drop(fill);
+    assert!(matches!(reader.poll_next(&no_waker()), Poll::Ready(Some(Ok(part))) if *part == *b"half"));
+    assert!(matches!(reader.poll_next(&no_waker()), Poll::Ready(Some(Err(ReadError::Broken)))));
+    let mut fill = lead(&store, key(1)).open(Opening { body_bytes: Some(5), ..opening("k") });
+    fill.push(b"four", 0);
+    assert!(matches!(fill.finish(), Filled::Broken));
+    assert!(!is_stored(&store, key(1)));
+}
+
+#[test]
+fn a_body_beyond_the_limit_is_read_by_those_who_keep_up_and_not_stored() {
+    let store = store();
+    let mut fill = lead(&store, key(1)).open(opening("k"));
+    let (mut quick, mut slow) = (fill.reader().expect("reads"), fill.reader().expect("reads"));
+    let part = pattern(64 << 10);
+    for number in 0..48 {
+        let wanted = fill.push(&part, 50);
+        assert_eq!(wanted, if number < 16 { Wanted::ToStore } else { Wanted::ToRead }, "part {number}");
+        while let Poll::Ready(Some(Ok(bytes))) = quick.poll_next(&no_waker()) {
+            assert!(!bytes.is_empty());
+        }
+        assert!(store.tally().filling_bytes <= 17 << 16);
+    }
+    assert_eq!(quick.read_bytes(), 48 << 16);
+    assert!(matches!(slow.poll_next(&no_waker()), Poll::Ready(Some(Err(ReadError::Behind)))));
+    assert!(matches!(join(&store, key(1)), Joined::Pass));
+    drop((quick, slow));
+    assert_eq!(fill.push(&part, 50), Wanted::No);
+    assert_eq!(store.tally().filling_bytes, 0);
+    assert!(matches!(fill.finish(), Filled::TooLarge));
+    assert!(!is_stored(&store, key(1)));
+}
+
+#[test]
+fn a_validation_renews_the_head_of_its_variant_alone() {
+    let store = store();
+    for bytes in [10, 200_000] {
+        let key = key(bytes as u64);
+        put(&store, key, opening("k"), &pattern(bytes));
+        let old = store.look(key, no_variant).expect("stored");
+        let Joined::Lead(lead) = store.join(key, Some(&old), no_variant, 0) else {
+            panic!("what was seen is no hit")
+        };
+        let mut waiting = match store.join(key, Some(&old), no_variant, 0) {
+            Joined::Wait(wait) => wait,
+            other => panic!("{other:?}"),
+        };
+        let new = lead.renew(&old, Opening { head: b"new"[..].into(), ..opening("k") });
+        assert!(
+            matches!(waiting.poll(&no_waker()), Poll::Ready(Waited::Hit(hit)) if Arc::ptr_eq(&hit, &new))
+        );
+        let found = store.look(key, no_variant).expect("stored");
+        assert_eq!(found.head(), b"new");
+        assert_eq!(found.body(0..bytes as u64).collect::<Vec<_>>().concat(), pattern(bytes));
+    }
+}
+
+#[test]
+fn purges_meet_what_they_name_and_only_that() {
+    let store = store();
+    let secret = KeySecret::default();
+    let fill_up = || {
+        for (number, (text, tags)) in
+            [("http://a/x/1", ["t1", "t2"]), ("http://a/y/1", ["t2", "t3"]), ("http://b/x/1", ["t3", "t4"])]
+                .into_iter()
+                .enumerate()
+        {
+            let key = key(number as u64);
+            if !is_stored(&store, key) {
+                let mut opening = labelled(text, &tags);
+                let host = Label::host(secret, if text.contains("/a/") { b"A" } else { b"b" });
+                opening.labels = opening.labels.iter().copied().chain([host]).collect();
+                put(&store, key, opening, b"body");
+            }
+        }
+    };
+    let left = || [0, 1, 2].map(|number| is_stored(&store, key(number)));
+    let table = [
+        (tag("t1"), [false, true, true]),
+        (tag("t2"), [false, false, true]),
+        (tag("t4"), [true, true, false]),
+        (tag("none"), [true, true, true]),
+        (Scope::Label(Label::host(secret, b"a")), [false, false, true]),
+        (Scope::Prefix(b"http://a/x"[..].into()), [false, true, true]),
+        (Scope::Prefix(b"http://"[..].into()), [false, false, false]),
+        (Scope::All, [false, false, false]),
+    ];
+    for (scope, expected) in table {
+        fill_up();
+        assert_eq!(left(), [true, true, true], "before {scope:?}");
+        store.purge(scope.clone(), Force::Hard).expect("few rules");
+        assert_eq!(left(), expected, "after {scope:?}");
+        store.sweep();
+        assert!(!store.is_sweep_due());
+        assert_eq!(left(), expected, "swept after {scope:?}");
+    }
+    fill_up();
+    store.purge(tag("t3"), Force::Soft).expect("few rules");
+    let is_stale =
+        |number| store.look(key(number), no_variant).is_some_and(|object| object.is_softly_purged());
+    assert_eq!([0, 1, 2].map(is_stale), [false, true, true]);
+    store.purge_key(key(0), Force::Soft);
+    assert!(is_stale(0));
+}
+
+#[test]
+fn a_fetch_under_way_across_a_purge_is_not_stored_and_not_joined() {
+    let scopes = [tag("t"), Scope::Prefix(b"http://a"[..].into()), Scope::All];
+    for (force, scope) in [Force::Hard, Force::Soft]
+        .into_iter()
+        .flat_map(|force| scopes.iter().cloned().map(Some).chain([None]).map(move |scope| (force, scope)))
+    {
+        let store = store();
+        let purge = |scope: &Option<Scope>| match scope {
+            Some(scope) => store.purge(scope.clone(), force).expect("few rules"),
+            None => assert_eq!(store.purge_key(key(1), force), 0),
+        };
+        let asked = lead(&store, key(1));
+        purge(&scope);
+        let mut streaming = lead(&store, key(1)).open(labelled("http://a/", &["t"]));
+        let mut asked = asked.open(labelled("http://a/", &["t"]));
+        asked.push(b"old", 0);
+        store.sweep();
+        assert!(matches!(asked.finish(), Filled::Purged), "{scope:?}");
+        assert!(matches!(join(&store, key(1)), Joined::Stream(_)));
+        purge(&scope);
+        streaming.push(b"old", 0);
+        assert!(matches!(streaming.finish(), Filled::Purged), "{scope:?}");
+        assert!(!is_stored(&store, key(1)));
+        store.sweep();
+        assert!(!store.is_sweep_due());
+    }
+}
+
+#[test]
+fn more_purges_than_can_be_remembered_sweep_first() {
+    let store = store();
+    put(&store, key(1), labelled("k", &["kept"]), b"body");
+    put(&store, key(2), labelled("k", &["7"]), b"body");
+    for number in 0..Rules::LABELS_MAX as u64 + 10 {
+        let label = if number == 7 { tag("7") } else { Scope::Label(Label::from_u64(number)) };
+        store.purge(label, Force::Hard).expect("sweeps");
+    }
+    assert_eq!(store.tally().purge_rules, 10);
+    assert!(is_stored(&store, key(1)));
+    assert!(!is_stored(&store, key(2)));
+    // A fetch that is older than all of them still needs them.
+    let _old = lead(&store, key(3));
+    for number in 0..Rules::PREFIXES_MAX {
+        store.purge(Scope::Prefix(number.to_string().as_bytes().into()), Force::Hard).expect("room");
+    }
+    assert!(store.purge(Scope::Prefix(b"one more"[..].into()), Force::Hard).is_err());
+    assert!(store.purge(Scope::All, Force::Hard).is_ok());
+}
+
+#[test]
+fn the_store_keeps_to_its_bound_and_objects_to_theirs() {
+    let store = store();
+    let body = pattern(100_000);
+    for number in 0..2000 {
+        put(&store, key(number), opening("k"), &body);
+    }
+    let tally = store.tally();
+    assert!(tally.bytes <= 58 << 20 && tally.bytes > 56 << 20, "{tally:?}");
+    assert_eq!(tally.evicted + tally.keys, 2000);
+    assert_eq!(store.object_bytes_max(), 1 << 20);
+}
+
+#[test]
+fn sizes_of_allocations() {
+    let table =
+        [(0, 0), (1, 16), (17, 32), (64, 64), (65, 80), (81, 96), (600, 640), (1024, 1024), (65_536, 65_536)];
+    for (bytes, expected) in table {
+        assert_eq!(allocated_bytes(bytes), expected, "{bytes}");
+    }
+}
+
+/// Threads that join, lead, die, read and purge at random, on few keys: every body that is read to its end is whole, and
+/// nobody sleeps for ever.
+#[test]
+fn threads_that_lead_die_and_read_lose_no_wake_and_tear_no_body() {
+    const THREADS: u64 = 8;
+    const STEPS: u64 = 200;
+    let store = store();
+    let body = &pattern(40_000)[..];
+    let start = Barrier::new(THREADS as usize);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (store, start) = (&store, &start);
+            scope.spawn(move || {
+                start.wait();
+                let mut random = thread + 1;
+                for _ in 0..STEPS {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    take_part(store, key((random >> 60) % 3), random >> 33, body);
+                }
+            });
+        }
+    });
+    assert_eq!(store.tally().filling_bytes, 0);
+}
+
+fn take_part(store: &Arc<Store>, key: Key, random: u64, body: &[u8]) {
+    let lead = match join(store, key) {
+        Joined::Lead(lead) => lead,
+        Joined::Wait(mut wait) if random.is_multiple_of(5) => {
+            let _ = wait.poll(&no_waker());
+            return;
+        }
+        Joined::Wait(mut wait) => match block_on(|context| wait.poll(context)) {
+            Waited::Lead(lead) => lead,
+            Waited::Stream(reader) => return check(reader, body),
+            Waited::Hit(_) | Waited::Refused | Waited::Failed => return,
+        },
+        Joined::Stream(reader) => return check(reader, body),
+        Joined::Hit(object) => {
+            assert_eq!(object.body(0..40_000).collect::<Vec<_>>().concat(), body);
+            store.purge_key(key, Force::Hard);
+            return;
+        }
+        Joined::Pass => return,
+    };
+    match random % 7 {
+        0 => drop(lead),
+        1 => lead.fail(),
+        2 => lead.refuse(0),
+        dies => {
+            let mut fill = lead.open(opening("k"));
+            for (number, part) in body.chunks(1 + random as usize % 9000).enumerate() {
+                fill.push(part, 0);
+                thread::yield_now();
+                if dies == 3 && number == 2 {
+                    return;
+                }
+            }
+            fill.finish();
+        }
+    }
+}
+
+fn check(reader: Reader, body: &[u8]) {
+    match read_all(reader) {
+        Ok(read) => assert!(read == body, "a torn body"),
+        Err(error) => assert_eq!(error, ReadError::Broken),
+    }
+}

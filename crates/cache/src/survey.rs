@@ -1,0 +1,240 @@
+//! How many requests would be hits with less or more memory, from a sample of the keys (SHARDS: Waldspurger et al.,
+//! "Efficient MRC Construction with SHARDS", FAST 2015, with its adjustment for hot keys that the sample has or lacks).
+//!
+//! A key that is asked for again is a hit if what was asked for in between fits into the memory with it. This is what LRU
+//! would keep; the store's own policy keeps a little more. Knows no objects, just their keys and weights.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+use crate::key::Key;
+
+/// The share of requests that hits would be with another size of memory, each from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HitRates {
+    /// With half of what there is.
+    pub half: f64,
+    /// With what there is.
+    pub same: f64,
+    /// With twice as much.
+    pub double: f64,
+    /// With four times as much.
+    pub quadruple: f64,
+}
+
+/// The sampled keys, and what was seen of them.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// Keys whose first bits are below this are sampled.
+    threshold: AtomicU32,
+    sample: Mutex<Sample>,
+}
+
+#[derive(Debug)]
+struct Sample {
+    memory_bytes: u64,
+    /// When each key was last asked for, and what it weighs.
+    keys: HashMap<u64, Seen>,
+    /// The weights in the order of last use, as a tree of sums (Fenwick 1994): a look-up takes a dozen steps.
+    sums: Vec<u64>,
+    next_turn: usize,
+    /// Nothing lies between two requests for the same key.
+    last: Option<u64>,
+    hits: [f64; SIZES.len()],
+    all: f64,
+    /// As many of all requests count no more.
+    forgotten: f64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    turn: usize,
+    weight_bytes: u64,
+}
+
+/// The sizes of memory, in halves of what there is.
+const SIZES: [u64; 4] = [1, 2, 4, 8];
+
+/// One key of so many at first, and fewer as keys get more: so the survey of few keys is exact enough, and many cost
+/// little.
+const ONE_OF: u32 = 16;
+const KEYS_MAX: usize = 8 << 10;
+const TURNS: usize = 2 * KEYS_MAX;
+
+/// When it was asked for after so many requests, all that was seen counts half from then on.
+const REQUESTS_TO_HALVE: f64 = (1 << 20) as f64;
+
+/// Below so many nothing is said.
+const REQUESTS_MIN: f64 = 1000.0;
+
+impl Survey {
+    pub(crate) fn new(memory_bytes: u64) -> Self {
+        let sample = Sample {
+            memory_bytes,
+            keys: HashMap::new(),
+            sums: Vec::new(),
+            next_turn: 0,
+            last: None,
+            hits: [0.0; SIZES.len()],
+            all: 0.0,
+            forgotten: 0.0,
+        };
+        Self { threshold: AtomicU32::new(u32::MAX / ONE_OF), sample: Mutex::new(sample) }
+    }
+
+    /// A key was asked for. For nearly all of them this is one comparison.
+    #[inline]
+    pub(crate) fn touch(&self, key: Key, weight_bytes: u64) {
+        if first_bits(key.as_u128() as u64) < self.threshold.load(Relaxed) {
+            self.record(key, weight_bytes);
+        }
+    }
+
+    #[cold]
+    fn record(&self, key: Key, weight_bytes: u64) {
+        let mut sample = match self.sample.try_lock() {
+            Ok(sample) => sample,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            // Whoever else is surveyed now is as good a sample.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let threshold = self.threshold.load(Relaxed);
+        sample.record(key.as_u128() as u64, weight_bytes, f64::from(u32::MAX) / f64::from(threshold));
+        if sample.keys.len() > KEYS_MAX {
+            self.threshold.store(threshold / 2, Relaxed);
+            sample.keys.retain(|&key, _| first_bits(key) < threshold / 2);
+            sample.renumber();
+        }
+    }
+
+    /// What is known by now, after so many requests, if that is enough to say something.
+    pub(crate) fn hit_rates(&self, requests: u64) -> Option<HitRates> {
+        let mut sample = self.sample.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = requests as f64 - sample.forgotten;
+        if counted < REQUESTS_MIN {
+            return None;
+        }
+        // What the sample has too little or too much of are the hottest keys, which every size of memory holds.
+        let missing = counted - sample.all;
+        let [half, same, double, quadruple] =
+            sample.hits.map(|hits| ((hits + missing) / counted).clamp(0.0, 1.0));
+        if counted > REQUESTS_TO_HALVE {
+            sample.forgotten += counted / 2.0;
+            sample.all /= 2.0;
+            sample.hits.iter_mut().for_each(|hits| *hits /= 2.0);
+        }
+        Some(HitRates { half, same, double, quadruple })
+    }
+}
+
+/// Bits that neither choose a shard nor a place in it.
+fn first_bits(key: u64) -> u32 {
+    (key >> 32) as u32 ^ (key as u32).rotate_left(7)
+}
+
+impl Sample {
+    /// A request of a sampled key, which stands for `one_of` keys and requests.
+    fn record(&mut self, key: u64, weight_bytes: u64, one_of: f64) {
+        self.all += one_of;
+        if self.last == Some(key) {
+            self.hits.iter_mut().for_each(|hits| *hits += one_of);
+            return;
+        }
+        self.last = Some(key);
+        if self.next_turn == self.sums.len() {
+            self.renumber();
+        }
+        if let Some(seen) = self.keys.get(&key).copied() {
+            let between = self.sum(self.next_turn) - self.sum(seen.turn + 1) + weight_bytes;
+            for (hits, halves) in self.hits.iter_mut().zip(SIZES) {
+                if between as f64 * one_of <= (self.memory_bytes / 2 * halves) as f64 {
+                    *hits += one_of;
+                }
+            }
+            self.add(seen.turn, seen.weight_bytes.wrapping_neg());
+        }
+        let turn = self.next_turn;
+        self.keys.insert(key, Seen { turn, weight_bytes });
+        self.add(turn, weight_bytes);
+        self.next_turn += 1;
+    }
+
+    /// Gives the keys turns from 0 on, in their order.
+    fn renumber(&mut self) {
+        let mut order: Vec<&mut Seen> = self.keys.values_mut().collect();
+        order.sort_unstable_by_key(|seen| seen.turn);
+        let mut weights = Vec::with_capacity(order.len());
+        for (turn, seen) in order.into_iter().enumerate() {
+            seen.turn = turn;
+            weights.push(seen.weight_bytes);
+        }
+        self.next_turn = weights.len();
+        self.sums.clear();
+        self.sums.resize(TURNS, 0);
+        weights.into_iter().enumerate().for_each(|(turn, weight_bytes)| self.add(turn, weight_bytes));
+    }
+
+    /// Adds to the weight of a turn.
+    fn add(&mut self, turn: usize, weight_bytes: u64) {
+        let mut index = turn;
+        while let Some(sum) = self.sums.get_mut(index) {
+            *sum = sum.wrapping_add(weight_bytes);
+            index |= index + 1;
+        }
+    }
+
+    /// The weights of all turns before this one.
+    fn sum(&self, turn: usize) -> u64 {
+        let mut sum: u64 = 0;
+        let mut behind = turn;
+        while behind > 0 {
+            sum = sum.wrapping_add(self.sums[behind - 1]);
+            behind &= behind - 1;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u64) -> Key {
+        Key::from_u128(u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)))
+    }
+
+    /// Keys asked for in turn are hits under LRU exactly where all of them fit.
+    #[test]
+    fn a_loop_is_hit_where_it_fits() {
+        for (keys, expected) in
+            [(400, [1.0, 1.0, 1.0, 1.0]), (800, [0.0, 1.0, 1.0, 1.0]), (3000, [0.0, 0.0, 0.0, 1.0])]
+        {
+            let survey = Survey::new(1_000_000);
+            assert_eq!(survey.hit_rates(999), None);
+            for number in 0..200_000 {
+                survey.touch(key(number % keys), 1000);
+            }
+            let rates = survey.hit_rates(200_000).expect("enough was seen");
+            let found = [rates.half, rates.same, rates.double, rates.quadruple];
+            assert!(
+                found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.03),
+                "{keys}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn many_keys_are_sampled_in_bounded_memory_and_still_estimated() {
+        let survey = Survey::new(500_000 * 1000);
+        for number in 0..2_500_000_u64 {
+            survey.touch(key(number % 700_000), 1000);
+        }
+        let sample = survey.sample.lock().expect("no panic");
+        assert!(sample.keys.len() <= KEYS_MAX && sample.sums.len() == TURNS);
+        drop(sample);
+        let rates = survey.hit_rates(2_500_000).expect("enough was seen");
+        assert!(rates.half < 0.05 && rates.same < 0.05 && rates.double > 0.6, "{rates:?}");
+    }
+}
