@@ -172,6 +172,17 @@ fn names_fields(argument: &[u8]) -> bool {
     members(argument).all(is_name) && members(argument).next().is_some()
 }
 
+/// RFC 9111 §5.2.2.4, §5.2.2.7: whether `no-cache` or `private` name this field, so that it is not stored.
+pub(crate) fn is_named(head: &ResponseHead, bytes: &[u8], field: &[u8]) -> bool {
+    let fields = [b"cache-control".as_slice(), b"cdn-cache-control"];
+    let mut directives =
+        fields.into_iter().flat_map(|name| values(head, bytes, name)).flat_map(Directives::new);
+    directives.any(|(name, argument)| {
+        let names = name.eq_ignore_ascii_case(b"no-cache") || name.eq_ignore_ascii_case(b"private");
+        names && argument.is_some_and(|list| members(list).any(|member| member.eq_ignore_ascii_case(field)))
+    })
+}
+
 /// RFC 9213 §2.1: a Dictionary of RFC 9651; one that is none, that is empty, or that gives a time as something else than an
 /// Integer, is treated as not there.
 fn targeted(head: &ResponseHead, bytes: &[u8]) -> Option<ResponseDirectives> {

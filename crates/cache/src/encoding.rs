@@ -51,9 +51,6 @@ impl Codings {
 
 /// `q=0`, `q=0.000` (RFC 9110 §12.4.2).
 fn is_zero_weight(parameter: &[u8]) -> bool {
-    let weight = match parameter {
-        [b'q' | b'Q', b'=', weight @ ..] => weight,
-        _ => return false,
-    };
+    let [b'q' | b'Q', b'=', weight @ ..] = parameter else { return false };
     weight.first() == Some(&b'0') && weight[1..].iter().all(|byte| matches!(byte, b'.' | b'0'))
 }

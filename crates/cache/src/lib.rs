@@ -25,10 +25,22 @@ mod encoding;
 mod stored;
 /// Whether a stored response answers.
 mod decide;
+/// Preconditions of clients.
+mod conditional;
 /// Parts of representations.
 mod ranges;
+/// How long a response is fresh.
+mod freshness;
+/// Whether a response is stored, and what of it.
+mod storable;
 /// Why a response is not stored.
 mod refusal;
+/// What a 304 does to what is stored.
+mod refresh;
+/// What a request makes invalid.
+mod invalidate;
+/// What a client is told.
+mod status;
 /// Responses in memory.
 mod store;
 /// One fetch for all who want the same.
@@ -39,15 +51,22 @@ mod purge;
 mod survey;
 
 pub use asked::Asked;
+pub use conditional::{Verdict, judge_conditions, range_applies};
 pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serves_on_error};
 pub use directives::{RequestDirectives, ResponseDirectives, Source};
 pub use encoding::Codings;
 pub use fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
+pub use invalidate::{also_invalid, invalidates};
 pub use key::{Key, KeySecret, Uri, write_key};
 pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 pub use purge::{Force, Label, Rules, RulesFull, Scope};
-pub use ranges::Part;
+pub use ranges::{
+    Boundary, Part, Selection, may_combine, select, write_content_range, write_unsatisfied_range,
+};
+pub use refresh::{Refreshed, is_about, is_replaced_condition, refresh, write_conditions};
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
+pub use status::{CacheStatus, Handling, write_age};
+pub use storable::admit;
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::{Joined, Store, StoreSettings, StoreTally};
 pub use stored::{Stored, Times};

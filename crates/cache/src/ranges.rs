@@ -1,4 +1,12 @@
-//! Ranges of bytes (RFC 9110 §14): which part of a stored representation is asked for, and which part is stored.
+//! Ranges of bytes (RFC 9110 §14): which are asked for, which are stored, and how several are sent together.
+
+use std::ops::Range;
+
+use wire::{RequestHead, ResponseHead};
+
+use crate::conditional::{Comparison, matches};
+use crate::fields::{members, push_number, value};
+use crate::stored::Stored;
 
 /// A part of a representation that is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,4 +17,234 @@ pub struct Part {
     pub end: u64,
     /// How long the whole is, if that was said.
     pub whole_bytes: Option<u64>,
+}
+
+/// What a request asks for of a stored whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// All of it, with 200: there is no Range, or one that is not to be followed.
+    Whole,
+    /// One range, with 206.
+    One(Range<u64>),
+    /// Several, as multipart/byteranges.
+    Several(Vec<Range<u64>>),
+    /// None of the ranges is in it: 416.
+    Unsatisfiable,
+}
+
+/// RFC 9110 §17.15: more ranges than this are taken for an attack, and the whole is sent.
+const RANGES_MAX: usize = 16;
+
+/// Reads the Range of a request for a representation of this length.
+pub fn select(head: &RequestHead, bytes: &[u8], whole_bytes: u64) -> Selection {
+    let Some(range) = value(head, bytes, b"range") else { return Selection::Whole };
+    let mut selected: Vec<Range<u64>> = Vec::new();
+    let mut total_bytes = 0u64;
+    // RFC 9110 §14.2: a unit that is not known, or what is malformed, is ignored.
+    let Some(specs) = byte_ranges(range) else { return Selection::Whole };
+    for (count, spec) in members(specs).enumerate() {
+        let Some(spec) = Spec::of(spec).filter(|_| count < RANGES_MAX) else { return Selection::Whole };
+        if let Some(range) = spec.within(whole_bytes) {
+            total_bytes = total_bytes.saturating_add(range.end - range.start);
+            selected.push(range);
+        }
+    }
+    match selected.len() {
+        0 if members(specs).next().is_none() => Selection::Whole,
+        0 => Selection::Unsatisfiable,
+        1 => Selection::One(selected.swap_remove(0)),
+        // RFC 9110 §14.2: overlapping ranges that are more than the whole gain nobody anything.
+        _ if total_bytes > whole_bytes => Selection::Whole,
+        _ => Selection::Several(selected),
+    }
+}
+
+/// What is behind `bytes=`, in any case (RFC 9110 §14.1).
+fn byte_ranges(range: &[u8]) -> Option<&[u8]> {
+    let (unit, specs) = range.split_at_checked(6)?;
+    unit.eq_ignore_ascii_case(b"bytes=").then_some(specs)
+}
+
+/// RFC 9110 §14.1.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Spec {
+    From(u64),
+    Between(u64, u64),
+    Last(u64),
+}
+
+impl Spec {
+    fn of(text: &[u8]) -> Option<Spec> {
+        let dash = text.iter().position(|&byte| byte == b'-')?;
+        let (first, last) = (&text[..dash], &text[dash + 1..]);
+        match (first.is_empty(), last.is_empty()) {
+            (true, _) => Some(Spec::Last(number(last)?)),
+            (false, true) => Some(Spec::From(number(first)?)),
+            (false, false) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Spec::Between(first, last))
+            }
+        }
+    }
+
+    /// `None` where it is not satisfiable.
+    fn within(self, whole_bytes: u64) -> Option<Range<u64>> {
+        let range = match self {
+            Spec::From(first) => first..whole_bytes,
+            Spec::Between(first, last) => first..last.saturating_add(1).min(whole_bytes),
+            Spec::Last(count) => whole_bytes.saturating_sub(count)..whole_bytes,
+        };
+        (range.start < range.end).then_some(range)
+    }
+}
+
+/// Digits; what does not fit is as great as can be.
+fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(text.iter().fold(0u64, |sum, byte| sum.saturating_mul(10).saturating_add(u64::from(byte - b'0'))))
+}
+
+impl Part {
+    /// From a Content-Range (RFC 9110 §14.4); `None` where it is malformed, is of another unit, or says that there is none.
+    pub fn of(content_range: &[u8]) -> Option<Part> {
+        let (unit, rest) = content_range.split_at_checked(6)?;
+        if !unit.eq_ignore_ascii_case(b"bytes ") {
+            return None;
+        }
+        let slash = rest.iter().position(|&byte| byte == b'/')?;
+        let Spec::Between(first, last) = Spec::of(&rest[..slash])? else { return None };
+        let whole_bytes = match &rest[slash + 1..] {
+            b"*" => None,
+            digits => Some(number(digits)?),
+        };
+        let end = last.checked_add(1)?;
+        // RFC 9110 §14.4: a whole that ends before its part is invalid.
+        whole_bytes.is_none_or(|whole| end <= whole).then_some(Part { start: first, end, whole_bytes })
+    }
+
+    /// Whether it is the whole.
+    pub fn is_whole(&self) -> bool {
+        self.start == 0 && self.whole_bytes == Some(self.end)
+    }
+
+    /// What of it answers a request, counted from the first byte of the whole; `None` where more is needed.
+    pub fn select(&self, head: &RequestHead, bytes: &[u8]) -> Option<Range<u64>> {
+        let range = value(head, bytes, b"range")?;
+        let mut specs = members(byte_ranges(range)?);
+        let spec = Spec::of(specs.next()?).filter(|_| specs.next().is_none())?;
+        let wanted = match (self.whole_bytes, spec) {
+            (Some(whole), spec) => spec.within(whole)?,
+            (None, Spec::Between(first, last)) => first..last.saturating_add(1),
+            // Where the whole ends is not known.
+            (None, Spec::From(_) | Spec::Last(_)) => return None,
+        };
+        (self.start <= wanted.start && wanted.end <= self.end).then_some(wanted)
+    }
+
+    /// What is missing of the whole, where it is one piece and more is not asked for than that (RFC 9111 §3.4).
+    pub fn missing(&self) -> Option<Range<u64>> {
+        match (self.start, self.whole_bytes) {
+            (0, Some(whole)) if self.end < whole => Some(self.end..whole),
+            (start @ 1.., Some(whole)) if self.end == whole => Some(0..start),
+            _ => None,
+        }
+    }
+
+    /// Both parts as one, where they touch or overlap (RFC 9111 §3.4). Whether they are of one representation is for
+    /// `may_combine` to say.
+    pub fn joined(&self, other: &Part) -> Option<Part> {
+        let touches = self.start <= other.end && other.start <= self.end;
+        let agree = self.whole_bytes == other.whole_bytes
+            || self.whole_bytes.is_none()
+            || other.whole_bytes.is_none();
+        (touches && agree).then(|| Part {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+            whole_bytes: self.whole_bytes.or(other.whole_bytes),
+        })
+    }
+}
+
+/// Whether what is stored and a response are of one representation, so that their parts may be joined: both have the same
+/// strong validator (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
+pub fn may_combine(stored: &Stored, stored_head: &[u8], head: &ResponseHead, bytes: &[u8]) -> bool {
+    match (stored.etag(stored_head), value(head, bytes, b"etag")) {
+        (Some(ours), Some(theirs)) => matches(ours, theirs, Comparison::Strong),
+        (None, None) => {
+            // RFC 9110 §8.8.2.2: a date is strong if it is clearly before that of the response.
+            let is_strong = stored.last_modified_unix_seconds.saturating_add(60) <= stored.date_unix_seconds;
+            let ours = stored.last_modified(stored_head);
+            is_strong && ours.is_some() && ours == value(head, bytes, b"last-modified")
+        }
+        _ => false,
+    }
+}
+
+/// Appends a Content-Range with its CRLF (RFC 9110 §14.4).
+pub fn write_content_range(out: &mut Vec<u8>, range: &Range<u64>, whole_bytes: Option<u64>) {
+    out.extend_from_slice(b"Content-Range: bytes ");
+    push_number(out, range.start);
+    out.push(b'-');
+    push_number(out, range.end.saturating_sub(1));
+    out.push(b'/');
+    match whole_bytes {
+        Some(whole) => push_number(out, whole),
+        None => out.push(b'*'),
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the Content-Range of a 416 with its CRLF (RFC 9110 §15.5.17).
+pub fn write_unsatisfied_range(out: &mut Vec<u8>, whole_bytes: u64) {
+    out.extend_from_slice(b"Content-Range: bytes */");
+    push_number(out, whole_bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What separates the parts of a multipart/byteranges (RFC 9110 §14.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boundary([u8; 16]);
+
+impl Boundary {
+    /// From random bits: no part holds it but by chance.
+    pub fn new(random: u64) -> Self {
+        let digit = |at: usize| b"0123456789abcdef"[(random >> (4 * at) & 15) as usize];
+        Self(std::array::from_fn(digit))
+    }
+
+    /// Appends the Content-Type of the whole message, with its CRLF.
+    pub fn write_content_type(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Content-Type: multipart/byteranges; boundary=");
+        out.extend_from_slice(&self.0);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends what stands before a part.
+    pub fn write_part_head(
+        &self,
+        out: &mut Vec<u8>,
+        content_type: Option<&[u8]>,
+        range: &Range<u64>,
+        whole_bytes: u64,
+    ) {
+        out.extend_from_slice(b"\r\n--");
+        out.extend_from_slice(&self.0);
+        out.extend_from_slice(b"\r\n");
+        if let Some(content_type) = content_type {
+            out.extend_from_slice(b"Content-Type: ");
+            out.extend_from_slice(content_type);
+            out.extend_from_slice(b"\r\n");
+        }
+        write_content_range(out, range, Some(whole_bytes));
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends what stands behind the last part.
+    pub fn write_end(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\r\n--");
+        out.extend_from_slice(&self.0);
+        out.extend_from_slice(b"--\r\n");
+    }
 }

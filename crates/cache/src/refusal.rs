@@ -13,6 +13,8 @@ pub enum Refusal {
     RequestNoStore,
     /// The response said `no-store`.
     NoStore,
+    /// The response said `no-cache`, and cannot be validated.
+    NoCache,
     /// The response said `private`.
     Private,
     /// It answers an Authorization, and does not say that others may see it.
@@ -88,6 +90,9 @@ rows! {
     NoStore "no-store"
         "the response said Cache-Control: no-store"
         "leave no-store out, and send max-age or s-maxage",
+    NoCache "no-cache"
+        "the response said Cache-Control: no-cache, and has no validator"
+        "send an ETag so that it can be validated, or max-age instead of no-cache",
     Private "private"
         "the response said Cache-Control: private"
         "leave private out where the response is the same for everybody; private=\"Name\" keeps single fields out",

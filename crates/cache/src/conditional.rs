@@ -1,0 +1,138 @@
+//! Preconditions of clients, judged against what is stored (RFC 9110 §13, RFC 9111 §4.3.2).
+
+use wire::RequestHead;
+
+use crate::asked::{Asked, Present};
+use crate::fields::{date_unix_seconds, value, values};
+use crate::stored::Stored;
+
+/// What becomes of a request with preconditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The stored response is sent.
+    Proceed,
+    /// 304: the client has it already.
+    NotModified,
+    /// The condition is one that only the origin can judge, and what is stored does not fulfil it.
+    AskOrigin,
+}
+
+/// Judges the preconditions of a request that a stored response is about to answer.
+pub fn judge_conditions(
+    asked: &Asked,
+    head: &RequestHead,
+    bytes: &[u8],
+    stored: &Stored,
+    stored_head: &[u8],
+) -> Verdict {
+    // RFC 9110 §13.2.1: they count only where the answer would be a success without them.
+    if !asked.is_conditional() || !(200..300).contains(&stored.status) {
+        return Verdict::Proceed;
+    }
+    let etag = stored.etag(stored_head);
+    // RFC 9110 §13.1.1, §13.1.4: not for caches; who has another state than what is stored may be right.
+    if asked.has(Present::IfMatch) {
+        if !any_matches(head, bytes, b"if-match", etag, Comparison::Strong) {
+            return Verdict::AskOrigin;
+        }
+    } else if asked.has(Present::IfUnmodifiedSince) {
+        let since = value(head, bytes, b"if-unmodified-since").and_then(date_unix_seconds);
+        if since.is_some_and(|since| modified_unix_seconds(stored) > since) {
+            return Verdict::AskOrigin;
+        }
+    }
+    if asked.has(Present::IfNoneMatch) {
+        // RFC 9110 §13.1.3: If-Modified-Since is ignored beside it.
+        let has_it = any_matches(head, bytes, b"if-none-match", etag, Comparison::Weak);
+        return if has_it { Verdict::NotModified } else { Verdict::Proceed };
+    }
+    let since = value(head, bytes, b"if-modified-since").and_then(date_unix_seconds);
+    if since.is_some_and(|since| modified_unix_seconds(stored) <= since) {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// RFC 9111 §4.3.2: Last-Modified, or Date where there is none.
+fn modified_unix_seconds(stored: &Stored) -> u64 {
+    if stored.last_modified.end > 0 { stored.last_modified_unix_seconds } else { stored.date_unix_seconds }
+}
+
+/// Whether Range counts, as far as If-Range has a say (RFC 9110 §13.1.5).
+pub fn range_applies(
+    asked: &Asked,
+    head: &RequestHead,
+    bytes: &[u8],
+    stored: &Stored,
+    stored_head: &[u8],
+) -> bool {
+    if !asked.has(Present::IfRange) {
+        return true;
+    }
+    let Some(condition) = value(head, bytes, b"if-range") else { return true };
+    if condition.starts_with(b"\"") || condition.starts_with(b"W/") {
+        return stored.etag(stored_head).is_some_and(|etag| matches(condition, etag, Comparison::Strong));
+    }
+    // RFC 9110 §13.1.5: a date counts if it is the very one, and strong (§8.8.2.2): a second or more before Date.
+    let is_strong = stored.last_modified_unix_seconds < stored.date_unix_seconds;
+    is_strong
+        && date_unix_seconds(condition).is_some()
+        && stored.last_modified(stored_head) == Some(condition)
+}
+
+/// RFC 9110 §8.8.3.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// Whether two entity tags are the same.
+pub(crate) fn matches(one: &[u8], other: &[u8], comparison: Comparison) -> bool {
+    match comparison {
+        Comparison::Strong => one == other && !one.starts_with(b"W/"),
+        Comparison::Weak => without_weakness(one) == without_weakness(other),
+    }
+}
+
+fn without_weakness(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+/// Whether a list of entity tags has one that matches, or is `*`, which every stored response matches.
+fn any_matches(
+    head: &RequestHead,
+    bytes: &[u8],
+    name: &[u8],
+    etag: Option<&[u8]>,
+    comparison: Comparison,
+) -> bool {
+    values(head, bytes, name).any(|list| {
+        list == b"*" || etag.is_some_and(|etag| Tags { rest: list }.any(|tag| matches(tag, etag, comparison)))
+    })
+}
+
+/// The members of a list of entity tags, which may have commas within. What is without quotes, as some origins send
+/// theirs, ends at a comma.
+struct Tags<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let start = self.rest.iter().position(|byte| !b" \t,".contains(byte))?;
+        self.rest = &self.rest[start..];
+        let opening = if self.rest.starts_with(b"W/") { 2 } else { 0 };
+        let quoted = self.rest[opening..].strip_prefix(b"\"");
+        let closing = quoted.and_then(|inside| inside.iter().position(|&byte| byte == b'"'));
+        let end = match closing {
+            Some(closing) => opening + closing + 2,
+            None => self.rest.iter().position(|&byte| byte == b',').unwrap_or(self.rest.len()),
+        };
+        let (tag, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        Some(tag.trim_ascii_end())
+    }
+}

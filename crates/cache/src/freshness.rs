@@ -1,0 +1,117 @@
+//! How old a response is when it arrives, and how long it is fresh (RFC 9111 §4.2).
+
+use wire::{Name, ResponseHead};
+
+use crate::directives::{ResponseDirectives, Source, delta_seconds};
+use crate::fields::{date_unix_seconds, value};
+use crate::policy::Policy;
+use crate::stored::Times;
+
+/// When a response was made, and until when it is fresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    pub(crate) date_unix_seconds: u64,
+    pub(crate) made_ms: u64,
+    pub(crate) fresh_until_ms: u64,
+    pub(crate) origin: Origin,
+}
+
+/// Where a response's freshness comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The route says so, whatever the response does.
+    Route,
+    /// The response says so.
+    Explicit,
+    /// A guess from Last-Modified.
+    Heuristic,
+    /// Nothing is known, and it counts as stale.
+    Unknown,
+}
+
+/// Judges a response of this status as it arrives.
+pub(crate) fn judge(
+    head: &ResponseHead,
+    bytes: &[u8],
+    status: u16,
+    directives: &ResponseDirectives,
+    times: Times,
+    policy: &Policy,
+) -> Lifetime {
+    let received_seconds = times.received_ms / 1000;
+    // RFC 9110 §6.6.1: without a valid Date the time of receipt stands for it.
+    let date_unix_seconds =
+        head.value(bytes, Name::Date).and_then(date_unix_seconds).unwrap_or(received_seconds);
+    let made_ms = times.received_ms.saturating_sub(initial_age_ms(head, bytes, times, date_unix_seconds));
+    let lifetime = |origin, fresh_until_ms| Lifetime { date_unix_seconds, made_ms, fresh_until_ms, origin };
+
+    if let Some(ttl_ms) = policy.set_ttl_ms(status) {
+        return lifetime(Origin::Route, times.received_ms.saturating_add(ttl_ms));
+    }
+    if !policy.ignore.response_directives {
+        let explicit_ms = explicit_ms(head, bytes, directives, date_unix_seconds);
+        if let Some(explicit_ms) = explicit_ms {
+            return lifetime(Origin::Explicit, made_ms.saturating_add(explicit_ms));
+        }
+    }
+    if let Some(default_ms) = policy.default_ttl_ms {
+        return lifetime(Origin::Route, times.received_ms.saturating_add(default_ms));
+    }
+    if let Some(guess_ms) = heuristic_ms(head, bytes, status, directives, date_unix_seconds, policy) {
+        return lifetime(Origin::Heuristic, made_ms.saturating_add(guess_ms));
+    }
+    lifetime(Origin::Unknown, made_ms)
+}
+
+/// RFC 9111 §4.2.3: `corrected_initial_age`.
+fn initial_age_ms(head: &ResponseHead, bytes: &[u8], times: Times, date_unix_seconds: u64) -> u64 {
+    // Date has whole seconds: what is within one is no age.
+    let apparent_ms = (times.received_ms / 1000).saturating_sub(date_unix_seconds) * 1000;
+    // RFC 9111 §5.1: of several values the first counts; one that is no number is ignored.
+    let age = value(head, bytes, b"age").and_then(|text| text.split(|&byte| byte == b',').next());
+    let age_seconds = age.and_then(|text| delta_seconds(text.trim_ascii())).unwrap_or(0);
+    let delay_ms = times.received_ms.saturating_sub(times.requested_ms);
+    apparent_ms.max((u64::from(age_seconds) * 1000).saturating_add(delay_ms))
+}
+
+/// RFC 9111 §4.2.1: what the response says of its freshness, in the order in which it counts.
+fn explicit_ms(
+    head: &ResponseHead,
+    bytes: &[u8],
+    directives: &ResponseDirectives,
+    date_unix_seconds: u64,
+) -> Option<u64> {
+    if let Some(seconds) = directives.s_maxage_seconds.or(directives.max_age_seconds) {
+        return Some(u64::from(seconds) * 1000);
+    }
+    if directives.source == Source::Targeted {
+        return None;
+    }
+    // RFC 9111 §5.3: an invalid date, `0` above all, is in the past.
+    let expires = value(head, bytes, b"expires")?;
+    let expires_seconds = self::date_unix_seconds(expires).unwrap_or(0);
+    Some(expires_seconds.saturating_sub(date_unix_seconds) * 1000)
+}
+
+/// RFC 9111 §4.2.2.
+fn heuristic_ms(
+    head: &ResponseHead,
+    bytes: &[u8],
+    status: u16,
+    directives: &ResponseDirectives,
+    date_unix_seconds: u64,
+    policy: &Policy,
+) -> Option<u64> {
+    if !is_heuristically_cacheable(status) && !directives.public {
+        return None;
+    }
+    let modified = self::date_unix_seconds(value(head, bytes, b"last-modified")?)?;
+    let unchanged_ms = date_unix_seconds.saturating_sub(modified).saturating_mul(1000);
+    let guess_ms = (unchanged_ms / 100).saturating_mul(u64::from(policy.heuristic.percent));
+    Some(guess_ms.min(policy.heuristic.longest_ms)).filter(|&guess_ms| guess_ms > 0)
+}
+
+/// RFC 9110 §15.1: the statuses that may be kept without a word about it. A part is stored as its 200.
+pub(crate) fn is_heuristically_cacheable(status: u16) -> bool {
+    matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}

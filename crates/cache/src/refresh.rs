@@ -1,0 +1,163 @@
+//! What a 304 does to what is stored (RFC 9111 §4.3.4), and how the origin is asked for one (§4.3.1).
+
+use wire::{HeadLimits, Name, Parsed, ResponseHead};
+
+use crate::asked::Asked;
+use crate::conditional::{Comparison, matches};
+use crate::directives::ResponseDirectives;
+use crate::fields::value;
+use crate::freshness;
+use crate::policy::Policy;
+use crate::refusal::Refusal;
+use crate::storable::{Keeping, check_response, check_use, describe, has_field, push_field};
+use crate::stored::{Stored, Times};
+
+/// Appends the fields with which the origin is asked whether what is stored is still valid (RFC 9111 §4.3.1), each with its
+/// CRLF. The client's own preconditions and its Range are left out of such a request.
+pub fn write_conditions(out: &mut Vec<u8>, stored: &Stored, stored_head: &[u8]) {
+    if let Some(etag) = stored.etag(stored_head) {
+        push_field(out, b"If-None-Match", etag);
+    }
+    if let Some(date) = stored.last_modified(stored_head) {
+        push_field(out, b"If-Modified-Since", date);
+    }
+}
+
+/// Whether a field of a client's request is left out where `write_conditions` has its say.
+pub fn is_replaced_condition(name: &[u8]) -> bool {
+    const REPLACED: [&[u8]; 6] =
+        [b"if-none-match", b"if-modified-since", b"if-match", b"if-unmodified-since", b"if-range", b"range"];
+    REPLACED.iter().any(|replaced| name.eq_ignore_ascii_case(replaced))
+}
+
+/// Whether a 304 is about this stored response (RFC 9111 §4.3.4). Where it is not, nothing is refreshed, and the origin is
+/// asked once more without conditions.
+pub fn is_about(head: &ResponseHead, bytes: &[u8], stored: &Stored, stored_head: &[u8]) -> bool {
+    if let Some(theirs) = value(head, bytes, b"etag") {
+        // What it does not have in the stored response may have been made known by it: the request had one validator.
+        return match stored.etag(stored_head) {
+            Some(ours) if theirs.starts_with(b"W/") => matches(ours, theirs, Comparison::Weak),
+            Some(ours) => {
+                matches(ours, theirs, Comparison::Strong) || ours.strip_prefix(b"W/") == Some(theirs)
+            }
+            None => stored.last_modified(stored_head).is_some(),
+        };
+    }
+    match (value(head, bytes, b"last-modified"), stored.last_modified(stored_head)) {
+        (Some(theirs), Some(ours)) => theirs == ours,
+        _ => true,
+    }
+}
+
+/// A stored response after a 304.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refreshed {
+    /// It stays stored, as this.
+    Stored(Stored),
+    /// It answers this request, as this, and is stored no longer.
+    Unstored(Stored, Refusal),
+}
+
+/// Brings a stored response up to date, and appends its new head to `out`: what the 304 has takes the place of what is
+/// stored of the same name, and the rest stays (RFC 9111 §3.2).
+///
+/// # Errors
+/// The new head is larger than `limits`, or what is stored is damaged.
+#[allow(clippy::too_many_arguments, reason = "two messages and what is known of each")]
+pub fn refresh(
+    asked: &Asked,
+    stored: &Stored,
+    stored_head: &[u8],
+    head: &ResponseHead,
+    bytes: &[u8],
+    times: Times,
+    policy: &Policy,
+    limits: &HeadLimits,
+    out: &mut Vec<u8>,
+) -> Result<Refreshed, Refusal> {
+    let old = parse(stored_head, limits)?;
+    let start = out.len();
+    merge(out, (&old, stored_head), (head, bytes), policy);
+    let merged = parse(&out[start..], limits)?;
+    let merged_bytes = &out[start..];
+    let directives = ResponseDirectives::of(&merged, merged_bytes);
+    // Age is that of the 304: it is not stored.
+    let lifetime = lifetime(&merged, merged_bytes, head, bytes, stored.status, &directives, times, policy);
+    let fresh =
+        describe(merged_bytes, &merged, merged_bytes, stored.status, &directives, &lifetime, times, policy);
+    let fresh = Stored { part: stored.part, ..fresh };
+    let is_kept = check_response(asked, &merged, merged_bytes, stored.status, &directives, policy)
+        .and_then(|()| check_use(&fresh, &directives, &lifetime, policy));
+    Ok(match is_kept {
+        Ok(()) => Refreshed::Stored(fresh),
+        Err(refusal) => Refreshed::Unstored(fresh, refusal),
+    })
+}
+
+fn parse(bytes: &[u8], limits: &HeadLimits) -> Result<ResponseHead, Refusal> {
+    let mut head = ResponseHead::default();
+    match head.parse(bytes, limits) {
+        Ok(Parsed::Complete) => Ok(head),
+        Ok(Parsed::Partial) | Err(_) => Err(Refusal::Malformed),
+    }
+}
+
+/// RFC 9111 §3.2: fields that say how the stored body is read stay as they are, and Vary, by which it was found.
+fn is_kept_as_stored(name: &[u8]) -> bool {
+    const KEPT: [&[u8]; 3] = [b"content-encoding", b"content-range", b"vary"];
+    KEPT.iter().any(|kept| name.eq_ignore_ascii_case(kept))
+}
+
+fn merge(
+    out: &mut Vec<u8>,
+    (old, old_bytes): (&ResponseHead, &[u8]),
+    (new, new_bytes): (&ResponseHead, &[u8]),
+    policy: &Policy,
+) {
+    let first = old.fields.first().map_or(old.len - 2, |field| field.name.start as usize);
+    out.extend_from_slice(&old_bytes[..first]);
+    let keeping = Keeping::of(new, new_bytes, policy);
+    let is_taken = |name: &[u8], known| keeping.has(name, known) && !is_kept_as_stored(name);
+    for field in &old.fields {
+        let name = field.name.of(old_bytes);
+        // What the 304 names in no-cache or private is not stored any longer, and what it brings is.
+        let is_replaced = has_field(new, new_bytes, name) && is_taken(name, field.known);
+        let is_forbidden = !keeping.has(name, field.known) && field.known != Name::Date;
+        if !is_replaced && !is_forbidden {
+            out.extend_from_slice(&old_bytes[field.name.start as usize..field.line_end as usize]);
+        }
+    }
+    for field in &new.fields {
+        let name = field.name.of(new_bytes);
+        if is_taken(name, field.known) {
+            push_field(out, name, field.value.of(new_bytes));
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// As of a response that has what both say, with the age of the 304; its Date counts even if the old one stays.
+#[allow(clippy::too_many_arguments, reason = "two messages and what is known of each")]
+fn lifetime(
+    merged: &ResponseHead,
+    merged_bytes: &[u8],
+    head: &ResponseHead,
+    bytes: &[u8],
+    status: u16,
+    directives: &ResponseDirectives,
+    times: Times,
+    policy: &Policy,
+) -> freshness::Lifetime {
+    let of_merged = freshness::judge(merged, merged_bytes, status, directives, times, policy);
+    let of_answer = freshness::judge(head, bytes, status, directives, times, policy);
+    let age_ms = times.received_ms.saturating_sub(of_answer.made_ms);
+    let fresh_for_ms = of_merged.fresh_until_ms.saturating_sub(of_merged.made_ms);
+    freshness::Lifetime {
+        made_ms: of_answer.made_ms,
+        fresh_until_ms: match of_merged.origin {
+            freshness::Origin::Route => of_merged.fresh_until_ms,
+            _ => times.received_ms.saturating_add(fresh_for_ms).saturating_sub(age_ms),
+        },
+        ..of_merged
+    }
+}

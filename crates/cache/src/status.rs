@@ -1,0 +1,100 @@
+//! What a client is told of the cache: Age (RFC 9111 §5.1) and Cache-Status (RFC 9211).
+
+use crate::decide::Forward;
+use crate::fields::push_number;
+
+/// How a request was handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handling {
+    /// By what is stored; its freshness left in seconds, negative where it is stale.
+    Hit {
+        /// RFC 9211 §2.5.
+        ttl_seconds: i64,
+    },
+    /// By asking the origin.
+    Forwarded {
+        /// Why.
+        forward: Forward,
+        /// What the origin answered, where the client gets something else: 304 for a stored response that it found valid.
+        status: Option<u16>,
+        /// Whether the response is stored now.
+        is_stored: bool,
+        /// Whether another request's answer was waited for instead.
+        is_collapsed: bool,
+    },
+}
+
+/// A member of Cache-Status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheStatus<'a> {
+    /// How the request was handled.
+    pub handling: Handling,
+    /// The key, where clients are to see it.
+    pub key: Option<&'a [u8]>,
+    /// A word more: why the response was not stored.
+    pub detail: Option<&'a str>,
+}
+
+/// Appends Age with its CRLF.
+#[inline]
+pub fn write_age(out: &mut Vec<u8>, age_seconds: u64) {
+    out.extend_from_slice(b"Age: ");
+    // RFC 9111 §1.2.2.
+    push_number(out, age_seconds.min(1 << 31));
+    out.extend_from_slice(b"\r\n");
+}
+
+impl CacheStatus<'_> {
+    /// Appends the field with its CRLF. Where the origin sent one as well, this is its last member, as it should be (RFC
+    /// 9211 §2), if it is written behind the origin's fields.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Cache-Status: vanward");
+        match self.handling {
+            Handling::Hit { ttl_seconds } => {
+                out.extend_from_slice(b"; hit; ttl=");
+                if ttl_seconds < 0 {
+                    out.push(b'-');
+                }
+                push_number(out, ttl_seconds.unsigned_abs());
+            }
+            Handling::Forwarded { forward, status, is_stored, is_collapsed } => {
+                out.extend_from_slice(b"; fwd=");
+                out.extend_from_slice(forward.word().as_bytes());
+                if let Some(status) = status {
+                    out.extend_from_slice(b"; fwd-status=");
+                    push_number(out, status.into());
+                }
+                if is_stored {
+                    out.extend_from_slice(b"; stored");
+                }
+                if is_collapsed {
+                    out.extend_from_slice(b"; collapsed");
+                }
+            }
+        }
+        if let Some(key) = self.key {
+            out.extend_from_slice(b"; key=");
+            push_string(out, key);
+        }
+        if let Some(detail) = self.detail {
+            out.extend_from_slice(b"; detail=");
+            out.extend_from_slice(detail.as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// RFC 9651 §4.1.6: a String, in which what it cannot hold is a `?`.
+fn push_string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.push(b' '),
+            0x20..=0x7e => out.push(byte),
+            _ => out.push(b'?'),
+        }
+    }
+    out.push(b'"');
+}
