@@ -3,6 +3,7 @@
 //! SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012), so that who does not know the secret
 //! cannot choose keys that all meet on one server. Not for what must be unforgeable: see `session::cookie`.
 
+use std::fmt;
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
@@ -31,13 +32,24 @@ impl ServerId {
 }
 
 /// The secret of a hash. Proxies that share it, as those with the default do, send the same key to the same server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Secret(u64, u64);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secret")
+    }
+}
 
 impl Secret {
     /// A secret of 128 bits.
     pub const fn new(bits: u128) -> Self {
         Self((bits >> 64) as u64, bits as u64)
+    }
+
+    /// Its 128 bits, for the process that takes over.
+    pub const fn bits(self) -> u128 {
+        (self.0 as u128) << 64 | self.1 as u128
     }
 
     /// A key as 64 bits.

@@ -51,5 +51,5 @@ pub use session::{
     learnt_cookie,
 };
 pub use shed::{SAMPLES_MAX, Shed, ShedSettings, Work};
-pub use standing::{Cause, Changes, Counts, InFlight, Outcome, Standing, State};
+pub use standing::{Cause, Changes, Counts, InFlight, Inherited, Outcome, Standing, State};
 pub use time::Time;

@@ -86,6 +86,17 @@ pub enum State {
     Down,
 }
 
+/// What another process can go on with of how a server stands. Its clock is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Inherited {
+    /// Whether checks have found it down.
+    pub is_down: bool,
+    /// How long its ejection lasts from now.
+    pub ejected_for: Option<Duration>,
+    /// How often it was ejected lately.
+    pub ejections: u32,
+}
+
 /// How a request to a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -220,6 +231,28 @@ impl Standing {
         self.ejected_until.store(until.as_micros(), Relaxed);
     }
 
+    /// What another process can go on with.
+    pub fn bequest(&self, now: Time) -> Inherited {
+        let left = self.ejected_until().since(now);
+        Inherited {
+            is_down: self.is_stopped_by(Cause::Check),
+            ejected_for: (self.is_stopped_by(Cause::Ejection) && !left.is_zero()).then_some(left),
+            ejections: self.ejections(),
+        }
+    }
+
+    /// Goes on with what another process knew, before anybody asks the server.
+    pub fn inherit(&self, inherited: Inherited, now: Time) {
+        self.ejections.store(inherited.ejections, Relaxed);
+        if let Some(left) = inherited.ejected_for {
+            self.ejected_until.store((now + left).as_micros(), Relaxed);
+            self.stop(Cause::Ejection);
+        }
+        if inherited.is_down {
+            self.stop(Cause::Check);
+        }
+    }
+
     pub(crate) fn forgive_ejection(&self) {
         let one_less = |count: u32| count.checked_sub(1);
         let _ = self.ejections.fetch_update(Relaxed, Relaxed, one_less);
@@ -296,6 +329,26 @@ mod tests {
         assert!(standing.restore(Cause::Ejection, now));
         assert_eq!((standing.state(), standing.returned_at()), (State::Up, Some(now)));
         assert_eq!(changes.count(), 6, "what is no news makes nobody look");
+    }
+
+    #[test]
+    fn another_process_goes_on_with_what_was_known() {
+        let at = |millis| Time::from_millis(millis);
+        let standing = Standing::new(&Arc::default());
+        assert_eq!(standing.bequest(at(5)), Inherited::default());
+        standing.count_ejection(at(900));
+        standing.stop(Cause::Ejection);
+        standing.stop(Cause::Check);
+        // An operator's word is handed over by itself.
+        standing.stop(Cause::Drain);
+        let bequest = standing.bequest(at(500));
+        let left = Some(Duration::from_millis(400));
+        assert_eq!(bequest, Inherited { is_down: true, ejected_for: left, ejections: 1 });
+        assert_eq!(standing.bequest(at(900)).ejected_for, None, "its time is over");
+        let next = Standing::new(&Arc::default());
+        next.inherit(bequest, at(10));
+        assert_eq!((next.state(), next.ejected_until(), next.ejections()), (State::Down, at(410), 1));
+        assert!(next.is_stopped_by(Cause::Ejection) && !next.is_stopped_by(Cause::Drain));
     }
 
     #[test]

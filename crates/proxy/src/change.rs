@@ -19,7 +19,8 @@ use tokio::sync::watch;
 use crate::admin::Admin;
 use crate::certificates;
 use crate::control::{Reread, StartError};
-use crate::handover::{self, Inheritance, Passed, Purpose};
+use crate::handover::{self, Estate, Inheritance, Purpose};
+use crate::legacy::Legacy;
 use crate::listen::{self, ListenerId, Opened};
 use crate::metrics::Metrics;
 use crate::overlay::{Amendment, Overlay, Refusal};
@@ -126,17 +127,23 @@ pub(crate) struct Means {
 }
 
 impl Control {
-    /// The first plan. Nothing is listened on yet.
+    /// The first plan, which goes on with what the process before knew. Nothing is listened on yet.
     ///
     /// # Errors
     /// What is wrong with certificates.
-    pub(crate) fn new(file: Config, overlay: Overlay, means: Means) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn new(
+        file: Config,
+        inherited: &mut Inheritance,
+        means: Means,
+    ) -> Result<Arc<Self>, StartError> {
         let Means { workers, readers, wanted, metrics, admin, reread } = means;
+        let overlay = std::mem::take(&mut inherited.overlay);
         let config = overlay.over(&file);
         let (names, new) = Names::of(&config, None);
         resolve(&wanted, new);
         let mut plan = Plan::new(config, None, Time::START, names).map_err(StartError::Tls)?;
         plan.places = metrics.places(&plan);
+        plan.inherit(&std::mem::take(&mut inherited.legacy), Time::START);
         overlay.settle(&plan, Time::START);
         certificates::remark(&plan, None);
         Ok(Arc::new(Self {
@@ -320,21 +327,22 @@ impl Control {
     /// one leaves.
     pub(crate) fn hand_over<T, E: From<io::Error> + From<StartError>>(
         &self,
-        upgrade: impl FnOnce(&[Passed], &Overlay) -> Result<T, E>,
+        upgrade: impl FnOnce(&Estate) -> Result<T, E>,
     ) -> Result<T, E> {
         let turn = self.turn()?;
         let (open, overlay) = {
             let held = lock(&self.held);
             (held.open.clone(), held.overlay.clone())
         };
-        let mut passed = Vec::new();
+        let mut sockets = Vec::new();
         for open in &open {
             let copies = open.copies.iter().map(handover::copy).collect::<io::Result<_>>()?;
-            passed.push((Purpose::Clients(open.configured.to_string()), copies));
+            sockets.push((Purpose::Clients(open.configured.to_string()), copies));
         }
-        passed.extend(self.metrics.pass_on()?);
-        passed.extend(self.admin.pass_on()?);
-        let successor = upgrade(&passed, &overlay)?;
+        sockets.extend(self.metrics.pass_on()?);
+        sockets.extend(self.admin.pass_on()?);
+        let legacy = Legacy::of(&self.plan(), self.time());
+        let successor = upgrade(&Estate { sockets, overlay, legacy })?;
         drop(turn);
         self.leave(true, || Message::Retire);
         Ok(successor)

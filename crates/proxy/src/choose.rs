@@ -132,12 +132,12 @@ impl<'a> Choice<'a> {
         let server = self.upstream.plan.fleet.members()[asked.server].id;
         let is_moved = session.server != Some(server);
         match session.stickiness {
-            Stickiness::Cookie(cookie) if is_moved || session.is_to_be_renewed => {
+            Stickiness::Cookie(cookie, _) if is_moved || session.is_to_be_renewed => {
                 added.extend_from_slice(b"Set-Cookie: ");
                 cookie.write(added, server, worker.unix_seconds());
                 added.extend_from_slice(b"\r\n");
             }
-            Stickiness::Cookie(_) => {}
+            Stickiness::Cookie(..) => {}
             Stickiness::Table { sessions, learns, .. } => {
                 if let Some(key) = session.key.filter(|_| is_moved) {
                     sessions.bind(key, server, worker.coarse_time());
@@ -156,7 +156,7 @@ impl<'a> Choice<'a> {
 impl<'a> Session<'a> {
     fn of(stickiness: &'a Stickiness, call: &Call<'_>, parts: &Parts<'_, Fields<'_>>) -> Self {
         match stickiness {
-            Stickiness::Cookie(cookie) => {
+            Stickiness::Cookie(cookie, _) => {
                 let stuck = cookie.read(parts.fields, call.worker.unix_seconds());
                 Self {
                     stickiness,

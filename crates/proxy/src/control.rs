@@ -145,7 +145,7 @@ pub(crate) fn start_resolving(
         admin: Admin::new(admin_sockets),
         reread: setup.reread,
     };
-    let control = Control::new(config, std::mem::take(&mut inherited.overlay), means)?;
+    let control = Control::new(config, &mut inherited, means)?;
     // It ends with the proxy, whatever it still does then.
     let _ = begin.send(Arc::downgrade(&control));
     let beginnings = control.listen(&mut inherited)?;

@@ -1,4 +1,5 @@
-//! What a process gives to the one that takes its place: listening sockets (SCM_RIGHTS), and what operators have changed.
+//! What a process gives to the one that takes its place: listening sockets (SCM_RIGHTS), what operators have changed, and
+//! what it knows.
 //!
 //! Both ends of the channel are here. Who starts whom, and who waits how long, is in `upgrade`.
 
@@ -17,6 +18,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::legacy::{Bequest, Legacy};
 use crate::overlay::{Overlay, ServerChange};
 
 /// Names the process that a new one takes over from, which holds the other end of its standard input.
@@ -39,11 +41,27 @@ pub(crate) enum Purpose {
 /// Sockets for a purpose.
 pub(crate) type Passed = (Purpose, Vec<OwnedFd>);
 
+/// All that is given.
+#[derive(Debug, Default)]
+pub(crate) struct Estate {
+    pub(crate) sockets: Vec<Passed>,
+    pub(crate) overlay: Overlay,
+    pub(crate) legacy: Legacy,
+}
+
 /// A message to the new process. The sockets themselves go beside it.
 #[derive(Serialize, Deserialize)]
-enum Part {
-    Sockets(Purpose),
-    Server(ServerChange),
+#[serde(tag = "part", rename_all = "snake_case")]
+enum Part<C = ServerChange, B = Bequest> {
+    Sockets {
+        purpose: Purpose,
+    },
+    Server {
+        change: C,
+    },
+    Known {
+        bequest: B,
+    },
     End,
     /// Of a version that has more to give.
     #[serde(other)]
@@ -58,6 +76,7 @@ const SERVING: &[u8] = b"serving";
 pub struct Inheritance {
     sockets: Vec<(Purpose, OwnedFd)>,
     pub(crate) overlay: Overlay,
+    pub(crate) legacy: Legacy,
     pub(crate) predecessor: Option<Predecessor>,
 }
 
@@ -86,17 +105,20 @@ impl Inheritance {
 
     fn receive(channel: OwnedFd) -> io::Result<Self> {
         let mut sockets = Vec::new();
-        let mut overlay = Overlay::default();
+        let (mut overlay, mut legacy) = (Overlay::default(), Legacy::default());
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
             let (count, received) = receive_message(&channel, &mut buffer)?;
             match serde_json::from_slice(&buffer[..count]).map_err(io::Error::from)? {
-                Part::Sockets(purpose) => {
+                Part::Sockets { purpose } => {
                     sockets.extend(received.into_iter().map(|socket| (purpose.clone(), socket)));
                 }
-                Part::Server(change) => overlay.insert(change),
+                Part::Server { change } => overlay.insert(change),
+                Part::Known { bequest } => legacy.push(bequest),
                 Part::Unknown => {}
-                Part::End => return Ok(Self { sockets, overlay, predecessor: Some(Predecessor(channel)) }),
+                Part::End => {
+                    return Ok(Self { sockets, overlay, legacy, predecessor: Some(Predecessor(channel)) });
+                }
             }
         }
     }
@@ -135,20 +157,25 @@ fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, V
 }
 
 /// Gives all of this to the process at the other end.
-pub(crate) fn give(channel: &OwnedFd, sockets: &[Passed], overlay: &Overlay) -> io::Result<()> {
-    for (purpose, sockets) in sockets {
+pub(crate) fn give(channel: &OwnedFd, estate: &Estate) -> io::Result<()> {
+    for (purpose, sockets) in &estate.sockets {
         for some in sockets.chunks(SOCKETS_MAX) {
             let some: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
-            send_part(channel, &Part::Sockets(purpose.clone()), &some)?;
+            send_part(channel, &Given::Sockets { purpose: purpose.clone() }, &some)?;
         }
     }
-    for change in overlay.changes() {
-        send_part(channel, &Part::Server(change.clone()), &[])?;
+    for change in estate.overlay.changes() {
+        send_part(channel, &Given::Server { change }, &[])?;
     }
-    send_part(channel, &Part::End, &[])
+    for bequest in estate.legacy.parts() {
+        send_part(channel, &Given::Known { bequest }, &[])?;
+    }
+    send_part(channel, &Given::End, &[])
 }
 
-fn send_part(channel: &OwnedFd, part: &Part, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+type Given<'a> = Part<&'a ServerChange, &'a Bequest>;
+
+fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(part).map_err(io::Error::from)?;
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -187,6 +214,7 @@ pub(crate) fn copy(socket: impl AsFd) -> io::Result<OwnedFd> {
 mod tests {
     use std::net::TcpListener;
 
+    use balance::{Inherited, ServerId};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
@@ -207,11 +235,28 @@ mod tests {
         let mut change = ServerChange::none("app", "http://a:80");
         change.weight = Some(3);
         overlay.insert(change);
-        give(&here, &[(clients.clone(), copies(many)), (admin.clone(), copies(1))], &overlay)
-            .expect("it fits");
+        let mut legacy = Legacy::default();
+        let standing = |server| Bequest::Standing {
+            upstream: "app".to_owned(),
+            server,
+            is_down: true,
+            ejected_for_micros: Some(5),
+            ejections: 2,
+        };
+        // More than the kernel's buffer holds.
+        const PARTS: u64 = 5000;
+        (0..PARTS).for_each(|server| legacy.push(standing(server)));
+        let sockets = vec![(clients.clone(), copies(many)), (admin.clone(), copies(1))];
+        let estate = Estate { sockets, overlay: overlay.clone(), legacy };
+        let giver = std::thread::spawn(move || give(&here, &estate).map(|()| here));
 
         let mut inheritance = Inheritance::receive(there).expect("it is whole");
+        let here = giver.join().expect("a thread").expect("all was taken");
         assert_eq!(inheritance.overlay, overlay);
+        assert_eq!(inheritance.legacy.parts().len() as u64, PARTS);
+        let stood = inheritance.legacy.standing("app", ServerId::from_u64(PARTS - 1)).expect("it is there");
+        let left = Some(Duration::from_micros(5));
+        assert_eq!(stood, Inherited { is_down: true, ejected_for: left, ejections: 2 });
         let sockets = inheritance.take(&clients);
         assert_eq!((sockets.len(), inheritance.take(&clients).len()), (many, 0));
         for socket in sockets {
@@ -229,7 +274,7 @@ mod tests {
         let (here, there) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .expect("a pair");
-        send_part(&here, &Part::Sockets(Purpose::Admin(String::new())), &[]).expect("it fits");
+        send_part(&here, &Given::Sockets { purpose: Purpose::Admin(String::new()) }, &[]).expect("it fits");
         drop(here);
         let error = Inheritance::receive(there).expect_err("there is no end");
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
@@ -240,8 +285,12 @@ mod tests {
         let (here, there) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .expect("a pair");
-        send(&here, br#""Sessions""#, SendFlags::empty()).expect("it fits");
-        give(&here, &[], &Overlay::default()).expect("it fits");
+        for part in
+            [&br#"{"part":"later","more":[1]}"#[..], br#"{"part":"known","bequest":{"what":"later","x":{}}}"#]
+        {
+            send(&here, part, SendFlags::empty()).expect("it fits");
+        }
+        give(&here, &Estate::default()).expect("it fits");
         assert!(Inheritance::receive(there).is_ok());
     }
 }

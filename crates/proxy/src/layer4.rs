@@ -111,7 +111,7 @@ impl<'a> Choice<'a> {
                 source.session(&parts, |name| sessions.key(name)).map(|key| (key, sessions))
             }
             // No cookie can be set here.
-            Some(Stickiness::Cookie(_)) | None => None,
+            Some(Stickiness::Cookie(..)) | None => None,
         };
         Self { worker, client, upstream, key, session }
     }

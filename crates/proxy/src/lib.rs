@@ -91,7 +91,9 @@ mod service;
 mod metrics;
 /// Threads and notices.
 mod control;
-/// What a process gives to the one that takes its place.
+/// What it knows that the one that takes its place goes on with.
+mod legacy;
+/// What a process gives to that one.
 mod handover;
 /// Starting that one.
 mod upgrade;

@@ -17,6 +17,7 @@ use balance::Time;
 use config::{Config, Hsts, IpNet};
 use tls::{ClientSide, Problem, ServerSide};
 
+use crate::legacy::Legacy;
 use crate::resolve::Names;
 use crate::verify::Verifier;
 
@@ -89,6 +90,20 @@ impl Plan {
             routes::routes(&config, previous.map(|previous| (&previous.config, &previous.routes[..])));
         let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
         Ok(Self { listeners, upstreams, routes, places: None, table, verifier, names, config })
+    }
+
+    /// Goes on with what the process before knew. For the first plan, before anybody else has it.
+    pub(crate) fn inherit(&mut self, legacy: &Legacy, now: Time) {
+        for (listener, configured) in self.listeners.iter().zip(&self.config.listeners) {
+            let keys = legacy.ticket_keys(&configured.address.to_string());
+            if let Some((tls, keys)) = listener.tls.as_ref().zip(keys) {
+                // Keys for other clients than it lets in now are left: these begin anew.
+                tls.adopt_ticket_keys(&keys);
+            }
+        }
+        for upstream in self.upstreams.iter_mut().filter_map(Arc::get_mut) {
+            upstream.inherit(legacy, now);
+        }
     }
 
     /// The upstream of this name.

@@ -13,8 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::change::Control;
 use crate::control::StartError;
-use crate::handover::{self, Passed, VARIABLE, Word};
-use crate::overlay::Overlay;
+use crate::handover::{self, Estate, VARIABLE, Word};
 
 /// How long the new process has until it serves: names are resolved meanwhile, and certificates read.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,12 +65,12 @@ fn path_of(name: &Path) -> PathBuf {
 /// # Errors
 /// Why this one goes on as if nothing had been.
 pub(crate) fn upgrade(control: &Control, program: &Program) -> Result<u32, UpgradeError> {
-    control.hand_over(|passed, overlay| {
+    control.hand_over(|estate| {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
         let mut child = start(program, theirs)?;
-        match give_and_wait(&ours, passed, overlay) {
+        match give_and_wait(&ours, estate) {
             Ok(Word::Serving) => {}
             outcome => return Err(failed(&mut child, outcome)),
         }
@@ -94,9 +93,9 @@ fn start(program: &Program, channel: OwnedFd) -> Result<Child, UpgradeError> {
     started.map_err(|error| UpgradeError::Start { path: program.path.clone(), error })
 }
 
-fn give_and_wait(channel: &OwnedFd, passed: &[Passed], overlay: &Overlay) -> io::Result<Word> {
+fn give_and_wait(channel: &OwnedFd, estate: &Estate) -> io::Result<Word> {
     set_socket_timeout(channel, Timeout::Send, Some(PATIENCE))?;
-    handover::give(channel, passed, overlay)?;
+    handover::give(channel, estate)?;
     handover::word(channel, PATIENCE)
 }
 

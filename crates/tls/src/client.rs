@@ -165,7 +165,7 @@ fn verifier(tls: &UpstreamTls) -> Result<Arc<dyn ServerCertVerifier>, Problem> {
         return Ok(Arc::new(AnyCertificate(algorithms)));
     }
     let roots = match &tls.ca {
-        Some(path) => Arc::new(file::roots(path)?),
+        Some(path) => Arc::new(file::roots(path, file::certificates(path)?)?),
         None => system_roots()?,
     };
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider::for_servers());

@@ -38,10 +38,13 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     }
 }
 
-/// The CA certificates in a PEM file, at least one.
-pub(crate) fn roots(path: &Path) -> Result<RootCertStore, Problem> {
+/// The certificates of a file as those of CAs.
+pub(crate) fn roots(
+    path: &Path,
+    certificates: Vec<CertificateDer<'static>>,
+) -> Result<RootCertStore, Problem> {
     let mut roots = RootCertStore::empty();
-    for (index, certificate) in certificates(path)?.into_iter().enumerate() {
+    for (index, certificate) in certificates.into_iter().enumerate() {
         let added = roots.add(certificate);
         added.map_err(|_| Problem::new(path, Fault::NotACertificate(index + 1)))?;
     }

@@ -10,6 +10,8 @@ mod handshake;
 mod session;
 /// Towards clients: the listener's certificates as a configuration of rustls.
 mod server;
+/// Session tickets towards clients, and their keys.
+mod tickets;
 /// Which certificate a client gets.
 mod store;
 /// Which certificates have a name.
@@ -41,3 +43,4 @@ pub use reason::reason;
 pub use record::{Alert, OVERHEAD_MAX, PLAINTEXT_MAX, RECORD_MAX};
 pub use server::{Reload, ServerSide};
 pub use session::{Opened, Session};
+pub use tickets::TicketKeys;

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use config::{CertificateFiles, Certificates, ClientCertificates, Listener, ServerTls};
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::UnixTime;
 use rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 
@@ -15,6 +14,7 @@ use crate::pair::Pair;
 use crate::problem::{Fault, Problem};
 use crate::provider;
 use crate::store::{Shelf, Store};
+use crate::tickets::{Admits, TicketKeys, Tickets};
 
 /// Sessions kept for clients that speak TLS 1.2 without tickets, 150 bytes each or a client's certificates more.
 const SESSIONS: usize = 4096;
@@ -38,6 +38,9 @@ pub struct ServerSide {
 struct State {
     entries: Vec<Entry>,
     ca: Option<Watched>,
+    tickets: Arc<Tickets>,
+    /// Whom the tickets' keys let in.
+    admits: Admits,
 }
 
 /// A certificate in use.
@@ -93,12 +96,12 @@ impl ServerSide {
         let protocols = if listener.tcp.is_some() { Vec::new() } else { protocols(listener.http2) };
         let config = server_config(&tls.client_certificates, &store, &protocols);
         match config {
-            Ok(config) if problems.is_empty() => Ok(Some(Self {
+            Ok(Made { config, tickets, admits }) if problems.is_empty() => Ok(Some(Self {
                 config: ArcSwap::from_pointee(config),
                 store,
                 tls: tls.clone(),
                 protocols,
-                state: Mutex::new(State { entries, ca }),
+                state: Mutex::new(State { entries, ca, tickets, admits }),
             })),
             config => Err(problems.into_iter().chain(config.err()).collect()),
         }
@@ -108,6 +111,18 @@ impl ServerSide {
     /// certificates has changed, which ends the sessions of those whom the old one had let in.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.load_full()
+    }
+
+    /// What a process that takes over needs for tickets that were given out here.
+    pub fn ticket_keys(&self) -> TicketKeys {
+        let state = self.state();
+        state.tickets.keys(state.admits)
+    }
+
+    /// Goes on with the tickets of the process before, if they were for whom this listener lets in. Says whether it does.
+    pub fn adopt_ticket_keys(&self, keys: &TicketKeys) -> bool {
+        let state = self.state();
+        state.tickets.adopt(keys, state.admits)
     }
 
     /// What is wrong with the certificates in use without keeping them from it: one that has expired, above all.
@@ -134,7 +149,7 @@ impl ServerSide {
         let mut reload = Reload::default();
         let mut state = self.state();
         let mut is_changed = false;
-        let State { entries, ca } = &mut *state;
+        let State { entries, ca, tickets, admits } = &mut *state;
         for Entry { source, pair } in entries.iter_mut() {
             let Some((files, watched)) = source else { continue };
             let is_due = is_due(watched);
@@ -169,8 +184,9 @@ impl ServerSide {
         {
             watched.mark_read();
             match server_config(&self.tls.client_certificates, &self.store, &self.protocols) {
-                Ok(config) => {
-                    self.config.store(Arc::new(config));
+                Ok(made) => {
+                    self.config.store(Arc::new(made.config));
+                    (*tickets, *admits) = (made.tickets, made.admits);
                     reload.taken.extend(self.tls.client_certificates.ca().cloned());
                 }
                 Err(problem) => reload.problems.push(problem),
@@ -196,21 +212,31 @@ fn protocols(http2: bool) -> Vec<Vec<u8>> {
     http2.into_iter().chain([b"http/1.1".to_vec()]).collect()
 }
 
+/// A configuration of rustls, and the tickets in it.
+struct Made {
+    config: ServerConfig,
+    tickets: Arc<Tickets>,
+    admits: Admits,
+}
+
 fn server_config(
     client_certificates: &ClientCertificates,
     store: &Arc<Store>,
     protocols: &[Vec<u8>],
-) -> Result<ServerConfig, Problem> {
-    let refused = |error: rustls::Error| Problem { file: None, fault: Fault::Refused(error.to_string()) };
+) -> Result<Made, Problem> {
+    let failed = |why: String| Problem { file: None, fault: Fault::Refused(why) };
+    let refused = |error: rustls::Error| failed(error.to_string());
+    let is_required = matches!(client_certificates, ClientCertificates::Required { .. });
+    let certificates = client_certificates.ca().map(|ca| file::certificates(ca)).transpose()?;
+    let admits = Admits::of(is_required, certificates.as_deref().unwrap_or_default());
     let builder = ServerConfig::builder_with_provider(provider::for_clients());
     let builder = builder.with_safe_default_protocol_versions().map_err(refused)?;
-    let builder = match client_certificates.ca() {
+    let builder = match client_certificates.ca().zip(certificates) {
         None => builder.with_no_client_auth(),
-        Some(ca) => {
-            let roots = Arc::new(file::roots(ca)?);
+        Some((ca, certificates)) => {
+            let roots = Arc::new(file::roots(ca, certificates)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider::for_clients());
-            let is_optional = matches!(client_certificates, ClientCertificates::Optional { .. });
-            let verifier = if is_optional { verifier.allow_unauthenticated() } else { verifier };
+            let verifier = if is_required { verifier } else { verifier.allow_unauthenticated() };
             let refused = |error| Problem::new(ca, Fault::Refused(format!("{error}")));
             builder.with_client_cert_verifier(verifier.build().map_err(refused)?)
         }
@@ -218,14 +244,15 @@ fn server_config(
     let mut config = builder.with_cert_resolver(Arc::clone(store) as _);
     config.alpn_protocols = protocols.to_vec();
     config.ignore_client_order = true;
-    // Tickets for whoever takes them, with keys that change every six hours and are accepted for twelve.
-    config.ticketer = Ticketer::new().map_err(refused)?;
+    let tickets = Tickets::new().ok_or_else(|| failed("there are no random bytes for a key".to_owned()))?;
+    let tickets = Arc::new(tickets);
+    config.ticketer = Arc::clone(&tickets) as _;
     config.send_tls13_tickets = TICKETS;
     config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
     // RFC 8446 §8: early data could be replayed.
     config.max_early_data_size = 0;
     config.enable_secret_extraction = true;
-    Ok(config)
+    Ok(Made { config, tickets, admits })
 }
 
 /// Seconds since 1970.

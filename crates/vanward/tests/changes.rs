@@ -301,6 +301,58 @@ fn what_operators_changed_outlives_reloads_and_upgrades() {
 }
 
 #[test]
+fn what_clients_hold_outlives_an_upgrade() {
+    let scene = Scene::start(1);
+    let server = scene.origin.addresses()[0];
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let secured = free.expect("a port is free");
+    let more = format!(
+        "[[listen]]\naddress = \"{secured}\"\ntls = {{ self_signed = true }}\n\
+         [[route]]\npath = \"/cookie/*\"\nupstream = \"cookie\"\n[[route]]\npath = \"/header/*\"\nupstream = \"header\"\n\
+         [upstream.cookie]\nservers = [\"http://{server}\"]\nsticky = {{ by = \"cookie\", name = \"stays\" }}\n\
+         [upstream.header]\nservers = [\"http://{server}\"]\nsticky = {{ by = \"header:X-User\" }}\n"
+    );
+    scene.write(1, &more);
+    scene.reload();
+    let ask = |path: &str, field: &str| {
+        let mut stream = connect(scene.address);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{field}\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        read_head(&mut stream)
+    };
+    let sessions = || {
+        let status: serde_json::Value =
+            serde_json::from_str(&run_in(scene.path(), &["status", "--json"]).with_code(0).output)
+                .expect("it is JSON");
+        let upstreams = status["upstreams"].as_array().expect("there are some").clone();
+        upstreams.iter().find(|upstream| upstream["name"] == "header").expect("it is there")["sessions"]
+            .clone()
+    };
+    let head = ask("/cookie/tiny", "");
+    let cookie = head.split_once("Set-Cookie: ").expect("one is set").1.split(';').next().expect("its value");
+    let cookie = format!("Cookie: {cookie}\r\n");
+    ask("/header/tiny", "X-User: one\r\n");
+    ask("/header/tiny", "X-User: other\r\n");
+    let load = scene.load(|plan| {
+        plan.urls = vec![format!("https://{secured}/tiny")];
+        (plan.keepalive, plan.tls.verify, plan.tls.resume) = (false, false, true);
+        (plan.connections, plan.arrival) = (1, Arrival::Constant { requests_per_second: 50.0 });
+    });
+    let controls = [load.control()];
+    for _ in 0..2 {
+        goes_on(&controls);
+        scene.upgrade();
+        assert_eq!(sessions(), 2, "before any request");
+        let head = ask("/cookie/tiny", &cookie);
+        assert!(!head.contains("Set-Cookie"), "it is known: {head}");
+    }
+    goes_on(&controls);
+    let tls = nothing_failed("HTTPS", load).tls.expect("it was spoken");
+    assert_eq!(tls.full, 1, "all but the first are resumed");
+    scene.end();
+}
+
+#[test]
 fn a_bad_file_is_told_to_who_asks_for_the_reload() {
     let scene = Scene::start(1);
     scene.write(1, "mistake = 1\n");

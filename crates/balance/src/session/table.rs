@@ -20,6 +20,16 @@ impl SessionKey {
     pub fn of(name: &[u8], secret: Secret) -> Self {
         Self(secret.hash_wide(name))
     }
+
+    /// As a number, for the process that takes over.
+    pub const fn as_u128(self) -> u128 {
+        self.0
+    }
+
+    /// From a number that `as_u128` gave.
+    pub const fn from_u128(number: u128) -> Self {
+        Self(number)
+    }
 }
 
 /// Shards of a table that is not small.
@@ -45,6 +55,11 @@ impl Sessions {
         let shards = if sessions_max < SHARDED_MIN { 1 } else { SHARDS };
         let shard = |_| Mutex::new(Shard::new(sessions_max.div_ceil(shards), ttl));
         Self { shards: (0..shards).map(shard).collect(), secret }
+    }
+
+    /// What its keys are made with: for the process that takes over.
+    pub const fn secret(&self) -> Secret {
+        self.secret
     }
 
     /// The session of this name.
@@ -80,6 +95,22 @@ impl Sessions {
     /// How many sessions are on a server. Looks at all.
     pub fn on(&self, server: ServerId, now: Time) -> usize {
         self.shards.iter().map(|shard| lock(shard).on(server, now)).sum()
+    }
+
+    /// The sessions used last, so many at most, beginning with those used least recently: bound in this order, another
+    /// table forgets them in the order that this one would have.
+    pub fn latest(&self, sessions_max: usize, now: Time) -> Vec<(SessionKey, ServerId)> {
+        let mut latest: Vec<(Time, SessionKey, ServerId)> = Vec::new();
+        for shard in &self.shards {
+            let shard = lock(shard);
+            let used = shard.from_newest().take_while(|session| !shard.is_forgotten(session, now));
+            latest.extend(
+                used.take(sessions_max).map(|session| (session.used_at, session.key, session.server)),
+            );
+        }
+        latest.sort_by_key(|(used_at, ..)| *used_at);
+        let surplus = latest.len().saturating_sub(sessions_max);
+        latest.drain(surplus..).map(|(_, key, server)| (key, server)).collect()
     }
 
     fn shard(&self, key: SessionKey) -> MutexGuard<'_, Shard> {
@@ -173,8 +204,17 @@ impl Shard {
         places.filter(|&&place| self.sessions[place as usize].server == server).count()
     }
 
+    fn from_newest(&self) -> impl Iterator<Item = &Session> {
+        let at = |place: u32| (place != NONE).then(|| &self.sessions[place as usize]);
+        std::iter::successors(at(self.newest), move |session| at(session.older))
+    }
+
     fn is_over(&self, place: u32, now: Time) -> bool {
-        now.since(self.sessions[place as usize].used_at) >= self.ttl
+        self.is_forgotten(&self.sessions[place as usize], now)
+    }
+
+    fn is_forgotten(&self, session: &Session, now: Time) -> bool {
+        now.since(session.used_at) >= self.ttl
     }
 
     fn use_now(&mut self, place: u32, now: Time) {
@@ -270,6 +310,32 @@ mod tests {
         sessions.bind(keys[3], server(9), at(6));
         let found = keys.map(|key| sessions.find(key, at(7)).map(ServerId::as_u64));
         assert_eq!(found, [Some(0), None, Some(2), Some(9)]);
+    }
+
+    #[test]
+    fn another_table_goes_on_with_the_sessions_used_last() {
+        let sessions = Sessions::new(2000, TTL, Secret::new(7));
+        for number in 0..1500u32 {
+            sessions.bind(
+                sessions.key(&number.to_be_bytes()),
+                server(u64::from(number)),
+                at(u64::from(number)),
+            );
+        }
+        sessions.find(sessions.key(&1405u32.to_be_bytes()), at(1500));
+        let latest = |sessions_max| -> Vec<u64> {
+            sessions.latest(sessions_max, at(1510)).into_iter().map(|(_, server)| server.as_u64()).collect()
+        };
+        let expected: Vec<u64> = (1411..1500).chain([1405]).collect();
+        assert_eq!(latest(usize::MAX), expected, "without those whose time is over");
+        assert_eq!((latest(2), latest(0)), (vec![1499, 1405], vec![]));
+        let next = Sessions::new(2, TTL, sessions.secret());
+        for (key, server) in sessions.latest(3, at(1510)) {
+            next.bind(SessionKey::from_u128(key.as_u128()), server, at(0));
+        }
+        let found =
+            [1498, 1499, 1405].map(|number: u32| next.find(next.key(&number.to_be_bytes()), at(1)).is_some());
+        assert_eq!(found, [false, true, true]);
     }
 
     #[test]

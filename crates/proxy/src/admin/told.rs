@@ -236,7 +236,7 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> Up
         balance: config.balance.name.to_owned(),
         sessions: match upstream.stickiness.as_deref() {
             Some(Stickiness::Table { sessions, .. }) => Some(sessions.len()),
-            Some(Stickiness::Cookie(_)) | None => None,
+            Some(Stickiness::Cookie(..)) | None => None,
         },
         servers: (0..servers.len()).map(server).collect(),
     }

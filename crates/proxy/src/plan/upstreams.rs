@@ -14,6 +14,7 @@ use tls::{ClientSide, Problem};
 
 use super::stickiness::Stickiness;
 use crate::control::notice;
+use crate::legacy::Legacy;
 use crate::plan::listed::{Listed, listed};
 use crate::probe::{Watch, watch_of};
 use crate::resolve::Names;
@@ -128,6 +129,18 @@ impl UpstreamPlan {
             waiting: previous.map(|previous| Arc::clone(&previous.waiting)).unwrap_or_default(),
             stickiness,
         }))
+    }
+
+    /// Goes on with what the process before knew.
+    pub(super) fn inherit(&mut self, legacy: &Legacy, now: Time) {
+        let name = &self.config.name;
+        for member in self.fleet.members() {
+            if let Some(inherited) = legacy.standing(name, member.id) {
+                member.standing.inherit(inherited, now);
+            }
+        }
+        let sticky = self.config.sticky.as_ref();
+        self.stickiness = sticky.map(|sticky| Arc::new(Stickiness::going_on(sticky, name, legacy, now)));
     }
 
     /// Whether its servers are those that its names stand for now. Where only their further addresses are others, these

@@ -73,6 +73,37 @@ fn a_session_is_resumed_after_a_new_pair() {
 }
 
 #[test]
+fn a_session_is_resumed_by_the_next_process_if_it_lets_in_the_same() {
+    let scene = Scene::new();
+    let mut listener = listener(vec![scene.files("a", &["a.example"])]);
+    let ask = |listener: &mut config::Listener, whom: ClientCertificates| {
+        listener.tls.as_mut().unwrap().client_certificates = whom;
+        ServerSide::load(listener).unwrap().unwrap()
+    };
+    let [none, optional, required] = [
+        ClientCertificates::None,
+        ClientCertificates::Optional { ca: scene.ca() },
+        ClientCertificates::Required { ca: scene.ca() },
+    ];
+    for before in [&none, &optional, &required] {
+        for after in [&none, &optional, &required] {
+            let client = Arc::new(scene.client_showing(&scene.authority.issue(&["client"], USUAL)));
+            let [first, next] = [before, after].map(|whom| ask(&mut listener, whom.clone()));
+            connect(&first.config(), &client, "a.example").unwrap();
+            assert_eq!(next.adopt_ticket_keys(&first.ticket_keys()), before == after);
+            let kind = if before == after { HandshakeKind::Resumed } else { HandshakeKind::Full };
+            let connected = connect(&next.config(), &client, "a.example").unwrap();
+            assert_eq!(connected.server.handshake_kind(), Some(kind), "{before:?} {after:?}");
+        }
+    }
+    // The same file, but another CA in it.
+    let first = ask(&mut listener, required.clone());
+    scene.write("ca.pem", pem("CERTIFICATE", &Authority::new("the next CA").certificate));
+    let next = ask(&mut listener, required);
+    assert!(!next.adopt_ticket_keys(&first.ticket_keys()));
+}
+
+#[test]
 fn a_bad_pair_is_kept_out_until_it_is_good() {
     let scene = Scene::new();
     let files = scene.files("a", &["a.example"]);
