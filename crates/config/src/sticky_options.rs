@@ -97,7 +97,8 @@ pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
             Maybe(At(SECRETS)),
             |sticky: &mut StickyWritten| &mut sticky.secret_file,
             "With `\"cookie\"`: a file with secrets of 32 bytes or more, one a line. The first signs, all are accepted. \
-             Left out, one is made at each start: sessions end with the process, and other proxies do not know them.",
+             Left out, one is made at each start, and handed on at an upgrade: sessions end with a restart, and other \
+             proxies do not know them.",
         ),
     ],
 };

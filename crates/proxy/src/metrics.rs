@@ -190,6 +190,7 @@ fn standings(plan: &Plan, now: Time) -> Vec<Standing> {
         let name: Arc<str> = upstream.config.name.as_str().into();
         let members = upstream.fleet.members().iter().enumerate();
         for (server, (index, member)) in upstream.servers.iter().zip(members) {
+            let findings = upstream.watches[index].findings();
             standings.push(Standing {
                 upstream: Arc::clone(&name),
                 server: server.label.as_str().into(),
@@ -201,6 +202,9 @@ fn standings(plan: &Plan, now: Time) -> Vec<Standing> {
                 },
                 is_circuit_open: upstream.fleet.flow(index, now) != Flow::Closed,
                 requests_active: u64::from(member.standing.in_flight()),
+                ejections: findings.ejections,
+                checks_passed: findings.checks - findings.failures,
+                checks_failed: findings.failures,
             });
         }
     }

@@ -139,9 +139,9 @@ impl<'a> Record<'a> {
         if let (Some(event), Some((upstream, server)), Some(places)) = (event, self.server, self.places()) {
             let cell = self.call.worker.series.server(places.server(upstream, server));
             match event {
-                Event::Ejected(_) => cell.ejections.increment(),
                 Event::CircuitOpened(_) => cell.circuit_openings.increment(),
-                Event::CircuitClosed => {}
+                // Counted with those of the control thread: see `probe::Watch`.
+                Event::Ejected(_) | Event::CircuitClosed => {}
             }
         }
     }

@@ -46,6 +46,12 @@ pub struct Standing {
     pub is_circuit_open: bool,
     /// Requests that are under way with it.
     pub requests_active: u64,
+    /// Times that it was ejected, by whomever.
+    pub ejections: u64,
+    /// Active checks that it passed.
+    pub checks_passed: u64,
+    /// Active checks that it failed.
+    pub checks_failed: u64,
 }
 
 /// Whether a server is asked.
@@ -183,22 +189,10 @@ impl Exposition<'_> {
                 family.sample(&[labels[0], labels[1], ("state", state)], gauge.value());
             }
         }
-        let help = "Times that a server was ejected for being worse than the others.";
-        let mut family = text.family("vanward_upstream_ejections", Type::Counter, help);
-        for (labels, cell) in self.servers() {
-            family.sample(&labels, cell.ejections.value());
-        }
         let help = "Times that the circuit of a server opened.";
         let mut family = text.family("vanward_upstream_circuit_openings", Type::Counter, help);
         for (labels, cell) in self.servers() {
             family.sample(&labels, cell.circuit_openings.value());
-        }
-        let help = "Active checks of servers, by result.";
-        let mut family = text.family("vanward_upstream_checks", Type::Counter, help);
-        for (labels, cell) in self.servers() {
-            for (result, counter) in [("passed", &cell.checks_passed), ("failed", &cell.checks_failed)] {
-                family.sample(&[labels[0], labels[1], ("result", result)], counter.value());
-            }
         }
     }
 
@@ -232,6 +226,18 @@ impl Exposition<'_> {
         let mut family = text.family("vanward_upstream_server_requests_active", Type::Gauge, help);
         for (labels, standing) in standings() {
             family.sample(&labels, standing.requests_active);
+        }
+        let help = "Times that a server was ejected for being worse than the others.";
+        let mut family = text.family("vanward_upstream_ejections", Type::Counter, help);
+        for (labels, standing) in standings() {
+            family.sample(&labels, standing.ejections);
+        }
+        let help = "Active checks of servers, by result.";
+        let mut family = text.family("vanward_upstream_checks", Type::Counter, help);
+        for (labels, standing) in standings() {
+            for (result, count) in [("passed", standing.checks_passed), ("failed", standing.checks_failed)] {
+                family.sample(&[labels[0], labels[1], ("result", result)], count);
+            }
         }
     }
 

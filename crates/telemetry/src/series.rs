@@ -73,14 +73,8 @@ cell! {
         connections_busy: Gauge,
         /// Connections in the pool now; counted once a second.
         connections_idle: Gauge,
-        /// Times that it was ejected.
-        ejections: Counter,
         /// Times that its circuit opened.
         circuit_openings: Counter,
-        /// Active checks that it passed.
-        checks_passed: Counter,
-        /// Active checks that it failed.
-        checks_failed: Counter,
     }
 }
 

@@ -308,7 +308,7 @@ fn what_clients_hold_outlives_an_upgrade() {
     let secured = free.expect("a port is free");
     let more = format!(
         "[[listen]]\naddress = \"{secured}\"\ntls = {{ self_signed = true }}\n\
-         [[route]]\npath = \"/cookie/*\"\nupstream = \"cookie\"\n[[route]]\npath = \"/header/*\"\nupstream = \"header\"\n\
+         [[route]]\npath = \"/cookie\"\nupstream = \"cookie\"\n[[route]]\npath = \"/header\"\nupstream = \"header\"\n\
          [upstream.cookie]\nservers = [\"http://{server}\"]\nsticky = {{ by = \"cookie\", name = \"stays\" }}\n\
          [upstream.header]\nservers = [\"http://{server}\"]\nsticky = {{ by = \"header:X-User\" }}\n"
     );

@@ -245,11 +245,17 @@ fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> Up
 fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (StateTold, Option<String>) {
     let standing = &upstream.fleet.members()[index].standing;
     let rest = |until: Time| seconds(until.since(now));
+    let findings = upstream.watches[index].findings();
     match (standing.state(), upstream.fleet.flow(index, now)) {
-        (balance::State::Down, _) => (StateTold::Down, Some("its checks fail".to_owned())),
+        (balance::State::Down, _) => {
+            let why = findings.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
+            (StateTold::Down, Some(format!("its checks fail{why}")))
+        }
         (balance::State::Ejected, _) => {
-            let rest = rest(standing.ejected_until());
-            (StateTold::Ejected, Some(format!("its answers were worse than the others': {rest} more")))
+            let until = standing.ejected_until();
+            let outlier = findings.outlier.filter(|(of, _)| *of == until);
+            let why = outlier.map_or_else(|| "requests to it failed in a row".to_owned(), |(_, why)| why);
+            (StateTold::Ejected, Some(format!("{why}: left out for {} more", rest(until))))
         }
         (balance::State::Draining, _) => {
             debug_assert!(standing.is_stopped_by(Cause::Drain));

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use balance::{SERVERS_MAX, ServerId};
-use config::{Dns, ServerHost, Upstream};
+use config::{Dns, Server, ServerHost, Upstream};
 
 use crate::resolve::Names;
 
@@ -16,6 +16,9 @@ pub(crate) struct Listed {
     pub(crate) place: usize,
     /// What it is called over reloads.
     pub(crate) id: ServerId,
+    /// What the operator knows it by: its name or `host:port`, where that is its own among the upstream's, else its URL;
+    /// and which address of several.
+    pub(crate) label: String,
     /// Which address of its name it is, where that is one of a number of servers.
     pub(crate) address: Option<IpAddr>,
     /// Where it is, tried in turn; nowhere until its name is resolved.
@@ -27,11 +30,14 @@ pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
     // One for each that is written fits; the rest is for those who come first.
     let mut room = SERVERS_MAX.saturating_sub(upstream.servers.len());
     let mut all = Vec::with_capacity(upstream.servers.len());
-    for ((place, server), key) in upstream.servers.iter().enumerate().zip(keys(upstream)) {
+    for (((place, server), key), label) in
+        upstream.servers.iter().enumerate().zip(keys(upstream)).zip(labels(upstream))
+    {
         let at = |address: &IpAddr| SocketAddr::new(*address, server.port);
         let one = |addresses: &[IpAddr]| Listed {
             place,
             id: ServerId::of(&key),
+            label: label.clone(),
             address: None,
             addresses: addresses.iter().map(at).collect(),
         };
@@ -50,6 +56,7 @@ pub(crate) fn listed(upstream: &Upstream, names: &Names) -> Vec<Listed> {
         room -= count - 1;
         all.extend(several[..count].iter().map(|addresses| Listed {
             id: ServerId::of(&format!("{key}@{}", addresses[0])),
+            label: format!("{label} ({})", addresses[0]),
             address: Some(addresses[0]),
             ..one(addresses)
         }));
@@ -72,6 +79,19 @@ fn one_by_one(found: &[IpAddr]) -> Vec<Vec<IpAddr>> {
         [only] => vec![std::iter::once(*only).chain(six).collect()],
         _ => four.into_iter().map(|address| vec![address]).collect(),
     }
+}
+
+/// What operators read: two servers never share it, as they would a series of the metrics.
+fn labels(upstream: &Upstream) -> impl Iterator<Item = String> {
+    let called = |server: &Server| server.name.clone().unwrap_or_else(|| server.authority());
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for server in &upstream.servers {
+        *counts.entry(called(server)).or_default() += 1;
+    }
+    upstream.servers.iter().zip(keys(upstream)).map(move |(server, key)| {
+        let called = called(server);
+        if counts[&called] == 1 { called } else { key }
+    })
 }
 
 /// What each server is called; one that is there already, with how many of the same precede it.
@@ -138,6 +158,26 @@ mod tests {
         let after = listed(&upstream, &names);
         assert_eq!((before[1].id, before[1].address), (after[0].id, after[0].address));
         assert!(before.iter().all(|server| server.id != after[1].id));
+    }
+
+    #[test]
+    fn no_two_servers_are_known_by_the_same() {
+        let (upstream, names) = upstream(&[
+            "http://10.0.0.1:81",
+            "https://10.0.0.1:81",
+            "http://10.0.0.2",
+            "http://10.0.0.3:81",
+            "http://10.0.0.3:81",
+        ]);
+        let labels: Vec<String> = listed(&upstream, &names).into_iter().map(|server| server.label).collect();
+        let expected = [
+            "http://10.0.0.1:81",
+            "https://10.0.0.1:81",
+            "10.0.0.2",
+            "http://10.0.0.3:81",
+            "http://10.0.0.3:81#1",
+        ];
+        assert_eq!(labels, expected);
     }
 
     #[test]

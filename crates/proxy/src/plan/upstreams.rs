@@ -47,7 +47,7 @@ pub(crate) struct ServerPlan {
     pub(crate) config: Server,
     /// `host:port`, as Host and in the log.
     pub(crate) authority: String,
-    /// What the operator knows it by: its name or `host:port`, and which address of several.
+    /// What the operator knows it by: see `Listed::label`.
     pub(crate) label: String,
     /// The upstream's TLS, and the place of this server in it.
     pub(crate) tls: Option<(Arc<ClientSide>, usize)>,
@@ -101,7 +101,10 @@ impl UpstreamPlan {
                 ..Member::new(one.id, server.weight, &standing)
             });
             watches.push(watch_of(known.map(|(previous, index)| &previous.watches[index])));
-            let same = known.filter(|(previous, index)| is_reached_alike(previous, *index, config, server));
+            let same = known.filter(|(previous, index)| {
+                is_reached_alike(previous, *index, config, server)
+                    && previous.servers[*index].label == one.label
+            });
             servers.push(match same {
                 Some((previous, index)) => {
                     previous.servers[index].is_at(one);
@@ -201,15 +204,9 @@ fn is_reached_alike(previous: &UpstreamPlan, index: usize, config: &Upstream, se
 impl ServerPlan {
     fn new(upstream: &Upstream, listed: &Listed, tls: Option<&Arc<ClientSide>>) -> Self {
         let server = &upstream.servers[listed.place];
-        let authority = server.authority();
-        let called = server.name.as_ref().unwrap_or(&authority);
-        let label = match listed.address {
-            Some(address) => format!("{called} ({address})"),
-            None => called.clone(),
-        };
         Self {
-            authority,
-            label,
+            authority: server.authority(),
+            label: listed.label.clone(),
             tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), listed.place)),
             addresses: Arc::new(ArcSwap::from_pointee(listed.addresses.clone())),
             config: server.clone(),

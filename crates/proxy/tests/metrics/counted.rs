@@ -1,6 +1,14 @@
 //! What is counted for which route, server and cause.
 
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use balance::{CheckSettings, EjectionSettings};
+use config::{Check, Probe};
+
 use crate::scene::{Scene, config, name, nobody, server};
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
 fn requests_by_route_server_and_class() {
@@ -47,6 +55,46 @@ fn requests_by_route_server_and_class() {
     let told = scene.series();
     assert!(!told.contains_key("vanward_request_duration_seconds_count{route=\"/unused\"}"), "{told:#?}");
     assert!(told["process_resident_memory_bytes"] > 1e6 && told["process_start_time_seconds"] > 1e9);
+}
+
+#[test]
+fn checks_and_ejections() {
+    let (good, gone) = (server(), nobody());
+    let mut config =
+        config(&[("/a", 0), ("/b", 1)], &[("app", &[&good, &gone]), ("checked", &[&good, &gone])]);
+    config.upstreams[0].settings.ejection =
+        Some(EjectionSettings { failures_in_a_row: NonZeroU32::new(1), ..EjectionSettings::default() });
+    config.upstreams[1].check = Some(Check {
+        settings: CheckSettings {
+            interval: HOUR,
+            interval_in_doubt: Duration::from_millis(1),
+            jitter_percent: 0,
+            rise: 1,
+            fall: 1,
+        },
+        timeout: HOUR,
+        port: None,
+        probe: Probe::Tcp,
+    });
+    let scene = Scene::with(config);
+    let of = |family: &str, upstream: &str, server, rest: &str| {
+        format!("vanward_upstream_{family}{{upstream=\"{upstream}\",server=\"{}\"{rest}}}", name(server))
+    };
+    for _ in 0..4 {
+        assert_eq!(scene.get("/a"), 200);
+    }
+    scene.assert_told(&[
+        (&of("ejections_total", "app", &gone, ""), 1.0),
+        (&of("ejections_total", "app", &good, ""), 0.0),
+        (&of("server_state", "app", &gone, ",state=\"ejected\""), 1.0),
+        (&of("checks_total", "app", &good, ",result=\"passed\""), 0.0),
+        // The next one is an hour away.
+        (&of("checks_total", "checked", &good, ",result=\"passed\""), 1.0),
+        (&of("checks_total", "checked", &good, ",result=\"failed\""), 0.0),
+        (&of("server_state", "checked", &gone, ",state=\"down\""), 1.0),
+        (&of("checks_total", "checked", &gone, ",result=\"passed\""), 0.0),
+    ]);
+    assert!(scene.series()[&of("checks_total", "checked", &gone, ",result=\"failed\"")] >= 1.0);
 }
 
 #[test]
