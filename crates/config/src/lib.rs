@@ -8,6 +8,8 @@ mod mistake;
 mod fault;
 /// Durations, sizes and rates.
 mod quantity;
+/// Delays that vary.
+mod delay;
 /// Hosts, ports, listening addresses and networks.
 mod host;
 /// Servers as URLs.
@@ -71,6 +73,7 @@ mod tls;
 /// The reference of all options.
 mod reference;
 
+pub use delay::delay;
 pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
@@ -78,7 +81,7 @@ pub use meaning::{
     Access, AccessLog, Action, Auth, BodyRule, Check, Config, CookieSecrets, Dns, HostHeader, Limits,
     ListenAddress, Listener, LogFormat, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol,
     QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Server,
-    ServerHost, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
+    ServerHost, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
 };
 pub use mistake::Mistake;
 pub use quantity::{duration, rate, size};

@@ -14,7 +14,7 @@ mod limits;
 pub use limits::{AccessLog, Limits, LogFormat, LogTarget, MemoryBound, Shedding, Timeouts};
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
-    Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts,
+    Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts, Shaping,
 };
 pub use upstreams::{
     BodyRule, Check, CookieSecrets, Dns, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,

@@ -7,7 +7,9 @@ use ::route::{
     DomainRewrite, HostRule, PageFor, PathRule, Pattern, RateKeyPart, RedirectStatus, SameSite, ValueRule,
 };
 use ipnet::IpNet;
+use shape::Delay;
 
+use crate::delay::DELAY;
 use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Word};
@@ -48,6 +50,9 @@ pub(crate) struct RouteWritten {
     pub(crate) error_pages: Vec<Pair<PageFor, Page>>,
     pub(crate) retry: Option<Element<Retry>>,
     pub(crate) timeouts: Option<Element<RouteTimeouts>>,
+    pub(crate) rate: Option<u64>,
+    pub(crate) upload_rate: Option<u64>,
+    pub(crate) delay: Option<Delay>,
 }
 
 pub(crate) static ROUTE: Table<RouteWritten> = Table {
@@ -217,8 +222,30 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             |route: &mut RouteWritten| &mut route.timeouts,
             "Waits in the place of those of `[timeouts]`.",
         ),
+        &key(
+            "rate",
+            Maybe(BYTES_PER_SECOND),
+            |route: &mut RouteWritten| &mut route.rate,
+            "Slows bodies of responses down to this, all of the route together and on all workers: those that have \
+             something to send share it evenly. Heads are not counted.",
+        ),
+        &key(
+            "upload_rate",
+            Maybe(BYTES_PER_SECOND),
+            |route: &mut RouteWritten| &mut route.upload_rate,
+            "The same for bodies of requests.",
+        ),
+        &key(
+            "delay",
+            Maybe(DELAY),
+            |route: &mut RouteWritten| &mut route.delay,
+            "Holds requests back for so long before they go on to a server. `\"2s±100ms\"` varies evenly, \
+             `\"2s±100ms normal\"` with that standard deviation, `\"2s±100ms pareto\"` upwards by so much on average.",
+        ),
     ],
 };
+
+const BYTES_PER_SECOND: Count = Count { range: 1..=1_000_000_000_000, unit: Unit::BytesPerSecond };
 
 /// `redirect`.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! Relations between the options of routes; from what was written to its meaning, and back.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use ::route::{
@@ -12,7 +13,7 @@ use ::route::{
 use crate::fault::{Fault, ValueError};
 use crate::kind::Located;
 use crate::matching::FieldName;
-use crate::meaning::{Access, Action, Auth, Policies, RateLimit, Respond, Rewrite, Route};
+use crate::meaning::{Access, Action, Auth, Policies, RateLimit, Respond, Rewrite, Route, Shaping};
 use crate::nearest::nearest;
 use crate::pairs::Pair;
 use crate::reader::{Reader, Span};
@@ -116,6 +117,11 @@ pub(crate) fn route(
         rules,
         action,
         policies,
+        shaping: Shaping {
+            rate: written.rate.and_then(NonZeroU64::new),
+            upload_rate: written.upload_rate.and_then(NonZeroU64::new),
+            delay: written.delay.clone(),
+        },
     })
 }
 

@@ -1,5 +1,7 @@
 //! Routes as they would have been written: from their meaning to what is printed.
 
+use std::num::NonZeroU64;
+
 use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, RateKeyPart};
 
 use crate::kind::located;
@@ -14,7 +16,7 @@ use crate::table::{Element, element};
 
 /// As it would have been read, from nowhere.
 pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
-    let Route { name, rules, action, policies } = route;
+    let Route { name, rules, action, policies, shaping } = route;
     let rule = rules.first().cloned().unwrap_or_default();
     let listener =
         |index: &usize| config.listeners.get(*index).map(|listener| located(listener.name.clone()));
@@ -28,6 +30,9 @@ pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
         headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
         query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
         clients: rule.clients,
+        rate: shaping.rate.map(NonZeroU64::get),
+        upload_rate: shaping.upload_rate.map(NonZeroU64::get),
+        delay: shaping.delay.clone(),
         ..written_policies(policies, &rule.path)
     };
     with_action(RouteWritten { path: rule.path, ..written }, action, config)

@@ -1,5 +1,6 @@
 //! A file with every option of routing, balancing and surviving: what it means, and that it can be printed and read again.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,6 +50,9 @@ cookies = { names = ["id"], domain = { "app.internal" = "example.com" }, secure 
 error_pages = { 503 = "DIR/error.json" }
 retry = { attempts = 1, on = ["connect", "503", "502-504"], non_idempotent = true }
 timeouts = { upstream_first_byte = "5m", tunnel_idle = "1d" }
+rate = "5KB/s"
+upload_rate = "1Mbit/s"
+delay = "2s±100ms normal"
 
 [[route]]
 path = "/old"
@@ -222,6 +226,9 @@ fn check_api(route: &Route) {
     );
     assert!([502, 503, 504].iter().all(|&status| retry.on.status.contains(status)));
     assert_eq!(policies.timeouts.upstream_first_byte, Some(Duration::from_secs(300)));
+    let rates = [route.shaping.rate, route.shaping.upload_rate].map(|rate| rate.map(NonZeroU64::get));
+    assert_eq!(rates, [Some(5_000), Some(125_000)]);
+    assert!(route.shaping.delay.as_ref().is_some_and(|delay| delay.mean_ns == 2_000_000_000));
 }
 
 fn check_routes(routes: &[Route]) {

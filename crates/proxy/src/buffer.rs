@@ -170,6 +170,20 @@ impl Buffers {
         }
     }
 
+    /// Exchanges a buffer for one that holds what is filled and nothing more.
+    pub(crate) fn park(&self, buffer: &mut Buffer) {
+        let filled = buffer.len();
+        self.exchange(buffer, filled);
+    }
+
+    /// Exchanges a buffer for one of at least the size that it began with.
+    pub(crate) fn unpark(&self, buffer: &mut Buffer) {
+        let wanted = buffer.base.max(buffer.len());
+        if buffer.read_area() < wanted {
+            self.exchange(buffer, wanted);
+        }
+    }
+
     /// Exchanges an empty buffer for one of the size that it began with.
     pub(crate) fn shrink(&self, buffer: &mut Buffer) {
         debug_assert!(buffer.is_empty());

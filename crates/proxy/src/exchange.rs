@@ -16,6 +16,7 @@ use crate::policy;
 use crate::record::Record;
 use crate::respond;
 use crate::seen::{self, Fields};
+use crate::shaping::{self, Shaping};
 use crate::snapshot::{Snapshot, TimeoutTicks};
 use crate::verify;
 use crate::worker::Worker;
@@ -62,6 +63,12 @@ impl Admitted {
         if self.has_policies { call.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
     }
 
+    /// How it is slowed down.
+    #[inline]
+    pub(crate) fn shaping<'a>(&self, call: &Call<'a>) -> Option<&'a Shaping> {
+        call.snapshot.plan.routes[self.route].shaping.as_deref()
+    }
+
     /// How long it may take.
     #[inline]
     pub(crate) fn ticks<'a>(&self, call: &Call<'a>) -> &'a TimeoutTicks {
@@ -106,6 +113,10 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
             record.status = answer.status;
             return answer::own(call, memory, &admitted, record, answer.body).await;
         }
+    }
+    if let Some(delay) = admitted.shaping(call).and_then(Shaping::delay) {
+        // Rare: in a box it is no part of every lane.
+        Box::pin(shaping::hold_back(call, delay, memory)).await;
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
     respond::respond(call, &admitted, memory, reply, record).await

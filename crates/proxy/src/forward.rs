@@ -26,6 +26,7 @@ use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::respond;
 use crate::retry::{ATTEMPTS_MAX, Attempts, Progress, Setback, Verdict};
+use crate::shaping::Flow;
 use crate::tcp::Follows;
 use crate::upstream::{Connection, UnderWay, Upstream};
 
@@ -63,6 +64,8 @@ pub(crate) struct Upload {
     state: Cell<UploadState>,
     /// Its waits are not those of the response.
     deadline: Option<Deadline>,
+    /// Where it is slowed down.
+    flow: Option<Flow>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +107,7 @@ impl Upload {
             sink_limit: snapshot.ticks.upstream_body,
             paced: Some(Side::Source),
             closes_sink: false,
+            flow: self.flow.as_ref(),
             activity: None,
         };
         let mut upload = pin!(request.body.run(&ends, &mut request.buffer));
@@ -289,7 +293,14 @@ impl Attempt<'_> {
         self.render(request)?;
         let is_done = request.body.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
-        self.send(&connection, &request.out, follows, progress).await?;
+        let flow = match self.admitted.framing {
+            Framing::None => None,
+            _ => self.admitted.shaping(self.call).and_then(|shaping| shaping.up(&self.call.worker.shaper)),
+        };
+        if let Some(flow) = &flow {
+            flow.pass(request.out.len() - request.first_piece.len());
+        }
+        self.send(&connection, &request.out, follows, flow.as_ref(), progress).await?;
         record.upstream_bytes_sent += request.out.len() as u64;
         if request.buffer.is_of_stream() && request.out.capacity() > KEEP_MAX {
             // One of many that wait: what is repeated is written anew.
@@ -298,6 +309,7 @@ impl Attempt<'_> {
         let upload = Upload {
             state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
             deadline: (!is_done).then(|| self.call.worker.deadlines.deadline()),
+            flow,
         };
         {
             let receive = pin!(self.receive(&connection, response, &upload, record, progress));
@@ -383,10 +395,16 @@ impl Attempt<'_> {
         connection: &Connection,
         mut bytes: &[u8],
         follows: Follows,
+        flow: Option<&Flow>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            let write = connection.socket.write(bytes, follows);
+            let allowed = match flow {
+                None => bytes.len(),
+                Some(flow) => flow.allowance(bytes.len()).await,
+            };
+            let follows = if allowed < bytes.len() { Follows::Nothing } else { follows };
+            let write = connection.socket.write(&bytes[..allowed], follows);
             match self
                 .call
                 .client
@@ -394,7 +412,12 @@ impl Attempt<'_> {
                 .within(self.admitted.ticks(self.call).upstream_first_byte, write)
                 .await
             {
-                Ok(Ok(count)) => bytes = &bytes[count..],
+                Ok(Ok(count)) => {
+                    bytes = &bytes[count..];
+                    if let Some(flow) = flow {
+                        flow.sent(count);
+                    }
+                }
                 // A server may answer before it has read all, and close: what it said is still to be read.
                 Ok(Err(_)) if progress.has_sent => return Ok(()),
                 // What HTTP/2 has no words for.

@@ -114,6 +114,20 @@ impl Memory {
         }
     }
 
+    /// Keeps what a request takes that waits for long, and nothing more.
+    pub(crate) fn park(&mut self, worker: &Worker) {
+        worker.buffers.park(&mut self.request.buffer);
+        worker.buffers.park(&mut self.response.buffer);
+        self.request.out = Vec::new();
+        self.response.out = Vec::new();
+    }
+
+    /// It goes on.
+    pub(crate) fn unpark(&mut self, worker: &Worker) {
+        worker.buffers.unpark(&mut self.request.buffer);
+        worker.buffers.unpark(&mut self.response.buffer);
+    }
+
     /// Forgets the last connection's bytes.
     fn reset(&mut self, worker: &Worker) {
         self.request.buffer.clear();

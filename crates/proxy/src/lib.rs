@@ -47,6 +47,8 @@ mod forward;
 mod relay;
 /// Bytes both ways.
 mod tunnel;
+/// Messages that are slowed down on purpose.
+mod shaping;
 /// What the client is sent.
 mod respond;
 /// What the client is sent without a server.
@@ -57,6 +59,8 @@ mod failure;
 mod record;
 /// Time-outs.
 mod deadline;
+/// Waits that are precise.
+mod alarm;
 /// Buffers with room in front.
 mod buffer;
 /// What a message comes from and goes to.

@@ -14,6 +14,7 @@ use wire::{ChunkError, ChunkLimits, Chunked, Framing, chunk_prefix};
 
 use crate::buffer::{BULK, Buffer, SMALL, TINY};
 use crate::deadline::{Deadline, TICK, Ticks};
+use crate::shaping::Flow;
 use crate::socket::Socket;
 use crate::tcp::{Follows, Pipe, Tcp};
 use crate::worker::Worker;
@@ -87,6 +88,8 @@ pub(crate) struct Ends<'a> {
     pub(crate) paced: Option<Side>,
     /// Whether the sink is closed right behind the body: then the last bytes leave in one segment with the end.
     pub(crate) closes_sink: bool,
+    /// What may be sent by now, where that is limited.
+    pub(crate) flow: Option<&'a Flow>,
     /// For a tunnel: the tick at which either direction last moved.
     pub(crate) activity: Option<&'a Cell<u32>>,
 }
@@ -262,12 +265,16 @@ impl Pump {
         let mut pace = Pace::default();
         loop {
             if self.unsent > 0 {
-                let count = self.write(ends, buffer, &mut pace).await.map_err(Stop::Sink)?;
+                let allowed = ends.allowance(self.unsent).await;
+                let count = self.write(ends, buffer, allowed, &mut pace).await.map_err(Stop::Sink)?;
+                ends.sent(count);
                 self.sent(buffer, count);
             } else if let Some(pipe) = self.pipe.as_ref().filter(|_| self.in_pipe > 0) {
-                let (len, follows) = (self.in_pipe, self.follows(ends));
+                let len = ends.allowance(self.in_pipe).await;
+                let follows = if len < self.in_pipe { Follows::Nothing } else { self.follows(ends) };
                 let write = poll_fn(|context| ends.sink.poll_splice_from(context, pipe, len, follows));
                 let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
+                ends.sent(count);
                 self.in_pipe -= count;
             } else if self.incoming == Incoming::Ended {
                 break;
@@ -300,18 +307,25 @@ impl Pump {
         }
     }
 
-    /// Writes some of what is unsent. A stream that has to wait for that holds no more memory than it takes.
-    async fn write(&self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<usize, End> {
-        let follows = self.follows(ends);
+    /// Writes some of what is unsent, as much as is allowed. A stream that has to wait for that holds no more memory than
+    /// it takes.
+    async fn write(
+        &self,
+        ends: &Ends<'_>,
+        buffer: &mut Buffer,
+        allowed: usize,
+        pace: &mut Pace,
+    ) -> Result<usize, End> {
+        let follows = if allowed < self.unsent { Follows::Nothing } else { self.follows(ends) };
         if buffer.is_of_stream() {
-            let bytes = &buffer.filled()[..self.unsent];
+            let bytes = &buffer.filled()[..allowed];
             let at_once = poll_fn(|context| Poll::Ready(ends.sink.poll_write(context, bytes, follows))).await;
             if let Poll::Ready(written) = at_once {
                 return written.map_err(|_| End::Gone);
             }
             ends.worker.buffers.fit(buffer, 0);
         }
-        let write = ends.sink.write(&buffer.filled()[..self.unsent], follows);
+        let write = ends.sink.write(&buffer.filled()[..allowed], follows);
         ends.wait(Side::Sink, pace, write).await
     }
 
@@ -419,7 +433,22 @@ struct Pace {
 impl Ends<'_> {
     /// The source, where bytes can move between the two sides inside the kernel.
     fn spliceable(&self) -> Option<&Tcp> {
-        self.source.spliceable().filter(|_| self.sink.takes_pipes())
+        let is_wide = self.flow.is_none_or(Flow::is_wide);
+        self.source.spliceable().filter(|_| is_wide && self.sink.takes_pipes())
+    }
+
+    /// How much of what is there may be sent; waits where nothing may be.
+    async fn allowance(&self, wanted: usize) -> usize {
+        match self.flow {
+            None => wanted,
+            Some(flow) => flow.allowance(wanted).await,
+        }
+    }
+
+    fn sent(&self, count: usize) {
+        if let Some(flow) = self.flow {
+            flow.sent(count);
+        }
     }
 
     /// Waits for one step of one side, within its limits.

@@ -40,6 +40,11 @@ pub(crate) async fn respond(
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     begin(response, &reply, is_chunked).inspect_err(|_| record.status = 0)?;
+    let flow = admitted.shaping(call).and_then(|shaping| shaping.down(&worker.shaper));
+    if let Some(flow) = &flow {
+        // Where the head is in `out` it leaves before the pump runs.
+        flow.pass(if response.out.is_empty() { record.head_bytes_sent as usize } else { 0 });
+    }
     let ends = Ends {
         worker,
         minimum_rate: snapshot.minimum_rate,
@@ -50,6 +55,7 @@ pub(crate) async fn respond(
         sink_limit: snapshot.ticks.client_write,
         paced: Some(Side::Sink),
         closes_sink: plan.client_connection == ClientConnection::Close && reply.upload.is_done(),
+        flow: flow.as_ref(),
         activity: None,
     };
     let is_long = response.body.will_splice(&ends);

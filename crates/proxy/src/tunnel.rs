@@ -45,6 +45,7 @@ pub(crate) async fn run(
         sink_limit: limit,
         paced: None,
         closes_sink: false,
+        flow: None,
         activity: Some(&activity),
     };
     let upward = async {

@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use crate::alarm::Alarms;
 use crate::buffer::Buffers;
 use crate::client::{self, Client};
 use crate::deadline::{Deadlines, TICK};
@@ -27,6 +28,7 @@ use crate::pressure::{ADMITTED_MIN, Pressure};
 use crate::relay::Pipes;
 use crate::secure::Records;
 use crate::session;
+use crate::shaping::Shaper;
 use crate::snapshot::Snapshot;
 use crate::tcp::Tcp;
 
@@ -114,6 +116,7 @@ pub(crate) struct Worker {
     pub(crate) buffers: Buffers,
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,
+    pub(crate) shaper: Shaper,
     pub(crate) frames: Rc<session::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
@@ -148,6 +151,7 @@ pub(crate) async fn run(parts: Parts) {
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),
+        shaper: Shaper::new(parts.index, Alarms::new(parts.epoch)),
         frames: session::Stock::new(),
         counters: parts.counters,
         series: parts.series,

@@ -9,9 +9,9 @@ use slab::Slab;
 
 use crate::total::Total;
 
-/// A stream in a line.
+/// A stream in a line; numbers are small, and used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamId(usize);
+pub struct StreamId(pub usize);
 
 /// What a stream may send now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,14 +20,14 @@ pub struct Total {
 #[derive(Debug)]
 struct State {
     bucket: Bucket,
-    /// The round of each worker that has streams waiting.
+    /// The round of each worker that has streams waiting, by its number.
     rounds: Vec<Option<u64>>,
 }
 
 impl Total {
-    /// For so many workers.
-    pub fn new(limit: Limit, workers: usize, now_ns: u64) -> Self {
-        Self { state: Mutex::new(State { bucket: Bucket::new(limit, now_ns), rounds: vec![None; workers] }) }
+    /// One that nobody has used.
+    pub fn new(limit: Limit) -> Self {
+        Self { state: Mutex::new(State { bucket: Bucket::new(limit, 0), rounds: Vec::new() }) }
     }
 
     /// The limit that is kept.
@@ -49,14 +49,14 @@ impl Total {
             .slowest()
             .map_or(last_round, |slowest| last_round.clamp(slowest.saturating_sub(1), slowest));
         // Its next round is counted when it begins.
-        state.rounds[worker] = Some(round + 1);
+        state.is_in(worker, Some(round + 1));
         round
     }
 
     /// None of a worker's streams waits any more.
     pub(crate) fn rest(&self, worker: usize, now_ns: u64) {
         let mut state = self.state();
-        state.rounds[worker] = None;
+        state.is_in(worker, None);
         let is_waited_for = state.slowest().is_some();
         state.bucket.set_waited_for(is_waited_for, now_ns);
     }
@@ -72,7 +72,7 @@ impl Total {
     ) -> Result<u64, u64> {
         let mut state = self.state();
         // Told whether or not there is credit: others may wait for this worker's last round to end.
-        state.rounds[worker] = Some(round);
+        state.is_in(worker, Some(round));
         let available = state.bucket.available(now_ns);
         if available < piece_bytes {
             return Err(state.bucket.due_ns(piece_bytes));
@@ -93,6 +93,13 @@ impl Total {
 }
 
 impl State {
+    fn is_in(&mut self, worker: usize, round: Option<u64>) {
+        if self.rounds.len() <= worker {
+            self.rounds.resize(worker + 1, None);
+        }
+        self.rounds[worker] = round;
+    }
+
     fn slowest(&self) -> Option<u64> {
         self.rounds.iter().flatten().min().copied()
     }

@@ -21,7 +21,7 @@ struct Scene {
 
 impl Scene {
     fn new(limit: Limit, weights: &[&[u32]], lateness_ns: u64) -> Self {
-        let total = Arc::new(Total::new(limit, weights.len(), 0));
+        let total = Arc::new(Total::new(limit));
         let mut lines: Vec<Line> = (0..weights.len()).map(|at| Line::new(Arc::clone(&total), at)).collect();
         let mut streams: Vec<Vec<(StreamId, bool, u64)>> = Vec::new();
         for (line, weights) in lines.iter_mut().zip(weights) {
@@ -165,7 +165,7 @@ fn what_some_leave_others_get() {
 
 #[test]
 fn what_is_given_back_is_not_lost_and_not_doubled() {
-    let total = Arc::new(Total::new(link(1_000_000), 1, 0));
+    let total = Arc::new(Total::new(link(1_000_000)));
     let mut line = Line::new(Arc::clone(&total), 0);
     let (stubborn, eager) = (line.join(1), line.join(1));
     let mut sent = 0;
@@ -192,7 +192,7 @@ fn what_is_given_back_is_not_lost_and_not_doubled() {
 
 #[test]
 fn a_worker_that_stands_still_holds_up_nobody() {
-    let total = Arc::new(Total::new(link(1_000_000), 2, 0));
+    let total = Arc::new(Total::new(link(1_000_000)));
     let mut stuck = Line::new(Arc::clone(&total), 0);
     let id = stuck.join(1);
     stuck.ask(id, u64::MAX, 0);

@@ -1,5 +1,6 @@
 //! Which requests go where, and what is done with them on the way.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use route::{
     CookieRewrite, ErrorPages, FixedResponse, HeaderEdits, HostRewrite, HostRule, PathRewrite, PathRule,
     Rate, RateKey, Redirect, Rule, Split, Users,
 };
+
+use shape::Delay;
 
 use super::upstreams::Retry;
 
@@ -24,6 +27,8 @@ pub struct Route {
     pub action: Action,
     /// What is asked of them and done with them besides.
     pub policies: Policies,
+    /// How they are slowed down on purpose.
+    pub shaping: Shaping,
 }
 
 impl Route {
@@ -39,6 +44,7 @@ impl Route {
             rules: vec![rule],
             action: Action::Upstream(upstream),
             policies: Policies::default(),
+            shaping: Shaping::default(),
         }
     }
 
@@ -154,6 +160,17 @@ pub struct Rewrite {
     pub path: Option<PathRewrite>,
     /// The host, in the place of the upstream's `host`.
     pub host: Option<HostRewrite>,
+}
+
+/// A network that is slower than the one there is; by default none is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Shaping {
+    /// Bytes in a second that bodies of responses come at, all together.
+    pub rate: Option<NonZeroU64>,
+    /// The same for bodies of requests.
+    pub upload_rate: Option<NonZeroU64>,
+    /// How late requests go on to their server.
+    pub delay: Option<Delay>,
 }
 
 /// Waits of one route; `None` is that of `Config::timeouts`.

@@ -16,6 +16,7 @@ use route::{
 
 use crate::failure::Failure;
 use crate::seen::Fields;
+use crate::shaping::Shaping;
 use crate::snapshot::TimeoutTicks;
 
 /// How many credentials are remembered as verified for a file of users, and for how long.
@@ -30,6 +31,8 @@ pub(crate) struct Route {
     pub(crate) label: String,
     /// What there is besides; `None` in most.
     pub(crate) policies: Option<Box<Policies>>,
+    /// How its messages are slowed down; `None` is not at all.
+    pub(crate) shaping: Option<Arc<Shaping>>,
 }
 
 /// What is asked of the requests of a route, and done with them, besides sending them to one upstream.
@@ -142,6 +145,7 @@ impl Route {
         Self {
             upstream: meant.action.upstreams().next().unwrap_or_default(),
             label: meant.name.clone(),
+            shaping: Shaping::new(&meant.shaping, kept.shapings.get(meant.name.as_str()).copied()),
             policies: (!is_plain).then(|| Box::new(Policies::new(config, meant, kept))),
         }
     }
@@ -189,6 +193,7 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
 
 /// What the plan before has that may go on, and what this one has by now.
 struct Kept<'p> {
+    shapings: HashMap<&'p str, &'p Arc<Shaping>>,
     limits: HashMap<&'p str, &'p [Limit]>,
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
@@ -196,10 +201,13 @@ struct Kept<'p> {
 
 impl<'p> Kept<'p> {
     fn of(previous: Option<(&'p Config, &'p [Route])>) -> Self {
-        let mut kept = Self { limits: HashMap::new(), auths: HashMap::new() };
+        let mut kept = Self { shapings: HashMap::new(), limits: HashMap::new(), auths: HashMap::new() };
         let (config, routes) =
             previous.map_or((&[][..], &[][..]), |(config, routes)| (&config.routes, routes));
         for (meant, route) in config.iter().zip(routes) {
+            if let Some(shaping) = &route.shaping {
+                kept.shapings.insert(&meant.name, shaping);
+            }
             let Some(policies) = &route.policies else { continue };
             if !policies.limits.is_empty() {
                 kept.limits.insert(&meant.name, &policies.limits);

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::proxy::Setup;
 use config::{
     AccessLog, CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, LogFormat, LogTarget,
-    Server, ServerTls, UnknownNames,
+    Server, ServerTls, Shaping, UnknownNames,
 };
+use shape::Delay;
 
 /// Runs a reverse proxy from flags.
 ///
@@ -52,6 +53,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "combined", requires = "log")]
     log_format: Format,
 
+    /// Slow responses down to this, all of them together, shared evenly: `5KB/s`, `10Mbit/s`.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<NonZeroU64>,
+
+    /// Slow request bodies down to this.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    upload_rate: Option<NonZeroU64>,
+
+    /// Hold each request back for so long: `50ms`, `2s±100ms`, `50ms±10ms normal`, `50ms±10ms pareto`.
+    #[arg(long, value_name = "DELAY", value_parser = config::delay)]
+    delay: Option<Delay>,
+
     #[command(flatten)]
     operation: super::Operation,
 }
@@ -70,11 +83,19 @@ Examples:
   vanward proxy --from 0.0.0.0:80 --to http://10.0.0.1:8000 --to http://10.0.0.2:8000 --log -
   vanward proxy --from 0.0.0.0:443 --cert site.pem --key site.key --to http://127.0.0.1:9000
   vanward proxy --from 127.0.0.1:8443 --self-signed --to https://www.example.com
+  vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --rate 5KB/s --delay 2s±100ms
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let mut config = Config::for_servers(arguments.from.clone(), arguments.to.clone());
     config.workers = arguments.workers;
+    for route in &mut config.routes {
+        route.shaping = Shaping {
+            rate: arguments.rate,
+            upload_rate: arguments.upload_rate,
+            delay: arguments.delay.clone(),
+        };
+    }
     for listener in &mut config.listeners {
         listener.tls = certificates(arguments).map(|certificates| ServerTls {
             certificates,
@@ -106,6 +127,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
         Err(code) => code,
     }
+}
+
+fn rate(text: &str) -> Result<NonZeroU64, String> {
+    let rate = config::rate(text).map_err(|error| error.to_string())?;
+    NonZeroU64::new(rate).ok_or_else(|| "nothing would ever arrive; expected at least 1B/s".to_owned())
 }
 
 /// What is shown to clients; `None` is HTTP.
