@@ -42,7 +42,10 @@ pub(crate) fn judge(
     // RFC 9110 §6.6.1: without a valid Date the time of receipt stands for it.
     let date_unix_seconds =
         head.value(bytes, Name::Date).and_then(date_unix_seconds).unwrap_or(received_seconds);
-    let made_ms = times.received_ms.saturating_sub(initial_age_ms(head, bytes, times, date_unix_seconds));
+    let age_ms = initial_age_ms(head, bytes, times, date_unix_seconds);
+    let made_ms = times.received_ms.saturating_sub(age_ms);
+    // Not from `made_ms`, which ends at 1970.
+    let fresh_for = |lifetime_ms| times.received_ms.saturating_add(lifetime_ms).saturating_sub(age_ms);
     let lifetime = |origin, fresh_until_ms| Lifetime { date_unix_seconds, made_ms, fresh_until_ms, origin };
 
     if let Some(ttl_ms) = policy.set_ttl_ms(status) {
@@ -51,16 +54,16 @@ pub(crate) fn judge(
     if !policy.ignore.response_directives {
         let explicit_ms = explicit_ms(head, bytes, directives, date_unix_seconds);
         if let Some(explicit_ms) = explicit_ms {
-            return lifetime(Origin::Explicit, made_ms.saturating_add(explicit_ms));
+            return lifetime(Origin::Explicit, fresh_for(explicit_ms));
         }
     }
     if let Some(default_ms) = policy.default_ttl_ms {
         return lifetime(Origin::Route, times.received_ms.saturating_add(default_ms));
     }
     if let Some(guess_ms) = heuristic_ms(head, bytes, status, directives, date_unix_seconds, policy) {
-        return lifetime(Origin::Heuristic, made_ms.saturating_add(guess_ms));
+        return lifetime(Origin::Heuristic, fresh_for(guess_ms));
     }
-    lifetime(Origin::Unknown, made_ms)
+    lifetime(Origin::Unknown, fresh_for(0))
 }
 
 /// RFC 9111 §4.2.3: `corrected_initial_age`.

@@ -1,0 +1,170 @@
+//! Which responses are stored, and what of them (RFC 9111 §3).
+
+use cache::{Ignore, Policy, REFUSALS, Refusal, StatusTtl};
+
+use crate::{NOW, Request, Response, store, store_for, text};
+
+fn refusal(request: &str, status: u16, response: &str) -> Option<Refusal> {
+    store_for(&Request::get(request), &Response::new(status, response), &Policy::default()).err()
+}
+
+#[test]
+fn rfc9111_3_what_may_be_stored() {
+    let fresh = "Cache-Control: max-age=60\r\n";
+    for (request, status, response, expected) in [
+        ("", 200, fresh, None),
+        ("", 200, "Cache-Control: s-maxage=60\r\n", None),
+        ("", 200, "Expires: Sun, 06 Nov 1994 09:49:37 GMT\r\n", None),
+        ("", 200, "ETag: \"a\"\r\n", None),
+        ("", 200, "", Some(Refusal::NoFreshness)),
+        ("", 200, "Cache-Control: max-age=0\r\nCache-Control: must-revalidate\r\n", Some(Refusal::Stale)),
+        ("", 200, "Cache-Control: max-age=60, no-store\r\n", Some(Refusal::NoStore)),
+        ("", 200, "Cache-Control: max-age=60, No-StOrE\r\n", Some(Refusal::NoStore)),
+        ("", 200, "Cache-Control: max-age=60, private\r\n", Some(Refusal::Private)),
+        ("", 200, "Cache-Control: max-age=60, private=\"a\"\r\n", None),
+        ("", 200, "Cache-Control: max-age=60, private=\"\"\r\n", Some(Refusal::Private)),
+        ("", 200, "Cache-Control: max-age=60, no-cache\r\n", Some(Refusal::NoCache)),
+        ("", 200, "Cache-Control: no-cache\r\nETag: \"a\"\r\n", None),
+        ("Cache-Control: no-store\r\n", 200, fresh, Some(Refusal::RequestNoStore)),
+        ("Upgrade: websocket\r\n", 200, fresh, Some(Refusal::Method)),
+        ("Content-Length: 3\r\n", 200, fresh, Some(Refusal::Method)),
+        ("Content-Length: 0\r\n", 200, fresh, None),
+        // RFC 9111 §3: any final status with explicit freshness.
+        ("", 499, fresh, None),
+        ("", 599, fresh, None),
+        ("", 302, fresh, None),
+        ("", 500, fresh, None),
+        ("", 304, fresh, Some(Refusal::Status)),
+        ("", 412, fresh, Some(Refusal::Status)),
+        ("", 416, fresh, Some(Refusal::Status)),
+        // RFC 9111 §5.2.2.3.
+        ("", 599, "Cache-Control: max-age=60, must-understand\r\n", Some(Refusal::NotUnderstood)),
+        ("", 200, "Cache-Control: max-age=60, must-understand, no-store\r\n", None),
+        ("", 599, "Cache-Control: max-age=60, must-understand, no-store\r\n", Some(Refusal::NotUnderstood)),
+    ] {
+        assert_eq!(refusal(request, status, response), expected, "{request:?} {status} {response:?}");
+    }
+}
+
+#[test]
+fn rfc9111_3_5_authorization() {
+    for (directives, expected) in [
+        ("max-age=60", Some(Refusal::Authorization)),
+        ("max-age=60, public", None),
+        ("max-age=60, must-revalidate", None),
+        ("s-maxage=60", None),
+        ("max-age=60, proxy-revalidate", Some(Refusal::Authorization)),
+    ] {
+        let response = format!("Cache-Control: {directives}\r\n");
+        assert_eq!(refusal("Authorization: Basic YTpi\r\n", 200, &response), expected, "{directives}");
+    }
+}
+
+#[test]
+fn set_cookie_is_not_for_everybody_unless_said() {
+    let with = |directives: &str| format!("Cache-Control: {directives}\r\nSet-Cookie: a=b\r\n");
+    assert_eq!(refusal("", 200, &with("max-age=60")), Some(Refusal::SetCookie));
+    for directives in ["max-age=60, public", "s-maxage=60"] {
+        let (_, head) = store(&with(directives)).unwrap();
+        assert!(text(&head).contains("Set-Cookie: a=b\r\n"), "{directives}");
+    }
+    let policy = Policy { ignore: Ignore { set_cookie: true, ..Ignore::default() }, ..Policy::default() };
+    let response = Response::new(200, &with("max-age=60"));
+    let (_, head) = store_for(&Request::get(""), &response, &policy).unwrap();
+    assert!(!text(&head).contains("Set-Cookie"));
+}
+
+#[test]
+fn head_and_unsafe_methods_store_nothing() {
+    let response = Response::new(200, "Cache-Control: max-age=60\r\n");
+    for (method, expected) in [
+        ("HEAD", Refusal::Head),
+        ("POST", Refusal::Method),
+        ("FOO", Refusal::Method),
+        ("OPTIONS", Refusal::Method),
+    ] {
+        let request = Request::new(method, "");
+        assert_eq!(store_for(&request, &response, &Policy::default()).err(), Some(expected), "{method}");
+    }
+}
+
+#[test]
+fn rfc9111_3_1_fields_of_a_hop_are_not_stored() {
+    let (_, head) = store(&format!(
+        "Connection: a, keep-alive\r\na: 1\r\nb: 2\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n\
+         Proxy-Authentication-Info: x\r\nProxy-Connection: x\r\nTE: x\r\nTransfer-Encoding: chunked\r\n\
+         Upgrade: x\r\nAge: 5\r\nContent-Length: 3\r\nDate: {NOW}\r\n\
+         Cache-Control: max-age=60, no-cache=\"c, d\"\r\nC: 3\r\nD: 4\r\nVary: e\r\n",
+    ))
+    .unwrap();
+    let expected = format!(
+        "HTTP/1.1 200 Word\r\nb: 2\r\nDate: {NOW}\r\nCache-Control: max-age=60, no-cache=\"c, d\"\r\nVary: e\r\n\r\n"
+    );
+    assert_eq!(text(&head), expected);
+}
+
+#[test]
+fn rfc9110_6_6_1_a_response_without_a_date_gets_one() {
+    for given in ["", "Date: 0\r\n"] {
+        let (_, head) = store(&format!("{given}Cache-Control: max-age=60\r\n")).unwrap();
+        assert_eq!(
+            text(&head),
+            format!("HTTP/1.1 200 Word\r\nCache-Control: max-age=60\r\nDate: {NOW}\r\n\r\n")
+        );
+    }
+}
+
+#[test]
+fn rfc9111_3_3_parts_are_stored_as_their_whole() {
+    let fields = "Cache-Control: max-age=60\r\nContent-Range: bytes 5-9/10\r\nETag: \"a\"\r\n";
+    let response = Response::new(206, fields);
+    let (stored, head) =
+        store_for(&Request::get("Range: bytes=5-\r\n"), &response, &Policy::default()).unwrap();
+    assert_eq!((stored.status, stored.part.map(|part| (part.start, part.end))), (200, Some((5, 10))));
+    assert!(text(&head).starts_with("HTTP/1.1 200 OK\r\nCache-Control"));
+    assert!(!text(&head).contains("Content-Range"));
+    assert_eq!(stored.etag(&head), Some(b"\"a\"".as_slice()));
+    // Not asked for, in several parts, or wrong.
+    assert_eq!(refusal("", 206, fields), Some(Refusal::Status));
+    for range in ["items 5-9/10", "bytes 9-5/10", "bytes 5-9/9", "bytes */10", "bytes 5-9", "bytes x-9/10"] {
+        let response = format!("Cache-Control: max-age=60\r\nContent-Range: {range}\r\n");
+        assert_eq!(refusal("Range: bytes=5-\r\n", 206, &response), Some(Refusal::Status), "{range}");
+    }
+}
+
+#[test]
+fn what_the_route_says_goes_before() {
+    let default = Policy::default;
+    let none = StatusTtl { first: 500, last: 599, ttl_ms: 0 };
+    for (policy, status, fields, expected) in [
+        (Policy { default_ttl_ms: Some(1000), ..default() }, 200, "", None),
+        (Policy { ttl_ms: Some(1000), ..default() }, 200, "", None),
+        (
+            Policy { ttl_ms: Some(1000), ..default() },
+            200,
+            "Cache-Control: private\r\n",
+            Some(Refusal::Private),
+        ),
+        (Policy { ttl_ms: Some(1000), force: true, ..default() }, 200, "Cache-Control: private\r\n", None),
+        (Policy { force: true, ..default() }, 200, "", Some(Refusal::NoFreshness)),
+        (
+            Policy { status_ttl: vec![none], ..default() },
+            503,
+            "Cache-Control: max-age=9\r\n",
+            Some(Refusal::StatusTtlZero),
+        ),
+        (Policy { status_ttl: vec![none], ..default() }, 404, "Cache-Control: max-age=9\r\n", None),
+    ] {
+        let stored = store_for(&Request::get(""), &Response::new(status, fields), &policy);
+        assert_eq!(stored.err(), expected, "{policy:?} {status} {fields:?}");
+    }
+}
+
+#[test]
+fn each_refusal_has_its_row_and_a_word_of_its_own() {
+    for row in REFUSALS {
+        assert_eq!(row.refusal.row(), row);
+        assert!(!row.what.is_empty() && !row.remedy.is_empty());
+        assert_eq!(REFUSALS.iter().filter(|other| other.word == row.word).count(), 1, "{}", row.word);
+    }
+}

@@ -1,0 +1,95 @@
+//! Vary (RFC 9111 §4.1) and Accept-Encoding.
+
+use cache::{Codings, Ignore, KeySecret, Policy, Refusal, VariantKey, Vary};
+
+use crate::{Request, Response};
+
+const SECRET: KeySecret = KeySecret::new(7);
+
+fn vary(fields: &str) -> Result<Vary, Refusal> {
+    let response = Response::new(200, fields);
+    Vary::of(&response.head, &response.bytes, &Policy::default())
+}
+
+fn variant(vary: &Vary, fields: &str) -> VariantKey {
+    let request = Request::get(fields);
+    vary.variant(SECRET, &Policy::default(), &request.head, &request.bytes)
+}
+
+#[test]
+fn rfc9111_4_1_star_fits_nothing() {
+    for value in ["Vary: *", "Vary: *, *", "Vary: , *", "Vary: a, *", "Vary: *, a", "Vary:\r\nVary: *"] {
+        assert_eq!(vary(&format!("{value}\r\n")), Err(Refusal::VaryStar), "{value}");
+    }
+    assert_eq!(vary(&format!("Vary: {}\r\n", "a,".repeat(2000))), Err(Refusal::VaryTooLong));
+    let response = Response::new(200, "Vary: *\r\n");
+    let policy = Policy { ignore: Ignore { vary: true, ..Ignore::default() }, ..Policy::default() };
+    assert_eq!(Vary::of(&response.head, &response.bytes, &policy), Ok(Vary::default()));
+}
+
+#[test]
+fn names_are_a_set() {
+    let expected = vary("Vary: a, b-c, d\r\n").unwrap();
+    assert_eq!(expected.as_bytes(), b"a,b-c,d");
+    for value in ["Vary: D,B-C,a", "Vary: d\r\nVary: a,, b-c", "Vary: a, a, d, b-C"] {
+        assert_eq!(vary(&format!("{value}\r\n")).unwrap(), expected, "{value}");
+    }
+    assert_eq!(Vary::from_bytes(expected.as_bytes()), expected);
+    assert!(vary("Vary: ,\r\n").unwrap().is_empty());
+}
+
+#[test]
+fn rfc9111_4_1_requests_that_are_alike() {
+    let foo = vary("Vary: Foo\r\n").unwrap();
+    for (one, other, alike) in [
+        ("Foo: 1\r\n", "Foo: 1\r\n", true),
+        ("Foo: 1\r\n", "foo:  1\r\nOther: 2\r\n", true),
+        ("Foo: 1\r\n", "Foo: 2\r\n", false),
+        ("Foo: 1\r\n", "", false),
+        ("Foo:\r\n", "", false),
+        ("", "Bar: 1\r\n", true),
+        ("Foo: 1, 2\r\n", "Foo: 1\r\nFoo: 2\r\n", true),
+        ("Foo: 1, 2\r\n", "Foo: 1,2\r\n", true),
+        ("Foo: 1, 2\r\n", "Foo: 2, 1\r\n", false),
+        ("Foo: 1, 2\r\n", "Foo: 12\r\n", false),
+        ("Foo: a\r\n", "Foo: A\r\n", false),
+    ] {
+        assert_eq!(variant(&foo, one) == variant(&foo, other), alike, "{one:?} {other:?}");
+    }
+    let both = vary("Vary: Foo, Bar\r\n").unwrap();
+    assert_ne!(variant(&both, "Foo: 1\r\n"), variant(&both, "Bar: 1\r\n"));
+    assert_eq!(variant(&both, "Foo: 1\r\nBar: 2\r\n"), variant(&both, "Bar: 2\r\nFoo: 1\r\n"));
+}
+
+#[test]
+fn accept_encoding_has_few_forms() {
+    let codings = |value: &str| {
+        let request = Request::get(&format!("Accept-Encoding: {value}\r\n"));
+        Codings::of(&request.head, &request.bytes)
+    };
+    for (one, other, alike) in [
+        ("gzip, br", "br;q=0.9, gzip;q=1.0", true),
+        ("gzip", "GZIP, unknown", true),
+        ("gzip", "x-gzip", true),
+        ("gzip", "br", false),
+        ("gzip, br;q=0", "gzip", true),
+        ("gzip, br;q=0.000", "gzip", true),
+        ("gzip, br;q=0.001", "gzip", false),
+        ("", "identity", true),
+        ("gzip, identity;q=0", "gzip", false),
+        ("*", "gzip, br, zstd, deflate", true),
+        ("*, br;q=0", "gzip, zstd, deflate", true),
+        ("gzip, *;q=0", "gzip, identity;q=0", true),
+        ("gzip, identity, *;q=0", "gzip", true),
+    ] {
+        assert_eq!(codings(one) == codings(other), alike, "{one:?} {other:?}");
+    }
+    let by_coding = vary("Vary: Accept-Encoding\r\n").unwrap();
+    let (one, other) = ("Accept-Encoding: gzip, br\r\n", "Accept-Encoding: br,gzip\r\n");
+    assert_eq!(variant(&by_coding, one), variant(&by_coding, other));
+    let exact = Policy { normalises_accept_encoding: false, ..Policy::default() };
+    let [one, other] = [one, other]
+        .map(Request::get)
+        .map(|request| by_coding.variant(SECRET, &exact, &request.head, &request.bytes));
+    assert_ne!(one, other);
+}
