@@ -3,12 +3,17 @@
 //! Closed loops come first: the constant rates, equal for all, follow from the slowest of them. A measurement that
 //! fails is a result; only what makes every further one worthless ends the run.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use report::Summary;
 use report::results::{
-    Arrivals, Case, Conditions, Cores, Measured, Outcome, Process, Proxy, Results, Run, SCHEMA, Scheme,
+    Arrivals, Case, Conditions, Cores, Lacking, Measured, Outcome, Process, Proxy, Results, Run, SCHEMA,
+    Sample, Scheme,
 };
 use report::statistics::Estimate;
 use rustix::process::Pid;
@@ -16,12 +21,12 @@ use tokio::time::sleep;
 
 use crate::certificate::Certificate;
 use crate::error::Error;
-use crate::generator::{self, Request};
+use crate::generator::{self, End, Request};
 use crate::origins::Origins;
-use crate::plan::{CasePlan, Load, Plan};
+use crate::plan::{CasePlan, Load, Plan, UrlList};
 use crate::proxies::{Installed, Service};
 use crate::usage::{Memory, Reading};
-use crate::{cores, machine, start};
+use crate::{connections, cores, expect, machine, start};
 
 /// A process that was asked to end gets this long.
 const GRACE: Duration = Duration::from_millis(500);
@@ -29,8 +34,8 @@ const GRACE: Duration = Duration::from_millis(500);
 const LOAD_THREADS_MOST: usize = 8;
 /// One measurement in this many may be repeated if it was invalid: a busy machine must not make the run endless.
 const REPEATED_SHARE: usize = 8;
-/// The longest that memory goes unseen.
-const BETWEEN_MEMORY_READINGS: Duration = Duration::from_secs(1);
+/// The longest that goes unseen what a proxy uses.
+const BETWEEN_SAMPLES: Duration = Duration::from_secs(1);
 
 /// Where a run is, before each measurement.
 #[derive(Debug, Clone, Copy)]
@@ -47,13 +52,28 @@ pub struct Progress<'p> {
     pub round: usize,
 }
 
+/// Who follows a run.
+pub trait Watcher {
+    /// A measurement is about to be made.
+    fn next(&mut self, progress: Progress<'_>);
+
+    /// One was made: the results until now, for whoever keeps them against what may come.
+    fn measured(&mut self, _results: &Results) {}
+}
+
+impl<F: FnMut(Progress<'_>)> Watcher for F {
+    fn next(&mut self, progress: Progress<'_>) {
+        self(progress);
+    }
+}
+
 /// Runs the plan. If `interrupted` is ready first, what was measured by then is the result, with a note.
 ///
 /// No process outlives the returned future, however it ends.
 pub async fn run(
     plan: &Plan,
     interrupted: impl Future<Output = ()>,
-    mut progress: impl FnMut(Progress<'_>),
+    watcher: &mut impl Watcher,
 ) -> Result<Results, Error> {
     if plan.proxies.is_empty() || plan.cases.is_empty() {
         return Err(Error::Empty(if plan.cases.is_empty() { "case" } else { "proxy" }));
@@ -67,11 +87,9 @@ pub async fn run(
     };
     let stopped = tokio::select! {
         biased;
-        () = &mut interrupted => true,
-        result = experiment.measure_all(&mut progress) => {
-            result?;
-            false
-        }
+        () = &mut interrupted => Some("it was interrupted".to_owned()),
+        // What was measured before is worth keeping, whatever ended it.
+        result = experiment.measure_all(watcher) => result.err().map(|error| error.to_string()),
     };
     Ok(experiment.finish(stopped))
 }
@@ -124,14 +142,24 @@ impl<'p> Experiment<'p> {
                 warm_up_seconds: plan.timing.warm_up.as_secs_f64(),
                 seed: plan.seed,
                 cores: cores.clone(),
-                alike: service(plan, &origins, certificate.clone()).features(),
+                alike: alike(plan, &origins, certificate.as_ref()),
             },
             proxies: plan.proxies.iter().map(described).collect(),
             origins: origins.processes.clone(),
-            cases: plan.cases.iter().map(|case| described_case(plan, case, Arrivals::Closed)).collect(),
+            cases: plan.cases.iter().map(described_case).collect(),
             runs: Vec::new(),
             notes: plan.notes.clone(),
+            plan: plan.file.clone(),
+            absent: plan.absent.clone(),
+            lacking: lacking(plan, &origins, certificate.as_ref(), folder.path()),
+            published: plan.published.clone(),
+            expectations: Vec::new(),
+            incomplete: None,
         };
+        for urls in plan.cases.iter().filter_map(|case| case.urls) {
+            let path = folder.path().join(list_name(&urls));
+            fs::write(&path, urls.text()).map_err(|source| Error::Write { path, source })?;
+        }
         let random = fastrand::Rng::with_seed(plan.seed);
         Ok(Self {
             plan,
@@ -148,34 +176,30 @@ impl<'p> Experiment<'p> {
     }
 
     /// The closed loops, then the constant rates that follow from them.
-    async fn measure_all(&mut self, progress: &mut impl FnMut(Progress<'_>)) -> Result<(), Error> {
+    async fn measure_all(&mut self, watcher: &mut impl Watcher) -> Result<(), Error> {
         let (closed, paced): (Vec<usize>, Vec<usize>) =
             (0..self.plan.cases.len()).partition(|&index| self.plan.cases[index].load == Load::Closed);
-        self.measure_rounds(&closed, progress).await?;
+        self.measure_rounds(&closed, watcher).await?;
         let paced: Vec<usize> = paced.into_iter().filter(|&index| self.set_rate(index)).collect();
-        self.measure_rounds(&paced, progress).await
+        self.measure_rounds(&paced, watcher).await
     }
 
     /// Every round has every case once in a new order, and within it every proxy in a new order: what drifts, drifts
     /// for all of them alike.
-    async fn measure_rounds(
-        &mut self,
-        cases: &[usize],
-        progress: &mut impl FnMut(Progress<'_>),
-    ) -> Result<(), Error> {
+    async fn measure_rounds(&mut self, cases: &[usize], watcher: &mut impl Watcher) -> Result<(), Error> {
         let plan = self.plan;
         for round in 1..=plan.timing.rounds {
             let mut cases = cases.to_vec();
             self.random.shuffle(&mut cases);
             for case in cases {
-                let is_in = |proxy: &usize| plan.cases[case].includes(&plan.proxies[*proxy]);
-                let mut proxies: Vec<usize> = (0..plan.proxies.len()).filter(is_in).collect();
+                let mut proxies: Vec<usize> =
+                    (0..plan.proxies.len()).filter(|&proxy| self.takes_part(proxy, case)).collect();
                 self.random.shuffle(&mut proxies);
                 for proxy in proxies {
-                    progress(Progress {
+                    watcher.next(Progress {
                         done: self.results.runs.len(),
                         total: self.total(),
-                        proxy: plan.proxies[proxy].driver.name,
+                        proxy: &plan.proxies[proxy].name,
                         case: &plan.cases[case].name,
                         round,
                     });
@@ -183,6 +207,7 @@ impl<'p> Experiment<'p> {
                     if self.may_repeat() {
                         self.measure(proxy, case, round).await;
                     }
+                    watcher.measured(&self.results);
                     if let Some(error) = self.origins.ended() {
                         return Err(error);
                     }
@@ -204,7 +229,15 @@ impl<'p> Experiment<'p> {
 
     /// Measurements, as long as nothing has to be repeated.
     fn planned(&self) -> usize {
-        self.plan.cells() * self.plan.timing.rounds
+        let plan = self.plan;
+        let of_case = |case| (0..plan.proxies.len()).filter(|&proxy| self.takes_part(proxy, case)).count();
+        (0..plan.cases.len()).map(of_case).sum::<usize>() * plan.timing.rounds
+    }
+
+    fn takes_part(&self, proxy: usize, case: usize) -> bool {
+        let (proxy, case) = (&self.plan.proxies[proxy], &self.plan.cases[case]);
+        let lacks = |lacking: &Lacking| lacking.proxy == proxy.name && lacking.case == case.name;
+        case.includes(proxy) && !self.results.lacking.iter().any(lacks)
     }
 
     /// Measurements in all, as far as is known.
@@ -220,19 +253,17 @@ impl<'p> Experiment<'p> {
             Ok(outcome) => outcome,
             Err(error) => Outcome::Failed { reason: error.to_string() },
         };
-        let (proxy, case) =
-            (self.plan.proxies[proxy].driver.name.to_owned(), self.plan.cases[case].name.clone());
+        let (proxy, case) = (self.plan.proxies[proxy].name.clone(), self.plan.cases[case].name.clone());
         self.results.runs.push(Run { proxy, case, round, began_seconds, command, outcome });
     }
 
     async fn measured(&mut self, proxy: usize, case: usize, command: &mut String) -> Result<Outcome, Error> {
         let plan = self.plan;
-        let payload = plan.cases[case].payload;
+        let payload = &plan.cases[case].payload;
         let installed = &plan.proxies[proxy];
-        let folder = tempfile::Builder::new().prefix(installed.driver.name).tempdir_in(self.folder.path());
+        let folder = tempfile::Builder::new().prefix(&installed.name).tempdir_in(self.folder.path());
         let folder = folder.map_err(|source| Error::Write { path: self.folder.path().to_owned(), source })?;
-        let tls = self.certificate.clone().filter(|_| plan.cases[case].scheme == Scheme::Https);
-        let service = service(plan, &self.origins, tls);
+        let service = service(&plan.cases[case], &self.origins, self.certificate.clone());
         let running = start::proxy(installed, &service, &self.cores.proxy, folder.path(), payload).await?;
         if let Some(running) = &running {
             self.note_process(proxy, plan.cases[case].scheme, &running.process);
@@ -243,19 +274,29 @@ impl<'p> Experiment<'p> {
         let url = format!("{scheme}://{address}{}", payload.path);
         let request = self.request(case, url, service.tls.map(|tls| tls.certificate));
         *command = request.typed(&plan.own);
-        let warm_up = Request { duration: plan.timing.warm_up, ..request.clone() };
-        warm_up.run(&plan.own, &self.cores.load, folder.path()).await?;
+        if !plan.timing.warm_up.is_zero() && matches!(request.end, End::After(_)) {
+            let warm_up = Request { end: End::After(plan.timing.warm_up), ..request.clone() };
+            warm_up.run(&plan.own, &self.cores.load, folder.path()).await?;
+        }
 
         let before = group.map(Reading::of).transpose()?;
+        let used_before = (self.origins.cpu_seconds(), machine::cpu_seconds());
         let load = request.run(&plan.own, &self.cores.load, folder.path());
-        let every = (plan.timing.measured / 2).min(BETWEEN_MEMORY_READINGS);
-        let (told, memory) = watching(group, every, load).await;
+        let every = (plan.timing.measured / 2).min(BETWEEN_SAMPLES);
+        let ports =
+            std::iter::once(address).chain(self.origins.addresses.iter().copied()).map(|at| at.port());
+        let (told, samples) = watching(group, before.as_ref(), &ports.collect::<Vec<_>>(), every, load).await;
         let mut outcome = generator::outcome(&told?);
-        if let (Some(group), Some(before), Outcome::Measured(measured) | Outcome::Invalid { measured, .. }) =
-            (group, before, &mut outcome)
-        {
-            let after = Reading::of(group)?;
-            measured.usage = Some(after.since(&before, memory.max(Memory::of(group)?)));
+        if let Outcome::Measured(measured) | Outcome::Invalid { measured, .. } = &mut outcome {
+            let since = |now: Option<f64>, then: Option<f64>| Some((now? - then?).max(0.0));
+            measured.origins_cpu_seconds = since(self.origins.cpu_seconds(), used_before.0);
+            measured.machine_cpu_seconds = since(machine::cpu_seconds(), used_before.1);
+            if let (Some(group), Some(before)) = (group, before) {
+                let most = samples.iter().map(|sample| sample.memory_bytes).max().unwrap_or(0);
+                let memory = Memory { bytes: most.max(Memory::of(group)?.bytes) };
+                measured.usage = Some(Reading::of(group)?.since(&before, memory));
+            }
+            measured.samples = samples;
         }
         if let Some(running) = running {
             running.group.stop(GRACE).await;
@@ -274,17 +315,21 @@ impl<'p> Experiment<'p> {
     }
 
     fn request(&self, case: usize, url: String, trusted: Option<PathBuf>) -> Request {
-        let connections = self.plan.connections.get();
+        let plan = &self.plan.cases[case];
+        let connections = plan.connections.get();
+        let threads = plan.threads.map_or(self.cores.load.len().min(LOAD_THREADS_MOST), NonZeroUsize::get);
         Request {
             url,
             trusted,
             connections,
-            threads: self.cores.load.len().min(LOAD_THREADS_MOST).min(connections),
-            duration: self.plan.timing.measured,
+            threads: threads.min(connections),
+            end: plan.requests.map_or(End::After(self.plan.timing.measured), End::Requests),
             rate_per_second: match self.results.cases[case].arrivals {
                 Arrivals::Closed => None,
                 Arrivals::Constant { rate_per_second } => Some(rate_per_second),
             },
+            urls: plan.urls.map(|urls| self.folder.path().join(list_name(&urls))),
+            timeout: plan.timeout,
         }
     }
 
@@ -292,29 +337,29 @@ impl<'p> Experiment<'p> {
     fn set_rate(&mut self, case: usize) -> bool {
         let plan = &self.plan.cases[case];
         let Load::ShareOfSlowest(share) = plan.load else { return true };
-        let same = |each: &&CasePlan| {
-            each.load == Load::Closed && (each.payload, each.scheme) == (plan.payload, plan.scheme)
-        };
-        let slowest = self.plan.cases.iter().find(same).and_then(|closed| self.slowest_per_second(closed));
+        let closed = self.plan.cases.iter().find(|each| each.is_closed_loop_of(plan));
+        let slowest = closed.and_then(|closed| self.slowest_per_second(closed));
         let Some(slowest) = slowest else {
             self.results.notes.push(format!(
-                "{} was not measured: its rate follows from a closed loop with the same payload, and there is none that \
+                "{} was not measured: its rate follows from a closed loop that is otherwise alike, and there is none that \
                  every proxy went through.",
                 plan.name
             ));
             return false;
         };
         let arrivals = Arrivals::Constant { rate_per_second: round_rate(slowest * share) };
-        self.results.cases[case] = described_case(self.plan, plan, arrivals);
+        self.results.cases[case].arrivals = arrivals;
         true
     }
 
     /// The least of the proxies' median requests per second in a case; `None` if one has none.
     fn slowest_per_second(&self, case: &CasePlan) -> Option<f64> {
         let rate = |measured: &Measured| measured.requests as f64 / measured.seconds;
-        let proxies = self.plan.proxies.iter().filter(|proxy| case.includes(proxy));
+        let lacks =
+            |name: &str| self.results.lacking.iter().any(|each| each.proxy == name && each.case == case.name);
+        let proxies = self.plan.proxies.iter().filter(|proxy| case.includes(proxy) && !lacks(&proxy.name));
         let medians = proxies.map(|proxy| {
-            let is_its = |run: &&Run| run.proxy == proxy.driver.name && run.case == case.name;
+            let is_its = |run: &&Run| run.proxy == proxy.name && run.case == case.name;
             let runs = self.results.runs.iter().filter(is_its);
             Estimate::of(runs.filter_map(|run| run.outcome.valid()).map(rate)).map(|estimate| estimate.median)
         });
@@ -322,47 +367,91 @@ impl<'p> Experiment<'p> {
     }
 
     /// The results, with what stopped early said in them.
-    fn finish(mut self, stopped: bool) -> Results {
+    fn finish(mut self, stopped: Option<String>) -> Results {
         self.results.took_seconds = self.began.elapsed().as_secs_f64();
-        if stopped {
-            let total = self.total();
-            self.results.notes.insert(
-                0,
-                format!("The run was interrupted after {} of {total} measurements.", self.results.runs.len()),
-            );
+        self.results.incomplete = stopped.map(|why| {
+            let (made, total) = (self.results.runs.len(), self.total());
+            format!("The run ended after {made} of {total} measurements: {why}.")
+        });
+        if let Some(missing) = &self.results.incomplete {
+            self.results.notes.insert(0, missing.clone());
         }
         let measured = |case: &Case| self.results.runs.iter().any(|run| run.case == case.name);
         let cases = self.results.cases.iter().filter(|case| measured(case)).cloned().collect();
         self.results.cases = cases;
+        self.results.expectations = expect::judge(&self.plan.expectations, &Summary::of(&self.results));
         self.results
     }
 }
 
-/// What every proxy is given, but for where it listens.
-fn service(plan: &Plan, origins: &Origins, tls: Option<Certificate>) -> Service {
+/// What every proxy is given in a case, but for where it listens.
+fn service(case: &CasePlan, origins: &Origins, certificate: Option<Certificate>) -> Service {
     Service {
         listen: start::ANY_PORT,
-        tls,
+        tls: certificate.filter(|_| case.scheme == Scheme::Https),
         origins: origins.addresses.clone(),
-        workers: plan.workers,
+        workers: case.workers,
         keep_alive: true,
         access_log: false,
+        features: case.features,
     }
 }
 
-/// Waits for `load`, and for the most memory that the group has meanwhile.
-async fn watching<T>(group: Option<Pid>, every: Duration, load: impl Future<Output = T>) -> (T, Memory) {
+/// What is alike for every proxy in every case, a phrase each: what only some cases have is said with those.
+fn alike(plan: &Plan, origins: &Origins, certificate: Option<&Certificate>) -> Vec<String> {
+    let of_case = |case: &CasePlan| service(case, origins, certificate.cloned()).features();
+    let mut phrases: Vec<String> = plan.cases.iter().flat_map(of_case).collect();
+    let mut seen = HashSet::new();
+    phrases.retain(|phrase| seen.insert(phrase.clone()));
+    phrases
+}
+
+/// Every case that a proxy would take part in and cannot do, by asking for its configuration.
+fn lacking(plan: &Plan, origins: &Origins, certificate: Option<&Certificate>, folder: &Path) -> Vec<Lacking> {
+    let cells = plan.cases.iter().flat_map(|case| plan.proxies.iter().map(move |proxy| (case, proxy)));
+    let refused = cells.filter(|(case, proxy)| case.includes(proxy)).filter_map(|(case, proxy)| {
+        let service = service(case, origins, certificate.cloned());
+        let reason = (proxy.driver.configure)(proxy, &service, folder).err()?.to_string();
+        Some(Lacking { proxy: proxy.name.clone(), case: case.name.clone(), reason })
+    });
+    refused.collect()
+}
+
+/// Waits for `load`, and sees meanwhile what the group uses.
+async fn watching<T>(
+    group: Option<Pid>,
+    before: Option<&Reading>,
+    ports: &[u16],
+    every: Duration,
+    load: impl Future<Output = T>,
+) -> (T, Vec<Sample>) {
     let mut load = pin!(load);
-    let mut most = Memory { bytes: 0 };
+    let mut samples = Vec::new();
+    let (Some(group), Some(first)) = (group, before) else { return (load.await, samples) };
+    let mut last = first.clone();
     loop {
         tokio::select! {
-            done = &mut load => return (done, most),
+            done = &mut load => return (done, samples),
             () = sleep(every) => {
-                // One that ended has none: the load will say what came of that.
-                most = most.max(group.and_then(|group| Memory::of(group).ok()).unwrap_or(most));
+                // One that ended has nothing: the load will say what came of that.
+                let (Ok(now), Ok(memory)) = (Reading::of(group), Memory::of(group)) else { continue };
+                let used = now.since(&last, memory);
+                samples.push(Sample {
+                    at_seconds: (now.at() - first.at()).as_secs_f64(),
+                    busy_cores: (used.user_seconds + used.system_seconds) / used.seconds.max(f64::MIN_POSITIVE),
+                    memory_bytes: memory.bytes,
+                    threads: now.threads(),
+                    connections: connections::established(ports),
+                });
+                last = now;
             }
         }
     }
+}
+
+/// The file of a list of URLs.
+fn list_name(urls: &UrlList) -> String {
+    format!("urls-{}-{}.txt", urls.total, urls.seed)
 }
 
 /// The two leading digits: a rate that people can read and type.
@@ -373,7 +462,7 @@ fn round_rate(rate_per_second: f64) -> f64 {
 
 fn described(installed: &Installed) -> Proxy {
     Proxy {
-        name: installed.driver.name.to_owned(),
+        name: installed.name.clone(),
         role: installed.driver.role,
         version: installed.version.clone(),
         process: Process::default(),
@@ -381,21 +470,27 @@ fn described(installed: &Installed) -> Proxy {
     }
 }
 
-fn described_case(plan: &Plan, case: &CasePlan, arrivals: Arrivals) -> Case {
+fn described_case(case: &CasePlan) -> Case {
     Case {
         name: case.name.clone(),
         scheme: case.scheme,
-        payload: case.payload.name.to_owned(),
-        payload_bytes: case.payload.bytes,
-        connections: plan.connections.get(),
-        arrivals,
+        payload: case.payload.name.clone(),
+        payload_bytes: case.payload.bytes.unwrap_or(0),
+        connections: case.connections.get(),
+        arrivals: match case.load {
+            // A share becomes a rate once the closed loops are measured.
+            Load::Closed | Load::ShareOfSlowest(_) => Arrivals::Closed,
+            Load::Rate(rate_per_second) => Arrivals::Constant { rate_per_second },
+        },
+        workers: case.workers.get(),
+        requests: case.requests,
+        features: case.features.phrases(),
+        published: case.published.clone(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
-
     use super::*;
     use crate::plan::{Own, Timing};
 
@@ -409,20 +504,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_plan_without_cases_is_refused() {
+        let own = Own { program: "/bin/true".into(), version: String::new() };
         let plan = Plan {
             title: String::new(),
             command: String::new(),
-            own: Own { program: "/bin/true".into(), version: String::new() },
-            proxies: crate::proxies::installed(&Own { program: "/bin/true".into(), version: String::new() }),
+            file: None,
+            proxies: crate::proxies::installed(&own),
+            own,
+            absent: Vec::new(),
             cases: Vec::new(),
-            connections: NonZeroUsize::MIN,
             origins: NonZeroUsize::MIN,
-            workers: NonZeroUsize::MIN,
             timing: Timing::within(Duration::from_secs(1), 1),
             seed: 1,
             notes: Vec::new(),
+            published: Vec::new(),
+            expectations: Vec::new(),
         };
-        let refused = run(&plan, std::future::pending(), |_| {}).await.expect_err("nothing to do");
+        let refused =
+            run(&plan, std::future::pending(), &mut |_: Progress<'_>| {}).await.expect_err("nothing to do");
         assert!(refused.to_string().contains("case"), "{refused}");
     }
 }

@@ -16,8 +16,10 @@ use crate::group::Group;
 use crate::plan::Own;
 use crate::start;
 
-/// Beyond the load itself: to start, to wait for the last responses (its own limit is 10 s), and to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Beyond the load itself and its last responses: to start, and to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A load that ends with its count is not waited for without end.
+const COUNTED_MOST: Duration = Duration::from_secs(600);
 /// A share of failed requests above which the rest is no measurement of the same thing.
 const FAILED_MOST: f64 = 0.01;
 
@@ -29,9 +31,20 @@ pub(crate) struct Request {
     pub(crate) trusted: Option<PathBuf>,
     pub(crate) connections: usize,
     pub(crate) threads: usize,
-    pub(crate) duration: Duration,
+    pub(crate) end: End,
     /// `None` is a closed loop.
     pub(crate) rate_per_second: Option<f64>,
+    /// A file of paths that are asked for instead of the URL's.
+    pub(crate) urls: Option<PathBuf>,
+    /// When a request is given up.
+    pub(crate) timeout: Duration,
+}
+
+/// What ends the load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum End {
+    After(Duration),
+    Requests(u64),
 }
 
 impl Request {
@@ -41,7 +54,14 @@ impl Request {
             vec![own.program.to_string_lossy().into_owned(), "load".to_owned(), "--json".to_owned()];
         command.extend(["-c".to_owned(), self.connections.to_string()]);
         command.extend(["-t".to_owned(), self.threads.to_string()]);
-        command.extend(["-d".to_owned(), format!("{}ms", self.duration.as_millis())]);
+        match self.end {
+            End::After(duration) => command.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]),
+            End::Requests(requests) => command.extend(["-n".to_owned(), requests.to_string()]),
+        }
+        command.extend(["--timeout".to_owned(), format!("{}ms", self.timeout.as_millis())]);
+        if let Some(urls) = &self.urls {
+            command.extend(["--urls".to_owned(), urls.to_string_lossy().into_owned()]);
+        }
         if let Some(rate) = self.rate_per_second {
             command.extend(["-R".to_owned(), format!("{rate}")]);
         }
@@ -67,8 +87,14 @@ impl Request {
     ) -> Result<load::Outcome, Error> {
         let mut group = Group::start("load", &self.command(own), cores, folder)?;
         let failed = |group: &Group, reason: String| Err(Error::Generator { reason, log: group.log_tail() });
-        match timeout(self.duration + PATIENCE, group.wait()).await {
-            Err(_) => return failed(&group, format!("it did not end within {PATIENCE:?} of its time")),
+        let limit = self.timeout
+            + PATIENCE
+            + match self.end {
+                End::After(duration) => duration,
+                End::Requests(_) => COUNTED_MOST,
+            };
+        match timeout(limit, group.wait()).await {
+            Err(_) => return failed(&group, format!("it did not end within {limit:?}")),
             Ok(Err(error)) => return failed(&group, error.to_string()),
             // Whatever its exit code says is in its figures too.
             Ok(Ok(_)) => {}
@@ -85,11 +111,10 @@ pub(crate) fn outcome(told: &load::Outcome) -> Outcome {
     if told.requests == 0 {
         return Outcome::Failed { reason: format!("no request succeeded{}", examples(told)) };
     }
-    let latency = match told.latency.histogram() {
-        Ok(histogram) => Latency::from_counts(
-            histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())),
-        ),
-        Err(error) => return Outcome::Failed { reason: error.to_string() },
+    let distributions = [&told.latency, &told.first_byte, &told.connect].map(counted);
+    let [latency, first_byte, connect] = match distributions {
+        [Ok(latency), Ok(first_byte), Ok(connect)] => [latency, first_byte, connect],
+        [Err(reason), ..] | [_, Err(reason), _] | [.., Err(reason)] => return Outcome::Failed { reason },
     };
     let measured = Measured {
         seconds: told.measured_seconds,
@@ -99,11 +124,27 @@ pub(crate) fn outcome(told: &load::Outcome) -> Outcome {
         latency,
         lateness_p99_us: told.schedule.as_ref().map(|schedule| schedule.own_lateness.p99_us),
         usage: None,
+        first_byte,
+        connect,
+        load_cpu_seconds: Some(told.cpu.total_seconds),
+        origins_cpu_seconds: None,
+        machine_cpu_seconds: None,
+        samples: Vec::new(),
     };
     match doubt(told) {
         Some(reason) => Outcome::Invalid { reason, measured },
         None => Outcome::Measured(measured),
     }
+}
+
+/// The buckets of a distribution; none where nothing was recorded.
+fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
+    if distribution.count == 0 {
+        return Ok(Latency::default());
+    }
+    let histogram = distribution.histogram().map_err(|error| error.to_string())?;
+    let steps = histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()));
+    Ok(Latency::from_counts(steps))
 }
 
 /// Why the figures do not count, if they don't.

@@ -5,6 +5,14 @@
 
 /// What a run is to measure, and how long each part of it lasts.
 pub mod plan;
+/// A plan as a file has it.
+pub mod written;
+/// The experiments that the program has with it.
+pub mod experiments;
+/// What a plan expects, and whether it came true.
+pub mod expect;
+/// Durations, sizes and rates.
+mod quantity;
 /// The proxies that the lab can drive, a file each.
 pub mod proxies;
 /// Which cores each part has.
@@ -19,10 +27,12 @@ mod start;
 mod origins;
 /// CPU time, memory and threads of a process tree.
 pub mod usage;
+/// TCP connections by port.
+mod connections;
 /// The load generator as a process.
 mod generator;
 /// The machine, for the report.
-mod machine;
+pub mod machine;
 /// The run itself.
 mod experiment;
 /// A proxy left running for people to try.
@@ -31,6 +41,7 @@ mod serving;
 mod error;
 
 pub use error::Error;
-pub use experiment::{Progress, run};
-pub use plan::{CasePlan, Load, Own, Payload, Plan, Timing};
+pub use experiment::{Progress, Watcher, run};
+pub use plan::{CasePlan, Features, Load, Own, Payload, Plan, Timing};
 pub use serving::Serving;
+pub use written::{Mistake, Written};

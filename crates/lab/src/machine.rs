@@ -15,7 +15,7 @@ const SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// This machine. What the kernel does not tell is left out.
-pub(crate) fn describe(cores: usize) -> Machine {
+pub fn describe(cores: usize) -> Machine {
     let system = rustix::system::uname();
     let architecture = system.machine().to_string_lossy().into_owned();
     let kernel = format!("{} {}", system.sysname().to_string_lossy(), system.release().to_string_lossy());
@@ -43,6 +43,27 @@ pub(crate) fn load_average() -> [f64; 3] {
     let text = line("/proc/loadavg").unwrap_or_default();
     let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0.0));
     std::array::from_fn(|_| numbers.next().unwrap_or(0.0))
+}
+
+/// CPU time that all cores together spent on anything since they were started; `None` where the kernel does not tell.
+pub(crate) fn cpu_seconds() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    busy_ticks(&stat).map(|ticks| ticks as f64 / procfs::ticks_per_second() as f64)
+}
+
+/// User, nice, system, interrupts and what a hypervisor took: all but idle and waiting for disks.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let numbers: Vec<u64> = stat
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let [user, nice, system, _idle, _waiting, interrupts, soft, stolen, ..] = numbers[..] else {
+        return None;
+    };
+    Some(user + nice + system + interrupts + soft + stolen)
 }
 
 fn processor(cpuinfo: &str) -> Option<String> {
@@ -77,6 +98,16 @@ mod tests {
         assert_eq!(processor("CPU part\t: 0xd0c\n"), None);
         assert_eq!(memory_bytes("MemTotal:       24 kB\nMemFree: 1 kB\n"), 24 * 1024);
         assert_eq!(memory_bytes(""), 0);
+    }
+
+    #[test]
+    fn a_busy_machine_is_one_that_neither_idles_nor_waits() {
+        assert_eq!(
+            busy_ticks("cpu  1 2 4 800 1600 8 16 32 0 0\ncpu0 1 2 4\n"),
+            Some(1 + 2 + 4 + 8 + 16 + 32)
+        );
+        assert_eq!(busy_ticks("cpu  1 2\n"), None);
+        assert!(cpu_seconds().is_some_and(|seconds| seconds > 0.0));
     }
 
     #[test]

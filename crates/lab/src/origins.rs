@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Own;
 use crate::start;
+use crate::usage::Reading;
 
 /// Origins that run until this is dropped.
 #[derive(Debug)]
@@ -40,6 +41,11 @@ impl Origins {
             origins.groups.push(group);
         }
         Ok(origins)
+    }
+
+    /// CPU time that all of them used until now; `None` if one can't be read.
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        self.groups.iter().map(|group| Some(Reading::of(group.id()).ok()?.cpu_seconds())).sum()
     }
 
     /// The first of them that has ended, with its last words: no figure is worth anything after that.

@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use report::results::{Role, Scheme};
+use report::results::{Absent, File, Published, Role, Scheme};
 
+use crate::expect::Expect;
 use crate::proxies::Installed;
 
 /// One run of the lab.
@@ -15,24 +16,28 @@ pub struct Plan {
     pub title: String,
     /// The command that repeats the run.
     pub command: String,
+    /// The file that it was read from, if one was.
+    pub file: Option<File>,
     /// Our own binary: proxy, origin and load generator.
     pub own: Own,
     /// What is compared, in the order of the tables.
     pub proxies: Vec<Installed>,
+    /// What would be compared, were it installed.
+    pub absent: Vec<Absent>,
     /// What each is asked to do, in the order of the tables.
     pub cases: Vec<CasePlan>,
-    /// Client connections.
-    pub connections: NonZeroUsize,
     /// Origins behind each proxy.
     pub origins: NonZeroUsize,
-    /// Worker threads or processes of each proxy.
-    pub workers: NonZeroUsize,
     /// How often and how long.
     pub timing: Timing,
     /// Shuffles the order.
     pub seed: u64,
     /// What a reader of the report has to know, in whole sentences.
     pub notes: Vec<String>,
+    /// What others published of the same.
+    pub published: Vec<Published>,
+    /// What our proxy's figures have to be.
+    pub expectations: Vec<Expect>,
 }
 
 /// Our own binary.
@@ -51,28 +56,121 @@ pub struct CasePlan {
     pub name: String,
     /// What the client speaks; the origins are asked over plain HTTP.
     pub scheme: Scheme,
-    /// What is asked for.
+    /// What is asked for; of a list, what a proxy is probed with.
     pub payload: Payload,
+    /// A list of URLs that is asked for instead.
+    pub urls: Option<UrlList>,
     /// When it is asked for.
     pub load: Load,
+    /// Client connections.
+    pub connections: NonZeroUsize,
+    /// Threads of the generator; `None` is one for each of its cores.
+    pub threads: Option<NonZeroUsize>,
+    /// Worker threads or processes of each proxy.
+    pub workers: NonZeroUsize,
+    /// Ends a measurement after this many requests, without a warm-up; `None` measures for [`Timing::measured`].
+    pub requests: Option<u64>,
+    /// When a request is given up.
+    pub timeout: Duration,
+    /// What proxies do beside passing requests on.
+    pub features: Features,
+    /// The case of the published figures to set beside it.
+    pub published: Option<String>,
+}
+
+/// What proxies may be asked to do beside passing requests on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Keeps responses in memory, as much as this.
+    pub cache_bytes: Option<u64>,
+    /// Waits this long for each request.
+    pub delay: Option<Duration>,
+    /// Sends no more than this to all clients together.
+    pub rate_bytes_per_second: Option<u64>,
+}
+
+impl Features {
+    /// A phrase each.
+    pub fn phrases(&self) -> Vec<String> {
+        let cache = self.cache_bytes.map(|bytes| format!("cache of {bytes} bytes in memory"));
+        let delay = self.delay.map(|delay| format!("{delay:?} of delay for each request"));
+        let rate = self.rate_bytes_per_second.map(|rate| format!("{rate} bytes/s in all"));
+        [cache, delay, rate].into_iter().flatten().collect()
+    }
 }
 
 /// A response of the origin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     /// `tiny`
-    pub name: &'static str,
+    pub name: String,
     /// The path that serves it.
-    pub path: &'static str,
-    /// Bytes of its body.
-    pub bytes: u64,
+    pub path: String,
+    /// Bytes of its body; `None` where that depends on the request.
+    pub bytes: Option<u64>,
 }
 
 impl Payload {
     /// 128 bytes: what a request costs by itself.
-    pub const TINY: Self = Self { name: "tiny", path: "/tiny", bytes: 128 };
+    pub fn tiny() -> Self {
+        Self::of("tiny")
+    }
+
     /// 165,854 bytes: what moving a body costs.
-    pub const LARGE: Self = Self { name: "large", path: "/large", bytes: 165_854 };
+    pub fn large() -> Self {
+        Self::of("large")
+    }
+
+    /// One of the origin's four by its name, or any path. A path is named after itself.
+    pub fn of(written: &str) -> Self {
+        let path = format!("/{}", written.trim_start_matches('/'));
+        let words: Vec<&str> = path
+            .split(|letter: char| !letter.is_ascii_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .collect();
+        Self { name: words.join("-"), bytes: body_bytes(&path), path }
+    }
+}
+
+/// What the origin's own paths promise.
+fn body_bytes(path: &str) -> Option<u64> {
+    let path = path.split('?').next().unwrap_or(path);
+    let number = |prefix: &str| path.strip_prefix(prefix)?.parse::<u64>().ok();
+    match path {
+        "/tiny" => Some(128),
+        "/small" => Some(3269),
+        "/medium" => Some(11_268),
+        "/large" => Some(165_854),
+        "/hello.html" => Some(42),
+        _ => number("/blank/").or_else(|| number("/varnish/gen/")?.checked_mul(1024)),
+    }
+}
+
+/// A list of URLs as in the Varnish experiment: sizes from 10 to 40 KiB, nearly nine in ten cacheable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UrlList {
+    /// How many.
+    pub total: usize,
+    /// The same seed gives the same list.
+    pub seed: u64,
+}
+
+impl UrlList {
+    /// A path a line.
+    pub fn text(&self) -> String {
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let line = |_| {
+            let (size, number) = (random.u32(10..=40), random.u32(1..=100));
+            // The script's rule: what is cacheable has a number that does not begin with 1.
+            let cacheable = !number.to_string().starts_with('1');
+            if cacheable {
+                format!("/varnish/gen/{size}?as={number}\n")
+            } else {
+                format!("/varnish/gen/{size}\n")
+            }
+        };
+        (0..self.total).map(line).collect()
+    }
 }
 
 /// When requests are sent.
@@ -80,9 +178,11 @@ impl Payload {
 pub enum Load {
     /// As soon as the last response is complete.
     Closed,
-    /// At one rate for all: this share of the slowest one's requests per second in the closed loop with the same
-    /// payload, which the plan has to have.
+    /// At one rate for all: this share of the slowest one's requests per second in the closed loop that is otherwise
+    /// alike, which the plan has to have.
     ShareOfSlowest(f64),
+    /// At this rate.
+    Rate(f64),
 }
 
 /// How often and how long.
@@ -110,14 +210,7 @@ const ROUNDS: [(usize, Duration); 4] = [
 /// CPU time is told in hundredths of a second by some kernels: less than this measures nothing.
 const MEASURED_LEAST: Duration = Duration::from_millis(100);
 
-impl Plan {
-    /// Measurements of one round: each proxy in each case that it takes part in.
-    pub fn cells(&self) -> usize {
-        cells(&self.proxies, &self.cases)
-    }
-}
-
-/// The same for a plan yet to be made.
+/// Measurements of one round: each proxy in each case that it takes part in.
 pub fn cells(proxies: &[Installed], cases: &[CasePlan]) -> usize {
     let of_case = |case: &CasePlan| proxies.iter().filter(|proxy| case.includes(proxy)).count();
     cases.iter().map(of_case).sum()
@@ -127,6 +220,14 @@ impl CasePlan {
     /// Whether a proxy takes part: `direct` speaks no TLS, as the origins are asked without.
     pub fn includes(&self, proxy: &Installed) -> bool {
         self.scheme == Scheme::Http || proxy.driver.role != Role::Direct
+    }
+
+    /// Whether it is the closed loop that the rate of `paced` follows from.
+    pub(crate) fn is_closed_loop_of(&self, paced: &Self) -> bool {
+        let key = |case: &Self| {
+            (case.payload.clone(), case.scheme, case.connections, case.workers, case.features, case.urls)
+        };
+        self.load == Load::Closed && key(self) == key(paced)
     }
 }
 
@@ -167,5 +268,29 @@ mod tests {
         let timing = Timing::within(Duration::from_secs(1), 100);
         assert_eq!((timing.rounds, timing.measured), (1, MEASURED_LEAST));
         assert!(Timing::within(Duration::from_secs(1), 0).rounds >= 1);
+    }
+
+    #[test]
+    fn payloads_are_named_and_sized_by_their_paths() {
+        let cases = [
+            ("tiny", "tiny", "/tiny", Some(128)),
+            ("/blank/5000", "blank-5000", "/blank/5000", Some(5000)),
+            ("/varnish/gen/10?as=1", "varnish-gen-10-as-1", "/varnish/gen/10?as=1", Some(10_240)),
+            ("/cgi-bin/second.pl", "cgi-bin-second-pl", "/cgi-bin/second.pl", None),
+        ];
+        for (written, name, path, bytes) in cases {
+            let payload = Payload::of(written);
+            assert_eq!((&*payload.name, &*payload.path, payload.bytes), (name, path, bytes), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_mostly_cacheable_and_the_same_for_its_seed() {
+        let text = UrlList { total: 10_000, seed: 1 }.text();
+        assert_eq!(text, UrlList { total: 10_000, seed: 1 }.text());
+        assert_ne!(text, UrlList { total: 10_000, seed: 2 }.text());
+        let cacheable = text.lines().filter(|line| line.contains("?as=")).count();
+        // 88 of the numbers from 1 to 100 do not begin with 1.
+        assert!((8_600..9_000).contains(&cacheable), "{cacheable}");
     }
 }

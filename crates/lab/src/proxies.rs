@@ -11,6 +11,18 @@ pub mod vanward;
 pub mod nginx;
 /// HAProxy.
 pub mod haproxy;
+/// Envoy.
+pub mod envoy;
+/// Traefik.
+pub mod traefik;
+/// Caddy.
+pub mod caddy;
+/// Varnish.
+pub mod varnish;
+/// Squid.
+pub mod squid;
+/// Any other program, by its command line.
+pub mod command;
 
 use std::env;
 use std::net::SocketAddr;
@@ -18,14 +30,34 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use report::results::{File, Role};
+use report::results::{Absent, File, Role};
 
 use crate::certificate::{self, Certificate};
 use crate::error::Error;
-use crate::plan::Own;
+use crate::plan::{Features, Own};
 
 /// The other proxies, in the order of the tables.
-pub const PEERS: [&Driver; 2] = [&nginx::DRIVER, &haproxy::DRIVER];
+pub const PEERS: [&Driver; 7] = [
+    &nginx::DRIVER,
+    &haproxy::DRIVER,
+    &envoy::DRIVER,
+    &traefik::DRIVER,
+    &caddy::DRIVER,
+    &varnish::DRIVER,
+    &squid::DRIVER,
+];
+
+/// Those that a plan may name and the lab cannot configure, each with how to get it.
+const UNDRIVEN: [(&str, &str); 8] = [
+    ("apache", "apt-get install apache2"),
+    ("trafficserver", "apt-get install trafficserver"),
+    ("h2o", "apt-get install h2o"),
+    ("pound", "build it from its source"),
+    ("zproxy", "build it from its source"),
+    ("monolake", "build it from its source"),
+    ("toxiproxy", "go install github.com/Shopify/toxiproxy/v2/cmd/server@latest"),
+    ("pingap", "cargo install pingap"),
+];
 
 /// How to drive a proxy.
 #[derive(Debug)]
@@ -36,6 +68,8 @@ pub struct Driver {
     pub role: Role,
     /// The program's name, and the argument that makes it tell its version; `None` where there is no program.
     pub program: Option<(&'static str, &'static str)>,
+    /// How to get it.
+    pub remedy: &'static str,
     /// Finds the version in what the program then wrote.
     pub version: fn(&str) -> Option<String>,
     /// Turns the description into a command and its files.
@@ -45,14 +79,18 @@ pub struct Driver {
 /// A proxy that is there.
 #[derive(Debug, Clone)]
 pub struct Installed {
+    /// Short and unique in a plan.
+    pub name: String,
     /// How to drive it.
     pub driver: &'static Driver,
     /// Where it is; empty where there is no program.
     pub program: PathBuf,
     /// As it says itself.
     pub version: String,
-    /// All that it said when asked for its version.
+    /// All that it said when asked for its version; of ours, what flags it has.
     pub build: String,
+    /// The command line of one that is known by that alone.
+    pub template: Vec<String>,
 }
 
 /// What a proxy is to do, in words that fit all of them.
@@ -70,9 +108,31 @@ pub struct Service {
     pub keep_alive: bool,
     /// Whether each request is logged, to `access.log` in the proxy's folder.
     pub access_log: bool,
+    /// What it does beside passing requests on.
+    pub features: Features,
 }
 
 impl Service {
+    /// Refuses, for one that only passes requests on, what is asked for beside that.
+    fn passes_on_only(&self, name: &'static str) -> Result<(), Error> {
+        let Features { cache_bytes, delay, rate_bytes_per_second } = self.features;
+        let cache = cache_bytes.map(|_| "a cache in memory");
+        let delay = delay.map(|_| "a delay of requests");
+        let rate = rate_bytes_per_second.map(|_| "a rate for all clients together");
+        refuse(name, cache.or(delay).or(rate))
+    }
+
+    /// Refuses, for one whose configuration here is for connections that are kept, other kinds, and logs.
+    fn keeps_alive_unlogged(&self, name: &'static str) -> Result<(), Error> {
+        let log = self.access_log.then_some("an access log to a file");
+        refuse(name, log.or((!self.keep_alive).then_some("keep-alive off")))
+    }
+
+    /// Refuses TLS.
+    fn is_plain(&self, name: &'static str) -> Result<(), Error> {
+        refuse(name, self.tls.as_ref().map(|_| "TLS"))
+    }
+
     /// What is alike for every proxy that is given this, a phrase each.
     pub fn features(&self) -> Vec<String> {
         let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
@@ -94,6 +154,10 @@ impl Service {
     }
 }
 
+fn refuse(name: &'static str, what: Option<&'static str>) -> Result<(), Error> {
+    what.map_or(Ok(()), |what| Err(Error::Unsupported { name, what }))
+}
+
 /// A command, and the files that have to be there first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Launch {
@@ -106,24 +170,97 @@ pub struct Launch {
 impl Installed {
     /// One that needs no looking for: `direct`, and our own binary.
     pub fn own(driver: &'static Driver, own: &Own) -> Self {
-        let (program, version) = match driver.role {
-            Role::Direct => (PathBuf::new(), String::new()),
-            Role::Subject | Role::Peer => (own.program.clone(), own.version.clone()),
+        let (program, version, build) = match driver.role {
+            Role::Direct => Default::default(),
+            Role::Subject | Role::Peer => (own.program.clone(), own.version.clone(), flags(&own.program)),
         };
-        Self { driver, program, version, build: String::new() }
+        Self { name: driver.name.to_owned(), driver, program, version, build, template: Vec::new() }
+    }
+
+    /// Any program, by its command line.
+    pub fn command(name: &str, template: Vec<String>) -> Self {
+        let program = PathBuf::from(template.first().map(String::as_str).unwrap_or_default());
+        let (version, build) = (String::new(), String::new());
+        Self { name: name.to_owned(), driver: &command::DRIVER, program, version, build, template }
     }
 }
 
-/// `direct`, ours, and each peer that is found.
-pub fn installed(own: &Own) -> Vec<Installed> {
-    let ours = [&direct::DRIVER, &vanward::DRIVER].map(|driver| Installed::own(driver, own));
-    ours.into_iter().chain(PEERS.into_iter().filter_map(find)).collect()
+/// What our proxy says of its flags: an older binary lacks some, and then cannot do what they do.
+fn flags(program: &Path) -> String {
+    let told = Command::new(program).args(["proxy", "--help"]).output();
+    told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default()
 }
 
-/// The names of the peers that are not installed.
+/// `direct`, ours, and each peer of the demo that is found.
+pub fn installed(own: &Own) -> Vec<Installed> {
+    let ours = [&direct::DRIVER, &vanward::DRIVER].map(|driver| Installed::own(driver, own));
+    ours.into_iter().chain(DEMO.into_iter().filter_map(find)).collect()
+}
+
+/// The peers of the demo: those that every distribution has.
+const DEMO: [&Driver; 2] = [&nginx::DRIVER, &haproxy::DRIVER];
+
+/// The names of the demo's peers that are not installed.
 pub fn missing(installed: &[Installed]) -> Vec<&'static str> {
-    let is_there = |name: &str| installed.iter().any(|each| each.driver.name == name);
-    PEERS.into_iter().map(|driver| driver.name).filter(|name| !is_there(name)).collect()
+    let is_there = |name: &str| installed.iter().any(|each| each.name == name);
+    DEMO.into_iter().map(|driver| driver.name).filter(|name| !is_there(name)).collect()
+}
+
+/// Whether a plan may name it.
+pub fn is_known(name: &str) -> bool {
+    names().contains(&name)
+}
+
+/// All names that a plan may have.
+pub fn names() -> Vec<&'static str> {
+    let ours = [direct::DRIVER.name, vanward::DRIVER.name];
+    let peers = PEERS.iter().map(|driver| driver.name);
+    ours.into_iter().chain(peers).chain(UNDRIVEN.iter().map(|(name, _)| *name)).collect()
+}
+
+/// Those of a plan that are here, in its order, and those that are not. `commands` are programs that only the plan knows.
+pub fn chosen(
+    names: &[String],
+    commands: &[(String, Vec<String>)],
+    own: &Own,
+) -> (Vec<Installed>, Vec<Absent>) {
+    let (mut here, mut absent) = (Vec::new(), Vec::new());
+    for name in names {
+        match look(name, commands, own) {
+            Ok(installed) => here.push(installed),
+            Err(remedy) => absent.push(Absent { proxy: name.clone(), remedy }),
+        }
+    }
+    (here, absent)
+}
+
+/// One by its name, or how to get it.
+fn look(name: &str, commands: &[(String, Vec<String>)], own: &Own) -> Result<Installed, String> {
+    if let Some((_, template)) = commands.iter().find(|(known, _)| known == name) {
+        return Ok(Installed::command(name, template.clone()));
+    }
+    if let Some(driver) = [&direct::DRIVER, &vanward::DRIVER].into_iter().find(|driver| driver.name == name) {
+        return Ok(Installed::own(driver, own));
+    }
+    match PEERS.into_iter().find(|driver| driver.name == name) {
+        Some(driver) => find(driver).ok_or_else(|| driver.remedy.to_owned()),
+        None => {
+            let remedy =
+                UNDRIVEN.iter().find(|(known, _)| *known == name).map_or("install it", |(_, remedy)| remedy);
+            Err(format!(
+                "{remedy}, and give its command line in [command]: the lab has no configuration for it"
+            ))
+        }
+    }
+}
+
+/// Each proxy that is known, in the order of [`names`], with its version or how to get it.
+pub fn census(own: &Own) -> Vec<(&'static str, Result<Installed, String>)> {
+    names()
+        .into_iter()
+        .filter(|name| *name != direct::DRIVER.name)
+        .map(|name| (name, look(name, &[], own)))
+        .collect()
 }
 
 /// Looks for a peer and asks its version; one that can't tell is not used.
@@ -133,7 +270,7 @@ pub fn find(driver: &'static Driver) -> Option<Installed> {
     let told = Command::new(&program).arg(version_argument).output().ok()?;
     let build = format!("{}{}", String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
     let version = (driver.version)(&build)?;
-    Some(Installed { driver, program, version, build })
+    Some(Installed { name: driver.name.to_owned(), driver, program, version, build, template: Vec::new() })
 }
 
 /// Servers are often in `sbin`, which is not on the path of people without root.

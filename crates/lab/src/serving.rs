@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::origins::Origins;
-use crate::plan::{Own, Payload};
+use crate::plan::{Features, Own, Payload};
 use crate::proxies::{Installed, Service, vanward};
 use crate::start::{self, Started};
 
@@ -35,8 +35,9 @@ impl Serving {
             workers,
             keep_alive: true,
             access_log: false,
+            features: Features::default(),
         };
-        let proxy = start::proxy(&installed, &service, &cores, folder.path(), Payload::TINY).await?;
+        let proxy = start::proxy(&installed, &service, &cores, folder.path(), &Payload::tiny()).await?;
         let proxy = proxy.ok_or(Error::Empty("proxy"))?;
         Ok(Self { proxy, origins, _folder: folder })
     }

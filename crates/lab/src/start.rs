@@ -44,7 +44,7 @@ pub(crate) async fn proxy(
     service: &Service,
     cores: &[usize],
     folder: &Path,
-    payload: Payload,
+    payload: &Payload,
 ) -> Result<Option<Started>, Error> {
     let mut attempt = 1;
     loop {
@@ -57,8 +57,8 @@ pub(crate) async fn proxy(
             let path = folder.join(&file.name);
             fs::write(&path, &file.text).map_err(|source| Error::Write { path, source })?;
         }
-        let mut group = Group::start(installed.driver.name, &launch.command, cores, folder)?;
-        match until_it_answers(&mut group, &service, payload.path, payload.bytes).await {
+        let mut group = Group::start(&installed.name, &launch.command, cores, folder)?;
+        match until_it_answers(&mut group, &service, &payload.path, payload.bytes).await {
             Ok(()) => {
                 let process = Process { command: typed(&launch.command), files: launch.files };
                 return Ok(Some(Started { group, address: service.listen, process }));
@@ -75,14 +75,20 @@ fn free_address() -> Result<SocketAddr, Error> {
     address.map_err(|source| Error::System { action: "find a free port on 127.0.0.1", source })
 }
 
-/// Waits until a GET of `path` is answered with 200 and a body of that many bytes.
+/// Waits until a GET of `path` is answered with 200 and a body of that many bytes, where they are known.
 async fn until_it_answers(
     group: &mut Group,
     service: &Service,
     path: &str,
-    body_bytes: u64,
+    body_bytes: Option<u64>,
 ) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
+    // Delays and rates that are asked for are no slowness of the proxy.
+    let asked = service.features.delay.unwrap_or_default()
+        + match (service.features.rate_bytes_per_second, body_bytes) {
+            (Some(rate), Some(bytes)) => Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64),
+            _ => Duration::ZERO,
+        };
+    let (deadline, limit) = (Instant::now() + PATIENCE + asked, PROBE_LIMIT + asked);
     loop {
         let probed = async {
             match &service.tls {
@@ -90,12 +96,12 @@ async fn until_it_answers(
                 Some(tls) => probe_tls(service.listen, path, tls).await,
             }
         };
-        let last = match timeout(PROBE_LIMIT, probed).await {
-            Ok(Ok((200, Some(length)))) if length == body_bytes => return Ok(()),
-            Ok(Ok((200, length))) => format!("GET {path}: {length:?} bytes instead of {body_bytes}"),
+        let last = match timeout(limit, probed).await {
+            Ok(Ok((200, length))) if body_bytes.is_none() || length == body_bytes => return Ok(()),
+            Ok(Ok((200, length))) => format!("GET {path}: {length:?} bytes instead of {body_bytes:?}"),
             Ok(Ok((status, _))) => format!("GET {path}: status {status}"),
             Ok(Err(error)) => format!("GET {path}: {error}"),
-            Err(_) => format!("GET {path}: no response within {PROBE_LIMIT:?}"),
+            Err(_) => format!("GET {path}: no response within {limit:?}"),
         };
         if let Some(error) = group.ended() {
             return Err(error);
@@ -149,7 +155,7 @@ pub(crate) fn typed(command: &[String]) -> String {
 }
 
 /// Status and Content-Length of a response.
-async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, Option<u64>)> {
+pub(crate) async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, Option<u64>)> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -233,9 +239,10 @@ mod tests {
             workers: std::num::NonZeroUsize::MIN,
             keep_alive: true,
             access_log: false,
+            features: crate::plan::Features::default(),
         };
         let error =
-            until_it_answers(&mut group, &service, "/tiny", 1).await.expect_err("it ends").to_string();
+            until_it_answers(&mut group, &service, "/tiny", Some(1)).await.expect_err("it ends").to_string();
         assert!(error.contains("short") && error.contains("no such luck"), "{error}");
     }
 }

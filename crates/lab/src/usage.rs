@@ -52,6 +52,23 @@ impl Reading {
         })
     }
 
+    /// CPU time used until now. A thread that ended is in it only by the ticks of its process.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        let ticks = self.user_ticks + self.system_ticks;
+        let by_ticks = ticks as f64 / procfs::ticks_per_second() as f64;
+        by_ticks.max(self.scheduled.values().sum::<u64>() as f64 / 1e9)
+    }
+
+    /// Threads at that moment.
+    pub(crate) fn threads(&self) -> usize {
+        self.scheduled.len()
+    }
+
+    /// When it was read.
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
+
     /// What was used from an earlier reading to this one. `memory` is the most that was seen meanwhile.
     pub fn since(&self, earlier: &Self, memory: Memory) -> Usage {
         let tick_seconds = 1.0 / procfs::ticks_per_second() as f64;

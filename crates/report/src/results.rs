@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::latency::Latency;
 
 /// The version of this form. A reader refuses a newer one.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// A whole run of the lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,74 @@ pub struct Results {
     pub runs: Vec<Run>,
     /// What a reader has to know, in whole sentences.
     pub notes: Vec<String>,
+    /// The plan's text, where the run was made from one.
+    #[serde(default)]
+    pub plan: Option<File>,
+    /// Proxies that the plan names and that are not installed here.
+    #[serde(default)]
+    pub absent: Vec<Absent>,
+    /// Cases that a proxy was left out of, since it cannot do what they ask.
+    #[serde(default)]
+    pub lacking: Vec<Lacking>,
+    /// What others published of the same experiment.
+    #[serde(default)]
+    pub published: Vec<Published>,
+    /// What the plan expects, and whether it came true.
+    #[serde(default)]
+    pub expectations: Vec<Expectation>,
+    /// Why measurements are missing that the plan has; `None` if none are.
+    #[serde(default)]
+    pub incomplete: Option<String>,
+}
+
+/// A proxy that is not installed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// Its name.
+    pub proxy: String,
+    /// How to get it.
+    pub remedy: String,
+}
+
+/// A case that a proxy cannot do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lacking {
+    /// The proxy's name.
+    pub proxy: String,
+    /// The case's name.
+    pub case: String,
+    /// What is asked of it there that it has not.
+    pub reason: String,
+}
+
+/// One figure that others published.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// What was measured: the name of a proxy, where that is one of the lab's.
+    pub system: String,
+    /// Its case there; [`Case::published`] names the same.
+    pub case: String,
+    /// `requests_per_second`, `latency_mean`, …
+    pub metric: String,
+    /// The figure.
+    pub value: f64,
+    /// `1/s`, `ms`, …
+    pub unit: String,
+}
+
+/// What a plan expects of a figure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// As it is written: `p99 < 50ms`.
+    pub text: String,
+    /// Of which proxy.
+    pub proxy: String,
+    /// In which case.
+    pub case: String,
+    /// What was measured, with its unit; `None` where nothing was.
+    pub measured: Option<String>,
+    /// Whether it came true. What was not measured did not.
+    pub is_met: bool,
 }
 
 /// The machine of a run.
@@ -154,6 +222,23 @@ pub struct Case {
     pub connections: usize,
     /// When requests are sent.
     pub arrivals: Arrivals,
+    /// Worker threads or processes of each proxy.
+    #[serde(default = "one")]
+    pub workers: usize,
+    /// Requests of one measurement, where their number ends it and not time.
+    #[serde(default)]
+    pub requests: Option<u64>,
+    /// What else is asked of every proxy, a phrase each: `cache of 256 MB`.
+    #[serde(default)]
+    pub features: Vec<String>,
+    /// The case of [`Published`] figures to set beside it.
+    #[serde(default)]
+    pub published: Option<String>,
+}
+
+/// What earlier files had.
+fn one() -> usize {
+    1
 }
 
 /// What the client speaks.
@@ -234,6 +319,39 @@ pub struct Measured {
     pub lateness_p99_us: Option<u64>,
     /// What the proxy's processes used meanwhile; `None` where there is no proxy.
     pub usage: Option<Usage>,
+    /// From sent to the first byte; empty where the generator does not tell.
+    #[serde(default)]
+    pub first_byte: Latency,
+    /// From connect to connected; empty likewise.
+    #[serde(default)]
+    pub connect: Latency,
+    /// CPU time of the generator's load threads.
+    #[serde(default)]
+    pub load_cpu_seconds: Option<f64>,
+    /// CPU time of the origins.
+    #[serde(default)]
+    pub origins_cpu_seconds: Option<f64>,
+    /// CPU time of everything on the machine, the lab's processes included.
+    #[serde(default)]
+    pub machine_cpu_seconds: Option<f64>,
+    /// What the proxy used over time.
+    #[serde(default)]
+    pub samples: Vec<Sample>,
+}
+
+/// What the whole process tree of a proxy held and had used at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Since the measurement began.
+    pub at_seconds: f64,
+    /// CPU time used since the sample before, by the time between them: 1 is a whole core.
+    pub busy_cores: f64,
+    /// Memory, as in [`Usage`].
+    pub memory_bytes: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Established TCP connections from clients and to origins.
+    pub connections: usize,
 }
 
 /// What the whole process tree of a proxy used during a measurement.

@@ -31,6 +31,12 @@ fn measured(
             processes: 1,
             threads: 2,
         }),
+        first_byte: Latency::default(),
+        connect: Latency::default(),
+        load_cpu_seconds: None,
+        origins_cpu_seconds: None,
+        machine_cpu_seconds: None,
+        samples: Vec::new(),
     }
 }
 
@@ -73,6 +79,10 @@ fn sample() -> Results {
         payload_bytes,
         connections: 32,
         arrivals,
+        workers: 1,
+        requests: None,
+        features: Vec::new(),
+        published: None,
     };
     let cases = vec![
         case("tiny-closed", 128, Arrivals::Closed),
@@ -127,6 +137,12 @@ fn sample() -> Results {
         cases,
         runs,
         notes: Vec::new(),
+        plan: None,
+        absent: Vec::new(),
+        lacking: Vec::new(),
+        published: Vec::new(),
+        expectations: Vec::new(),
+        incomplete: None,
     }
 }
 

@@ -46,6 +46,8 @@ enum Command {
     Origin(commands::origin::Args),
     #[cfg(feature = "lab")]
     Load(commands::load::Args),
+    #[cfg(feature = "lab")]
+    Lab(commands::lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -66,5 +68,7 @@ fn main() -> ExitCode {
         Command::Origin(arguments) => commands::origin::run(&arguments),
         #[cfg(feature = "lab")]
         Command::Load(arguments) => commands::load::run(&arguments),
+        #[cfg(feature = "lab")]
+        Command::Lab(arguments) => commands::lab::run(&arguments),
     }
 }

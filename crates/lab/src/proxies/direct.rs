@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// Starts nothing.
 pub const DRIVER: Driver =
-    Driver { name: "direct", role: Role::Direct, program: None, version: |_| None, configure };
+    Driver { name: "direct", role: Role::Direct, program: None, remedy: "", version: |_| None, configure };
 
 fn configure(_installed: &Installed, _service: &Service, _folder: &Path) -> Result<Launch, Error> {
     Ok(Launch::default())

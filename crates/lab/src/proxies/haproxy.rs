@@ -9,8 +9,14 @@ use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
 /// `haproxy` in the foreground.
-pub const DRIVER: Driver =
-    Driver { name: "haproxy", role: Role::Peer, program: Some(("haproxy", "-vv")), version, configure };
+pub const DRIVER: Driver = Driver {
+    name: "haproxy",
+    role: Role::Peer,
+    program: Some(("haproxy", "-vv")),
+    remedy: "apt-get install haproxy",
+    version,
+    configure,
+};
 
 /// From `HAProxy version 2.6.12-1 2023/12/16 - https://…`; older ones say `HA-Proxy`.
 fn version(build: &str) -> Option<String> {
@@ -25,6 +31,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         // It only logs to syslog or a descriptor: a file needs a reader of its own.
         return Err(Error::Unsupported { name: DRIVER.name, what: "an access log to a file" });
     }
+    service.passes_on_only(DRIVER.name)?;
     if service.tls.is_some() && installed.build.contains("-OPENSSL ") {
         return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
     }

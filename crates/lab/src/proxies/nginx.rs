@@ -9,8 +9,14 @@ use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
 
 /// `nginx` in the foreground.
-pub const DRIVER: Driver =
-    Driver { name: "nginx", role: Role::Peer, program: Some(("nginx", "-V")), version, configure };
+pub const DRIVER: Driver = Driver {
+    name: "nginx",
+    role: Role::Peer,
+    program: Some(("nginx", "-V")),
+    remedy: "apt-get install nginx",
+    version,
+    configure,
+};
 
 /// Compiled in by default, and each wants a folder that it may write to; a build can leave it out.
 const OPTIONAL_MODULES: [&str; 3] = ["fastcgi", "uwsgi", "scgi"];
@@ -26,6 +32,13 @@ fn version(build: &str) -> Option<String> {
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     if service.tls.is_some() && !installed.build.contains("--with-http_ssl_module") {
         return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
+    }
+    if service.features.delay.is_some() {
+        return Err(Error::Unsupported { name: DRIVER.name, what: "a delay of requests" });
+    }
+    if service.features.rate_bytes_per_second.is_some() {
+        // limit_rate holds for each request by itself.
+        return Err(Error::Unsupported { name: DRIVER.name, what: "a rate for all clients together" });
     }
     let file = File { name: "nginx.conf".to_owned(), text: configuration(installed, service) };
     let command = vec![
@@ -77,6 +90,16 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     if service.keep_alive {
         let _ = writeln!(out, "        keepalive 512;\n        keepalive_requests {UNLIMITED};");
     }
+    let (zone, cached) = match service.features.cache_bytes {
+        // Its files are in the page cache: as near as it comes to memory.
+        Some(bytes) => (
+            format!(
+                "    proxy_cache_path cache keys_zone=lab:10m max_size={bytes} inactive=1h use_temp_path=off;\n"
+            ),
+            "            proxy_cache lab;\n",
+        ),
+        None => (String::new(), ""),
+    };
     let connection = if service.keep_alive { "\"\"" } else { "close" };
     let (ssl, certificate) = match &service.tls {
         None => ("", String::new()),
@@ -91,9 +114,9 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     };
     let _ = write!(
         out,
-        "    }}\n    server {{\n        listen {} backlog=4096{}{ssl};\n{certificate}        location / {{\n\
+        "    }}\n{zone}    server {{\n        listen {} backlog=4096{}{ssl};\n{certificate}        location / {{\n\
          \x20           proxy_pass http://origins;\n            proxy_http_version 1.1;\n\
-         \x20           proxy_set_header Connection {connection};\n        }}\n    }}\n}}\n",
+         \x20           proxy_set_header Connection {connection};\n{cached}        }}\n    }}\n}}\n",
         service.listen,
         // One accept queue a worker: what they are meant to have, once there are several.
         if workers.get() > 1 { " reuseport" } else { "" },

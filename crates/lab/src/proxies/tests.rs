@@ -13,6 +13,7 @@ fn service(workers: usize, keep_alive: bool) -> Service {
         workers: NonZeroUsize::new(workers).expect("not zero"),
         keep_alive,
         access_log: false,
+        features: Features::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use lab::{CasePlan, Load, Own, Payload, Plan, Progress, Serving, Timing, proxies};
+use ::lab::{CasePlan, Features, Load, Own, Payload, Plan, Progress, Serving, Timing, proxies};
 use report::results::Scheme;
 use report::{Results, Summary};
 use tokio::signal::unix::{SignalKind, signal};
@@ -57,6 +57,8 @@ Exit codes: 0 done, 1 failed or interrupted, 98 a figure is missing or invalid."
 /// Client connections: enough to keep a proxy busy, few enough for one core of load.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(32).expect("not zero");
 const ORIGINS: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
+/// A request that takes longer is given up.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Far enough below the slowest one's capacity that every proxy can hold it.
 const RATE_SHARE: f64 = 0.5;
 
@@ -84,7 +86,7 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
         interruption().await;
         interrupted = true;
     };
-    let results = lab::run(&plan, interrupt, |progress| told.progress(&progress)).await;
+    let results = ::lab::run(&plan, interrupt, &mut |progress: Progress<'_>| told.progress(&progress)).await;
     told.clear();
     let results = results.map_err(|error| error.to_string())?;
     let summary = Summary::of(&results);
@@ -138,7 +140,20 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
     let case = |scheme: Scheme, payload: Payload, load: Load| {
         let scheme_name = if scheme == Scheme::Https { "-https" } else { "" };
         let load_name = if load == Load::Closed { "closed" } else { "constant" };
-        CasePlan { name: format!("{}{scheme_name}-{load_name}", payload.name), scheme, payload, load }
+        CasePlan {
+            name: format!("{}{scheme_name}-{load_name}", payload.name),
+            scheme,
+            payload,
+            urls: None,
+            load,
+            connections: CONNECTIONS,
+            threads: None,
+            workers: NonZeroUsize::MIN,
+            requests: None,
+            timeout: TIMEOUT,
+            features: Features::default(),
+            published: None,
+        }
     };
     let cases: Vec<CasePlan> = [
         (Scheme::Http, Load::Closed),
@@ -146,24 +161,26 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
         (Scheme::Https, Load::Closed),
     ]
     .into_iter()
-    .flat_map(|(scheme, load)| [Payload::TINY, Payload::LARGE].map(|payload| case(scheme, payload, load)))
+    .flat_map(|(scheme, load)| [Payload::tiny(), Payload::large()].map(|payload| case(scheme, payload, load)))
     .collect();
     Plan {
         title: "What a proxied request costs".to_owned(),
         command: format!("vanward demo --seconds {} --seed {}", arguments.seconds, arguments.seed),
         own: own.clone(),
-        timing: Timing::within(Duration::from_secs(arguments.seconds), lab::plan::cells(&proxies, &cases)),
+        timing: Timing::within(Duration::from_secs(arguments.seconds), ::lab::plan::cells(&proxies, &cases)),
         proxies,
         cases,
-        connections: CONNECTIONS,
         origins: ORIGINS,
-        workers: NonZeroUsize::MIN,
+        file: None,
+        absent: Vec::new(),
         seed: arguments.seed,
         notes,
+        published: Vec::new(),
+        expectations: Vec::new(),
     }
 }
 
-fn write_report(folder: &Path, results: &Results, summary: &Summary<'_>) -> Result<(), String> {
+pub(super) fn write_report(folder: &Path, results: &Results, summary: &Summary<'_>) -> Result<(), String> {
     let failed = |path: &Path, error: std::io::Error| {
         format!("cannot write {}: {error}; choose another folder with --out", path.display())
     };
@@ -196,7 +213,7 @@ async fn serve(own: &Own) -> Result<(), String> {
 }
 
 /// Ready when a person or the system wants this to end.
-async fn interruption() {
+pub(super) async fn interruption() {
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
     // Without the handlers these signals end the process at once, as they do by default.
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = signals else {
@@ -209,7 +226,7 @@ async fn interruption() {
     }
 }
 
-fn print(text: &str) -> Result<(), String> {
+pub(super) fn print(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Who reads it has seen enough; the report is in its file.
@@ -219,17 +236,17 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 /// A line on standard error that is written over, if that is a terminal.
-struct Told {
+pub(super) struct Told {
     is_terminal: bool,
     began: Instant,
 }
 
 impl Told {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { is_terminal: std::io::stderr().is_terminal(), began: Instant::now() }
     }
 
-    fn progress(&self, progress: &Progress<'_>) {
+    pub(super) fn progress(&self, progress: &Progress<'_>) {
         let Progress { done, total, proxy, case, round } = progress;
         let left = match done {
             0 => String::new(),
@@ -241,7 +258,7 @@ impl Told {
         self.write(&format!("[{done}/{total}] round {round}: {case}, {proxy}{left}"));
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.write("");
     }
 

@@ -3,6 +3,9 @@
 /// Shows what a proxied request costs, beside the peers installed here.
 #[cfg(feature = "lab")]
 pub(crate) mod demo;
+/// Runs the experiments.
+#[cfg(feature = "lab")]
+pub(crate) mod lab;
 /// Runs a proxy from flags.
 pub(crate) mod proxy;
 /// Runs a proxy from a file.

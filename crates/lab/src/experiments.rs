@@ -1,0 +1,83 @@
+//! The experiments that the program has with it: their plans, and what others published of them.
+
+use report::results::Published;
+
+/// A plan that needs no file.
+#[derive(Debug, Clone, Copy)]
+pub struct Experiment {
+    /// As `vanward lab run` knows it.
+    pub name: &'static str,
+    /// The text of its plan.
+    pub text: &'static str,
+}
+
+/// All of them.
+pub const ALL: [Experiment; 5] = [
+    Experiment { name: "monolake", text: include_str!("../plans/monolake.toml") },
+    Experiment { name: "squid-wrk", text: include_str!("../plans/squid-wrk.toml") },
+    Experiment { name: "varnish-vs-squid", text: include_str!("../plans/varnish-vs-squid.toml") },
+    Experiment { name: "chaos-proxy", text: include_str!("../plans/chaos-proxy.toml") },
+    Experiment { name: "zproxy", text: include_str!("../plans/zproxy.toml") },
+];
+
+/// Experiment, system, case, metric, value and unit, a line each.
+const PUBLISHED: &str = include_str!("../plans/published.csv");
+
+/// The experiment of that name.
+pub fn named(name: &str) -> Option<Experiment> {
+    ALL.into_iter().find(|experiment| experiment.name == name)
+}
+
+/// The published figures of an experiment; none of one that nobody published.
+pub fn published(experiment: &str) -> Vec<Published> {
+    let lines = PUBLISHED.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    lines
+        .filter_map(|fields| match fields[..] {
+            [of, system, case, metric, value, unit] if of == experiment => Some(Published {
+                system: system.to_owned(),
+                case: case.to_owned(),
+                metric: metric.to_owned(),
+                value: value.parse().ok()?,
+                unit: unit.to_owned(),
+            }),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::written::Written;
+
+    #[test]
+    fn every_plan_can_be_read_and_has_figures_beside_it() {
+        for experiment in ALL {
+            for quick in [false, true] {
+                let plan = Written::read(experiment.text, experiment.name, quick).expect(experiment.name);
+                let published = published(plan.published.as_deref().expect("each was published"));
+                let matched = plan.cases.iter().filter(|case| {
+                    published.iter().any(|figure| Some(&figure.case) == case.published.as_ref())
+                });
+                assert!(matched.count() > 0, "{}", experiment.name);
+            }
+        }
+        assert_eq!(published("monolake").len(), 128);
+        assert!(published("nobody").is_empty());
+    }
+
+    #[test]
+    fn the_parameters_are_those_of_the_documents() {
+        let read = |name| Written::read(named(name).expect(name).text, name, false).expect(name);
+        let zproxy = read("zproxy");
+        assert_eq!((zproxy.origins.get(), zproxy.timing.measured.as_secs()), (2, 15));
+        assert_eq!(
+            (zproxy.cases[0].connections.get(), zproxy.cases[0].threads.map(|n| n.get())),
+            (400, Some(10))
+        );
+        assert_eq!(read("chaos-proxy").cases.len(), 8);
+        // Seven sizes and six numbers of users, then the list at six.
+        assert_eq!(read("varnish-vs-squid").cases.len(), 48);
+        assert_eq!(read("monolake").cases.len(), 16);
+    }
+}

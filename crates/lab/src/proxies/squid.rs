@@ -1,0 +1,59 @@
+//! Squid as an accelerator, caching in memory, in one process.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use report::results::{File, Role};
+
+use super::{Driver, Installed, Launch, Service, text};
+use crate::error::Error;
+use crate::plan::Features;
+
+/// `squid` in the foreground.
+pub const DRIVER: Driver = Driver {
+    name: "squid",
+    role: Role::Peer,
+    program: Some(("squid", "-v")),
+    remedy: "apt-get install squid",
+    version,
+    configure,
+};
+
+/// From `Squid Cache: Version 5.7`.
+fn version(build: &str) -> Option<String> {
+    build.split_once("Version ")?.1.split_whitespace().next().map(str::to_owned)
+}
+
+fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    service.is_plain(DRIVER.name)?;
+    service.keeps_alive_unlogged(DRIVER.name)?;
+    let passing = Service { features: Features { cache_bytes: None, ..service.features }, ..service.clone() };
+    passing.passes_on_only(DRIVER.name)?;
+    if service.workers.get() > 1 {
+        return Err(Error::Unsupported { name: DRIVER.name, what: "several workers" });
+    }
+    let cache = match service.features.cache_bytes {
+        Some(bytes) => format!("cache_mem {} KB\nmaximum_object_size_in_memory 1 MB\n", bytes / 1024),
+        None => "cache deny all\n".to_owned(),
+    };
+    let mut configuration = format!("http_port {} accel defaultsite=localhost vhost\n", service.listen);
+    for (index, origin) in service.origins.iter().enumerate() {
+        let (ip, port) = (origin.ip(), origin.port());
+        let _ = writeln!(
+            configuration,
+            "cache_peer {ip} parent {port} 0 no-query no-digest originserver round-robin name=origin{}",
+            index + 1
+        );
+    }
+    let _ = write!(
+        configuration,
+        "http_access allow all\naccess_log none\ncache_log {}\npid_filename none\n{cache}memory_cache_shared off\n\
+         shutdown_lifetime 0 seconds\nvisible_hostname lab\nmax_filedescriptors 8192\ncoredump_dir {}\n",
+        text(&folder.join("cache.log")),
+        text(folder),
+    );
+    let file = File { name: "squid.conf".to_owned(), text: configuration };
+    let command =
+        vec![text(&installed.program), "-N".to_owned(), "-f".to_owned(), text(&folder.join(&file.name))];
+    Ok(Launch { command, files: vec![file] })
+}

@@ -1,0 +1,469 @@
+//! A plan as a file has it, and its way to a [`Plan`]: every combination of a case's lists is a case of its own.
+//!
+//! What is wrong is said with its line and column. Nothing is looked for on the system here but by the caller.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use report::results::Scheme;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::expect::Expect;
+use crate::plan::{CasePlan, Features, Load, Payload, Timing, UrlList};
+use crate::{proxies, quantity};
+
+/// More cases than anybody reads.
+const CASES_MOST: usize = 2_000;
+
+/// What is wrong with a plan, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {message}")]
+pub struct Mistake {
+    /// The file as it was named.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What is wrong, and what was expected.
+    pub message: String,
+}
+
+/// What a plan's file says.
+#[derive(Debug, Clone)]
+pub struct Written {
+    /// A heading.
+    pub title: String,
+    /// The experiment whose published figures stand beside the measured ones.
+    pub published: Option<String>,
+    /// Names of proxies, in order.
+    pub proxies: Vec<String>,
+    /// Programs that the lab does not know, by the name that they have in `proxies`.
+    pub commands: Vec<(String, Vec<String>)>,
+    /// Origins behind each proxy.
+    pub origins: NonZeroUsize,
+    /// How often and how long.
+    pub timing: Timing,
+    /// What each proxy is asked to do.
+    pub cases: Vec<CasePlan>,
+    /// What our proxy's figures have to be.
+    pub expectations: Vec<Expect>,
+}
+
+impl Written {
+    /// Reads the text of `file`; `quick` takes what its `quick` tables say instead.
+    pub fn read(text: &str, file: &str, quick: bool) -> Result<Self, Mistake> {
+        let at = |offset: usize, message: String| mistake(text, file, offset, message);
+        let raw: RawPlan = toml::from_str(text)
+            .map_err(|error| at(error.span().map_or(0, |span| span.start), meant(error.message())))?;
+        for name in &raw.proxies {
+            let is_known = proxies::is_known(name.get_ref()) || raw.command.contains_key(name.get_ref());
+            if !is_known {
+                let message = format!(
+                    "no proxy is called {:?}; expected one of {}, or a name in [command]",
+                    name.get_ref(),
+                    proxies::names().join(", ")
+                );
+                return Err(at(name.span().start, message));
+            }
+        }
+        let mut cases = Vec::new();
+        let mut names = HashSet::new();
+        for case in &raw.case {
+            for plan in case.get_ref().plans(quick) {
+                if !names.insert(plan.name.clone()) {
+                    let message = format!(
+                        "there are two cases called {:?}; put what tells them apart into name: {{scheme}}, {{payload}}, \
+                         {{connections}}, {{workers}}, {{load}}",
+                        plan.name
+                    );
+                    return Err(at(case.span().start, message));
+                }
+                cases.push(plan);
+            }
+        }
+        if cases.is_empty() || cases.len() > CASES_MOST {
+            return Err(at(0, format!("the plan has {} cases; expected 1 to {CASES_MOST}", cases.len())));
+        }
+        let short = raw.quick.filter(|_| quick).unwrap_or_default();
+        Ok(Self {
+            title: raw.title,
+            published: raw.published,
+            proxies: raw.proxies.into_iter().map(Spanned::into_inner).collect(),
+            commands: raw.command.into_iter().collect(),
+            origins: raw.origins,
+            timing: Timing {
+                rounds: short.repeats.unwrap_or(raw.repeats).get(),
+                measured: short.duration.unwrap_or(raw.duration).0,
+                warm_up: short.warm_up.unwrap_or(raw.warm_up).0,
+            },
+            cases,
+            expectations: raw.expect,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPlan {
+    title: String,
+    published: Option<String>,
+    proxies: Vec<Spanned<String>>,
+    #[serde(default)]
+    command: std::collections::BTreeMap<String, Vec<String>>,
+    #[serde(default = "one")]
+    origins: NonZeroUsize,
+    #[serde(default = "three")]
+    repeats: NonZeroUsize,
+    duration: Span,
+    #[serde(default)]
+    warm_up: Span,
+    #[serde(default)]
+    expect: Vec<Expect>,
+    case: Vec<Spanned<RawCase>>,
+    quick: Option<Quick>,
+}
+
+/// What holds instead with `--quick`.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Quick {
+    repeats: Option<NonZeroUsize>,
+    duration: Option<Span>,
+    warm_up: Option<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCase {
+    name: Option<String>,
+    #[serde(default)]
+    scheme: Each<Scheme>,
+    payload: Each<RawPayload>,
+    connections: Each<NonZeroUsize>,
+    #[serde(default)]
+    load: Each<RawLoad>,
+    #[serde(default)]
+    workers: Each<Workers>,
+    threads: Option<NonZeroUsize>,
+    requests: Option<u64>,
+    #[serde(default = "ten_seconds")]
+    timeout: Span,
+    urls: Option<RawUrls>,
+    cache: Option<Size>,
+    delay: Option<Span>,
+    rate: Option<Rate>,
+    published: Option<String>,
+    quick: Option<QuickCase>,
+}
+
+/// The part of a case that `--quick` may shorten.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QuickCase {
+    payload: Option<Each<String>>,
+    connections: Option<Each<NonZeroUsize>>,
+    requests: Option<u64>,
+}
+
+impl RawCase {
+    /// A case for each combination of its lists.
+    fn plans(&self, quick: bool) -> Vec<CasePlan> {
+        let short = self.quick.as_ref().filter(|_| quick);
+        let connections = short.and_then(|short| short.connections.as_ref()).unwrap_or(&self.connections);
+        let payloads: Vec<Payload> = self
+            .payload
+            .0
+            .iter()
+            .filter(|payload| {
+                short.and_then(|short| short.payload.as_ref()).is_none_or(|kept| payload.is_in(&kept.0))
+            })
+            .map(RawPayload::payload)
+            .collect();
+        let mut plans = Vec::new();
+        for (&scheme, &workers) in
+            self.scheme.0.iter().flat_map(|s| self.workers.0.iter().map(move |w| (s, w)))
+        {
+            for payload in &payloads {
+                for (&connections, &load) in
+                    connections.0.iter().flat_map(|c| self.load.0.iter().map(move |load| (c, load)))
+                {
+                    plans.push(self.plan(short, (scheme, workers.0, payload, connections, load.0)));
+                }
+            }
+        }
+        plans
+    }
+
+    fn plan(
+        &self,
+        short: Option<&QuickCase>,
+        (scheme, workers, payload, connections, load): (Scheme, NonZeroUsize, &Payload, NonZeroUsize, Load),
+    ) -> CasePlan {
+        let told = match load {
+            Load::Closed => "closed".to_owned(),
+            Load::ShareOfSlowest(share) => format!("{}%", share * 100.0),
+            Load::Rate(rate) => format!("{rate}"),
+        };
+        let filled = |template: &str| {
+            template
+                .replace("{scheme}", if scheme == Scheme::Https { "https" } else { "http" })
+                .replace("{payload}", &payload.name)
+                .replace("{connections}", &connections.to_string())
+                .replace("{workers}", &workers.to_string())
+                .replace("{load}", &told)
+        };
+        let name = filled(self.name.as_deref().unwrap_or("{scheme}-{payload}-c{connections}-{load}"));
+        CasePlan {
+            published: Some(self.published.as_deref().map_or_else(|| name.clone(), filled)),
+            name,
+            scheme,
+            payload: payload.clone(),
+            urls: self.urls.as_ref().map(|urls| UrlList { total: urls.total.get(), seed: urls.seed }),
+            load,
+            connections,
+            threads: self.threads,
+            workers,
+            requests: short.and_then(|short| short.requests).or(self.requests),
+            timeout: self.timeout.0,
+            features: Features {
+                cache_bytes: self.cache.map(|size| size.0),
+                delay: self.delay.map(|span| span.0),
+                rate_bytes_per_second: self.rate.map(|rate| rate.0),
+            },
+        }
+    }
+}
+
+/// One value, or a list of them.
+#[derive(Deserialize)]
+#[serde(from = "OneOrMany<T>")]
+struct Each<T>(Vec<T>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> From<OneOrMany<T>> for Each<T> {
+    fn from(written: OneOrMany<T>) -> Self {
+        match written {
+            OneOrMany::One(one) => Self(vec![one]),
+            OneOrMany::Many(many) => Self(many),
+        }
+    }
+}
+
+impl<T: Default> Default for Each<T> {
+    fn default() -> Self {
+        Self(vec![T::default()])
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawPayload {
+    Path(String),
+    Named { name: String, path: String },
+}
+
+impl RawPayload {
+    fn payload(&self) -> Payload {
+        match self {
+            Self::Path(path) => Payload::of(path),
+            Self::Named { name, path } => Payload { name: name.clone(), ..Payload::of(path) },
+        }
+    }
+
+    fn is_in(&self, paths: &[String]) -> bool {
+        let (Self::Path(path) | Self::Named { path, .. }) = self;
+        paths.contains(path)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawUrls {
+    total: NonZeroUsize,
+    #[serde(default)]
+    seed: u64,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+struct Workers(NonZeroUsize);
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self(NonZeroUsize::MIN)
+    }
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(try_from = "WrittenLoad")]
+struct RawLoad(Load);
+
+impl Default for RawLoad {
+    fn default() -> Self {
+        Self(Load::Closed)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected \"closed\", a share such as \"50%\", or requests a second")]
+enum WrittenLoad {
+    Word(String),
+    PerSecond(f64),
+}
+
+impl TryFrom<WrittenLoad> for RawLoad {
+    type Error = String;
+
+    fn try_from(written: WrittenLoad) -> Result<Self, String> {
+        let load = match &written {
+            WrittenLoad::Word(word) if word == "closed" => Some(Load::Closed),
+            WrittenLoad::Word(word) => word
+                .strip_suffix('%')
+                .and_then(|number| number.trim().parse::<f64>().ok())
+                .filter(|share| *share > 0.0 && *share <= 100.0)
+                .map(|share| Load::ShareOfSlowest(share / 100.0)),
+            WrittenLoad::PerSecond(rate) => Some(*rate).filter(|rate| *rate > 0.0).map(Load::Rate),
+        };
+        load.map(Self).ok_or_else(|| {
+            "a load is \"closed\", a share such as \"50%\" of the slowest closed loop, or requests a second".to_owned()
+        })
+    }
+}
+
+/// A duration.
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(try_from = "String")]
+struct Span(Duration);
+
+impl TryFrom<String> for Span {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        quantity::duration(&text).map(Self)
+    }
+}
+
+/// Bytes.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(try_from = "String")]
+struct Size(u64);
+
+impl TryFrom<String> for Size {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        quantity::size(&text).map(Self)
+    }
+}
+
+/// Bytes per second.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(try_from = "String")]
+struct Rate(u64);
+
+impl TryFrom<String> for Rate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        quantity::rate(&text).map(Self)
+    }
+}
+
+fn one() -> NonZeroUsize {
+    NonZeroUsize::MIN
+}
+
+fn three() -> NonZeroUsize {
+    const { NonZeroUsize::new(3).expect("not zero") }
+}
+
+fn ten_seconds() -> Span {
+    Span(Duration::from_secs(10))
+}
+
+fn mistake(text: &str, file: &str, offset: usize, message: String) -> Mistake {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    Mistake {
+        file: file.to_owned(),
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+        message,
+    }
+}
+
+/// The parser's words, with the name that a misspelt one is nearest to.
+fn meant(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let is_unknown = message.starts_with("unknown");
+    let nearest = names.next().filter(|_| is_unknown).and_then(|written| {
+        let near = names.map(|name| (strsim::damerau_levenshtein(written, name), name));
+        near.filter(|(distance, _)| *distance <= (written.len() / 3).max(1)).min().map(|(_, name)| name)
+    });
+    match nearest {
+        Some(name) => format!("{message}; did you mean {name:?}?"),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORTEST: &str = "title = \"t\"\nproxies = [\"direct\"]\nduration = \"1s\"\n";
+
+    #[test]
+    fn every_combination_is_a_case() {
+        let text = format!(
+            "{SHORTEST}[[case]]\nscheme = [\"http\", \"https\"]\npayload = [\"tiny\", \"large\"]\n\
+             connections = [1, 2]\nload = [\"closed\", \"50%\"]\n"
+        );
+        let read = Written::read(&text, "f", false).expect("a plan");
+        assert_eq!(read.cases.len(), 16);
+        assert_eq!(read.cases[0].name, "http-tiny-c1-closed");
+        assert_eq!(read.cases[15].name, "https-large-c2-50%");
+        assert_eq!(read.cases[15].load, Load::ShareOfSlowest(0.5));
+    }
+
+    #[test]
+    fn quick_takes_what_it_says() {
+        let text = format!(
+            "{SHORTEST}[[case]]\npayload = [\"tiny\", \"large\"]\nconnections = 400\n\
+             quick = {{ connections = 4, payload = \"tiny\" }}\n[quick]\nrepeats = 1\nduration = \"10ms\"\n"
+        );
+        let full = Written::read(&text, "f", false).expect("a plan");
+        assert_eq!((full.cases.len(), full.timing.rounds), (2, 3));
+        let quick = Written::read(&text, "f", true).expect("a plan");
+        assert_eq!((quick.cases.len(), quick.cases[0].connections.get()), (1, 4));
+        assert_eq!((quick.timing.rounds, quick.timing.measured), (1, Duration::from_millis(10)));
+    }
+
+    #[test]
+    fn mistakes_have_a_place_and_the_name_that_was_meant() {
+        let case = "[[case]]\npayload = \"tiny\"\nconnections = 1\n";
+        let cases = [
+            (format!("{SHORTEST}{case}lod = 5\n"), "f:7:1: ", "did you mean \"load\""),
+            (format!("{SHORTEST}{case}load = \"much\"\n"), "f:7:8: ", "\"closed\""),
+            (format!("{SHORTEST}{case}delay = \"5\"\n"), "f:7:9: ", "duration"),
+            (format!("{SHORTEST}{case}{case}"), "f:4:", "two cases"),
+            (SHORTEST.replace("direct", "ngnix") + case, "f:2:12: ", "nginx"),
+            (format!("expect = [\"p99 < much\"]\n{SHORTEST}{case}"), "f:1:", "p99 < 50ms"),
+        ];
+        for (text, place, said) in cases {
+            let refused = Written::read(&text, "f", false).expect_err("a mistake").to_string();
+            assert!(
+                refused.starts_with(place) || place.ends_with(':') && refused.starts_with("f:"),
+                "{refused}"
+            );
+            assert!(refused.contains(said), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! `vanward lab`: lists, shows and runs experiments. What they are and how they run is in the crate `lab`, what their
+//! results mean in `report`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ::lab::experiments;
+use ::lab::{Own, Plan, Progress, Watcher, Written};
+use report::results::{File, Results};
+use report::{Summary, text};
+use serde_json::json;
+
+use super::demo::{Told, interruption, print, write_report};
+
+/// An invalid run.
+const INVALID_RUN: u8 = 98;
+/// A threshold missed.
+const MISSED: u8 = 99;
+/// A plan is written by hand: more is no plan.
+const PLAN_BYTES_MAX: u64 = 1024 * 1024;
+/// Results of the largest matrix are far below this.
+const RESULTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// How often what was measured is kept, against whatever may end the run.
+const BETWEEN_KEEPING: Duration = Duration::from_secs(5);
+
+/// Compares proxies: known experiments, or your own from a short file.
+///
+/// Each proxy is started anew for each measurement, in shuffled order and repeated, on cores of its own where there are
+/// enough. Proxies that are not installed are left out by name.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Lists the experiments that need no file
+    List,
+    /// Prints the plan of one, to be changed and run as a file
+    Show {
+        /// Its name, as `list` prints it
+        name: String,
+    },
+    /// Runs an experiment and writes its results and report
+    Run(Run),
+    /// Says which proxies and generators are installed here, and how to get the others
+    Doctor {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes the report of earlier results anew
+    Report {
+        /// The folder with results.json
+        folder: PathBuf,
+    },
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// An experiment's name, or a plan file
+    plan: String,
+    /// Takes what the plan's `quick` tables say: minutes instead of hours
+    #[arg(long)]
+    quick: bool,
+    /// The folder for results.json, report.html and junit.xml [default: lab-NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Measures these proxies only; may be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// What the order is shuffled with
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Prints the results as JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward lab list
+  vanward lab run zproxy --quick                  two origins, 42 bytes, 400 connections, in a minute
+  vanward lab run monolake --quick --out results  HTTP and HTTPS by payload
+  vanward lab show monolake > mine.toml           a plan to start from
+  vanward lab run mine.toml --only vanward --only nginx
+  vanward lab doctor                              what is installed here
+  vanward lab report results                      the page again, from results.json
+
+Exit codes: 0 done, 1 failed or interrupted, 78 a mistake in the plan, 98 figures are missing or invalid,
+99 an expectation of the plan was missed.";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let done = match &arguments.command {
+        Command::List => list(),
+        Command::Show { name } => show(name),
+        Command::Run(run) => return run_plan(run),
+        Command::Doctor { json } => doctor(*json),
+        Command::Report { folder } => remake(folder),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => super::fail(super::FAILED, message),
+    }
+}
+
+fn list() -> Result<(), String> {
+    let mut out = String::new();
+    for experiment in experiments::ALL {
+        let plan =
+            Written::read(experiment.text, experiment.name, false).map_err(|mistake| mistake.to_string())?;
+        out += &format!("{:<18}{} ({} cases)\n", experiment.name, plan.title, plan.cases.len());
+    }
+    print(&out)
+}
+
+fn show(name: &str) -> Result<(), String> {
+    let names = || experiments::ALL.map(|experiment| experiment.name).join(", ");
+    let experiment = experiments::named(name)
+        .ok_or_else(|| format!("there is no experiment {name:?}; expected one of {}", names()))?;
+    print(experiment.text)
+}
+
+fn own() -> Result<Own, String> {
+    let program =
+        std::env::current_exe().map_err(|error| format!("cannot find this program's file: {error}"))?;
+    Ok(Own { program, version: env!("VANWARD_VERSION").to_owned() })
+}
+
+fn doctor(as_json: bool) -> Result<(), String> {
+    let proxies = ::lab::proxies::census(&own()?);
+    let cores = ::lab::cores::assign().map_err(|error| error.to_string())?;
+    if as_json {
+        let proxies = proxies.iter().map(|(name, found)| match found {
+            Ok(installed) => {
+                json!({ "name": name, "version": installed.version, "program": installed.program })
+            }
+            Err(remedy) => json!({ "name": name, "remedy": remedy }),
+        });
+        let told = json!({ "proxies": proxies.collect::<Vec<_>>(), "cores": cores });
+        return print(&format!("{told}\n"));
+    }
+    let mut out = String::new();
+    for (name, found) in proxies {
+        let said = match found {
+            Ok(installed) => format!("{} ({})", installed.version, installed.program.display()),
+            Err(remedy) => format!("not installed: {remedy}"),
+        };
+        out += &format!("{name:<15}{said}\n");
+    }
+    let shares = cores.origins.iter().any(|core| cores.load.contains(core)) || cores.proxy == cores.load;
+    out += &format!(
+        "\ncores: proxy {:?}, origins {:?}, load {:?}{}\n",
+        cores.proxy,
+        cores.origins,
+        cores.load,
+        if shares { "; some are shared: of four or more, each part has its own" } else { "" }
+    );
+    print(&out)
+}
+
+fn remake(folder: &Path) -> Result<(), String> {
+    let path = folder.join("results.json");
+    let text = read(&path, RESULTS_BYTES_MAX)?;
+    let results =
+        Results::from_json(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let summary = Summary::of(&results);
+    write_report(folder, &results, &summary)?;
+    print(&text::render(&summary))
+}
+
+fn read(path: &Path, most: u64) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    if fs::metadata(path).map_err(failed)?.len() > most {
+        return Err(format!("{} is larger than {most} bytes: it is not what it should be", path.display()));
+    }
+    fs::read_to_string(path).map_err(failed)
+}
+
+fn run_plan(run: &Run) -> ExitCode {
+    let (name, text) = match experiments::named(&run.plan) {
+        Some(experiment) => (format!("{}.toml", experiment.name), experiment.text.to_owned()),
+        None => match read(Path::new(&run.plan), PLAN_BYTES_MAX) {
+            Ok(text) => (run.plan.clone(), text),
+            Err(message) => {
+                let names = experiments::ALL.map(|experiment| experiment.name).join(", ");
+                let message = format!("{message}; expected a plan file, or one of {names}");
+                return super::fail(super::USAGE, message);
+            }
+        },
+    };
+    let written = match Written::read(&text, &name, run.quick) {
+        Ok(written) => written,
+        Err(mistake) => return super::fail(super::BAD_CONFIGURATION, mistake),
+    };
+    if let Some(unknown) = run.only.iter().find(|only| !written.proxies.contains(only)) {
+        let message = format!("the plan has no {unknown}; expected some of {}", written.proxies.join(", "));
+        return super::fail(super::USAGE, message);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let done = runtime.map_err(|error| format!("cannot start: {error}")).and_then(|runtime| {
+        let plan = plan(run, written, File { name, text })?;
+        runtime.block_on(measure(run, &plan)) // Dropping what runs inside ends every process that it started.
+    });
+    done.unwrap_or_else(|message| super::fail(super::FAILED, message))
+}
+
+fn plan(run: &Run, written: Written, file: File) -> Result<Plan, String> {
+    let own = own()?;
+    let wanted: Vec<String> =
+        written.proxies.into_iter().filter(|name| run.only.is_empty() || run.only.contains(name)).collect();
+    let (proxies, absent) = ::lab::proxies::chosen(&wanted, &written.commands, &own);
+    let mut notes: Vec<String> = absent
+        .iter()
+        .map(|absent| format!("{} is not installed here and was left out: {}.", absent.proxy, absent.remedy))
+        .collect();
+    if cfg!(debug_assertions) {
+        notes.push(
+            "This Vanward is a debug build, several times slower than a release: its figures mean nothing."
+                .to_owned(),
+        );
+    }
+    let quick = if run.quick { " --quick" } else { "" };
+    let only: String = run.only.iter().map(|name| format!(" --only {name}")).collect();
+    Ok(Plan {
+        title: written.title,
+        command: format!("vanward lab run {}{quick}{only} --seed {}", run.plan, run.seed),
+        file: Some(file),
+        published: written.published.as_deref().map(experiments::published).unwrap_or_default(),
+        own,
+        proxies,
+        absent,
+        cases: written.cases,
+        origins: written.origins,
+        timing: written.timing,
+        seed: run.seed,
+        notes,
+        expectations: written.expectations,
+    })
+}
+
+/// `lab-zproxy` for `zproxy` and for `plans/zproxy.toml`.
+fn folder(run: &Run) -> PathBuf {
+    let stem = Path::new(&run.plan).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    run.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{stem}")))
+}
+
+async fn measure(run: &Run, plan: &Plan) -> Result<ExitCode, String> {
+    let out = folder(run);
+    fs::create_dir_all(&out).map_err(|error| format!("cannot write {}: {error}", out.display()))?;
+    let mut keeper =
+        Keeper { told: Told::new(), path: out.join("results.json"), kept: Instant::now(), failed: None };
+    let results = ::lab::run(plan, interruption(), &mut keeper).await;
+    keeper.told.clear();
+    if let Some(error) = keeper.failed {
+        super::say(&format!("{error}; measuring went on, and it is written again now"));
+    }
+    let results = results.map_err(|error| error.to_string())?;
+    let summary = Summary::of(&results);
+    write_report(&out, &results, &summary)?;
+    if !results.expectations.is_empty() {
+        let path = out.join("junit.xml");
+        fs::write(&path, ::lab::expect::junit(&results.title, &results.expectations))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    print(&if run.json { results.to_json() + "\n" } else { told(&results, &summary) })?;
+    if !run.json {
+        print(&format!("\nReport: {}\n", out.join("report.html").display()))?;
+    }
+    if let Some(missing) = &results.incomplete {
+        return Err(format!("{missing} The report has what was measured until then."));
+    }
+    let missed = results.expectations.iter().filter(|each| !each.is_met).count();
+    if missed > 0 {
+        let message = format!("{missed} of {} expectations were missed", results.expectations.len());
+        return Ok(super::fail(MISSED, message));
+    }
+    Ok(if is_complete(&results, &summary) {
+        ExitCode::SUCCESS
+    } else {
+        super::fail(INVALID_RUN, "some figures are missing or invalid, for the reasons in the report")
+    })
+}
+
+/// The tables, and what is in none: who lacks what, and what was expected.
+fn told(results: &Results, summary: &Summary<'_>) -> String {
+    let mut out = text::render(summary);
+    for lacking in &results.lacking {
+        out += &format!("{}: {} took no part in it.\n", lacking.case, lacking.reason);
+    }
+    for each in &results.expectations {
+        let measured = each.measured.as_deref().unwrap_or("nothing");
+        let word = if each.is_met { "met" } else { "missed" };
+        out += &format!("{} ({}): {} was {word}, with {measured}.\n", each.case, each.proxy, each.text);
+    }
+    out
+}
+
+/// Whether each proxy has a figure in each case that it can do.
+fn is_complete(results: &Results, summary: &Summary<'_>) -> bool {
+    summary.cases.iter().all(|case| {
+        case.rows.iter().all(|row| {
+            let lacks = results
+                .lacking
+                .iter()
+                .any(|each| each.proxy == row.proxy.name && each.case == case.case.name);
+            row.valid > 0 || lacks
+        })
+    })
+}
+
+/// Tells where the run is, and keeps what it measured.
+struct Keeper {
+    told: Told,
+    path: PathBuf,
+    kept: Instant,
+    /// Why the last try to keep it failed.
+    failed: Option<String>,
+}
+
+impl Watcher for Keeper {
+    fn next(&mut self, progress: Progress<'_>) {
+        self.told.progress(&progress);
+    }
+
+    fn measured(&mut self, results: &Results) {
+        if self.kept.elapsed() < BETWEEN_KEEPING {
+            return;
+        }
+        self.kept = Instant::now();
+        // Beside it first, so that a full disk leaves the last one whole.
+        let beside = self.path.with_extension("json.part");
+        let kept = fs::write(&beside, results.to_json()).and_then(|()| fs::rename(&beside, &self.path));
+        self.failed = kept.err().map(|error| format!("cannot write {}: {error}", self.path.display()));
+    }
+}
