@@ -20,9 +20,6 @@ pub const ALL: [Experiment; 5] = [
     Experiment { name: "zproxy", text: include_str!("../plans/zproxy.toml") },
 ];
 
-/// Experiment, system, case, metric, value and unit, a line each.
-const PUBLISHED: &str = include_str!("../plans/published.csv");
-
 /// The experiment of that name.
 pub fn named(name: &str) -> Option<Experiment> {
     ALL.into_iter().find(|experiment| experiment.name == name)
@@ -30,19 +27,17 @@ pub fn named(name: &str) -> Option<Experiment> {
 
 /// The published figures of an experiment; none of one that nobody published.
 pub fn published(experiment: &str) -> Vec<Published> {
-    let lines = PUBLISHED.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
-    lines
-        .filter_map(|fields| match fields[..] {
-            [of, system, case, metric, value, unit] if of == experiment => Some(Published {
-                system: system.to_owned(),
-                case: case.to_owned(),
-                metric: metric.to_owned(),
-                value: value.parse().ok()?,
-                unit: unit.to_owned(),
-            }),
-            _ => None,
-        })
-        .collect()
+    let figures = report::published::experiment(experiment)
+        .into_iter()
+        .flat_map(report::published::Experiment::figures);
+    let owned = figures.map(|figure| Published {
+        system: figure.system.to_owned(),
+        case: figure.case.to_owned(),
+        metric: figure.metric.to_owned(),
+        value: figure.value,
+        unit: figure.unit.to_owned(),
+    });
+    owned.collect()
 }
 
 #[cfg(test)]
@@ -72,7 +67,7 @@ mod tests {
         let zproxy = read("zproxy");
         assert_eq!((zproxy.origins.get(), zproxy.timing.measured.as_secs()), (2, 15));
         assert_eq!(
-            (zproxy.cases[0].connections.get(), zproxy.cases[0].threads.map(|n| n.get())),
+            (zproxy.cases[0].connections.get(), zproxy.cases[0].threads.map(std::num::NonZero::get)),
             (400, Some(10))
         );
         assert_eq!(read("chaos-proxy").cases.len(), 8);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use report::results::Scheme;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use crate::expect::Expect;
@@ -239,22 +240,19 @@ impl RawCase {
 
 /// One value, or a list of them.
 #[derive(Deserialize)]
-#[serde(from = "OneOrMany<T>")]
+#[serde(try_from = "toml::Value", bound(deserialize = "T: DeserializeOwned"))]
 struct Each<T>(Vec<T>);
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany<T> {
-    One(T),
-    Many(Vec<T>),
-}
+impl<T: DeserializeOwned> TryFrom<toml::Value> for Each<T> {
+    type Error = String;
 
-impl<T> From<OneOrMany<T>> for Each<T> {
-    fn from(written: OneOrMany<T>) -> Self {
-        match written {
-            OneOrMany::One(one) => Self(vec![one]),
-            OneOrMany::Many(many) => Self(many),
-        }
+    fn try_from(written: toml::Value) -> Result<Self, String> {
+        let values = match written {
+            toml::Value::Array(values) => values,
+            one => vec![one],
+        };
+        let read = |value| T::deserialize(value).map_err(|error: toml::de::Error| error.message().to_owned());
+        values.into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 }
 
