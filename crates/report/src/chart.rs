@@ -6,13 +6,20 @@
 mod axis;
 /// Horizontal bars with their spread.
 mod bars;
+/// Every proxy beside the others, case by case.
+mod groups;
+/// Lines through points.
+mod lines;
 /// Latency against percentile.
 mod percentiles;
 /// Colour, dash and marker of each series.
 mod series;
 
 pub use bars::cpu_per_request;
+pub use groups::Groups;
+pub(crate) use lines::Lines;
 pub use percentiles::latency;
+pub(crate) use series::looks;
 pub use series::{STYLE, legend};
 
 /// Text that may stand between tags or in a quoted attribute.

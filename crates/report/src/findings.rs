@@ -4,10 +4,12 @@
 
 use crate::figure;
 use crate::results::{Arrivals, Role, Scheme};
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, median};
 use crate::summary::{Beside, CaseSummary, Metric, Row, Summary, Verdict};
 use crate::table::{NOTHING, Table};
 
+/// More cases than this are told as a range: the tables have each.
+const LISTED_MOST: usize = 8;
 /// A load average above this share of the cores, before the run began, is another's work.
 const IDLE_LOAD: f64 = 0.25;
 
@@ -102,6 +104,21 @@ pub fn word(verdict: Verdict) -> &'static str {
 }
 
 fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
+    let mut ratios: Vec<f64> = besides(summary, peer)
+        .filter(|(_, metric, beside, _)| {
+            *metric == Metric::CpuPerRequest && beside.verdict != Verdict::Refused
+        })
+        .map(|(_, _, beside, _)| beside.subject_ratio)
+        .collect();
+    if ratios.len() > LISTED_MOST {
+        ratios.sort_by(f64::total_cmp);
+        let [low, middle, high] = [ratios[0], median(&ratios), ratios[ratios.len() - 1]].map(figure::ratio);
+        let count = ratios.len();
+        return Some(format!(
+            "CPU time per request of {subject} as a ratio to {peer}'s: {middle} at the median of {count} cases, from {low} \
+             to {high}."
+        ));
+    }
     let parts: Vec<String> = besides(summary, peer)
         .filter(|(_, metric, beside, _)| {
             *metric == Metric::CpuPerRequest && beside.verdict != Verdict::Refused
@@ -131,6 +148,9 @@ fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> O
             0 => {}
             all if all == compared && verdict != Verdict::Lost => {
                 parts.push(format!("{} (every case)", metric.phrase()));
+            }
+            many if many > LISTED_MOST => {
+                parts.push(format!("{} ({many} of {compared} cases)", metric.phrase()));
             }
             _ => parts.push(format!("{} ({})", metric.phrase(), cases.join("; "))),
         }

@@ -32,6 +32,10 @@ pub mod text;
 pub mod markdown;
 /// Charts as inline SVG.
 pub mod chart;
+/// What a page shows above the single cases.
+pub mod overview;
+/// Files for other programs.
+pub mod export;
 /// The HTML page.
 pub mod page;
 

@@ -7,7 +7,9 @@ use minijinja::{AutoEscape, Environment};
 use serde::Serialize;
 
 use crate::compare::{Comparison, show};
-use crate::results::{Case, Cores, Machine, Process, Proxy, Role, Run};
+use crate::judge;
+use crate::overview::{self, Shown};
+use crate::results::{Arrivals, Case, Cores, Machine, Process, Proxy, Role, Run};
 use crate::summary::{CaseSummary, Summary};
 use crate::table::{self, Table};
 use crate::{chart, figure, findings, text};
@@ -44,8 +46,31 @@ impl std::fmt::Display for PageError {
 impl std::error::Error for PageError {}
 
 /// The whole page.
+///
+/// A matrix whose charts do not fit has them for its closed loops only, or for none of its single cases; the tables
+/// stay, and a caveat says so.
 pub fn render(summary: &Summary<'_>) -> Result<String, PageError> {
-    placed(include_str!("page.html"), page(summary))
+    let mut page = page(summary);
+    for detail in [Detail::Full, Detail::ClosedLoops] {
+        page.leave_out(summary, detail);
+        match placed(include_str!("page.html"), &page) {
+            Err(PageError::TooLarge { .. }) => {}
+            placed => return placed,
+        }
+    }
+    page.leave_out(summary, Detail::Tables);
+    placed(include_str!("page.html"), &page)
+}
+
+/// Which of the single cases have charts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// All.
+    Full,
+    /// Closed loops: the rates have a chart together.
+    ClosedLoops,
+    /// None.
+    Tables,
 }
 
 /// Two results beside each other.
@@ -92,7 +117,14 @@ struct Page<'r> {
     marks: String,
     findings: Vec<String>,
     caveats: Vec<String>,
+    omitted: Option<String>,
     standings: Table,
+    verdicts: Table,
+    rules: Vec<&'static str>,
+    overview: Vec<Shown>,
+    rates: Vec<Shown>,
+    published: Option<Table>,
+    published_verdicts: Vec<String>,
     cases: Vec<Section>,
     conditions: Facts,
     machine: Facts,
@@ -118,13 +150,41 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
         marks: text::legend(summary),
         findings: findings::sentences(summary),
         caveats: findings::caveats(summary),
+        omitted: None,
         standings: findings::standings(summary),
+        verdicts: overview::verdicts(summary),
+        rules: judge::RULES.iter().map(|rule| rule.name).collect(),
+        overview: overview::beside_each_other(summary),
+        rates: overview::latency_against_rate(summary),
+        published: overview::published_ratios(summary),
+        published_verdicts: overview::published_verdicts(summary),
         cases: summary.cases.iter().enumerate().map(|(index, case)| section(index, case)).collect(),
         conditions: conditions(summary),
         machine: machine(&results.machine),
         versions: versions(&results.proxies),
         processes: processes(summary),
         commands: commands(summary),
+    }
+}
+
+impl Page<'_> {
+    fn leave_out(&mut self, summary: &Summary<'_>, detail: Detail) {
+        let what = match detail {
+            Detail::Full => return,
+            Detail::ClosedLoops => "of constant rates",
+            Detail::Tables => "of single cases",
+        };
+        for (section, case) in self.cases.iter_mut().zip(&summary.cases) {
+            if detail == Detail::Tables || case.case.arrivals != Arrivals::Closed {
+                section.cpu_chart = None;
+                section.latency_chart = None;
+                section.over_time.clear();
+            }
+        }
+        self.omitted = Some(format!(
+            "Charts {what} are left out to keep this page below 1 MiB; their tables are here, and their charts are among the \
+             plots as files."
+        ));
     }
 }
 
@@ -137,6 +197,7 @@ struct Section {
     cpu: Table,
     latency_chart: Option<String>,
     percentiles: Table,
+    over_time: Vec<Shown>,
 }
 
 fn section(index: usize, case: &CaseSummary<'_>) -> Section {
@@ -147,6 +208,7 @@ fn section(index: usize, case: &CaseSummary<'_>) -> Section {
         cpu: table::cpu(case),
         latency_chart: chart::latency(case, &format!("latency-{index}")),
         percentiles: table::percentiles(case),
+        over_time: overview::over_time(case),
     }
 }
 

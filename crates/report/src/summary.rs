@@ -194,6 +194,16 @@ impl Row<'_> {
         self.measured.iter().filter_map(|measured| metric.value(measured)).collect()
     }
 
+    /// Bytes received each second.
+    pub fn bytes_per_second(&self) -> Option<Estimate> {
+        Estimate::of(self.measured.iter().map(|measured| measured.received_bytes as f64 / measured.seconds))
+    }
+
+    /// The valid measurements.
+    pub(crate) fn measured(&self) -> &[&Measured] {
+        &self.measured
+    }
+
     /// The cell of a metric.
     pub fn cell(&self, metric: Metric) -> &Cell {
         &self.cells[Metric::ALL.iter().position(|&each| each == metric).expect("ALL lists every metric")]
@@ -222,6 +232,12 @@ impl CaseSummary<'_> {
     /// `HTTPS, 128 B, closed loop, 64 connections`
     pub fn title(&self) -> String {
         title(self.case)
+    }
+
+    /// `HTTPS, tiny (128 B)`
+    pub fn payload(&self) -> String {
+        let scheme = if self.case.scheme == Scheme::Https { "HTTPS, " } else { "" };
+        format!("{scheme}{} ({})", self.case.payload, figure::bytes(self.case.payload_bytes as f64))
     }
 
     /// The row of the subject.
@@ -255,7 +271,7 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
             row(proxy, &runs.collect::<Vec<_>>())
         })
         .collect();
-    let findings = judge::judge(&judge::ranking(&title(case), case, &rows));
+    let findings = judge::judge(&judge::ranking(results, &title(case), case, &rows));
     let subject = rows
         .iter()
         .find(|row| row.proxy.role == Role::Subject)

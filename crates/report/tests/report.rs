@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use report::latency::Latency;
 use report::results::*;
-use report::{Summary, markdown, page, text};
+use report::{Summary, export, markdown, page, published, text};
 
 /// A proxy's figures in one round: requests, user and system CPU seconds, memory in MiB, lowest latency.
 type Figures = (u64, f64, f64, u64, u64);
@@ -158,7 +158,7 @@ fn results_survive_json_and_a_newer_schema_is_refused() {
     let results = sample();
     let text = results.to_json();
     assert_eq!(Results::from_json(&text).expect("what was written"), results);
-    let newer = text.replacen("\"schema\":1", "\"schema\":2", 1);
+    let newer = text.replacen(&format!("\"schema\":{SCHEMA}"), &format!("\"schema\":{}", SCHEMA + 1), 1);
     assert!(Results::from_json(&newer).expect_err("it is newer").to_string().contains("newer vanward"));
     assert!(Results::from_json("{}").is_err());
 }
@@ -276,12 +276,12 @@ fn every_chart_has_a_name_and_a_table() {
     let results = sample();
     let page = page::render(&Summary::of(&results)).expect("a page");
     let charts = page.matches("role=\"img\"").count();
-    assert_eq!(charts, 4, "CPU and latency of two cases");
+    assert_eq!(charts, 8, "four of all cases, CPU and latency of two");
     assert_eq!(
         page.matches("aria-labelledby=\"cpu-").count() + page.matches("aria-labelledby=\"latency-").count(),
         4
     );
-    for figure in page.split("<figure>").skip(1) {
+    for figure in page.split("<figure").skip(1) {
         let figure = figure.split("</figure>").next().expect("before the end");
         assert!(figure.contains("<svg") && figure.contains("<table"), "{figure}");
     }
@@ -305,4 +305,117 @@ fn markdown_has_a_table_a_case() {
     let markdown = markdown::render(&Summary::of(&results));
     assert_eq!(markdown.matches("|---|").count(), 2, "{markdown}");
     assert!(markdown.contains("| vanward |"), "{markdown}");
+}
+
+/// Six proxies, HTTP and HTTPS, four payloads, a closed loop and four rates, sampled once a second for a minute, with
+/// the published figures of monolake.
+fn full_matrix() -> Results {
+    let mut results = sample();
+    results.proxies.extend(["traefik", "envoy", "caddy"].map(|name| proxy(name, Role::Peer)));
+    let rates = [None, Some(5_000.0), Some(10_000.0), Some(20_000.0), Some(30_000.0)];
+    let payloads = [("tiny", 128), ("small", 3_269), ("medium", 11_268), ("large", 165_854)];
+    let template = results.cases[0].clone();
+    results.cases = [Scheme::Http, Scheme::Https]
+        .into_iter()
+        .flat_map(|scheme| payloads.map(|payload| (scheme, payload)))
+        .flat_map(|(scheme, (payload, payload_bytes))| {
+            rates.map(|rate| (scheme, payload, payload_bytes, rate))
+        })
+        .map(|(scheme, payload, payload_bytes, rate)| Case {
+            name: format!("{scheme:?}-{payload}-{}", rate.unwrap_or(0.0)).to_lowercase(),
+            scheme,
+            payload: payload.to_owned(),
+            payload_bytes,
+            arrivals: rate.map_or(Arrivals::Closed, |rate_per_second| Arrivals::Constant { rate_per_second }),
+            published: rate.is_none().then(|| format!("{scheme:?}-{payload}").to_lowercase()),
+            ..template.clone()
+        })
+        .collect();
+    results.published = published::experiment("monolake")
+        .expect("it is one of the five")
+        .figures()
+        .map(|figure| Published {
+            system: figure.system.to_owned(),
+            case: figure.case.to_owned(),
+            metric: figure.metric.to_owned(),
+            value: figure.value,
+            unit: figure.unit.to_owned(),
+        })
+        .collect();
+    results.runs = Vec::new();
+    for (round, case) in (1..=3usize).flat_map(|round| results.cases.iter().map(move |case| (round, case))) {
+        for (index, proxy) in
+            results.proxies.iter().enumerate().filter(|(_, proxy)| case.includes(proxy.role))
+        {
+            let slower = (1 + index as u64 / 2) * if case.scheme == Scheme::Https { 2 } else { 1 };
+            let rate = match case.arrivals {
+                Arrivals::Closed => 0.0,
+                Arrivals::Constant { rate_per_second } => rate_per_second,
+            };
+            let queued = if rate * slower as f64 > 50_000.0 { 9 } else { 1 };
+            let figures = (
+                40_000 / slower + 97 * round as u64,
+                0.2,
+                0.75 + 0.01 * round as f64,
+                5 * slower,
+                160 * slower * queued + rate as u64 / 100 + round as u64,
+            );
+            let mut measured = measured(figures, proxy.role == Role::Direct);
+            measured.received_bytes = measured.requests * (case.payload_bytes + 180);
+            measured.samples = (1..=60u32)
+                .map(|second| Sample {
+                    at_seconds: f64::from(second),
+                    busy_cores: 0.9 + 0.05 * f64::from(second % 3) - 0.1 * (slower as f64 - 1.0) / 4.0,
+                    memory_bytes: (5 * slower + u64::from(second) / 10) << 20,
+                    threads: 2 + index,
+                    connections: 64,
+                })
+                .collect();
+            results.runs.push(run(proxy, case, round, Outcome::Measured(measured)));
+        }
+    }
+    results
+}
+
+#[test]
+fn a_full_matrix_fits_a_page_that_can_be_mailed() {
+    let results = full_matrix();
+    let page = page::render(&Summary::of(&results)).expect("a page");
+    // To be looked at.
+    std::fs::write(concat!(env!("CARGO_TARGET_TMPDIR"), "/full.html"), &page).expect("a file");
+    assert!(page.len() < 1 << 20, "{} bytes", page.len());
+    for wanted in ["Latency against rate", "traefik ÷ nginx", "offer-taken-for-capacity", "CPU over time"] {
+        assert!(page.contains(wanted), "the page lacks {wanted}");
+    }
+    let ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let mut unique = ids.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(ids.len(), unique.len(), "an id is used twice");
+}
+
+#[test]
+fn every_chart_is_a_file_that_stands_alone() {
+    let results = sample();
+    let plots = export::plots(&Summary::of(&results));
+    assert_eq!(plots.len(), 8);
+    for (name, chart) in plots {
+        assert!(
+            name.ends_with(".svg") && chart.contains("xmlns=") && chart.contains("--ink:"),
+            "{name}: {chart}"
+        );
+    }
+}
+
+#[test]
+fn csv_has_a_line_for_each_measurement_and_the_reason_of_a_refusal() {
+    let mut results = sample();
+    refuse(&mut results, "nginx", |measured| Outcome::Invalid {
+        reason: "late, it was".to_owned(),
+        measured,
+    });
+    let csv = export::csv(&results);
+    let columns = csv.lines().next().map_or(0, |line| line.split(',').count());
+    assert_eq!((csv.lines().count(), columns), (1 + results.runs.len(), 15));
+    assert!(csv.contains("\"late, it was\"") && csv.contains("vanward,tiny-closed,1,"), "{csv}");
 }

@@ -16,7 +16,7 @@ const RIGHT: f64 = 34.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 44.0;
 /// Points of a curve in each decade.
-const POINTS: usize = 24;
+const POINTS: usize = 12;
 /// Observations that have to lie beyond the end of a curve.
 const BEYOND: f64 = 10.0;
 /// The rarest percentile shown: 99.9999%.

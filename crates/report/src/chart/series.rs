@@ -14,10 +14,10 @@ pub const STYLE: &str = include_str!("chart.css");
 
 /// How one series looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Look(usize);
+pub(crate) struct Look(usize);
 
 /// The subject has the first look, `direct` the last, so that peers keep theirs whichever are installed.
-pub(super) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
+pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
     let mut peers = 0;
     proxies
         .iter()

@@ -1,7 +1,8 @@
 //! Evidence from our own results.
 
 use super::{Evidence, Ranking};
-use crate::results::{Arrivals, Case, Role};
+use crate::results::{Arrivals, Case, Measured, Results, Role};
+use crate::statistics::Estimate;
 use crate::summary::{Metric, Row};
 
 /// What the kernel says when a limit of its own is reached.
@@ -13,16 +14,16 @@ const EXHAUSTED: [&str; 4] = [
 ];
 
 /// What is ranked in a case: every proxy that was measured.
-pub(crate) fn ranking(title: &str, case: &Case, rows: &[Row<'_>]) -> Ranking {
+pub(crate) fn ranking(results: &Results, title: &str, case: &Case, rows: &[Row<'_>]) -> Ranking {
     let ranked = rows.iter().filter(|row| row.proxy.role != Role::Direct);
     Ranking {
         case: title.to_owned(),
         ranks_rates: case.arrivals == Arrivals::Closed,
-        entries: ranked.map(|row| evidence(case, row)).collect(),
+        entries: ranked.map(|row| evidence(results, case, row)).collect(),
     }
 }
 
-fn evidence(case: &Case, row: &Row<'_>) -> Evidence {
+fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
     let offered = match case.arrivals {
         Arrivals::Closed => None,
         Arrivals::Constant { rate_per_second } => Some(rate_per_second),
@@ -41,10 +42,30 @@ fn evidence(case: &Case, row: &Row<'_>) -> Evidence {
             .lateness_p99_us
             .zip(row.cell(Metric::LatencyP99).estimate)
             .map(|(late, latency)| (late as f64, latency.median)),
-        busy_share: row.busy_cores,
+        busy_share: row
+            .busy_cores
+            .map(|cores| cores / case.workers.min(results.conditions.cores.proxy.len()).max(1) as f64),
+        generator_share: middle(row, |measured| {
+            Some(
+                measured.load_cpu_seconds?
+                    / measured.seconds
+                    / results.conditions.cores.load.len().max(1) as f64,
+            )
+        }),
+        others_share: middle(row, |measured| {
+            let proxy = measured.usage.map(|usage| usage.user_seconds + usage.system_seconds)?;
+            let ours = proxy + measured.load_cpu_seconds? + measured.origins_cpu_seconds?;
+            let all = measured.seconds * results.machine.cores as f64;
+            Some((measured.machine_cpu_seconds? - ours).max(0.0) / all)
+        }),
         exhausted: row.refused.iter().find_map(|refused| {
             EXHAUSTED.into_iter().find(|words| refused.reason.contains(words)).map(str::to_owned)
         }),
         ..Evidence::default()
     }
+}
+
+/// The median over the valid measurements.
+fn middle(row: &Row<'_>, share: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+    Estimate::of(row.measured().iter().filter_map(|measured| share(measured))).map(|estimate| estimate.median)
 }

@@ -1,0 +1,117 @@
+//! Every proxy beside the others, case by case: a group of horizontal bars for each case, with their spread.
+
+use std::fmt::Write as _;
+
+use super::{axis, escaped, series};
+use crate::statistics::Estimate;
+use crate::summary::{CaseSummary, Row, Summary};
+
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 118.0;
+const RIGHT: f64 = 86.0;
+const ROW: f64 = 17.0;
+const BAR: f64 = 12.0;
+const HEAD: f64 = 24.0;
+const GAP: f64 = 8.0;
+const BOTTOM: f64 = 42.0;
+
+/// What the bars of a chart show.
+pub struct Groups<'s> {
+    /// Unique in the page.
+    pub id: &'s str,
+    /// The chart's name.
+    pub title: &'s str,
+    /// Under the axis.
+    pub axis: &'s str,
+    /// Which cases have a group.
+    pub includes: fn(&CaseSummary<'_>) -> bool,
+    /// The figure of a proxy.
+    pub value: fn(&Row<'_>) -> Option<Estimate>,
+    /// A figure with its unit.
+    pub figure: fn(f64) -> String,
+}
+
+impl Groups<'_> {
+    /// The chart; `None` where nothing was measured.
+    pub fn draw(&self, summary: &Summary<'_>) -> Option<String> {
+        let cases: Vec<&CaseSummary<'_>> =
+            summary.cases.iter().filter(|case| (self.includes)(case)).collect();
+        let all = || cases.iter().flat_map(|case| &case.rows).filter_map(self.value);
+        let ticks = axis::linear(all().map(|estimate| estimate.high).reduce(f64::max)?, 5);
+        let end = *ticks.last()?;
+        let rows: usize = cases.iter().map(|case| self.bars(case).len()).sum();
+        let floor = rows as f64 * ROW + cases.len() as f64 * (HEAD + GAP);
+        let height = floor + BOTTOM;
+        let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * value / end;
+        let id = self.id;
+        let mut out = format!(
+            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+             aria-labelledby=\"{id}\"><title id=\"{id}\">{}. The table below has the figures.</title>",
+            escaped(self.title)
+        );
+        for tick in &ticks {
+            let at = x(*tick);
+            let _ = write!(
+                out,
+                "<line class=\"grid\" x1=\"{at:.1}\" y1=\"0\" x2=\"{at:.1}\" y2=\"{floor}\"/>\
+                 <text class=\"quiet middle\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
+                floor + 16.0,
+                (self.figure)(*tick)
+            );
+        }
+        let _ = write!(
+            out,
+            "<text class=\"quiet middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x(end / 2.0),
+            floor + 34.0,
+            escaped(self.axis)
+        );
+        let mut top = 0.0;
+        for case in &cases {
+            top = self.group(&mut out, case, top, x);
+        }
+        let _ =
+            write!(out, "<line class=\"base\" x1=\"{LEFT}\" y1=\"0\" x2=\"{LEFT}\" y2=\"{floor}\"/></svg>");
+        Some(out)
+    }
+
+    fn bars<'c>(&self, case: &'c CaseSummary<'c>) -> Vec<(series::Look, &'c Row<'c>, Estimate)> {
+        let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
+        let looks = series::looks(&proxies).into_iter().zip(&case.rows);
+        looks.filter_map(|(look, row)| Some((look, row, (self.value)(row)?))).collect()
+    }
+
+    /// The bars of a case under its name; where the next begins.
+    fn group(&self, out: &mut String, case: &CaseSummary<'_>, top: f64, x: impl Fn(f64) -> f64) -> f64 {
+        let _ = write!(
+            out,
+            "<rect class=\"head\" x=\"0\" y=\"{:.1}\" width=\"{WIDTH}\" height=\"18\"/>\
+             <text class=\"strong\" x=\"6\" y=\"{:.1}\">{}</text>",
+            top + 1.0,
+            top + 14.5,
+            escaped(&case.title())
+        );
+        let bars = self.bars(case);
+        for (index, (look, row, estimate)) in bars.iter().enumerate() {
+            let middle = top + HEAD + ROW * (index as f64 + 0.5);
+            let (low, high, end) = (x(estimate.low), x(estimate.high), x(estimate.median));
+            let (tick, baseline) = (middle - 3.0, middle + 4.0);
+            let class = look.class();
+            let _ = write!(
+                out,
+                "<text class=\"end\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>{}\
+                 <rect class=\"user {class}\" x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>\
+                 <path class=\"whisker\" d=\"M{low:.1} {middle:.1}H{high:.1}M{low:.1} {tick:.1}v6M{high:.1} {tick:.1}v6\"/>\
+                 <text x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
+                LEFT - 20.0,
+                escaped(&row.proxy.name),
+                look.marker(LEFT - 10.0, middle),
+                middle - BAR / 2.0,
+                end - LEFT,
+                high.max(end) + 6.0,
+                (self.figure)(estimate.median)
+            );
+        }
+        top + HEAD + ROW * bars.len() as f64 + GAP
+    }
+}

@@ -1,0 +1,107 @@
+//! Lines through points: latency against rate, and what a proxy used over time.
+
+use std::fmt::Write as _;
+
+use super::{axis, escaped, series::Look};
+
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 270.0;
+const LEFT: f64 = 74.0;
+const RIGHT: f64 = 26.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 44.0;
+/// A line with more points than this has no marker at each.
+const MARKED_MOST: usize = 14;
+
+/// A chart of lines.
+pub(crate) struct Lines<'s> {
+    /// Unique in the page.
+    pub(crate) id: &'s str,
+    /// The chart's name.
+    pub(crate) title: &'s str,
+    /// Under the axis.
+    pub(crate) axis: &'s str,
+    /// Whether every step up is ten times as much.
+    pub(crate) is_logarithmic: bool,
+    /// A place on the axis to the right.
+    pub(crate) across: fn(f64) -> String,
+    /// A place on the axis upwards.
+    pub(crate) upwards: fn(f64) -> String,
+    /// Looks and points, from left to right.
+    pub(crate) lines: Vec<(Look, Vec<(f64, f64)>)>,
+}
+
+impl Lines<'_> {
+    /// The chart; `None` without points.
+    pub(crate) fn draw(&self) -> Option<String> {
+        let all = || self.lines.iter().flat_map(|(_, points)| points);
+        let across = axis::linear(all().map(|point| point.0).reduce(f64::max)?, 5);
+        let most = all().map(|point| point.1).reduce(f64::max)?;
+        let least = all().map(|point| point.1).reduce(f64::min)?;
+        let up = if self.is_logarithmic { axis::logarithmic(least, most) } else { axis::linear(most, 4) };
+        let (end, bottom, top) = (*across.last()?, *up.first()?, *up.last()?);
+        let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * value / end;
+        let y = |value: f64| {
+            let share = match self.is_logarithmic {
+                true => (value.max(bottom) / bottom).ln() / (top / bottom).ln(),
+                false => (value - bottom) / (top - bottom),
+            };
+            HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
+        };
+        let id = self.id;
+        let mut out = format!(
+            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" \
+             aria-labelledby=\"{id}\"><title id=\"{id}\">{}. The table below has the figures.</title>",
+            escaped(self.title)
+        );
+        self.grid(&mut out, (&across, &x), (&up, &y));
+        for (look, points) in &self.lines {
+            let at: Vec<(f64, f64)> = points.iter().map(|&(right, up)| (x(right), y(up))).collect();
+            let path: Vec<String> = at.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+            let _ = write!(out, "<path class=\"curve {}\" d=\"M{}\"/>", look.class(), path.join("L"));
+            let step = at.len().div_ceil(MARKED_MOST).max(1);
+            for (x, y) in at.into_iter().step_by(step) {
+                out.push_str(&look.marker(x, y));
+            }
+        }
+        out.push_str("</svg>");
+        Some(out)
+    }
+
+    fn grid(
+        &self,
+        out: &mut String,
+        (across, x): (&[f64], &dyn Fn(f64) -> f64),
+        (up, y): (&[f64], &dyn Fn(f64) -> f64),
+    ) {
+        let (floor, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        for tick in up {
+            let at = y(*tick);
+            let _ = write!(
+                out,
+                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
+                 <text class=\"quiet end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                LEFT - 7.0,
+                at + 4.0,
+                (self.upwards)(*tick)
+            );
+        }
+        for tick in across {
+            let _ = write!(
+                out,
+                "<text class=\"quiet middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                x(*tick),
+                floor + 17.0,
+                (self.across)(*tick)
+            );
+        }
+        let _ = write!(
+            out,
+            "<line class=\"base\" x1=\"{LEFT}\" y1=\"{floor}\" x2=\"{right}\" y2=\"{floor}\"/>\
+             <text class=\"quiet middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            (LEFT + right) / 2.0,
+            HEIGHT - 8.0,
+            escaped(self.axis)
+        );
+    }
+}

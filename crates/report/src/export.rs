@@ -1,0 +1,179 @@
+//! Results as files for other programs: CSV, the collector's columns, percentile distributions, charts as SVG files.
+
+use crate::chart;
+use crate::latency::Latency;
+use crate::overview;
+use crate::results::{Measured, Outcome, Results, Sample};
+use crate::summary::{Metric, Summary};
+
+/// Steps of a percentile distribution in each halving of the distance to 100%.
+const STEPS: u32 = 5;
+/// Colours where no page gives them.
+const PAPER: &str = ":root{--paper:#fff;--ink:#1b1f24;--quiet:#57606a;--line:#d8dde3;--band:#f5f7f9}\
+                     @media (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e6e9ed;--quiet:#a3abb5;\
+                     --line:#333a42;--band:#1c2127}}svg{background:var(--paper)}";
+
+/// A line for each measurement, the refused ones with their reason.
+pub fn csv(results: &Results) -> String {
+    let mut out =
+        "proxy,case,round,began_seconds,seconds,requests,errors,received_bytes,p99_9_latency_us,refused"
+            .to_owned();
+    for metric in Metric::ALL {
+        out.push_str(&format!(",{}", metric.key()));
+    }
+    out.push('\n');
+    for run in &results.runs {
+        let mut fields = vec![
+            quoted(&run.proxy),
+            quoted(&run.case),
+            run.round.to_string(),
+            format!("{:.3}", run.began_seconds),
+        ];
+        match figures(&run.outcome) {
+            None => fields.extend(vec![String::new(); 5]),
+            Some(measured) => fields.extend([
+                format!("{:.3}", measured.seconds),
+                measured.requests.to_string(),
+                measured.error_count().to_string(),
+                measured.received_bytes.to_string(),
+                measured.latency.at_quantile_us(0.999).map(|us| us.to_string()).unwrap_or_default(),
+            ]),
+        }
+        fields.push(quoted(run.outcome.refusal().unwrap_or_default()));
+        fields.extend(Metric::ALL.map(|metric| {
+            let value = figures(&run.outcome).and_then(|measured| metric.value(measured));
+            value.filter(|value| value.is_finite()).map(|value| format!("{value:.3}")).unwrap_or_default()
+        }));
+        out.push_str(&fields.join(","));
+        out.push('\n');
+    }
+    out
+}
+
+/// What a proxy used over time, in the columns of monolake's collector: time, CPU in percent of a core, memory in KiB,
+/// TCP connections, threads.
+pub fn collected(samples: &[Sample]) -> String {
+    let mut out = "Time,CPU,Memory,TCP,Thread\n".to_owned();
+    for sample in samples {
+        out.push_str(&format!(
+            "{:.1},{:.1},{},{},{}\n",
+            sample.at_seconds,
+            100.0 * sample.busy_cores,
+            sample.memory_bytes / 1024,
+            sample.connections,
+            sample.threads
+        ));
+    }
+    out
+}
+
+/// The percentile distribution in the form that HdrHistogram's plotter reads, in milliseconds.
+pub fn hgrm(latency: &Latency) -> String {
+    let mut out = "       Value     Percentile TotalCount 1/(1-Percentile)\n\n".to_owned();
+    let count = latency.count();
+    if count == 0 {
+        return out;
+    }
+    let mut quantiles = Vec::new();
+    let mut left = 1.0;
+    while left * count as f64 >= 1.0 {
+        quantiles
+            .extend((0..STEPS).map(|step| 1.0 - left * (1.0 - f64::from(step) / (2.0 * f64::from(STEPS)))));
+        left /= 2.0;
+    }
+    for (quantile, us) in quantiles.iter().zip(latency.at_quantiles_us(&quantiles)) {
+        out.push_str(&format!(
+            "{:12.3} {quantile:14.12} {:10} {:14.2}\n",
+            us as f64 / 1000.0,
+            (quantile * count as f64).ceil() as u64,
+            1.0 / (1.0 - quantile)
+        ));
+    }
+    let most = latency.max_us().unwrap_or(0) as f64 / 1000.0;
+    out.push_str(&format!("{most:12.3} {:14.12} {count:10}\n", 1.0));
+    out.push_str(&format!("#[Max     = {most:12.3}, Total count    = {count:12}]\n"));
+    out
+}
+
+/// Every chart of the page as a file of its own: name and SVG. They follow light and dark like the page.
+pub fn plots(summary: &Summary<'_>) -> Vec<(String, String)> {
+    let mut plots = Vec::new();
+    let overview = overview::beside_each_other(summary);
+    for shown in overview.into_iter().chain(overview::latency_against_rate(summary)) {
+        plots.extend(shown.chart.map(|chart| (file_name(&shown.caption), chart)));
+    }
+    for case in &summary.cases {
+        let charts = [
+            (format!("cpu {}", case.case.name), chart::cpu_per_request(case, "chart")),
+            (format!("latency {}", case.case.name), chart::latency(case, "chart")),
+        ];
+        plots.extend(charts.into_iter().filter_map(|(name, chart)| Some((file_name(&name), chart?))));
+        plots.extend(overview::over_time(case).into_iter().filter_map(|shown| {
+            Some((file_name(&format!("{} {}", shown.caption, case.case.name)), shown.chart?))
+        }));
+    }
+    plots.into_iter().map(|(name, chart)| (name, standalone(&chart))).collect()
+}
+
+/// A chart with the style that its page would give it.
+fn standalone(chart: &str) -> String {
+    let opened = chart.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
+    opened.replacen("><title", &format!("><style>{PAPER}{}</style><title", chart::STYLE), 1)
+}
+
+/// `cpu-tiny-closed.svg`
+fn file_name(words: &str) -> String {
+    let plain: String = words
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
+        .collect();
+    let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
+    format!("{}.svg", parts.join("-"))
+}
+
+/// The figures of a measurement, whether they count or not.
+fn figures(outcome: &Outcome) -> Option<&Measured> {
+    match outcome {
+        Outcome::Measured(measured) | Outcome::Invalid { measured, .. } => Some(measured),
+        Outcome::Failed { .. } => None,
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_rises_to_its_maximum() {
+        let text = hgrm(&Latency::from_counts([(1000, 90), (2000, 9), (9000, 1)]));
+        let values: Vec<f64> = text
+            .lines()
+            .skip(2)
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split_whitespace().next().and_then(|value| value.parse().ok()).expect("a value"))
+            .collect();
+        assert!(values.is_sorted() && values.first() == Some(&1.0) && values.last() == Some(&9.0), "{text}");
+        assert_eq!(hgrm(&Latency::default()).lines().count(), 2);
+    }
+
+    #[test]
+    fn the_collector_s_columns() {
+        let sample =
+            Sample { at_seconds: 1.0, busy_cores: 0.985, memory_bytes: 2 << 20, threads: 3, connections: 64 };
+        assert_eq!(collected(&[sample]), "Time,CPU,Memory,TCP,Thread\n1.0,98.5,2048,64,3\n");
+    }
+
+    #[test]
+    fn names_of_files_are_plain() {
+        assert_eq!(file_name("Latency: HTTPS, 128 B/s"), "latency-https-128-b-s.svg");
+        assert_eq!(quoted("a, \"b\""), "\"a, \"\"b\"\"\"");
+    }
+}
