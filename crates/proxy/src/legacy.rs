@@ -162,11 +162,11 @@ impl Legacy {
 
     /// The sessions of an upstream, from the one used least recently.
     pub(crate) fn sessions(&self, upstream: &str) -> impl Iterator<Item = (SessionKey, ServerId)> {
-        let of_upstream = move |bequest| match bequest {
-            &Bequest::Sessions { upstream: ref of, ref sessions } if of == upstream => Some(sessions),
+        let of_upstream = self.0.iter().filter_map(move |bequest| match bequest {
+            Bequest::Sessions { upstream: of, sessions } if of == upstream => Some(sessions),
             _ => None,
-        };
-        self.0.iter().filter_map(of_upstream).flat_map(|sessions| {
+        });
+        of_upstream.flat_map(|sessions| {
             sessions.0.as_chunks::<SESSION_BYTES>().0.iter().filter_map(|session| {
                 let (key, server) = session.split_first_chunk()?;
                 let server = u64::from_be_bytes(server.try_into().ok()?);

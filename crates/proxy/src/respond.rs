@@ -13,6 +13,7 @@ use crate::lane::{Memory, Request, Response};
 use crate::policy;
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
+use crate::shaping::Flow;
 use crate::tcp::Follows;
 use crate::tunnel::{self, Way};
 
@@ -40,11 +41,7 @@ pub(crate) async fn respond(
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     begin(response, &reply, is_chunked).inspect_err(|_| record.status = 0)?;
-    let flow = admitted.shaping(call).and_then(|shaping| shaping.down(&worker.shaper));
-    if let Some(flow) = &flow {
-        // Where the head is in `out` it leaves before the pump runs.
-        flow.pass(if response.out.is_empty() { record.head_bytes_sent as usize } else { 0 });
-    }
+    let flow = flow(call, admitted, response, record.head_bytes_sent as usize);
     let ends = Ends {
         worker,
         minimum_rate: snapshot.minimum_rate,
@@ -88,6 +85,14 @@ pub(crate) async fn respond(
         (_, false) => Next::Linger,
         _ => Next::Reuse,
     })
+}
+
+/// How fast the body may leave, where that is limited; its head is not counted.
+fn flow(call: &Call<'_>, admitted: &Admitted, response: &Response, head_bytes: usize) -> Option<Flow> {
+    let flow = admitted.shaping(call)?.down(&call.worker.shaper)?;
+    // Where the head is in `out` it leaves before the pump runs.
+    flow.pass(if response.out.is_empty() { head_bytes } else { 0 });
+    Some(flow)
 }
 
 /// What is decided about a response before its first byte leaves.

@@ -103,7 +103,7 @@ impl Sessions {
         let mut latest: Vec<(Time, SessionKey, ServerId)> = Vec::new();
         for shard in &self.shards {
             let shard = lock(shard);
-            let used = shard.from_newest().take_while(|session| !shard.is_forgotten(session, now));
+            let used = shard.newest_first().take_while(|session| !shard.is_forgotten(session, now));
             latest.extend(
                 used.take(sessions_max).map(|session| (session.used_at, session.key, session.server)),
             );
@@ -204,7 +204,7 @@ impl Shard {
         places.filter(|&&place| self.sessions[place as usize].server == server).count()
     }
 
-    fn from_newest(&self) -> impl Iterator<Item = &Session> {
+    fn newest_first(&self) -> impl Iterator<Item = &Session> {
         let at = |place: u32| (place != NONE).then(|| &self.sessions[place as usize]);
         std::iter::successors(at(self.newest), move |session| at(session.older))
     }

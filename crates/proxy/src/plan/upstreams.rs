@@ -101,10 +101,8 @@ impl UpstreamPlan {
                 ..Member::new(one.id, server.weight, &standing)
             });
             watches.push(watch_of(known.map(|(previous, index)| &previous.watches[index])));
-            let same = known.filter(|(previous, index)| {
-                is_reached_alike(previous, *index, config, server)
-                    && previous.servers[*index].label == one.label
-            });
+            let same =
+                known.filter(|(previous, index)| is_same(previous, *index, config, server, &one.label));
             servers.push(match same {
                 Some((previous, index)) => {
                     previous.servers[index].is_at(one);
@@ -192,13 +190,14 @@ impl UpstreamPlan {
     }
 }
 
-/// Whether connections to a server of the plan before are as good as new ones.
-fn is_reached_alike(previous: &UpstreamPlan, index: usize, config: &Upstream, server: &Server) -> bool {
-    let before = &previous.servers[index].config;
+/// Whether a server of the plan before is this one, and connections to it are as good as new ones.
+fn is_same(previous: &UpstreamPlan, index: usize, config: &Upstream, server: &Server, label: &str) -> bool {
+    let ServerPlan { config: before, label: label_before, .. } = &*previous.servers[index];
     let is_same_tls = server.scheme == Scheme::Http || previous.config.tls == config.tls;
     (before.scheme, &before.host, before.port) == (server.scheme, &server.host, server.port)
         && previous.config.protocol == config.protocol
         && is_same_tls
+        && label_before == label
 }
 
 impl ServerPlan {
