@@ -1,6 +1,6 @@
 //! Whether the figures of a case may be ranked beside each other, and if not, why and what to do about it.
 //!
-//! A rule is a row of [`RULES`]. It looks at evidence, which is made of our own results (see `summary`) and of
+//! A rule is a row of `RULES`. It looks at evidence, which is made of our own results (see `summary`) and of
 //! published tables (see `published`) alike. Not here: who won.
 
 /// Evidence from our own results.
