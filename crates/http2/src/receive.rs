@@ -282,6 +282,10 @@ impl Connection {
         }
         let Some(key) = self.known(head.stream)? else { return Ok(()) };
         self.break_off(key, Reason(frame::number(payload)));
+        let incoming = &mut self.streams.change(key).incoming;
+        if *incoming != Incoming::Ended {
+            *incoming = Incoming::Reset;
+        }
         self.events.push_back(Event::Reset(key));
         if self.role == Role::Server {
             let is_reset = |stream: &&mut crate::stream::Stream| stream.broken.is_some();
@@ -312,6 +316,7 @@ impl Connection {
         }
         let mut key = self.known(head.stream)?;
         match key.map(|key| self.streams.at(key)) {
+            Some(stream) if stream.incoming.is_closed() => return Err(Reason::STREAM_CLOSED.into()),
             Some(stream) if stream.broken.is_some() => key = None,
             Some(stream) if stream.incoming == Incoming::Body => {
                 if head.len as i64 > stream.receive_window {
@@ -319,9 +324,7 @@ impl Connection {
                     key = None;
                 }
             }
-            Some(stream) if stream.incoming == Incoming::Head => return Err(Reason::PROTOCOL_ERROR.into()),
-            // RFC 9113 §5.1: behind its end.
-            Some(_) => return Err(Reason::STREAM_CLOSED.into()),
+            Some(_) => return Err(Reason::PROTOCOL_ERROR.into()),
             None if self.streams.was_reset(head.stream) => {}
             None => return Err(Reason::STREAM_CLOSED.into()),
         }
@@ -485,12 +488,11 @@ impl Connection {
             return Err(Reason::PROTOCOL_ERROR.into());
         }
         match self.streams.find(id) {
-            Some(key) if self.streams.at(key).broken.is_some() => Ok(()),
             Some(key) => match self.streams.at(key).incoming {
+                Incoming::Ended | Incoming::Reset => Err(Reason::STREAM_CLOSED.into()),
+                Incoming::Head | Incoming::Body if self.streams.at(key).broken.is_some() => Ok(()),
                 Incoming::Head => self.response(key, ends),
                 Incoming::Body => self.trailers(key, ends),
-                // RFC 9113 §5.1.
-                Incoming::Ended => Err(Reason::STREAM_CLOSED.into()),
             },
             None if self.streams.was_reset(id) => Ok(()),
             None if id <= self.last => Err(Reason::STREAM_CLOSED.into()),

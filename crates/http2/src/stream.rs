@@ -24,6 +24,15 @@ pub(crate) enum Incoming {
     Head,
     Body,
     Ended,
+    /// The peer has reset it before its end.
+    Reset,
+}
+
+impl Incoming {
+    /// Whether the peer has closed the stream from its side: anything more on it breaks the protocol (RFC 9113 §5.1).
+    pub(crate) fn is_closed(self) -> bool {
+        matches!(self, Self::Ended | Self::Reset)
+    }
 }
 
 /// What is still to be sent.

@@ -160,7 +160,9 @@ fn what_breaks_the_protocol_ends_the_connection() {
     let malformed = |reason| Broken { reason, cause: Cause::Malformed };
     let settings = frame(4, 0, 0, b"");
     let request = frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'a']);
-    let rows: [(&str, Vec<u8>, Broken); 9] = [
+    let upload = frame(1, 4, 1, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
+    let reset = frame(3, 0, 1, &[0, 0, 0, 8]);
+    let rows: [(&str, Vec<u8>, Broken); 11] = [
         ("another protocol", b"GET / HTTP/1.1\r\n".to_vec(), malformed(Reason::PROTOCOL_ERROR)),
         ("no settings first", [PREFACE, &request].concat(), malformed(Reason::PROTOCOL_ERROR)),
         ("half a setting", [PREFACE, &frame(4, 0, 0, b"abc")].concat(), malformed(Reason::FRAME_SIZE_ERROR)),
@@ -177,6 +179,16 @@ fn what_breaks_the_protocol_ends_the_connection() {
         (
             "data behind the end",
             [PREFACE, &settings, &request, &frame(0, 0, 1, b"x")].concat(),
+            malformed(Reason::STREAM_CLOSED),
+        ),
+        (
+            "data behind its own reset, while the stream is held",
+            [PREFACE, &settings, &upload, &reset, &frame(0, 0, 1, b"x")].concat(),
+            malformed(Reason::STREAM_CLOSED),
+        ),
+        (
+            "trailers behind its own reset, while the stream is held",
+            [PREFACE, &settings, &upload, &reset, &frame(1, 5, 1, b"")].concat(),
             malformed(Reason::STREAM_CLOSED),
         ),
         (
