@@ -52,6 +52,8 @@ mod sticky_options;
 mod watch_options;
 /// Those of retries.
 mod retry_options;
+/// Those of the cache.
+mod cache_options;
 /// Those of TLS.
 mod tls_options;
 /// Relations between values; from the file as written to its meaning, and back.
@@ -78,7 +80,7 @@ pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use meaning::{
-    Access, AccessLog, Action, Auth, BodyRule, Check, Config, CookieSecrets, Dns, HostHeader, Limits,
+    Access, AccessLog, Action, Auth, BodyRule, CacheStore, Check, Config, CookieSecrets, Dns, HostHeader, Limits,
     ListenAddress, Listener, LogFormat, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol,
     QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Server,
     ServerHost, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,

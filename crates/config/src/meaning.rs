@@ -8,9 +8,12 @@ mod listeners;
 mod routes;
 /// The servers behind them, and how one of them is chosen, watched and spared.
 mod upstreams;
+/// What is stored of responses.
+mod cache;
 /// How long, how large and how many.
 mod limits;
 
+pub use cache::CacheStore;
 pub use limits::{AccessLog, Limits, LogFormat, LogTarget, MemoryBound, Shedding, Timeouts};
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
@@ -53,6 +56,8 @@ pub struct Config {
     pub limits: Limits,
     /// What is refused before it is too much.
     pub shed: Shedding,
+    /// What is stored of the responses of routes with `Route::cache`; `None` is nothing.
+    pub cache: Option<CacheStore>,
     /// Where requests are logged; `None` is off.
     pub access_log: Option<AccessLog>,
 }
@@ -76,6 +81,7 @@ impl Config {
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             shed: Shedding::default(),
+            cache: None,
             access_log: None,
         }
     }

@@ -10,6 +10,7 @@ use ::route::PageFor;
 use balance::ShedSettings;
 use ipnet::IpNet;
 
+use crate::cache_options::{CACHE, CacheWritten};
 use crate::fault::{Fault, ValueError};
 use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted};
@@ -42,6 +43,7 @@ pub(crate) struct File {
     pub(crate) timeouts: Timeouts,
     pub(crate) limits: Limits,
     pub(crate) shed: ShedWritten,
+    pub(crate) cache: Option<Element<CacheWritten>>,
     pub(crate) log: Log,
 }
 
@@ -123,6 +125,12 @@ pub(crate) static FILE: Table<File> = Table {
             table: &SHED,
             place: |file: &mut File| &mut file.shed,
             doc: "What is answered 503 with Retry-After before everything gets slow.",
+        },
+        &Switched {
+            name: "cache",
+            table: &CACHE,
+            place: |file: &mut File| &mut file.cache,
+            doc: "Responses that are kept to answer others with (RFC 9111), for routes with `cache`.",
         },
         &Section {
             name: "log",

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
+use crate::cache_options::CacheWritten;
 use crate::kind::{Located, located};
 use crate::meaning::{AccessLog, Config, ListenAddress, Listener, Route, Scheme, Shedding};
 use crate::options::{FILE, File, Listen, Log, ShedWritten};
@@ -105,6 +106,7 @@ fn names(file: &File) -> Names<'_> {
         is_tcp: file.listen.iter().map(|listen| listen.value.tcp.is_some()).collect(),
         upstreams: upstream_names.iter().copied().zip(0..).collect(),
         upstream_names,
+        has_cache: file.cache.is_some(),
         has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
     }
 }
@@ -188,6 +190,12 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], 
             reader.warn(warning);
         }
     }
+    if let Some(cache) = &file.cache
+        && routes.iter().flatten().all(|route| route.cache.is_none())
+    {
+        let warning = reader.mistake(&cache.at, "[cache]: no route has cache, so nothing is stored");
+        reader.warn(warning);
+    }
 }
 
 /// What a file without mistakes means.
@@ -212,6 +220,7 @@ fn meaning(file: File, routes: Vec<Option<Route>>, tcp: Vec<Option<usize>>) -> O
             concurrency: file.shed.concurrency.map(|concurrency| concurrency.value),
             memory: file.shed.memory,
         },
+        cache: file.cache.and_then(|cache| cache.value.meaning()),
         access_log: file.log.target.map(|target| AccessLog { target, format: file.log.format }),
     })
 }
@@ -248,6 +257,7 @@ impl From<&Config> for File {
             timeouts: config.timeouts,
             limits: config.limits,
             shed: ShedWritten::from(&config.shed),
+            cache: config.cache.as_ref().map(|cache| element(CacheWritten::from(cache))),
             log: Log {
                 target: log.map(|log| log.target.clone()),
                 format: log.map(|log| log.format).unwrap_or_default(),

@@ -9,6 +9,7 @@ use ::route::{
 use ipnet::IpNet;
 use shape::Delay;
 
+use crate::cache_options::{ROUTE_CACHE, RouteCacheWritten};
 use crate::delay::DELAY;
 use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
@@ -53,6 +54,7 @@ pub(crate) struct RouteWritten {
     pub(crate) rate: Option<u64>,
     pub(crate) upload_rate: Option<u64>,
     pub(crate) delay: Option<Delay>,
+    pub(crate) cache: Option<Element<RouteCacheWritten>>,
 }
 
 pub(crate) static ROUTE: Table<RouteWritten> = Table {
@@ -241,6 +243,13 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             |route: &mut RouteWritten| &mut route.delay,
             "Holds requests back for so long before they go on to a server. `\"2s±100ms\"` varies evenly, \
              `\"2s±100ms normal\"` with that standard deviation, `\"2s±100ms pareto\"` upwards by so much on average.",
+        ),
+        &key(
+            "cache",
+            Maybe(ROUTE_CACHE),
+            |route: &mut RouteWritten| &mut route.cache,
+            "Answers from the store of `[cache]` where RFC 9111 lets it; `{}` is as responses say. Left out, nothing is \
+             stored.",
         ),
     ],
 };

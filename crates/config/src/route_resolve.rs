@@ -10,6 +10,7 @@ use ::route::{
     Stage, TemplateError,
 };
 
+use crate::cache_options;
 use crate::fault::{Fault, ValueError};
 use crate::kind::Located;
 use crate::matching::FieldName;
@@ -35,6 +36,8 @@ pub(crate) struct Names<'f> {
     pub(crate) upstream_names: Vec<&'f str>,
     /// Whether each upstream has a server that speaks no HTTP.
     pub(crate) has_bytes_only: Vec<bool>,
+    /// Whether there is a store for responses.
+    pub(crate) has_cache: bool,
 }
 
 impl Names<'_> {
@@ -109,6 +112,7 @@ pub(crate) fn route(
     if let Some(Action::Redirect(_) | Action::Respond(_)) = &action {
         warn_of_idle(element, reader);
     }
+    let cache = cache(written, names, reader);
     let name = written.name.as_ref().map(|name| name.value.clone());
     let (action, policies) = action.zip(policies)?;
     let name = name.unwrap_or_else(|| Route::default_name(&rules[0]));
@@ -122,7 +126,17 @@ pub(crate) fn route(
             upload_rate: written.upload_rate.and_then(NonZeroU64::new),
             delay: written.delay.clone(),
         },
+        cache,
     })
+}
+
+/// What the route wants of the cache.
+fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<cache::Policy> {
+    let Element { value, at, .. } = written.cache.as_ref()?;
+    if !names.has_cache && reader.is_whole() {
+        refuse(at, "cache: there is nothing to store responses in", "a table [cache] with memory = \"256MiB\"", reader);
+    }
+    cache_options::policy(value, reader)
 }
 
 /// One for each host, or one for all.
@@ -415,6 +429,7 @@ fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: 
         ("cookies", written.cookies.as_ref().map(|it| &it.at)),
         ("retry", written.retry.as_ref().map(|it| &it.at)),
         ("timeouts", written.timeouts.as_ref().map(|it| &it.at)),
+        ("cache", written.cache.as_ref().map(|it| &it.at)),
     ];
     for (option, at) in places {
         if let Some(at) = at {

@@ -7,6 +7,7 @@ use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, Rat
 use crate::kind::located;
 use crate::matching::FieldName;
 use crate::meaning::{Action, Config, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts};
+use crate::cache_options;
 use crate::pairs::pair;
 use crate::route_options::{
     AuthWritten, CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten,
@@ -16,7 +17,7 @@ use crate::table::{Element, element};
 
 /// As it would have been read, from nowhere.
 pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
-    let Route { name, rules, action, policies, shaping } = route;
+    let Route { name, rules, action, policies, shaping, cache } = route;
     let rule = rules.first().cloned().unwrap_or_default();
     let listener =
         |index: &usize| config.listeners.get(*index).map(|listener| located(listener.name.clone()));
@@ -33,6 +34,7 @@ pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
         rate: shaping.rate.map(NonZeroU64::get),
         upload_rate: shaping.upload_rate.map(NonZeroU64::get),
         delay: shaping.delay.clone(),
+        cache: cache.as_ref().map(cache_options::written),
         ..written_policies(policies, &rule.path)
     };
     with_action(RouteWritten { path: rule.path, ..written }, action, config)

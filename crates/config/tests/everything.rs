@@ -53,6 +53,7 @@ timeouts = { upstream_first_byte = "5m", tunnel_idle = "1d" }
 rate = "5KB/s"
 upload_rate = "1Mbit/s"
 delay = "2s±100ms normal"
+cache = { ttl = "1m", default_ttl = "10s", force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"] }
 
 [[route]]
 path = "/old"

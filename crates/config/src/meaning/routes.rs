@@ -29,6 +29,8 @@ pub struct Route {
     pub policies: Policies,
     /// How they are slowed down on purpose.
     pub shaping: Shaping,
+    /// What may answer them without a server; `None` is nothing. Only where there is a `Config::cache`.
+    pub cache: Option<cache::Policy>,
 }
 
 impl Route {
@@ -45,6 +47,7 @@ impl Route {
             action: Action::Upstream(upstream),
             policies: Policies::default(),
             shaping: Shaping::default(),
+            cache: None,
         }
     }
 

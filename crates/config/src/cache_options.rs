@@ -1,0 +1,245 @@
+//! The options of the cache, declared once: those of the store, and those of routes.
+
+use std::time::Duration;
+
+use cache::{Ignore, KeyOptions, Parameter, Policy, Query};
+
+use crate::kind::{At, Located, Maybe, Name, Switch, Word};
+use crate::matching::{FieldName, is_token};
+use crate::meaning::CacheStore;
+use crate::options::UP_TO_A_YEAR;
+use crate::pairs::OneOrMany;
+use crate::range::{Count, Unit};
+use crate::reader::Reader;
+use crate::table::{Element, Inline, Table, element, key, required};
+
+/// `[cache]`.
+#[derive(Debug, Clone)]
+pub(crate) struct CacheWritten {
+    pub(crate) memory: Option<u64>,
+    pub(crate) object: u64,
+}
+
+impl Default for CacheWritten {
+    fn default() -> Self {
+        Self { memory: None, object: CacheStore::OBJECT_BYTES_MAX }
+    }
+}
+
+pub(crate) static CACHE: Table<CacheWritten> = Table {
+    options: &[
+        &required(
+            "memory",
+            Maybe(Count { range: 1 << 20..=1 << 44, unit: Unit::Bytes }),
+            |cache: &mut CacheWritten| &mut cache.memory,
+            "How much is stored, with all that it takes; what is used least makes room.",
+        ),
+        &key(
+            "object",
+            Count { range: 1024..=1 << 40, unit: Unit::Bytes },
+            |cache: &mut CacheWritten| &mut cache.object,
+            "The largest response that is stored, and never more than an eighth of `memory`; larger ones pass through.",
+        ),
+    ],
+};
+
+impl From<&CacheStore> for CacheWritten {
+    fn from(store: &CacheStore) -> Self {
+        Self { memory: Some(store.memory_bytes), object: store.object_bytes_max }
+    }
+}
+
+impl CacheWritten {
+    /// What it means, if it is whole.
+    pub(crate) fn meaning(&self) -> Option<CacheStore> {
+        Some(CacheStore { memory_bytes: self.memory?, object_bytes_max: self.object })
+    }
+}
+
+/// `cache` of a route.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RouteCacheWritten {
+    ttl: Option<Duration>,
+    default_ttl: Option<Duration>,
+    force: bool,
+    ignore: Vec<Ignored>,
+    query_keep: Vec<String>,
+    query_drop: Vec<Located<String>>,
+    sort_query: bool,
+    key_headers: Vec<Located<String>>,
+    key_cookies: Vec<Located<String>>,
+}
+
+/// A part of RFC 9111 that is left aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ignored {
+    Requests,
+    Responses,
+    Vary,
+    SetCookie,
+}
+
+pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
+    title: "cache",
+    example: "{ default_ttl = \"1m\" }, or {} for what responses say themselves",
+    table: &Table {
+        options: &[
+            &key(
+                "ttl",
+                Maybe(UP_TO_A_YEAR),
+                |cache: &mut RouteCacheWritten| &mut cache.ttl,
+                "How long every response is fresh that may be stored, whatever it says. Left out, as it says.",
+            ),
+            &key(
+                "default_ttl",
+                Maybe(UP_TO_A_YEAR),
+                |cache: &mut RouteCacheWritten| &mut cache.default_ttl,
+                "How long a response is fresh that does not say.",
+            ),
+            &key(
+                "force",
+                Switch,
+                |cache: &mut RouteCacheWritten| &mut cache.force,
+                "Stores also what says `private`, `no-store` or `no-cache`, and answers to an Authorization: only where \
+                 every client may see the same.",
+            ),
+            &key(
+                "ignore",
+                OneOrMany(Word {
+                    words: &[
+                        ("request-directives", Ignored::Requests),
+                        ("response-directives", Ignored::Responses),
+                        ("vary", Ignored::Vary),
+                        ("set-cookie", Ignored::SetCookie),
+                    ],
+                }),
+                |cache: &mut RouteCacheWritten| &mut cache.ignore,
+                "What is left aside: `\"request-directives\"`, Cache-Control and Pragma of clients; \
+                 `\"response-directives\"`, Cache-Control, Expires and their kin of servers; `\"vary\"`; \
+                 `\"set-cookie\"`, which is then not sent on from the store.",
+            ),
+            &key(
+                "query_keep",
+                OneOrMany(Name { expected: PARAMETER }),
+                |cache: &mut RouteCacheWritten| &mut cache.query_keep,
+                "Parameters of the query that tell responses apart; others do not. Left out, all do.",
+            ),
+            &key(
+                "query_drop",
+                OneOrMany(At(Name { expected: PARAMETER })),
+                |cache: &mut RouteCacheWritten| &mut cache.query_drop,
+                "Parameters that do not tell them apart, such as `\"utm_*\"`, or `\"*\"` for the whole query.",
+            ),
+            &key(
+                "sort_query",
+                Switch,
+                |cache: &mut RouteCacheWritten| &mut cache.sort_query,
+                "Whether the order of parameters does not count.",
+            ),
+            &key(
+                "key_headers",
+                OneOrMany(At(Name { expected: FieldName::EXPECTED })),
+                |cache: &mut RouteCacheWritten| &mut cache.key_headers,
+                "Header fields of requests whose values tell responses apart.",
+            ),
+            &key(
+                "key_cookies",
+                OneOrMany(At(Name { expected: COOKIE })),
+                |cache: &mut RouteCacheWritten| &mut cache.key_cookies,
+                "Cookies whose values do.",
+            ),
+        ],
+    },
+};
+
+const PARAMETER: &str = "the name of a parameter, or its beginning and *";
+const COOKIE: &str = "the name of a cookie";
+
+/// What a route wants of the cache; `None` with a mistake in it.
+pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Option<Policy> {
+    let refused_before = reader.refused();
+    for (option, names, expected) in [
+        ("key_headers", &written.key_headers, FieldName::EXPECTED),
+        ("key_cookies", &written.key_cookies, COOKIE),
+    ] {
+        for Located { value, at } in names.iter().filter(|name| !is_token(&name.value)) {
+            let mistake = reader.mistake(at, format!("{option}: {value:?} is no name"));
+            reader.add(mistake.expecting(expected));
+        }
+    }
+    if let (false, Some(Located { at, .. })) = (written.query_keep.is_empty(), written.query_drop.first()) {
+        let mistake = reader.mistake(at, "cache has query_keep and query_drop");
+        reader.add(mistake.expecting("one of them"));
+    }
+    let parameters = |names: &[String]| names.iter().map(|name| Parameter::of(name)).collect();
+    let dropped: Vec<String> = written.query_drop.iter().map(|name| name.value.clone()).collect();
+    let query = match (written.query_keep.as_slice(), dropped.as_slice()) {
+        ([], []) => Query::Whole,
+        ([], [all]) if all == "*" => Query::None,
+        ([], dropped) => Query::Drop(parameters(dropped)),
+        (kept, _) => Query::Keep(parameters(kept)),
+    };
+    let bytes = |text: String| text.into_bytes().into_boxed_slice();
+    let policy = Policy {
+        ttl_ms: written.ttl.map(milliseconds),
+        default_ttl_ms: written.default_ttl.map(milliseconds),
+        force: written.force,
+        ignore: Ignore {
+            request_directives: written.ignore.contains(&Ignored::Requests),
+            response_directives: written.ignore.contains(&Ignored::Responses),
+            vary: written.ignore.contains(&Ignored::Vary),
+            set_cookie: written.ignore.contains(&Ignored::SetCookie),
+        },
+        key: KeyOptions {
+            query,
+            sorts_query: written.sort_query,
+            cookies: written.key_cookies.iter().map(|name| bytes(name.value.clone())).collect(),
+            headers: written.key_headers.iter().map(|name| bytes(name.value.to_ascii_lowercase())).collect(),
+            ..KeyOptions::default()
+        },
+        ..Policy::default()
+    };
+    (reader.refused() == refused_before).then_some(policy)
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    // No option takes more than a year.
+    duration.as_millis() as u64
+}
+
+/// As it would have been read, from nowhere.
+pub(crate) fn written(policy: &Policy) -> Element<RouteCacheWritten> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let names = |parameters: &[Parameter]| -> Vec<String> {
+        let name = |parameter: &Parameter| match parameter {
+            Parameter::Named(name) => text(name),
+            Parameter::Beginning(beginning) => text(beginning) + "*",
+        };
+        parameters.iter().map(name).collect()
+    };
+    let place = |value: String| crate::kind::located(value);
+    let (query_keep, query_drop) = match &policy.key.query {
+        Query::Whole => (Vec::new(), Vec::new()),
+        Query::None => (Vec::new(), vec!["*".to_owned()]),
+        Query::Keep(kept) => (names(kept), Vec::new()),
+        Query::Drop(dropped) => (Vec::new(), names(dropped)),
+    };
+    let Ignore { request_directives, response_directives, vary, set_cookie } = policy.ignore;
+    let ignore = [
+        (request_directives, Ignored::Requests),
+        (response_directives, Ignored::Responses),
+        (vary, Ignored::Vary),
+        (set_cookie, Ignored::SetCookie),
+    ];
+    element(RouteCacheWritten {
+        ttl: policy.ttl_ms.map(Duration::from_millis),
+        default_ttl: policy.default_ttl_ms.map(Duration::from_millis),
+        force: policy.force,
+        ignore: ignore.into_iter().filter(|(is_ignored, _)| *is_ignored).map(|(_, word)| word).collect(),
+        query_keep,
+        query_drop: query_drop.into_iter().map(place).collect(),
+        sort_query: policy.key.sorts_query,
+        key_headers: policy.key.headers.iter().map(|name| place(text(name))).collect(),
+        key_cookies: policy.key.cookies.iter().map(|name| place(text(name))).collect(),
+    })
+}

@@ -1,0 +1,20 @@
+//! What is stored of responses, and how much.
+
+/// The store that all routes with `cache` share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheStore {
+    /// All memory that it takes.
+    pub memory_bytes: u64,
+    /// The largest response that is stored.
+    pub object_bytes_max: u64,
+}
+
+impl CacheStore {
+    /// Unless written.
+    pub(crate) const OBJECT_BYTES_MAX: u64 = 16 << 20;
+
+    /// So much memory, and the rest at its default.
+    pub fn of(memory_bytes: u64) -> Self {
+        Self { memory_bytes, object_bytes_max: Self::OBJECT_BYTES_MAX }
+    }
+}
