@@ -127,7 +127,7 @@ async fn whole(
 }
 
 /// Whether the client's connection may serve another request, as far as this one does not decide.
-fn may_go_on(call: &Call<'_>) -> bool {
+pub(crate) fn may_go_on(call: &Call<'_>) -> bool {
     let limit = call.snapshot.plan.config.limits.requests_per_connection;
     limit.is_none_or(|limit| call.client.served < limit)
         && !call.client.socket.is_worn()

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use wire::{ConnectionOptions, Framing, Method, RequestHead, Span, Target, TargetForm, Version};
 
 use crate::answer;
+use crate::cached::{self, Looked};
 use crate::client::{Client, Next};
 use crate::failure::Failure;
 use crate::forward;
@@ -54,6 +55,8 @@ pub(crate) struct Admitted {
     pub(crate) upstream: usize,
     /// Whether its route has policies.
     has_policies: bool,
+    /// Whether responses of its route are stored.
+    is_cached: bool,
 }
 
 impl Admitted {
@@ -114,9 +117,22 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
             return answer::own(call, memory, &admitted, record, answer.body).await;
         }
     }
+    let looked = match admitted.is_cached {
+        true => cached::look(call, &admitted, &memory.request)?,
+        false => Looked::Pass,
+    };
+    if let Looked::Hit(object) = &looked {
+        return cached::serve(call, &admitted, memory, object, record).await;
+    }
     if let Some(delay) = admitted.shaping(call).and_then(Shaping::delay) {
         // Rare: in a box it is no part of every lane.
         Box::pin(shaping::hold_back(call, delay, memory)).await;
+    }
+    // Rare, beside hits, and large: in a box it is no part of every lane.
+    match looked {
+        Looked::Miss(found) => return Box::pin(cached::ask(call, &admitted, memory, found, record)).await,
+        Looked::Unsafe => return Box::pin(cached::change(call, &admitted, memory, record)).await,
+        Looked::Hit(_) | Looked::Pass => {}
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
     respond::respond(call, &admitted, memory, reply, record).await
@@ -164,6 +180,7 @@ fn admit(
         route,
         upstream: meant.upstream,
         has_policies: meant.policies.is_some(),
+        is_cached: meant.is_cached,
     })
 }
 

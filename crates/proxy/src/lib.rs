@@ -35,6 +35,8 @@ mod verify;
 mod upstream;
 /// Connections of HTTP/2 to a server, shared by many requests.
 mod multiplex;
+/// What is stored of responses.
+mod cached;
 /// Which server a request is tried on.
 mod choose;
 /// Who waits for a server with room.

@@ -17,11 +17,12 @@ use balance::Time;
 use config::{Config, Hsts, IpNet};
 use tls::{ClientSide, Problem, ServerSide};
 
+use crate::cached::Cache;
 use crate::legacy::Legacy;
 use crate::resolve::Names;
 use crate::verify::Verifier;
 
-pub(crate) use routes::{Auth, Policies, Route, Table};
+pub(crate) use routes::{Auth, Policies, Route, Table, secret};
 pub(crate) use stickiness::Stickiness;
 pub(crate) use upstreams::{ServerPlan, UpstreamPlan};
 
@@ -35,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) places: Option<Arc<telemetry::Places>>,
     pub(crate) table: Arc<Table>,
     pub(crate) verifier: Arc<Verifier>,
+    /// What is stored of responses, where anything is.
+    pub(crate) cache: Option<Cache>,
     /// The names of its servers: for as long as it is there, they are resolved.
     pub(crate) names: Names,
 }
@@ -89,7 +92,12 @@ impl Plan {
         let routes =
             routes::routes(&config, previous.map(|previous| (&previous.config, &previous.routes[..])));
         let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
-        Ok(Self { listeners, upstreams, routes, places: None, table, verifier, names, config })
+        let kept = previous.filter(|previous| previous.config.cache == config.cache);
+        let cache = match kept {
+            Some(previous) => previous.cache.clone(),
+            None => config.cache.as_ref().map(Cache::new),
+        };
+        Ok(Self { cache, listeners, upstreams, routes, places: None, table, verifier, names, config })
     }
 
     /// Goes on with what the process before knew. For the first plan, before anybody else has it.

@@ -408,6 +408,14 @@ impl Server {
             client.kept.set(Some(Box::new(Kept { server, connection })));
             return;
         }
+        self.keep(connection, deadlines);
+    }
+
+    /// Takes back one that may serve any client; one that is a client's own is closed.
+    pub(crate) fn keep(&self, connection: Connection, deadlines: &Deadlines) {
+        if connection.is_private || connection.socket.is_worn() {
+            return;
+        }
         let mut idle = self.idle.borrow_mut();
         if idle.len() < self.pool.get().idle {
             idle.push(Idle { connection, since: deadlines.now() });

@@ -265,6 +265,13 @@ impl Worker {
         Time::from_micros(instant.duration_since(self.epoch).as_micros() as u64)
     }
 
+    /// The time of day in milliseconds, at most a tick old.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        let since = self.wall_clock().duration_since(SystemTime::UNIX_EPOCH);
+        // 2^64 milliseconds are far enough.
+        since.map_or(0, |since| since.as_millis() as u64)
+    }
+
     /// The time of day in whole seconds.
     pub(crate) fn unix_seconds(&self) -> u64 {
         let since = self.wall_clock().duration_since(SystemTime::UNIX_EPOCH);

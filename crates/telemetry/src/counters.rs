@@ -143,6 +143,12 @@ counters! {
     reload_failures: Counter,
     /// Requests that waited for a server with room.
     requests_queued: Counter,
+    /// Requests that were answered from the cache.
+    cache_hits: Counter,
+    /// Requests that the cache could have answered, and did not.
+    cache_misses: Counter,
+    /// Requests that waited for the response to another one of the same.
+    cache_waits: Counter,
     /// Bytes of requests, heads and bodies, without the framing of chunks, of HTTP/2 and of TLS.
     client_bytes_received: Counter as "client_received_bytes",
     /// Bytes of responses, counted likewise.

@@ -33,6 +33,8 @@ pub(crate) struct Route {
     pub(crate) policies: Option<Box<Policies>>,
     /// How its messages are slowed down; `None` is not at all.
     pub(crate) shaping: Option<Arc<Shaping>>,
+    /// Whether what servers answer is stored.
+    pub(crate) is_cached: bool,
 }
 
 /// What is asked of the requests of a route, and done with them, besides sending them to one upstream.
@@ -146,6 +148,7 @@ impl Route {
             upstream: meant.action.upstreams().next().unwrap_or_default(),
             label: meant.name.clone(),
             shaping: Shaping::new(&meant.shaping, kept.shapings.get(meant.name.as_str()).copied()),
+            is_cached: meant.cache.is_some() && config.cache.is_some(),
             policies: (!is_plain).then(|| Box::new(Policies::new(config, meant, kept))),
         }
     }
@@ -251,7 +254,7 @@ impl<'p> Kept<'p> {
 }
 
 /// Bytes that nobody can guess.
-fn secret<const LEN: usize>() -> [u8; LEN] {
+pub(crate) fn secret<const LEN: usize>() -> [u8; LEN] {
     let mut bytes = [0; LEN];
     if rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).is_err() {
         // A system without randomness serves no TLS either; what is left is seeded by the standard library's hashes.

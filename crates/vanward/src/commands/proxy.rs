@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use ::proxy::Setup;
 use config::{
-    AccessLog, CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, LogFormat, LogTarget,
-    Server, ServerTls, Shaping, UnknownNames,
+    AccessLog, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, LogFormat,
+    LogTarget, Server, ServerTls, Shaping, UnknownNames,
 };
 use shape::Delay;
 
@@ -40,6 +40,10 @@ pub(crate) struct Args {
     /// Serve HTTPS with a certificate made on the spot, to try it out: clients have to be told to accept it.
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     self_signed: bool,
+
+    /// Store responses in so much memory, and answer others with them where HTTP lets a shared cache (RFC 9111).
+    #[arg(long, value_name = "SIZE", value_parser = cache_size)]
+    cache: Option<u64>,
 
     /// Worker threads [default: one for each core that this process may use]
     #[arg(long, value_name = "N")]
@@ -84,6 +88,7 @@ Examples:
   vanward proxy --from 0.0.0.0:443 --cert site.pem --key site.key --to http://127.0.0.1:9000
   vanward proxy --from 127.0.0.1:8443 --self-signed --to https://www.example.com
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --rate 5KB/s --delay 2s±100ms
+  vanward proxy --from 0.0.0.0:80 --to http://127.0.0.1:9000 --cache 256M
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -95,6 +100,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             upload_rate: arguments.upload_rate,
             delay: arguments.delay.clone(),
         };
+    if let Some(memory_bytes) = arguments.cache {
+        config.cache = Some(CacheStore::of(memory_bytes));
+        for route in &mut config.routes {
+            route.cache = Some(cache::Policy::default());
+        }
     }
     for listener in &mut config.listeners {
         listener.tls = certificates(arguments).map(|certificates| ServerTls {
@@ -133,6 +143,18 @@ fn rate(text: &str) -> Result<NonZeroU64, String> {
     let rate = config::rate(text).map_err(|error| error.to_string())?;
     NonZeroU64::new(rate).ok_or_else(|| "nothing would ever arrive; expected at least 1B/s".to_owned())
 }
+
+/// A size that a store may have.
+fn cache_size(text: &str) -> Result<u64, String> {
+    match config::size(text) {
+        Ok(bytes) if bytes >= CACHE_BYTES_MIN => Ok(bytes),
+        Ok(_) => Err("a cache has at least 1MiB".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The same as `memory` of [cache].
+const CACHE_BYTES_MIN: u64 = 1 << 20;
 
 /// What is shown to clients; `None` is HTTP.
 fn certificates(arguments: &Args) -> Option<Certificates> {
