@@ -1,0 +1,152 @@
+//! What is answered from the store, and what is not.
+
+use crate::scene::{Asked, BOTH, Scene, Spoken, get};
+
+pub(crate) const ONE_ROUTE: &str = r#"
+[cache]
+memory = "64MiB"
+object = "1MiB"
+
+[[route]]
+upstream = "app"
+cache = {}
+
+[upstream.app]
+servers = ["http://{0}"]
+"#;
+
+pub(crate) fn response(fields: &str, body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
+}
+
+#[test]
+fn what_is_fresh_is_answered_without_the_server() {
+    for first in BOTH {
+        for second in BOTH {
+            for len in [0, 2, 5_000, 300_000] {
+                let scene = Scene::new(ONE_ROUTE);
+                let body = "x".repeat(len);
+                let fields = "Cache-Control: max-age=60\r\nX-Kept: yes\r\n";
+                let (_, came) = scene.exchange(first, &get("/a"), &response(fields, &body));
+                assert_eq!((came.status, &came.body), (200, &body), "{first:?} {len}");
+                let stored = scene.answer(second, &get("/a"));
+                assert_eq!((stored.status, &stored.body), (200, &body), "{second:?} {len}");
+                assert_eq!(stored.field("x-kept"), Some("yes"));
+                assert_eq!(stored.field("age"), Some("0"));
+                assert!(stored.field("date").is_some() && stored.all("content-length").len() == 1);
+                assert!(stored.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit")));
+                assert!(scene.try_accept(0).is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_body_of_unknown_length_is_stored_whole() {
+    for spoken in BOTH {
+        for response in [
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+        ] {
+            let scene = Scene::new(ONE_ROUTE);
+            let (_, came) = scene.exchange(spoken, &get("/a"), response);
+            assert_eq!(came.body, "abcde");
+            let stored = scene.answer(spoken, &get("/a"));
+            assert_eq!((stored.field("content-length"), stored.body.as_str()), (Some("5"), "abcde"));
+        }
+    }
+}
+
+#[test]
+fn head_is_answered_from_a_stored_get() {
+    let scene = Scene::new(ONE_ROUTE);
+    scene.exchange(Spoken::Http1, &get("/a"), &response("Cache-Control: max-age=60\r\n", "hello"));
+    let mut client = scene.client(Spoken::Http2);
+    let got = client.asks_for(&Asked { method: "HEAD", ..get("/a") });
+    assert_eq!((got.status, got.field("content-length"), got.body.as_str()), (200, Some("5"), ""));
+}
+
+#[test]
+fn what_may_not_be_stored_is_asked_for_each_time() {
+    for fields in [
+        "Cache-Control: no-store\r\n",
+        "Cache-Control: private\r\n",
+        "Cache-Control: max-age=60\r\nVary: *\r\n",
+        "Cache-Control: max-age=60\r\nSet-Cookie: id=1\r\n",
+    ] {
+        let scene = Scene::new(ONE_ROUTE);
+        let mut client = scene.client(Spoken::Http1);
+        client.asks(&get("/a"));
+        let mut server = scene.accept(0);
+        for _ in 0..2 {
+            server.head();
+            server.sends(response(fields, "ok"));
+            assert_eq!(client.gets().body, "ok", "{fields}");
+            client.asks(&get("/a"));
+        }
+        server.head();
+    }
+}
+
+#[test]
+fn an_unsafe_request_that_succeeds_makes_what_is_stored_invalid() {
+    for (status, is_gone) in [("200 OK", true), ("500 Internal Server Error", false)] {
+        let scene = Scene::new(ONE_ROUTE);
+        let mut client = scene.client(Spoken::Http1);
+        client.asks(&get("/a"));
+        let mut server = scene.accept(0);
+        server.head();
+        server.sends(response("Cache-Control: max-age=60\r\n", "old"));
+        assert_eq!(client.gets().body, "old");
+        client.asks(&Asked { method: "DELETE", ..get("/a") });
+        server.head();
+        server.sends(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"));
+        client.gets();
+        client.asks(&get("/a"));
+        if is_gone {
+            server.head();
+            server.sends(response("Cache-Control: max-age=60\r\n", "new"));
+        }
+        assert_eq!(client.gets().body, if is_gone { "new" } else { "old" });
+    }
+}
+
+#[test]
+fn variants_are_told_apart_by_vary() {
+    let scene = Scene::new(ONE_ROUTE);
+    let mut client = scene.client(Spoken::Http1);
+    let of = |fields| Asked { fields, ..get("/a") };
+    let fields = "Cache-Control: max-age=60\r\nVary: X-Kind\r\n";
+    client.asks(&of("x-kind: a\n"));
+    let mut server = scene.accept(0);
+    server.head();
+    server.sends(response(fields, "a"));
+    assert_eq!(client.gets().body, "a");
+    client.asks(&of("x-kind: b\n"));
+    server.head();
+    server.sends(response(fields, "b"));
+    assert_eq!(client.gets().body, "b");
+    for (kind, body) in [("x-kind: a\n", "a"), ("x-kind: b\n", "b")] {
+        assert_eq!(client.asks_for(&of(kind)).body, body);
+    }
+}
+
+#[test]
+fn only_if_cached_never_asks_the_server() {
+    let scene = Scene::new(ONE_ROUTE);
+    let got = scene.answer(Spoken::Http1, &Asked { fields: "cache-control: only-if-cached\n", ..get("/a") });
+    assert_eq!(got.status, 504);
+    assert!(scene.try_accept(0).is_none());
+}
+
+#[test]
+fn what_a_route_does_with_responses_is_done_with_stored_ones() {
+    let routes = ONE_ROUTE.replace("cache = {}", "cache = {}\nresponse_headers = { set = { X-Host = \"$host\" }, remove = \"X-Kept\" }");
+    for spoken in BOTH {
+        let scene = Scene::new(&routes);
+        scene.exchange(spoken, &get("/a"), &response("Cache-Control: max-age=60\r\nX-Kept: yes\r\n", "ok"));
+        let got = scene.answer(spoken, &get("/a"));
+        assert_eq!((got.field("x-host"), got.field("x-kept"), got.body.as_str()), (Some("test"), None, "ok"));
+        assert!(got.field("age").is_some());
+    }
+}
