@@ -80,10 +80,11 @@ pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use meaning::{
-    Access, AccessLog, Action, Auth, BodyRule, CacheStore, Check, Config, CookieSecrets, Dns, HostHeader, Limits,
-    ListenAddress, Listener, LogFormat, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol,
-    QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Server,
-    ServerHost, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
+    Access, AccessLog, Action, Auth, BodyRule, CacheStore, Check, Config, CookieSecrets, Dns, HostHeader,
+    Limits, ListenAddress, Listener, LogFormat, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe,
+    Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme,
+    Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts,
+    Upstream,
 };
 pub use mistake::Mistake;
 pub use quantity::{duration, rate, size};

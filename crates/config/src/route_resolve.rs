@@ -134,7 +134,12 @@ pub(crate) fn route(
 fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<cache::Policy> {
     let Element { value, at, .. } = written.cache.as_ref()?;
     if !names.has_cache && reader.is_whole() {
-        refuse(at, "cache: there is nothing to store responses in", "a table [cache] with memory = \"256MiB\"", reader);
+        refuse(
+            at,
+            "cache: there is nothing to store responses in",
+            "a table [cache] with memory = \"256MiB\"",
+            reader,
+        );
     }
     cache_options::policy(value, reader)
 }

@@ -4,10 +4,10 @@ use std::num::NonZeroU64;
 
 use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, RateKeyPart};
 
+use crate::cache_options;
 use crate::kind::located;
 use crate::matching::FieldName;
 use crate::meaning::{Action, Config, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts};
-use crate::cache_options;
 use crate::pairs::pair;
 use crate::route_options::{
     AuthWritten, CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten,

@@ -146,6 +146,10 @@ servers = ["tcp://db:5432"]
 sticky = { by = "client/24", ttl = "10m", sessions = 100 }
 check = { type = "command", command = ["/usr/bin/pg_isready", "-q"], interval_in_doubt = "1s" }
 
+[cache]
+memory = "64MiB"
+object = "1MiB"
+
 [shed]
 memory = "512MiB"
 concurrency = { latency_floor = "1s", tolerance = "500%", min = 4, window = "1s", samples_min = 1 }

@@ -116,7 +116,8 @@ pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> R
     if ask.asked.is_conditional() || ask.asked.has_range() {
         return Ok(Looked::Pass);
     }
-    let found = ask.look(request).filter(|object| !object.is_softly_purged() && object.stored().part.is_none());
+    let found =
+        ask.look(request).filter(|object| !object.is_softly_purged() && object.stored().part.is_none());
     match (ask.decide(found.as_ref()), found) {
         (Decision::Serve(Freshness::Fresh | Freshness::StaleForClient), Some(object)) => {
             call.worker.counters.cache_hits.increment();
@@ -288,7 +289,13 @@ fn opening(
     }
     let mut key_text = Vec::new();
     let request_bytes = request.head_bytes();
-    write_key(&mut key_text, &uri(call, admitted, request_bytes), &ask.policy.key, &request.head, request_bytes);
+    write_key(
+        &mut key_text,
+        &uri(call, admitted, request_bytes),
+        &ask.policy.key,
+        &request.head,
+        request_bytes,
+    );
     Ok(Opening {
         stored,
         variant: ask.variant(&vary, request),

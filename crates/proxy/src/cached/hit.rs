@@ -32,7 +32,12 @@ pub(super) async fn stored(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let length = object.body_bytes();
-    let said = Said { stored: object.stored(), head: object.head(), framing: Framing::Length(length), hit_ms: Some(now_ms) };
+    let said = Said {
+        stored: object.stored(),
+        head: object.head(),
+        framing: Framing::Length(length),
+        hit_ms: Some(now_ms),
+    };
     let connection = render(call, admitted, memory, &said)?;
     let out = &mut memory.response.out;
     record.status = object.stored().status;
@@ -198,7 +203,8 @@ fn render(
     response.head.clear();
     let limits = HeadLimits { bytes: out.len(), fields: usize::MAX, target: 0 };
     response.head.parse(buffer.filled(), &limits).map_err(|_| Failure::UpstreamMalformed)?;
-    let options = ConnectionOptions::of(&response.head, buffer.filled()).map_err(|_| Failure::UpstreamFraming)?;
+    let options =
+        ConnectionOptions::of(&response.head, buffer.filled()).map_err(|_| Failure::UpstreamFraming)?;
     out.clear();
     let date = call.worker.date();
     let rewrite = ResponseRewrite {

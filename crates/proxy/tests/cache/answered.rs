@@ -34,7 +34,9 @@ fn what_is_fresh_is_answered_without_the_server() {
                 assert_eq!(stored.field("x-kept"), Some("yes"));
                 assert_eq!(stored.field("age"), Some("0"));
                 assert!(stored.field("date").is_some() && stored.all("content-length").len() == 1);
-                assert!(stored.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit")));
+                assert!(
+                    stored.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit"))
+                );
                 assert!(scene.try_accept(0).is_none());
             }
         }
@@ -141,7 +143,10 @@ fn only_if_cached_never_asks_the_server() {
 
 #[test]
 fn what_a_route_does_with_responses_is_done_with_stored_ones() {
-    let routes = ONE_ROUTE.replace("cache = {}", "cache = {}\nresponse_headers = { set = { X-Host = \"$host\" }, remove = \"X-Kept\" }");
+    let routes = ONE_ROUTE.replace(
+        "cache = {}",
+        "cache = {}\nresponse_headers = { set = { X-Host = \"$host\" }, remove = \"X-Kept\" }",
+    );
     for spoken in BOTH {
         let scene = Scene::new(&routes);
         scene.exchange(spoken, &get("/a"), &response("Cache-Control: max-age=60\r\nX-Kept: yes\r\n", "ok"));

@@ -80,7 +80,8 @@ fn who_waits_for_what_may_not_be_stored_asks_alone() {
     assert_eq!(first.gets().body, "1");
     // On the connection that is free by now, or on one of its worker's own.
     let mut other = scene.try_accept(0);
-    let answering = if server.has_something() { &mut server } else { other.get_or_insert_with(|| scene.accept(0)) };
+    let answering =
+        if server.has_something() { &mut server } else { other.get_or_insert_with(|| scene.accept(0)) };
     answering.head();
     answering.sends(response("Cache-Control: private\r\n", "2"));
     assert_eq!(second.gets().body, "2");

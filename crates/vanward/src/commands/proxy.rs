@@ -100,6 +100,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             upload_rate: arguments.upload_rate,
             delay: arguments.delay.clone(),
         };
+    }
     if let Some(memory_bytes) = arguments.cache {
         config.cache = Some(CacheStore::of(memory_bytes));
         for route in &mut config.routes {
