@@ -175,7 +175,7 @@ pub(crate) fn start_resolving(
 }
 
 /// Starts a thread with a runtime of its own, and returns once that runs.
-fn on_thread<F: Future<Output = ()>>(
+pub(crate) fn on_thread<F: Future<Output = ()>>(
     name: String,
     body: impl FnOnce() -> F + Send + 'static,
 ) -> Result<JoinHandle<()>, StartError> {
@@ -229,7 +229,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<()>) {
 }
 
 /// Lets the process have as many descriptors as it may.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     // Best effort: without it fewer connections fit, which is noticed when they run out.

@@ -109,6 +109,8 @@ mod admin;
 mod signals;
 /// What the service manager is told.
 mod notify;
+/// The chaos proxy, on its own.
+pub mod chaos;
 
 pub use admin::told as status;
 pub use control::{Reread, Running, Setup, StartError, start, start_with};

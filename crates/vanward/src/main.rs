@@ -42,6 +42,7 @@ enum Command {
     Weigh(commands::servers::Weigh),
     Add(commands::servers::Add),
     Remove(commands::servers::Remove),
+    Chaos(commands::chaos::Args),
     #[cfg(feature = "lab")]
     Origin(commands::origin::Args),
     #[cfg(feature = "lab")]
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Weigh(arguments) => commands::servers::weigh(&arguments),
         Command::Add(arguments) => commands::servers::add(&arguments),
         Command::Remove(arguments) => commands::servers::remove(&arguments),
+        Command::Chaos(arguments) => commands::chaos::run(&arguments),
         #[cfg(feature = "lab")]
         Command::Origin(arguments) => commands::origin::run(&arguments),
         #[cfg(feature = "lab")]

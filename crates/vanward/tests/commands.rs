@@ -279,3 +279,18 @@ fn a_second_signal_does_not_wait_for_what_is_under_way() {
         is_closed(client);
     }
 }
+
+#[test]
+fn chaos_serves_its_api_until_it_is_told_to_end() {
+    let mut chaos = Process::start(&["chaos", "--listen", "127.0.0.1:0"]);
+    let address = chaos.address();
+    let ended = run(&["chaos", "--listen", &address.to_string()]).with_code(1);
+    assert!(ended.errors.contains("another process listens there"), "{}", ended.errors);
+    let mut client = connect(address);
+    client.write_all(b"GET /proxies HTTP/1.1\r\nHost: test\r\n\r\n").expect("it listens");
+    let mut response = String::new();
+    client.read_to_string(&mut response).expect("it answers and closes");
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\n{}"), "{response}");
+    chaos.signal(Signal::TERM);
+    assert_eq!(chaos.ended().status.code(), Some(0));
+}

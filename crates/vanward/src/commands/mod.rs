@@ -22,6 +22,8 @@ pub(crate) mod status;
 pub(crate) mod reload;
 /// Changes its servers.
 pub(crate) mod servers;
+/// Breaks the network between programs.
+pub(crate) mod chaos;
 /// Runs the test backend.
 #[cfg(feature = "lab")]
 pub(crate) mod origin;

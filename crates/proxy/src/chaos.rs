@@ -1,0 +1,93 @@
+//! The chaos proxy: connections of any protocol that are passed on slowly, in pieces, cut short or not at all, as the
+//! HTTP API of Toxiproxy says while they last. What happens to bytes is the crate `shape`'s; here are sockets and time.
+//!
+//! It runs on one thread of its own, and has nothing to do with the workers or with the path of a request.
+
+/// What clients ask for, and are told.
+mod api;
+/// All proxies, by name.
+mod proxies;
+/// What is done to the connections of one.
+mod toxics;
+/// One proxy's connections.
+mod relay;
+/// Why something is not done.
+mod refusal;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use config::ListenAddress;
+use tokio::sync::{Mutex, oneshot};
+
+use crate::control::{StartError, on_thread, raise_descriptor_limit};
+use crate::service;
+use proxies::Proxies;
+
+/// What a chaos proxy is started with.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Where its API is served. Everybody who reaches it may open ports and connections: it belongs on loopback.
+    pub listen: SocketAddr,
+    /// What every draw goes by.
+    pub seed: u64,
+}
+
+/// A running chaos proxy. Dropped, it ends at once, with all its connections.
+#[derive(Debug)]
+pub struct Chaos {
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+    /// Dropped, it ends the thread.
+    end: Option<oneshot::Sender<()>>,
+}
+
+/// Starts a chaos proxy that has no proxies yet.
+///
+/// # Errors
+/// When its address cannot be listened on, or its thread cannot be started.
+pub fn start(options: Options) -> Result<Chaos, StartError> {
+    raise_descriptor_limit();
+    let (listener, address) = open(options.listen)
+        .map_err(|error| StartError::Listen { address: ListenAddress::Tcp(options.listen), error })?;
+    let (end, ended) = oneshot::channel();
+    let thread = on_thread("chaos".to_owned(), move || run(listener, options.seed, ended))?;
+    Ok(Chaos { address, thread: Some(thread), end: Some(end) })
+}
+
+fn open(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+async fn run(listener: TcpListener, seed: u64, ended: oneshot::Receiver<()>) {
+    match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => {
+            let router = api::router(Arc::new(Mutex::new(Proxies::new(seed))));
+            tokio::task::spawn_local(service::serve(listener, router));
+        }
+        Err(error) => crate::control::notice(&format!("the API of the chaos proxy is not served: {error}")),
+    }
+    // Told or dropped: either way the tasks end with this runtime.
+    let _ = ended.await;
+}
+
+impl Chaos {
+    /// Where its API is served, with the port that the kernel chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Chaos {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            crate::control::notice("the chaos proxy ended in a panic");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Toxiproxy's HTTP API, as its clients speak it (2.5, with the PATCH of later ones): JSON over HTTP/1.1, whatever its
+//! type is called.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::header::{CONTENT_TYPE, USER_AGENT};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::proxies::{Asked, Proxies};
+use super::refusal::Refusal;
+use super::toxics::Toxics;
+
+/// What a request may bring.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// The version of the API: that of the Toxiproxy which has it.
+const VERSION: &str = "2.5.0";
+
+type Shared = State<Arc<Mutex<Proxies>>>;
+
+/// All places of the API.
+pub(super) fn router(proxies: Arc<Mutex<Proxies>>) -> Router {
+    let proxy = get(show).post(change).patch(change).delete(remove);
+    let toxic = get(show_toxic).post(change_toxic).patch(change_toxic).delete(remove_toxic);
+    Router::new()
+        .route("/proxies", get(index).post(create))
+        .route("/proxies/{proxy}", proxy)
+        .route("/proxies/{proxy}/toxics", get(toxics).post(add_toxic))
+        .route("/proxies/{proxy}/toxics/{toxic}", toxic)
+        .route("/populate", post(populate))
+        .route("/reset", post(reset))
+        .route("/version", get(|| async { ([(CONTENT_TYPE, "text/plain;charset=utf-8")], VERSION) }))
+        .fallback(|| async { Refusal::NoPlace })
+        .layer(middleware::from_fn(refuse_browsers))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(proxies)
+}
+
+/// A web page that somebody looks at on this machine could otherwise use the API through its browser.
+async fn refuse_browsers(headers: HeaderMap, request: Request, next: Next) -> Response {
+    match headers.get(USER_AGENT) {
+        Some(agent) if agent.as_bytes().starts_with(b"Mozilla/") => Refusal::Browser.into_response(),
+        _ => next.run(request).await,
+    }
+}
+
+async fn index(State(proxies): Shared) -> Response {
+    told(StatusCode::OK, &proxies.lock().await.told())
+}
+
+async fn create(State(proxies): Shared, body: Bytes) -> Result<Response, Refusal> {
+    let asked: Asked = serde_json::from_slice(&body)?;
+    Ok(told(StatusCode::CREATED, &proxies.lock().await.create(asked).await?))
+}
+
+async fn populate(State(proxies): Shared, body: Bytes) -> Result<Response, Refusal> {
+    let asked: Vec<Asked> = serde_json::from_slice(&body)?;
+    let (made, outcome) = proxies.lock().await.populate(asked).await;
+    Ok(match outcome {
+        Ok(()) => told(StatusCode::CREATED, &json!({ "proxies": made })),
+        Err(refusal) => {
+            let status = refusal.status();
+            let error = refusal.to_string();
+            told(status, &json!({ "error": error, "status": status.as_u16(), "proxies": made }))
+        }
+    })
+}
+
+async fn reset(State(proxies): Shared) -> Result<StatusCode, Refusal> {
+    proxies.lock().await.reset().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn show(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Response, Refusal> {
+    Ok(told(StatusCode::OK, &proxies.lock().await.told_of(&proxy)?))
+}
+
+async fn change(State(proxies): Shared, Path(proxy): Path<String>, body: Bytes) -> Result<Response, Refusal> {
+    let mut proxies = proxies.lock().await;
+    proxies.told_of(&proxy)?;
+    let asked: Asked = serde_json::from_slice(&body)?;
+    Ok(told(StatusCode::OK, &proxies.change(&proxy, asked).await?))
+}
+
+async fn remove(State(proxies): Shared, Path(proxy): Path<String>) -> Result<StatusCode, Refusal> {
+    proxies.lock().await.remove(&proxy).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn toxics(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Response, Refusal> {
+    Ok(told(StatusCode::OK, &proxies.lock().await.toxics_of(&proxy, Toxics::told)?))
+}
+
+async fn add_toxic(
+    State(proxies): Shared,
+    Path(proxy): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let added = proxies.lock().await.change_toxics(&proxy, |toxics| toxics.add(&body))?;
+    Ok(told(StatusCode::OK, &added))
+}
+
+async fn show_toxic(
+    State(proxies): Shared,
+    Path((proxy, toxic)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let shown = proxies.lock().await.toxics_of(&proxy, |toxics| toxics.told_of(&toxic))??;
+    Ok(told(StatusCode::OK, &shown))
+}
+
+async fn change_toxic(
+    State(proxies): Shared,
+    Path((proxy, toxic)): Path<(String, String)>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let changed = proxies.lock().await.change_toxics(&proxy, |toxics| toxics.change(&toxic, &body))?;
+    Ok(told(StatusCode::OK, &changed))
+}
+
+async fn remove_toxic(
+    State(proxies): Shared,
+    Path((proxy, toxic)): Path<(String, String)>,
+) -> Result<StatusCode, Refusal> {
+    proxies.lock().await.change_toxics(&proxy, |toxics| toxics.remove(&toxic))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn told(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => (status, [(CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,274 @@
+//! All proxies of a chaos proxy, by name: what makes them, changes them and ends them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use shape::number_of;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::refusal::Refusal;
+use super::relay;
+use super::toxics::{self, Toxics};
+
+/// Proxies at a time.
+const PROXIES_MAX: usize = 1024;
+
+/// All proxies.
+#[derive(Debug)]
+pub(super) struct Proxies {
+    seed: u64,
+    by_name: BTreeMap<String, Proxy>,
+}
+
+#[derive(Debug)]
+struct Proxy {
+    name: String,
+    /// As it was asked for.
+    asked_listen: String,
+    /// With the port that the kernel chose, once it has.
+    listen: String,
+    upstream: String,
+    toxics: watch::Sender<Toxics>,
+    /// Its listener and its connections, while it is enabled.
+    task: Option<JoinHandle<()>>,
+}
+
+/// A proxy as the API takes it.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    name: Option<String>,
+    listen: Option<String>,
+    upstream: Option<String>,
+    enabled: Option<bool>,
+}
+
+/// A proxy as the API tells of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Told {
+    name: String,
+    listen: String,
+    upstream: String,
+    enabled: bool,
+    toxics: Vec<toxics::Told>,
+}
+
+impl Proxies {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed, by_name: BTreeMap::new() }
+    }
+
+    pub(super) fn told(&self) -> BTreeMap<&str, Told> {
+        self.by_name.iter().map(|(name, proxy)| (name.as_str(), proxy.told())).collect()
+    }
+
+    pub(super) fn told_of(&self, name: &str) -> Result<Told, Refusal> {
+        self.by_name.get(name).map(Proxy::told).ok_or(Refusal::NoProxy)
+    }
+
+    /// Makes a proxy that there is not yet.
+    pub(super) async fn create(&mut self, asked: Asked) -> Result<Told, Refusal> {
+        let is_enabled = asked.enabled.unwrap_or(true);
+        let proxy = Proxy::new(asked, "")?;
+        if self.by_name.contains_key(&proxy.name) {
+            return Err(Refusal::ProxyExists);
+        }
+        self.insert(proxy, is_enabled).await
+    }
+
+    /// Makes these proxies, in the place of those that have their names but other addresses; with the same they stay as
+    /// they are. What was made stays where one fails.
+    pub(super) async fn populate(&mut self, asked: Vec<Asked>) -> (Vec<Told>, Result<(), Refusal>) {
+        let proxies: Result<Vec<(bool, Proxy)>, Refusal> = asked
+            .into_iter()
+            .enumerate()
+            .map(|(index, asked)| {
+                let place = format!(" at proxy {}", index + 1);
+                Ok((asked.enabled.unwrap_or(true), Proxy::new(asked, &place)?))
+            })
+            .collect();
+        let mut told = Vec::new();
+        match proxies {
+            Ok(proxies) => {
+                for (is_enabled, proxy) in proxies {
+                    match self.replace(proxy, is_enabled).await {
+                        Ok(made) => told.push(made),
+                        Err(refusal) => return (told, Err(refusal)),
+                    }
+                }
+                (told, Ok(()))
+            }
+            Err(refusal) => (told, Err(refusal)),
+        }
+    }
+
+    async fn replace(&mut self, proxy: Proxy, is_enabled: bool) -> Result<Told, Refusal> {
+        if let Some(existing) = self.by_name.get_mut(&proxy.name) {
+            if existing.listens_as(&proxy.asked_listen) && existing.upstream == proxy.upstream {
+                return Ok(existing.told());
+            }
+            existing.stop().await;
+        }
+        self.insert(proxy, is_enabled).await
+    }
+
+    async fn insert(&mut self, mut proxy: Proxy, is_enabled: bool) -> Result<Told, Refusal> {
+        if self.by_name.len() >= PROXIES_MAX && !self.by_name.contains_key(&proxy.name) {
+            return Err(Refusal::TooMany { what: "proxies", most: PROXIES_MAX });
+        }
+        if is_enabled {
+            proxy.start(self.seed).await?;
+        }
+        let told = proxy.told();
+        self.by_name.insert(proxy.name.clone(), proxy);
+        Ok(told)
+    }
+
+    /// Changes what is given. Other addresses close its connections, other toxics do not.
+    pub(super) async fn change(&mut self, name: &str, asked: Asked) -> Result<Told, Refusal> {
+        let proxy = self.by_name.get_mut(name).ok_or(Refusal::NoProxy)?;
+        let is_enabled = asked.enabled.unwrap_or(proxy.is_enabled());
+        let listen = asked.listen.filter(|listen| !proxy.listens_as(listen));
+        let upstream = asked.upstream.filter(|upstream| *upstream != proxy.upstream);
+        if listen.is_some() || upstream.is_some() || !is_enabled {
+            proxy.stop().await;
+        }
+        if let Some(listen) = listen {
+            proxy.listen.clone_from(&listen);
+            proxy.asked_listen = listen;
+        }
+        if let Some(upstream) = upstream {
+            proxy.upstream = upstream;
+        }
+        if is_enabled {
+            proxy.start(self.seed).await?;
+        }
+        Ok(proxy.told())
+    }
+
+    pub(super) async fn remove(&mut self, name: &str) -> Result<(), Refusal> {
+        let mut proxy = self.by_name.remove(name).ok_or(Refusal::NoProxy)?;
+        proxy.stop().await;
+        Ok(())
+    }
+
+    /// Removes all toxics, and enables all proxies.
+    pub(super) async fn reset(&mut self) -> Result<(), Refusal> {
+        for proxy in self.by_name.values() {
+            proxy.toxics.send_if_modified(Toxics::clear);
+        }
+        for proxy in self.by_name.values_mut() {
+            proxy.start(self.seed).await?;
+        }
+        Ok(())
+    }
+
+    /// Looks at the toxics of a proxy.
+    pub(super) fn toxics_of<T>(&self, name: &str, look: impl FnOnce(&Toxics) -> T) -> Result<T, Refusal> {
+        let proxy = self.by_name.get(name).ok_or(Refusal::NoProxy)?;
+        Ok(look(&proxy.toxics.borrow()))
+    }
+
+    /// Changes the toxics of a proxy. Its connections go by that before they read another byte.
+    pub(super) fn change_toxics<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Toxics) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let proxy = self.by_name.get(name).ok_or(Refusal::NoProxy)?;
+        let mut outcome = None;
+        proxy.toxics.send_if_modified(|toxics| outcome.insert(change(toxics)).is_ok());
+        // The change is made before that returns.
+        outcome.unwrap_or(Err(Refusal::NoToxic))
+    }
+}
+
+impl Proxy {
+    /// A proxy that is not enabled yet. `place` says which of several it is.
+    fn new(asked: Asked, place: &str) -> Result<Self, Refusal> {
+        let needed = |field: Option<String>, name: &str| {
+            field.filter(|text| !text.is_empty()).ok_or_else(|| Refusal::Missing(format!("{name}{place}")))
+        };
+        let name = needed(asked.name, "name")?;
+        let upstream = needed(asked.upstream, "upstream")?;
+        let asked_listen = asked.listen.unwrap_or_default();
+        let (toxics, _) = watch::channel(Toxics::default());
+        Ok(Self { name, listen: asked_listen.clone(), asked_listen, upstream, toxics, task: None })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.task.is_some()
+    }
+
+    /// Whether it listens there already, or would if it were enabled.
+    fn listens_as(&self, listen: &str) -> bool {
+        self.listen == listen || self.asked_listen == listen
+    }
+
+    fn told(&self) -> Told {
+        Told {
+            name: self.name.clone(),
+            listen: self.listen.clone(),
+            upstream: self.upstream.clone(),
+            enabled: self.is_enabled(),
+            toxics: self.toxics.borrow().told(),
+        }
+    }
+
+    /// Listens, unless it does.
+    async fn start(&mut self, seed: u64) -> Result<(), Refusal> {
+        if self.is_enabled() {
+            return Ok(());
+        }
+        let refused = |error| Refusal::Listen { name: self.name.clone(), listen: self.listen.clone(), error };
+        let listener = listen(&self.listen).await.map_err(refused)?;
+        // From now on it keeps the port that the kernel chose, whenever it is enabled again.
+        self.listen = listener.local_addr().map_err(refused)?.to_string();
+        let source = relay::Source {
+            upstream: Arc::from(self.upstream.as_str()),
+            toxics: self.toxics.subscribe(),
+            seed,
+            proxy: number_of(self.name.as_bytes()),
+        };
+        self.task = Some(tokio::spawn(relay::run(listener, source)));
+        Ok(())
+    }
+
+    /// Closes its listener and its connections.
+    async fn stop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            // Its address is free only when it has ended.
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+/// Listens on `HOST:PORT`; without a host on all addresses of this machine, without either on a port of the kernel's
+/// choice as well.
+async fn listen(address: &str) -> io::Result<TcpListener> {
+    let port = match address {
+        "" => Some(0),
+        address => address.strip_prefix(':').and_then(|port| port.parse().ok()),
+    };
+    match port {
+        // A machine without IPv6 has the other one.
+        Some(port) => {
+            let (six, four) = (Ipv6Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
+            TcpListener::bind(&[SocketAddr::from((six, port)), SocketAddr::from((four, port))][..]).await
+        }
+        None => TcpListener::bind(address).await,
+    }
+}

@@ -1,0 +1,70 @@
+//! Why the API does not do what it is asked, and what it says then: the status and the first words are Toxiproxy's, by
+//! which its clients go.
+
+use std::io;
+
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use shape::KINDS;
+
+/// Why something is not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("bad request body: {0}")]
+    Body(String),
+    #[error("missing required field: {0}")]
+    Missing(String),
+    #[error("stream was invalid, can be either upstream or downstream, not {0:?}")]
+    Stream(String),
+    #[error("invalid toxic type: {0:?} is none of {names}", names = kind_names())]
+    Kind(String),
+    #[error("proxy not found")]
+    NoProxy,
+    #[error("toxic not found")]
+    NoToxic,
+    #[error("no such place: there are /proxies, /proxies/NAME/toxics, /populate, /reset and /version")]
+    NoPlace,
+    #[error("proxy already exists")]
+    ProxyExists,
+    #[error("toxic already exists")]
+    ToxicExists,
+    #[error("there are {most} {what} already, and no more may be: remove some")]
+    TooMany { what: &'static str, most: usize },
+    #[error("proxy {name} cannot listen on {listen:?}: {error}")]
+    Listen { name: String, listen: String, error: io::Error },
+    #[error("user agent not allowed: web pages may not use this API")]
+    Browser,
+}
+
+fn kind_names() -> String {
+    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+}
+
+impl Refusal {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Body(_) | Self::Missing(_) | Self::Stream(_) | Self::Kind(_) => StatusCode::BAD_REQUEST,
+            Self::Browser => StatusCode::FORBIDDEN,
+            Self::NoProxy | Self::NoToxic | Self::NoPlace => StatusCode::NOT_FOUND,
+            Self::ProxyExists | Self::ToxicExists => StatusCode::CONFLICT,
+            Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Listen { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<serde_json::Error> for Refusal {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Body(error.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let told = json!({ "error": self.to_string(), "status": status.as_u16() });
+        (status, [(CONTENT_TYPE, "application/json")], told.to_string()).into_response()
+    }
+}

@@ -1,0 +1,200 @@
+//! One proxy's connections: a server for each client, and bytes both ways through the toxics that hold.
+//!
+//! A server may speak first, so it is connected to at once. What one side has not ended itself ends in a reset.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use shape::{Chain, Ending};
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::toxics::{Drawn, Stream, Toxics};
+use crate::control::notice;
+
+/// Connections of one proxy at a time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 10_000;
+/// How long a server may take to be connected to.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
+/// Between two tries to accept where that fails: for want of descriptors, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What is read at once.
+const READ_BYTES: usize = 32 * 1024;
+/// With less room than this there is a new buffer: small pieces that wait share one.
+const READ_BYTES_MIN: usize = 4 * 1024;
+
+/// What the connections of a proxy go by.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) upstream: Arc<str>,
+    pub(super) toxics: watch::Receiver<Toxics>,
+    pub(super) seed: u64,
+    pub(super) proxy: u64,
+}
+
+/// Serves clients until it is dropped, and they with it.
+pub(super) async fn run(listener: TcpListener, source: Source) {
+    let mut connections = JoinSet::new();
+    for number in 0.. {
+        while connections.try_join_next().is_some() {}
+        if connections.len() >= CONNECTIONS_MAX {
+            connections.join_next().await;
+        }
+        let client = loop {
+            match listener.accept().await {
+                Ok((client, _)) => break client,
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        };
+        connections.spawn(serve(client, source.clone(), number));
+    }
+}
+
+/// Serves one client until either side, or a toxic, has ended it.
+async fn serve(client: TcpStream, source: Source, connection: u64) {
+    let server = match connect(&source.upstream).await {
+        Ok(server) => server,
+        Err(error) => {
+            notice(&format!("chaos: server {} cannot be connected to: {error}", source.upstream));
+            return;
+        }
+    };
+    // Pieces leave as they are cut.
+    let _ = client.set_nodelay(true);
+    let drawn = Drawn { seed: source.seed, proxy: source.proxy, connection };
+    let epoch = Instant::now();
+    let up = Way::new(Stream::Upstream, drawn, source.toxics.clone(), epoch);
+    let down = Way::new(Stream::Downstream, drawn, source.toxics, epoch);
+    let outcome = tokio::try_join!(up.run(&client, &server), down.run(&server, &client));
+    if let Err(Broken::Reset) = outcome {
+        for stream in [&client, &server] {
+            // A socket that is gone already has been reset.
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+async fn connect(upstream: &str) -> io::Result<TcpStream> {
+    let server = timeout(CONNECT_TIME_MAX, TcpStream::connect(upstream)).await??;
+    let _ = server.set_nodelay(true);
+    Ok(server)
+}
+
+/// How both ways of a connection end at once.
+#[derive(Debug)]
+enum Broken {
+    Close,
+    Reset,
+}
+
+impl From<io::Error> for Broken {
+    fn from(_: io::Error) -> Self {
+        Self::Reset
+    }
+}
+
+/// One way of a connection.
+struct Way {
+    stream: Stream,
+    drawn: Drawn,
+    toxics: watch::Receiver<Toxics>,
+    /// What the chain's time is counted from.
+    epoch: Instant,
+    chain: Chain,
+    buffer: BytesMut,
+    /// Whether its source has not ended.
+    is_open: bool,
+}
+
+impl Way {
+    fn new(stream: Stream, drawn: Drawn, mut toxics: watch::Receiver<Toxics>, epoch: Instant) -> Self {
+        // Those there are already are a change from none.
+        toxics.mark_changed();
+        let (chain, buffer) = (Chain::default(), BytesMut::new());
+        Self { stream, drawn, toxics, epoch, chain, buffer, is_open: true }
+    }
+
+    /// Moves bytes until the source has ended and all of it is written.
+    async fn run(mut self, source: &TcpStream, sink: &TcpStream) -> Result<(), Broken> {
+        loop {
+            self.take_up_changes();
+            let due = self.chain.advance(self.epoch.elapsed());
+            if self.send(sink)? {
+                // There is room for what is behind it.
+                continue;
+            }
+            match self.chain.ending() {
+                None => {}
+                Some(Ending::End) => return Ok(SockRef::from(sink).shutdown(std::net::Shutdown::Write)?),
+                Some(Ending::Close) => return Err(Broken::Close),
+                Some(Ending::Reset) => return Err(Broken::Reset),
+            }
+            let may_read = self.is_open && self.chain.has_room();
+            let is_full = self.chain.front().is_some();
+            tokio::select! {
+                biased;
+                // Its sender goes with the proxy, and this task with it.
+                changed = self.toxics.changed() => match changed {
+                    Ok(()) => self.toxics.mark_changed(),
+                    Err(_) => return Err(Broken::Close),
+                },
+                ready = sink.writable(), if is_full => ready?,
+                ready = source.readable(), if may_read => {
+                    ready?;
+                    // What came after a change meets that.
+                    self.take_up_changes();
+                    self.receive(source)?;
+                }
+                () = sleep_until(self.epoch + due.unwrap_or_default()), if due.is_some() => {}
+            }
+        }
+    }
+
+    fn take_up_changes(&mut self) {
+        // Without a sender nothing changes any more.
+        if self.toxics.has_changed().unwrap_or(false) {
+            let links = self.toxics.borrow_and_update().links(self.stream, self.drawn);
+            self.chain.set(self.epoch.elapsed(), &links);
+        }
+    }
+
+    /// Writes what is due; says whether that was anything.
+    fn send(&mut self, sink: &TcpStream) -> io::Result<bool> {
+        let Some(bytes) = self.chain.front() else { return Ok(false) };
+        let written = tried(sink.try_write(bytes))?;
+        self.chain.written(written.unwrap_or(0));
+        Ok(written.is_some())
+    }
+
+    /// Reads what has come.
+    fn receive(&mut self, source: &TcpStream) -> io::Result<()> {
+        if self.buffer.capacity() < READ_BYTES_MIN {
+            self.buffer.reserve(READ_BYTES);
+        }
+        let count = tried(source.try_read_buf(&mut self.buffer))?;
+        let now = self.epoch.elapsed();
+        match count {
+            None => {}
+            Some(0) => {
+                self.is_open = false;
+                self.chain.end(now);
+            }
+            Some(_) => self.chain.push(now, self.buffer.split().freeze()),
+        }
+        Ok(())
+    }
+}
+
+/// What a step came to; `None` where it has to wait.
+fn tried(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
+    match outcome {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

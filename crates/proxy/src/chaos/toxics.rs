@@ -1,0 +1,277 @@
+//! The toxics of one proxy, as the API adds, changes and removes them, and as connections take them up.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use shape::{ATTRIBUTES_MAX, Draws, Kind, Link};
+
+use super::refusal::Refusal;
+
+/// Toxics of one proxy.
+const TOXICS_MAX: usize = 64;
+
+/// The way that bytes take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Stream {
+    /// From the client to the server.
+    Upstream,
+    /// From the server to the client.
+    Downstream,
+}
+
+impl Stream {
+    fn named(name: &str) -> Result<Self, Refusal> {
+        match name {
+            "upstream" => Ok(Self::Upstream),
+            "downstream" => Ok(Self::Downstream),
+            other => Err(Refusal::Stream(other.to_owned())),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Upstream => "upstream",
+            Self::Downstream => "downstream",
+        }
+    }
+}
+
+/// The toxics of one proxy, in the order in which bytes meet them.
+#[derive(Debug, Default)]
+pub(super) struct Toxics {
+    list: Vec<Toxic>,
+    /// How many there have been: an identity is never used again.
+    added: u64,
+}
+
+#[derive(Debug)]
+struct Toxic {
+    id: u64,
+    name: String,
+    kind: &'static Kind,
+    stream: Stream,
+    /// The probability that a connection has it.
+    toxicity: f64,
+    values: [i64; ATTRIBUTES_MAX],
+}
+
+/// A toxic as the API takes it.
+#[derive(Deserialize)]
+struct Asked {
+    name: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    stream: Option<String>,
+    toxicity: Option<f64>,
+    attributes: Option<Map<String, Value>>,
+}
+
+/// A toxic as the API tells of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Told {
+    attributes: Map<String, Value>,
+    name: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    stream: Stream,
+    toxicity: f64,
+}
+
+/// Whose draws they are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drawn {
+    pub(super) seed: u64,
+    /// That of the proxy's name.
+    pub(super) proxy: u64,
+    /// Which of its connections it is.
+    pub(super) connection: u64,
+}
+
+impl Toxics {
+    /// Adds one behind the others.
+    pub(super) fn add(&mut self, body: &[u8]) -> Result<Told, Refusal> {
+        let asked: Asked = serde_json::from_slice(body)?;
+        let stream = match asked.stream.as_deref() {
+            None | Some("") => Stream::Downstream,
+            Some(name) => Stream::named(name)?,
+        };
+        let kind = asked.kind.unwrap_or_default();
+        let kind = Kind::named(&kind).ok_or(Refusal::Kind(kind))?;
+        let name = match asked.name {
+            Some(name) if !name.is_empty() => name,
+            _ => format!("{}_{}", kind.name, stream.name()),
+        };
+        if self.list.iter().any(|toxic| toxic.name == name) {
+            return Err(Refusal::ToxicExists);
+        }
+        if self.list.len() >= TOXICS_MAX {
+            return Err(Refusal::TooMany { what: "toxics", most: TOXICS_MAX });
+        }
+        let values = changed([0; ATTRIBUTES_MAX], kind, asked.attributes)?;
+        let toxicity = asked.toxicity.unwrap_or(1.0);
+        let toxic = Toxic { id: self.added, name, kind, stream, toxicity, values };
+        let told = toxic.told();
+        self.added += 1;
+        self.list.push(toxic);
+        Ok(told)
+    }
+
+    /// Changes what is given of one; the rest stays as it is.
+    pub(super) fn change(&mut self, name: &str, body: &[u8]) -> Result<Told, Refusal> {
+        let toxic = self.list.iter_mut().find(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
+        let asked: Asked = serde_json::from_slice(body)?;
+        toxic.values = changed(toxic.values, toxic.kind, asked.attributes)?;
+        toxic.toxicity = asked.toxicity.unwrap_or(toxic.toxicity);
+        Ok(toxic.told())
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Result<(), Refusal> {
+        let at = self.list.iter().position(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
+        self.list.remove(at);
+        Ok(())
+    }
+
+    /// Removes all; says whether there were any.
+    pub(super) fn clear(&mut self) -> bool {
+        !std::mem::take(&mut self.list).is_empty()
+    }
+
+    pub(super) fn told_of(&self, name: &str) -> Result<Told, Refusal> {
+        self.list.iter().find(|toxic| toxic.name == name).map(Toxic::told).ok_or(Refusal::NoToxic)
+    }
+
+    /// All of them: those of the way to the server, then those of the way back.
+    pub(super) fn told(&self) -> Vec<Told> {
+        let mut all: Vec<Told> = self.list.iter().map(Toxic::told).collect();
+        all.sort_by_key(|told| told.stream);
+        all
+    }
+
+    /// Those that a connection has on one of its ways. Whether it has one is decided by the same draw every time.
+    pub(super) fn links(&self, stream: Stream, drawn: Drawn) -> Vec<Link> {
+        let Drawn { seed, proxy, connection } = drawn;
+        let on_way = self.list.iter().filter(|toxic| toxic.stream == stream);
+        let links = on_way.filter_map(|toxic| {
+            let mut draws = Draws::new(seed, &[proxy, connection, toxic.id]);
+            let is_had = draws.happens(toxic.toxicity);
+            is_had.then(|| Link { id: toxic.id, effect: toxic.kind.effect(toxic.values), draws })
+        });
+        links.collect()
+    }
+}
+
+impl Toxic {
+    fn told(&self) -> Told {
+        let pairs = self.kind.attributes.iter().zip(self.values);
+        Told {
+            attributes: pairs.map(|(name, value)| ((*name).to_owned(), Value::from(value))).collect(),
+            name: self.name.clone(),
+            kind: self.kind.name,
+            stream: self.stream,
+            toxicity: self.toxicity,
+        }
+    }
+}
+
+/// What a toxic is told, over what it was told before. What its kind does not know is passed over, as Toxiproxy does.
+fn changed(
+    mut values: [i64; ATTRIBUTES_MAX],
+    kind: &Kind,
+    asked: Option<Map<String, Value>>,
+) -> Result<[i64; ATTRIBUTES_MAX], Refusal> {
+    let asked = asked.unwrap_or_default();
+    for (name, value) in kind.attributes.iter().zip(&mut values) {
+        match asked.get(*name) {
+            None | Some(Value::Null) => {}
+            Some(given) => {
+                let whole = given.as_i64().or_else(|| as_whole(given.as_f64()?));
+                *value = whole.ok_or_else(|| {
+                    Refusal::Body(format!("{name} of {} is a whole number, not {given}", kind.name))
+                })?;
+            }
+        }
+    }
+    Ok(values)
+}
+
+/// A number such as 1000.0, as some clients write it.
+fn as_whole(number: f64) -> Option<i64> {
+    // Up to here every whole number is one of f64.
+    (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAWN: Drawn = Drawn { seed: 1, proxy: 2, connection: 3 };
+
+    #[test]
+    fn toxics_are_told_as_they_were_asked_for() {
+        let mut toxics = Toxics::default();
+        let add = |toxics: &mut Toxics, body: &str| {
+            toxics.add(body.as_bytes()).map(|told| serde_json::to_value(told).expect("is JSON"))
+        };
+        let told = add(&mut toxics, r#"{"type":"latency","attributes":{"latency":1000.0,"other":1}}"#);
+        assert_eq!(
+            told.expect("is right").to_string(),
+            r#"{"attributes":{"jitter":0,"latency":1000},"name":"latency_downstream","stream":"downstream","toxicity":1.0,"type":"latency"}"#
+        );
+        add(&mut toxics, r#"{"name":"up","type":"timeout","stream":"upstream","toxicity":0.5}"#)
+            .expect("is right");
+        let names: Vec<String> = toxics.told().into_iter().map(|told| told.name).collect();
+        assert_eq!(names, ["up", "latency_downstream"]);
+        for (body, status) in [
+            ("{", 400),
+            (r#"{"type":"noise"}"#, 400),
+            (r#"{"type":"latency","stream":"sideways"}"#, 400),
+            (r#"{"type":"latency","name":"x","attributes":{"latency":"1000"}}"#, 400),
+            (r#"{"type":"latency","name":"x","attributes":{"latency":0.5}}"#, 400),
+            (r#"{"type":"latency"}"#, 409),
+        ] {
+            assert_eq!(
+                add(&mut toxics, body).map_err(|refusal| refusal.status().as_u16()),
+                Err(status),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let mut toxics = Toxics::default();
+        let body = br#"{"type":"latency","name":"x","toxicity":0.5,"attributes":{"latency":7,"jitter":3}}"#;
+        toxics.add(body).expect("is right");
+        let told = toxics.change("x", br#"{"attributes":{"jitter":4}}"#).expect("is right");
+        assert_eq!(
+            (told.attributes["latency"].as_i64(), told.attributes["jitter"].as_i64()),
+            (Some(7), Some(4))
+        );
+        assert_eq!(told.toxicity, 0.5);
+        assert_eq!(toxics.change("y", b"{}").map_err(|refusal| refusal.status().as_u16()).err(), Some(404));
+    }
+
+    #[test]
+    fn a_share_of_connections_has_a_toxic_and_keeps_it() {
+        let mut toxics = Toxics::default();
+        toxics.add(br#"{"type":"timeout","name":"x","toxicity":0.3}"#).expect("is right");
+        let has = |toxics: &Toxics, connection| {
+            !toxics.links(Stream::Downstream, Drawn { connection, ..DRAWN }).is_empty()
+        };
+        let had: Vec<bool> = (0..1000).map(|connection| has(&toxics, connection)).collect();
+        let count = had.iter().filter(|had| **had).count();
+        assert!((250..=350).contains(&count), "{count} of 1000");
+        toxics.change("x", br#"{"attributes":{"timeout":5}}"#).expect("is right");
+        assert!((0..1000).all(|connection| has(&toxics, connection) == had[connection as usize]));
+        assert!(toxics.links(Stream::Upstream, DRAWN).is_empty());
+    }
+
+    #[test]
+    fn there_are_not_too_many() {
+        let mut toxics = Toxics::default();
+        let mut add =
+            |number: usize| toxics.add(format!(r#"{{"type":"latency","name":"{number}"}}"#).as_bytes());
+        assert!((0..TOXICS_MAX).all(|number| add(number).is_ok()));
+        assert!(matches!(add(TOXICS_MAX), Err(Refusal::TooMany { .. })));
+    }
+}

@@ -1,0 +1,176 @@
+//! What the API takes and tells, by which the clients of Toxiproxy go.
+
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::scene::Scene;
+
+#[test]
+fn mistakes_are_told_with_their_status() {
+    let scene = Scene::new();
+    scene.adds("latency", "upstream", json!({}));
+    let create = |body: &str| ("POST", "/proxies", body.to_owned());
+    let add = |body: &str| ("POST", "/proxies/p/toxics", body.to_owned());
+    let none = |method: &'static str, path: &'static str| (method, path, "{}".to_owned());
+    let cases = [
+        (create("{"), 400, "bad request body: "),
+        (create(r#"{"name": 1}"#), 400, "bad request body: "),
+        (create(r#"{"upstream": "127.0.0.1:1"}"#), 400, "missing required field: name"),
+        (create(r#"{"name": "q"}"#), 400, "missing required field: upstream"),
+        (create(r#"{"name": "p", "upstream": "127.0.0.1:1"}"#), 409, "proxy already exists"),
+        (
+            create(r#"{"name": "q", "listen": "nowhere", "upstream": "127.0.0.1:1"}"#),
+            500,
+            "proxy q cannot listen",
+        ),
+        (none("GET", "/proxies/q"), 404, "proxy not found"),
+        (none("POST", "/proxies/q"), 404, "proxy not found"),
+        (none("DELETE", "/proxies/q"), 404, "proxy not found"),
+        (none("GET", "/proxies/q/toxics"), 404, "proxy not found"),
+        (none("POST", "/proxies/q/toxics"), 404, "proxy not found"),
+        (add("["), 400, "bad request body: "),
+        (add(r#"{"type": "noise"}"#), 400, "invalid toxic type"),
+        (add(r#"{"type": "latency", "stream": "up"}"#), 400, "stream was invalid"),
+        (add(r#"{"type": "latency", "attributes": {"latency": "1"}}"#), 400, "bad request body: latency"),
+        (add(r#"{"type": "bandwidth", "name": "latency"}"#), 409, "toxic already exists"),
+        (none("GET", "/proxies/p/toxics/q"), 404, "toxic not found"),
+        (none("POST", "/proxies/p/toxics/q"), 404, "toxic not found"),
+        (none("DELETE", "/proxies/p/toxics/q"), 404, "toxic not found"),
+        (
+            ("POST", "/populate", r#"[{"name": "q"}]"#.to_owned()),
+            400,
+            "missing required field: upstream at proxy 1",
+        ),
+        (none("GET", "/toxics"), 404, "no such place"),
+    ];
+    for ((method, path, body), status, start) in cases {
+        let (got, told) = scene.api(method, path, &body);
+        assert_eq!(
+            (got, told["status"].as_u64()),
+            (status, Some(u64::from(status))),
+            "{method} {path} {body}: {told}"
+        );
+        let error = told["error"].as_str().unwrap_or_default();
+        assert!(error.starts_with(start), "{method} {path} {body}: {told}");
+    }
+    assert_eq!(scene.api("GET", "/proxies", "").1.as_object().map(serde_json::Map::len), Some(1));
+}
+
+#[test]
+fn web_pages_may_not_use_it() {
+    let scene = Scene::new();
+    let (status, _) = scene.api_with("User-Agent: Mozilla/5.0\r\n", "DELETE", "/proxies/p", "");
+    assert_eq!(status, 403);
+    assert_eq!(scene.api("GET", "/proxies/p", "").0, 200);
+    assert_eq!(scene.api("GET", "/version", "").0, 200);
+}
+
+#[test]
+fn a_request_may_not_be_without_end() {
+    let scene = Scene::new();
+    // A byte too many.
+    let name = "n".repeat((1 << 20) + 1);
+    let head = format!("POST /proxies HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", name.len());
+    let mut peer = scene.api_peer();
+    peer.sends(head + &name);
+    assert!(peer.gets_head().starts_with("HTTP/1.1 413 "));
+}
+
+#[test]
+fn a_proxy_is_made_changed_and_removed() {
+    let scene = Scene::new();
+    let (_, told) = scene.api("GET", "/proxies/p", "");
+    let listen = told["listen"].as_str().expect("it is told").to_owned();
+    assert!(listen.starts_with("127.0.0.1:") && !listen.ends_with(":0"), "{listen}");
+    let expected = |enabled: bool, upstream: &str| json!({ "name": "p", "listen": listen, "upstream": upstream, "enabled": enabled, "toxics": [] });
+    let upstream = scene.upstream();
+    assert_eq!(told, expected(true, &upstream));
+    assert_eq!(scene.api("GET", "/proxies", "").1, json!({ "p": told }));
+
+    let (mut client, mut server) = scene.pair();
+    let disabled = scene.api("POST", "/proxies/p", json!({ "enabled": false }));
+    assert_eq!(disabled, (200, expected(false, &upstream)));
+    client.is_closed();
+    server.is_closed();
+    assert!(TcpStream::connect(&listen).is_err(), "it does not listen any more");
+    // What PATCH does in later versions; it listens where it did.
+    let enabled = scene.api("PATCH", "/proxies/p", json!({ "enabled": true }));
+    assert_eq!(enabled, (200, expected(true, &upstream)));
+    let (mut client, _server) = scene.pair();
+    // Saved as it is it keeps its connections; to another server it does not.
+    assert_eq!(scene.api("POST", "/proxies/p", expected(true, &upstream)).0, 200);
+    client.has_nothing();
+    let moved = scene.api("POST", "/proxies/p", json!({ "upstream": "127.0.0.1:1" }));
+    assert_eq!(moved, (200, expected(true, "127.0.0.1:1")));
+    client.is_closed();
+
+    assert_eq!(scene.api("DELETE", "/proxies/p", ""), (204, Value::Null));
+    assert!(TcpStream::connect(&listen).is_err(), "it does not listen any more");
+    assert_eq!(scene.api("GET", "/proxies", "").1, json!({}));
+}
+
+#[test]
+fn many_are_made_at_once_and_again() {
+    let scene = Scene::empty(1);
+    let upstream = scene.upstream();
+    let body = |listen: &str, upstream: &str| {
+        json!([
+            { "name": "p", "listen": listen, "upstream": upstream },
+            { "name": "off", "listen": "127.0.0.1:0", "upstream": upstream, "enabled": false },
+        ])
+    };
+    let (status, told) = scene.api("POST", "/populate", body("127.0.0.1:0", &upstream));
+    assert_eq!(status, 201, "{told}");
+    let enabled = |told: &Value| [0, 1].map(|index: usize| told["proxies"][index]["enabled"] == true);
+    assert_eq!(enabled(&told), [true, false]);
+    let (mut client, _server) = scene.pair();
+    let listen = told["proxies"][0]["listen"].as_str().expect("it is told");
+    // The same again changes nothing.
+    let (status, again) = scene.api("POST", "/populate", body(listen, &upstream));
+    assert_eq!((status, &again), (201, &told));
+    client.has_nothing();
+    let (status, moved) = scene.api("POST", "/populate", body(listen, "127.0.0.1:1"));
+    assert_eq!((status, moved["proxies"][0]["upstream"].as_str()), (201, Some("127.0.0.1:1")));
+    client.is_closed();
+    // A mistake in one makes none.
+    let wrong = json!([{ "name": "new", "upstream": upstream }, { "name": "bad" }]);
+    assert_eq!(scene.api("POST", "/populate", wrong).0, 400);
+    assert_eq!(scene.api("GET", "/proxies/new", "").0, 404);
+}
+
+#[test]
+fn a_reset_removes_toxics_and_enables_proxies() {
+    let scene = Scene::new();
+    scene.adds("latency", "upstream", json!({ "latency": 5 }));
+    assert_eq!(scene.api("POST", "/proxies/p", json!({ "enabled": false })).0, 200);
+    assert_eq!(scene.api("POST", "/reset", ""), (204, Value::Null));
+    let (_, told) = scene.api("GET", "/proxies/p", "");
+    assert_eq!((&told["enabled"], &told["toxics"]), (&json!(true), &json!([])));
+}
+
+#[test]
+fn toxics_are_made_changed_and_removed() {
+    let scene = Scene::new();
+    let latency = |jitter: i64, toxicity: f64| {
+        json!({
+            "name": "latency_downstream", "type": "latency", "stream": "downstream", "toxicity": toxicity,
+            "attributes": { "latency": 1000, "jitter": jitter },
+        })
+    };
+    let added = scene.api(
+        "POST",
+        "/proxies/p/toxics",
+        json!({ "type": "latency", "attributes": { "latency": 1000 } }),
+    );
+    assert_eq!(added, (200, latency(0, 1.0)));
+    let path = "/proxies/p/toxics/latency_downstream";
+    assert_eq!(scene.api("GET", path, ""), (200, latency(0, 1.0)));
+    let body = json!({ "attributes": { "jitter": 7 }, "toxicity": 0.5 });
+    assert_eq!(scene.api("POST", path, body), (200, latency(7, 0.5)));
+    assert_eq!(scene.api("PATCH", path, json!({ "toxicity": 0.25 })), (200, latency(7, 0.25)));
+    assert_eq!(scene.api("GET", "/proxies/p/toxics", ""), (200, json!([latency(7, 0.25)])));
+    assert_eq!(scene.api("GET", "/proxies/p", "").1["toxics"], json!([latency(7, 0.25)]));
+    assert_eq!(scene.api("DELETE", path, ""), (204, Value::Null));
+    assert_eq!(scene.api("GET", "/proxies/p/toxics", ""), (200, json!([])));
+}

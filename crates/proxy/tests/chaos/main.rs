@@ -1,0 +1,20 @@
+//! The chaos proxy over real sockets: its API as clients speak it, and what it does to connections.
+//!
+//! Delays are so long that nothing would come, or none; what is tested is what comes and in which order.
+
+/// A chaos proxy with a server, and its API.
+mod scene;
+/// One end of a connection.
+#[path = "../conversations/peer.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod peer;
+/// Expected texts.
+#[path = "../conversations/text.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod text;
+/// What the API takes and tells.
+mod api;
+/// Connections without toxics.
+mod relayed;
+/// Each toxic.
+mod toxics;

@@ -1,0 +1,64 @@
+//! Connections without toxics: they pass as if nothing were between.
+
+use serde_json::json;
+
+use crate::scene::Scene;
+
+#[test]
+fn either_side_may_speak_first_and_end_first() {
+    let scene = Scene::new();
+    let (mut client, mut server) = scene.pair();
+    server.sends("220 ready\r\n");
+    client.gets(b"220 ready\r\n");
+    client.sends("EHLO\r\n");
+    client.half_closes();
+    server.gets(b"EHLO\r\n");
+    server.gets_the_end();
+    server.sends("still here");
+    server.half_closes();
+    client.gets(b"still here");
+    client.gets_the_end();
+}
+
+#[test]
+fn a_reset_is_passed_on() {
+    let scene = Scene::new();
+    let (client, mut server) = scene.pair();
+    client.resets();
+    server.gets_a_reset();
+    let (mut client, mut server) = scene.pair();
+    // While it is being connected to, a reset is no more than a server that is not there.
+    server.sends("x");
+    client.gets(b"x");
+    server.resets();
+    client.gets_a_reset();
+}
+
+#[test]
+fn much_passes_whole_with_and_without_toxics() {
+    let scene = Scene::new();
+    let sent: Vec<u8> = (0..4 << 20).map(|index: u32| (index % 251) as u8).collect();
+    for toxic in [None, Some("slicer"), Some("latency")] {
+        if let Some(kind) = toxic {
+            let attributes =
+                json!({ "average_size": 1500, "size_variation": 700, "delay": 0, "latency": 1, "jitter": 1 });
+            scene.adds(kind, "downstream", attributes);
+        }
+        let (mut client, mut server) = scene.pair();
+        let bytes = sent.clone();
+        let sender = std::thread::spawn(move || {
+            server.sends(bytes);
+            server.half_closes();
+            server
+        });
+        assert!(client.rest().0 == sent, "{toxic:?}");
+        drop(sender.join());
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_closes_the_client() {
+    let scene = Scene::new();
+    assert_eq!(scene.api("POST", "/proxies/p", json!({ "upstream": "127.0.0.1:1" })).0, 200);
+    scene.client().is_closed();
+}

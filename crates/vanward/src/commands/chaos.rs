@@ -1,0 +1,72 @@
+//! `vanward chaos`: flags, the line that says where its API is, signals. What it does is the crate `proxy`'s.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+
+use ::proxy::chaos::{self, Chaos, Options};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Breaks the network between programs: an API makes TCP proxies and adds latency, limits, cuts, resets and more.
+///
+/// The API is that of Toxiproxy, on its usual port: its client libraries and its command line work as they are. Toxics
+/// come, change and go without closing a connection. Whoever reaches the API may open ports and connections on this
+/// machine, so keep it on loopback. SIGINT and SIGTERM end it, with all its connections.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Where the API listens; port 0 lets the system choose.
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8474)))]
+    listen: SocketAddr,
+
+    /// What everything that is left to chance goes by: the same seed and connections give the same faults.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+const EXAMPLES: &str = r#"Examples:
+  vanward chaos                              the API on 127.0.0.1:8474, no proxies yet
+  vanward chaos --listen 127.0.0.1:0 --seed 7
+
+A proxy from port 26379 to a server on 6379, and then each piece of its answers 200 ± 50 ms late:
+  curl http://127.0.0.1:8474/proxies --json \
+    '{"name": "redis", "listen": "127.0.0.1:26379", "upstream": "127.0.0.1:6379"}'
+  curl http://127.0.0.1:8474/proxies/redis/toxics --json \
+    '{"type": "latency", "attributes": {"latency": 200, "jitter": 50}}'
+  curl http://127.0.0.1:8474/proxies         what there is
+  curl -X POST http://127.0.0.1:8474/reset   removes all toxics, enables all proxies
+
+Toxics, with their attributes (stream is downstream unless upstream is asked for, toxicity the share of connections):
+  latency       latency, jitter (ms)         slicer        average_size, size_variation, delay (µs)
+  bandwidth     rate (kB/s)                  limit_data    bytes, then it is closed
+  slow_close    delay (ms)                   reset_data    bytes, then it is reset
+  slow_start    delay (ms)                   reset_peer    timeout (ms) after the first byte
+  timeout       timeout (ms)                 reset_after   timeout (ms) after its beginning
+  half_open     bytes, then silence          corrupt       every: one byte in so many is another"#;
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let running = match chaos::start(Options { listen: arguments.listen, seed: arguments.seed }) {
+        Ok(running) => running,
+        Err(error) => return super::fail(super::FAILED, error),
+    };
+    match wait(&running, arguments.seed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => super::fail(super::FAILED, format_args!("cannot be told to end: {error}")),
+    }
+}
+
+/// Until it is told to end.
+fn wait(running: &Chaos, seed: u64) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // Before anybody is told that it listens: a signal right after that must find them.
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        super::say(&format!("chaos: listening on {}, seed {seed}", running.address()));
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(())
+    })
+}
