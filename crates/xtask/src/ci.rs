@@ -32,7 +32,7 @@ enum Step {
     Docs,
     /// A build for production, and its tests: without the lab, the load generator and the origin.
     Production,
-    /// The proxy among programs that others wrote: h2spec, gRPC, testssl.
+    /// The proxy among programs that others wrote: h2spec, gRPC, Toxiproxy's clients, testssl.
     Strangers,
     /// The main job, as a newcomer runs it, for a few seconds.
     Demo,

@@ -39,7 +39,8 @@ Examples:
   cargo xtask fuzz --runs 1000000         every fuzz target, a million inputs each
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
   cargo xtask grpc                        the Go stack's gRPC client and server, the proxy between
-  cargo xtask testssl --against nginx     what a scanner finds, here in another proxy";
+  cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
+  cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy";
 
 #[derive(Subcommand)]
 enum Command {
@@ -57,6 +58,8 @@ enum Command {
     Grpc(strangers::GrpcArgs),
     /// Check TLS with the scanner testssl.sh.
     Testssl(strangers::Args),
+    /// Check the chaos proxy with the clients of Toxiproxy.
+    Toxiproxy,
 }
 
 fn main() -> ExitCode {
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::H2spec(arguments) => strangers::run_h2spec(&arguments),
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
+        Command::Toxiproxy => strangers::run_toxiproxy(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::header::{CONTENT_TYPE, USER_AGENT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
@@ -44,6 +44,20 @@ pub(super) fn router(proxies: Arc<Mutex<Proxies>>) -> Router {
         .with_state(proxies)
 }
 
+/// What a request brings; where that is too much it is told as every refusal is.
+struct Body(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        Bytes::from_request(request, state).await.map(Self).map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Refusal::TooLarge { most: BODY_BYTES_MAX },
+            _ => Refusal::Body(rejection.body_text()),
+        })
+    }
+}
+
 /// A web page that somebody looks at on this machine could otherwise use the API through its browser.
 async fn refuse_browsers(headers: HeaderMap, request: Request, next: Next) -> Response {
     match headers.get(USER_AGENT) {
@@ -56,12 +70,12 @@ async fn index(State(proxies): Shared) -> Response {
     told(StatusCode::OK, &proxies.lock().await.told())
 }
 
-async fn create(State(proxies): Shared, body: Bytes) -> Result<Response, Refusal> {
+async fn create(State(proxies): Shared, Body(body): Body) -> Result<Response, Refusal> {
     let asked: Asked = serde_json::from_slice(&body)?;
     Ok(told(StatusCode::CREATED, &proxies.lock().await.create(asked).await?))
 }
 
-async fn populate(State(proxies): Shared, body: Bytes) -> Result<Response, Refusal> {
+async fn populate(State(proxies): Shared, Body(body): Body) -> Result<Response, Refusal> {
     let asked: Vec<Asked> = serde_json::from_slice(&body)?;
     let (made, outcome) = proxies.lock().await.populate(asked).await;
     Ok(match outcome {
@@ -83,7 +97,11 @@ async fn show(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Respo
     Ok(told(StatusCode::OK, &proxies.lock().await.told_of(&proxy)?))
 }
 
-async fn change(State(proxies): Shared, Path(proxy): Path<String>, body: Bytes) -> Result<Response, Refusal> {
+async fn change(
+    State(proxies): Shared,
+    Path(proxy): Path<String>,
+    Body(body): Body,
+) -> Result<Response, Refusal> {
     let mut proxies = proxies.lock().await;
     proxies.told_of(&proxy)?;
     let asked: Asked = serde_json::from_slice(&body)?;
@@ -102,7 +120,7 @@ async fn toxics(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Res
 async fn add_toxic(
     State(proxies): Shared,
     Path(proxy): Path<String>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Response, Refusal> {
     let added = proxies.lock().await.change_toxics(&proxy, |toxics| toxics.add(&body))?;
     Ok(told(StatusCode::OK, &added))
@@ -119,7 +137,7 @@ async fn show_toxic(
 async fn change_toxic(
     State(proxies): Shared,
     Path((proxy, toxic)): Path<(String, String)>,
-    body: Bytes,
+    Body(body): Body,
 ) -> Result<Response, Refusal> {
     let changed = proxies.lock().await.change_toxics(&proxy, |toxics| toxics.change(&toxic, &body))?;
     Ok(told(StatusCode::OK, &changed))

@@ -14,6 +14,8 @@ use shape::KINDS;
 pub(super) enum Refusal {
     #[error("bad request body: {0}")]
     Body(String),
+    #[error("the request body is larger than {most} bytes")]
+    TooLarge { most: usize },
     #[error("missing required field: {0}")]
     Missing(String),
     #[error("stream was invalid, can be either upstream or downstream, not {0:?}")]
@@ -46,6 +48,7 @@ impl Refusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
             Self::Body(_) | Self::Missing(_) | Self::Stream(_) | Self::Kind(_) => StatusCode::BAD_REQUEST,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Browser => StatusCode::FORBIDDEN,
             Self::NoProxy | Self::NoToxic | Self::NoPlace => StatusCode::NOT_FOUND,
             Self::ProxyExists | Self::ToxicExists => StatusCode::CONFLICT,

@@ -43,6 +43,8 @@ fn mistakes_are_told_with_their_status() {
             "missing required field: upstream at proxy 1",
         ),
         (none("GET", "/toxics"), 404, "no such place"),
+        // All of it is read before it is too much, so no reset overtakes the answer.
+        (create(&"x".repeat((1 << 20) + 1)), 413, "the request body is larger than 1048576 bytes"),
     ];
     for ((method, path, body), status, start) in cases {
         let (got, told) = scene.api(method, path, &body);

@@ -1,4 +1,5 @@
-//! The proxy among programs that others wrote: a conformance suite, another stack's clients and servers, a scanner.
+//! The proxy among programs that others wrote: a conformance suite, another stack's clients and servers, a scanner,
+//! the clients of another chaos proxy.
 //!
 //! Not here: curl and nginx, which the tests of the crate `proxy` use.
 
@@ -14,6 +15,8 @@ mod h2spec;
 mod grpc;
 /// The TLS configuration, as a scanner sees it.
 mod testssl;
+/// The chaos proxy, as the clients of Toxiproxy use it.
+mod toxiproxy;
 
 pub(crate) use grpc::Args as GrpcArgs;
 pub(crate) use subject::Against;
@@ -37,6 +40,10 @@ pub(crate) fn run_h2spec(arguments: &Args) -> Result<(), String> {
 
 pub(crate) fn run_testssl(arguments: &Args) -> Result<(), String> {
     alone(|workspace, steps| testssl_step(workspace, arguments.against, steps))
+}
+
+pub(crate) fn run_toxiproxy() -> Result<(), String> {
+    alone(toxiproxy_step)
 }
 
 pub(crate) fn run_grpc(arguments: &GrpcArgs) -> Result<(), String> {
@@ -63,6 +70,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("grpc", &[programs::GO, programs::OPENSSL]) {
         grpc_step(workspace, grpc::Through::Proxy(Against::Vanward), steps)?;
     }
+    if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
+        toxiproxy_step(workspace, steps)?;
+    }
     if may_run("testssl", &[programs::TESTSSL]) {
         testssl_step(workspace, Against::Vanward, steps)?;
     }
@@ -87,4 +97,9 @@ fn grpc_step(workspace: &Workspace, through: grpc::Through, steps: &mut Steps) -
 fn testssl_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
     let heading = format!("TLS of {against}, as a scanner sees it; about a minute");
     steps.run("testssl", &heading, || testssl::check(workspace, &Scratch::new("testssl")?, against))
+}
+
+fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let heading = "the chaos proxy, by Toxiproxy's command line and its clients for Go, Node.js and Python";
+    steps.run("toxiproxy", heading, || toxiproxy::check(workspace, &Scratch::new("toxiproxy")?))
 }

@@ -14,7 +14,10 @@ pub(super) struct Needed {
 
 pub(super) const GO: Needed = Needed { program: "go", package: "golang-go" };
 pub(super) const NGINX: Needed = Needed { program: "nginx", package: "nginx" };
+pub(super) const NODE: Needed = Needed { program: "node", package: "nodejs" };
+pub(super) const NPM: Needed = Needed { program: "npm", package: "npm" };
 pub(super) const OPENSSL: Needed = Needed { program: "openssl", package: "openssl" };
+pub(super) const PYTHON: Needed = Needed { program: "python3", package: "python3-venv" };
 pub(super) const TESTSSL: Needed = Needed { program: "testssl", package: "testssl.sh" };
 
 impl Needed {
@@ -30,7 +33,7 @@ impl Needed {
 }
 
 /// Where `strangers.go` and its `go.mod` are.
-const MODULE: &str = "crates/xtask/strangers";
+pub(super) const MODULE: &str = "crates/xtask/strangers";
 
 /// Builds Go programs into the target directory, and returns where they are, in the order of their packages. Go's own
 /// cache makes this a second's work when nothing has changed.

@@ -1,0 +1,144 @@
+//! The chaos proxy as Toxiproxy's own clients use it: its command line, and its libraries for Go, Node.js and Python.
+//!
+//! What they check is in their own languages, in `strangers/toxiproxy`; the command line is used here.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::process::Process;
+use super::programs::{self, MODULE, NODE, NPM, PYTHON};
+use super::subject;
+use crate::say;
+use crate::scratch::Scratch;
+use crate::step;
+use crate::workspace::Workspace;
+
+const COMMAND_LINE: &str = "github.com/Shopify/toxiproxy/v2/cmd/cli";
+const GO_CLIENT: &str = "vanward/strangers/toxiproxy";
+const NODE_CLIENT: &str = "toxiproxy-node-client@4.1.0";
+/// With what it needs, in versions that fit.
+const PYTHON_CLIENT: &[&str] = &["toxiproxy-python==0.1.1", "future==1.0.0", "requests==2.32.3"];
+/// Each takes a second or two; a machine may be busy.
+const CLIENT_LIMIT: Duration = Duration::from_secs(60);
+const INSTALL_LIMIT: Duration = Duration::from_secs(180);
+
+pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
+    let [command_line, go_client] = programs::build(workspace, [COMMAND_LINE, GO_CLIENT])?;
+    let folder = scratch.path();
+    let libraries = workspace.target_directory()?.join("strangers");
+    let node_client = node_client(&libraries, folder)?;
+    let python = python_client(&libraries, folder)?;
+    let vanward = programs::build_vanward(workspace)?;
+    let (_origin, server) = subject::origin(&vanward, folder)?;
+    let mut chaos = Command::new(&vanward);
+    chaos.args(["chaos", "--listen", "127.0.0.1:0"]);
+    let mut chaos = Process::start("chaos", &mut chaos, folder)?;
+    let api = chaos.addresses()?.into_iter().next().ok_or("the chaos proxy listens nowhere")?;
+    let (url, server) = (format!("http://{api}"), server.to_string());
+    let scripts = workspace.root.join(MODULE).join("toxiproxy");
+
+    let mut go = Command::new(go_client);
+    go.args([&url, &server]);
+    let mut node = Command::new(NODE.find()?);
+    node.arg(scripts.join("client.mjs")).arg(node_client).args([&url, &server]);
+    let mut by_python = Command::new(python);
+    by_python.arg(scripts.join("client.py")).args([&api.ip().to_string(), &api.port().to_string(), &server]);
+    for (name, client) in [("Go", &mut go), ("Node.js", &mut node), ("Python", &mut by_python)] {
+        run(name, client, folder, CLIENT_LIMIT)?;
+        say(format_args!("the client for {name}: as its README says"));
+    }
+    let count = by_command_line(&command_line, api, &server, folder)?;
+    say(format_args!("the command line: {count} commands, each as it should"));
+    Ok(())
+}
+
+/// What the command line is told, with what it has to say then. One that fails says so, and ends with 1.
+fn by_command_line(program: &Path, api: SocketAddr, server: &str, folder: &Path) -> Result<usize, String> {
+    let create = format!("create --listen 127.0.0.1:0 --upstream {server} cli");
+    let commands = [
+        (create.as_str(), Ok("Created new proxy cli")),
+        (&create, Err("proxy already exists")),
+        (
+            "toxic add -t latency -n late -tox 0.5 -a latency=100 -a jitter=50 cli",
+            Ok("downstream latency toxic 'late'"),
+        ),
+        ("toxic add -t bandwidth -u -a rate=100 cli", Ok("upstream bandwidth toxic 'bandwidth_upstream'")),
+        ("toxic add -t noise cli", Err("invalid toxic type")),
+        ("toxic update -n late -a jitter=25 cli", Ok("Updated toxic 'late'")),
+        (
+            "inspect cli",
+            Ok(
+                "late\ttype=latency\tstream=downstream\ttoxicity=1.00\tattributes=[\tjitter=25\tlatency=100\t]",
+            ),
+        ),
+        ("toxic remove -n late cli", Ok("Removed toxic 'late'")),
+        ("toxic remove -n late cli", Err("toxic not found")),
+        ("list", Ok("enabled\t1")),
+        ("toggle cli", Ok("Proxy cli is now disabled")),
+        ("list", Ok("disabled\t1")),
+        ("delete cli", Ok("Deleted proxy cli")),
+        ("inspect cli", Err("proxy not found")),
+    ];
+    for (index, (words, expected)) in commands.iter().enumerate() {
+        let mut command = Command::new(program);
+        command.arg("--host").arg(format!("http://{api}")).args(words.split(' '));
+        let (status, said) =
+            Process::start(&format!("cli-{index}"), &mut command, folder)?.finish(CLIENT_LIMIT)?;
+        let (Ok(text) | Err(text)) = expected;
+        if status.success() != expected.is_ok() || !said.contains(text) {
+            return Err(format!("`toxiproxy-cli {words}` was to say {text:?}: {status}, it said:\n{said}"));
+        }
+    }
+    Ok(commands.len())
+}
+
+/// The folder whose `node_modules` has the client for Node.js.
+fn node_client(libraries: &Path, scratch: &Path) -> Result<PathBuf, String> {
+    installed(&libraries.join("toxiproxy-node"), NODE_CLIENT, |folder| {
+        let mut npm = Command::new(NPM.find()?);
+        npm.args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
+        run("npm", npm.arg(folder).arg(NODE_CLIENT), scratch, INSTALL_LIMIT)
+    })
+}
+
+/// The Python that has the client.
+fn python_client(libraries: &Path, scratch: &Path) -> Result<PathBuf, String> {
+    let folder = installed(&libraries.join("toxiproxy-python"), &PYTHON_CLIENT.join(" "), |folder| {
+        let mut make = Command::new(PYTHON.find()?);
+        run("venv", make.args(["-m", "venv", "--clear"]).arg(folder), scratch, INSTALL_LIMIT)?;
+        let mut pip = Command::new(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(PYTHON_CLIENT);
+        run("pip", &mut pip, scratch, INSTALL_LIMIT)
+    })?;
+    Ok(folder.join("bin/python"))
+}
+
+/// Installs something into a folder of its own, once for each version.
+fn installed(
+    folder: &Path,
+    version: &str,
+    install: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
+    let stamp = folder.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == version) {
+        return Ok(folder.to_owned());
+    }
+    let failed = |error| format!("{} cannot be written: {error}", folder.display());
+    // What an install that was broken off left behind.
+    drop(fs::remove_dir_all(folder));
+    fs::create_dir_all(folder).map_err(failed)?;
+    install(folder)?;
+    fs::write(&stamp, version).map_err(failed)?;
+    Ok(folder.to_owned())
+}
+
+fn run(name: &str, command: &mut Command, folder: &Path, limit: Duration) -> Result<(), String> {
+    let (status, said) = Process::start(name, command, folder)?.finish(limit)?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("`{}`: {status}; it said:\n{}", step::shown(command), said.trim_end()))
+}
