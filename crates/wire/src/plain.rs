@@ -13,12 +13,12 @@ use crate::scan;
 /// white space around it, CRLF.
 #[inline(always)]
 pub(crate) fn field(bytes: &[u8], at: usize) -> Option<Field> {
-    let colon = scan::first(bytes, at, scan::is_beyond_name)?;
+    let colon = scan::first(bytes, at, scan::beyond_name)?;
     if colon == at || !bytes.get(colon..)?.starts_with(b": ") {
         return None;
     }
     let start = colon + 2;
-    let end = scan::first(bytes, start, scan::is_control)?;
+    let end = scan::first(bytes, start, scan::controls)?;
     // HTAB is a control byte to the scan, so the only white space here is SP; an empty value begins with the CR.
     let [last, b'\r', b'\n', ..] = *bytes.get(end - 1..)? else { return None };
     if *bytes.get(start)? <= b' ' || last == b' ' {
@@ -40,13 +40,13 @@ pub(crate) fn request_line(bytes: &[u8], at: usize, limits: &HeadLimits) -> Opti
     let method_end = if bytes.get(at..)?.starts_with(b"GET ") {
         at + b"GET".len()
     } else {
-        scan::first(bytes, at, scan::is_beyond_name)?
+        scan::first(bytes, at, scan::beyond_name)?
     };
     let method = &bytes[at..method_end];
     let target = method_end + 1;
-    let path_end = scan::first(bytes, target, is_beyond_path)?;
+    let path_end = scan::first(bytes, target, scan::beyond_path)?;
     let target_end =
-        if bytes[path_end] == b'?' { scan::first(bytes, path_end, is_beyond_target)? } else { path_end };
+        if bytes[path_end] == b'?' { scan::first(bytes, path_end, scan::beyond_target)? } else { path_end };
     let rest = bytes.get(target_end..)?;
     let is_plain = !method.is_empty()
         && method.len() <= METHOD_BYTES_MAX
@@ -63,17 +63,6 @@ pub(crate) fn request_line(bytes: &[u8], at: usize, limits: &HeadLimits) -> Opti
     is_plain.then_some((line, target_end + END.len()))
 }
 
-/// `is_target_byte`, in comparisons.
-#[inline(always)]
-fn is_beyond_target(byte: u8) -> bool {
-    !(byte.wrapping_sub(0x21) < 0x5e && byte != b'#')
-}
-
-#[inline(always)]
-fn is_beyond_path(byte: u8) -> bool {
-    is_beyond_target(byte) | (byte == b'?')
-}
-
 /// A status line that begins at `at`, and where the next line does: HTTP/1.1, and a SP behind the status.
 #[inline]
 pub(crate) fn status_line(bytes: &[u8], at: usize) -> Option<(StatusLine, usize)> {
@@ -83,25 +72,11 @@ pub(crate) fn status_line(bytes: &[u8], at: usize) -> Option<(StatusLine, usize)
         return None;
     };
     let start = at + REASON_START;
-    let end = scan::first(bytes, start, scan::is_control)?;
+    let end = scan::first(bytes, start, scan::controls)?;
     if !bytes[end..].starts_with(b"\r\n") {
         return None;
     }
     let digit = |byte: u8| u16::from(byte - b'0');
     let status = digit(a) * 100 + digit(b) * 10 + digit(c);
     Some((StatusLine { status, reason: Span::new(start, end), version: Version::Http11 }, end + 2))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::parse::is_target_byte;
-
-    #[test]
-    fn the_two_readers_know_the_same_target_bytes() {
-        for byte in 0..=255 {
-            assert_eq!(is_beyond_target(byte), !is_target_byte(byte), "{byte:#x}");
-            assert_eq!(is_beyond_path(byte), !is_target_byte(byte) || byte == b'?', "{byte:#x}");
-        }
-    }
 }

@@ -1,65 +1,82 @@
-//! The first byte of a kind, looked for sixteen bytes at a time.
-//!
-//! Plain loops of a fixed length, in which the compiler sees vector instructions: no early exit, no state.
+//! The first byte of a kind, looked for sixteen bytes at a time, in vector registers.
 
-/// Bytes that are looked at together: a vector register, on every x86-64 and 64-bit ARM.
+use wide::u8x16;
+
+/// Bytes that are compared at once; or for each of them whether something is so, all bits or none.
+pub(crate) type Window = u8x16;
+
+/// How many bytes a window has.
 const WIDTH: usize = 16;
 
-/// Where the first byte of a kind is, from `start` on.
-///
-/// `is` should be a few comparisons: each is made for all bytes of a window.
+/// Where the first byte of a kind is, from `start` on. A kind marks the bytes of a window that are of it.
 #[inline(always)]
-pub(crate) fn first(bytes: &[u8], start: usize, is: impl Fn(u8) -> bool) -> Option<usize> {
+pub(crate) fn first(bytes: &[u8], start: usize, kind: impl Fn(Window) -> Window) -> Option<usize> {
     let mut rest = bytes.get(start..)?;
     while let Some((window, behind)) = rest.split_first_chunk() {
-        let marks = marks(window, &is);
-        // Asked of the bytes and not of a number made of them, which would leave the vector register for it.
-        if marks.iter().fold(0, |all, mark| all | mark) != 0 {
-            return Some(bytes.len() - rest.len() + first_mark(u128::from_le_bytes(marks)));
+        let marks = kind(Window::new(*window)).to_bitmask();
+        if marks != 0 {
+            return Some(bytes.len() - rest.len() + marks.trailing_zeros() as usize);
         }
         rest = behind;
     }
-    first_of_rest(bytes, rest.len(), is)
+    first_of_rest(bytes, rest.len(), kind)
 }
 
 /// The same for the last bytes, where these are less than a window: the last window is looked at, without what was seen
 /// of it.
 #[inline(never)]
-fn first_of_rest(bytes: &[u8], len: usize, is: impl Fn(u8) -> bool) -> Option<usize> {
+fn first_of_rest(bytes: &[u8], len: usize, kind: impl Fn(Window) -> Window) -> Option<usize> {
     let at = bytes.len() - len;
-    let Some(window) = bytes.last_chunk() else {
-        return (at..bytes.len()).find(|&index| is(bytes[index]));
+    let marks = match bytes.last_chunk() {
+        Some(window) => kind(Window::new(*window)).to_bitmask() >> (WIDTH - len),
+        None => {
+            let mut window = [0; WIDTH];
+            window[..len].copy_from_slice(&bytes[at..]);
+            kind(Window::new(window)).to_bitmask() & ((1 << len) - 1)
+        }
     };
-    let marks = u128::from_le_bytes(marks(window, is)).checked_shr(8 * (WIDTH - len) as u32)?;
-    (marks != 0).then(|| at + first_mark(marks))
-}
-
-/// All bits of each byte that is of a kind.
-#[inline(always)]
-fn marks(window: &[u8; WIDTH], is: impl Fn(u8) -> bool) -> [u8; WIDTH] {
-    window.map(|byte| if is(byte) { 0xff } else { 0 })
-}
-
-#[inline(always)]
-fn first_mark(marks: u128) -> usize {
-    (marks.trailing_zeros() / 8) as usize
+    (marks != 0).then(|| at + marks.trailing_zeros() as usize)
 }
 
 /// What ends a plain field value: CR and LF, and what the strict reader has to see, HTAB included.
 #[inline(always)]
-pub(crate) fn is_control(byte: u8) -> bool {
-    byte < 0x20 || byte == 0x7f
+pub(crate) fn controls(bytes: Window) -> Window {
+    is_at_most(bytes, 0x1f) | is(bytes, 0x7f)
 }
 
 /// What ends a plain name: anything but letters and hyphens.
 #[inline(always)]
-pub(crate) fn is_beyond_name(byte: u8) -> bool {
-    !((byte | 0x20).wrapping_sub(b'a') < 26 || byte == b'-')
+pub(crate) fn beyond_name(bytes: Window) -> Window {
+    let lower = bytes | Window::splat(0x20);
+    !(is_at_most(lower - Window::splat(b'a'), b'z' - b'a') | is(bytes, b'-'))
+}
+
+/// What ends a target: anything but what is visible in ASCII, and `#`.
+#[inline(always)]
+pub(crate) fn beyond_target(bytes: Window) -> Window {
+    !is_at_most(bytes - Window::splat(b'!'), b'~' - b'!') | is(bytes, b'#')
+}
+
+/// What ends the path of a target.
+#[inline(always)]
+pub(crate) fn beyond_path(bytes: Window) -> Window {
+    beyond_target(bytes) | is(bytes, b'?')
+}
+
+#[inline(always)]
+fn is(bytes: Window, byte: u8) -> Window {
+    bytes.simd_eq(Window::splat(byte))
+}
+
+#[inline(always)]
+fn is_at_most(bytes: Window, byte: u8) -> Window {
+    bytes.min(Window::splat(byte)).simd_eq(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::is_target_byte;
 
     #[test]
     fn the_first_is_found_wherever_it_is() {
@@ -71,9 +88,11 @@ mod tests {
                     // What lies before the start, and the second one, are not asked for.
                     bytes[len - 1] = b'!';
                     let expected = (start..len).find(|&index| bytes[index] == b'!');
-                    assert_eq!(first(&bytes, start, |byte| byte == b'!'), expected, "{len} {start} {at}");
+                    assert_eq!(first(&bytes, start, |bytes| is(bytes, b'!')), expected, "{len} {start} {at}");
                 }
-                assert_eq!(first(&vec![b'x'; len], start, |byte| byte == b'!'), None);
+                assert_eq!(first(&vec![b'x'; len], start, |bytes| is(bytes, b'!')), None);
+                // What is no byte of the text is none of it, even where a window is filled up with it.
+                assert_eq!(first(&vec![b'x'; len], start, |bytes| is(bytes, 0)), None);
             }
         }
     }
@@ -81,8 +100,12 @@ mod tests {
     #[test]
     fn kinds() {
         for byte in 0..=255u8 {
-            assert_eq!(is_control(byte), byte.is_ascii_control(), "{byte:#x}");
-            assert_eq!(is_beyond_name(byte), !(byte.is_ascii_alphabetic() || byte == b'-'), "{byte:#x}");
+            let ends = |kind: fn(Window) -> Window| first(&[byte], 0, kind).is_some();
+            assert_eq!(ends(controls), byte.is_ascii_control(), "{byte:#x}");
+            assert_eq!(ends(beyond_name), !(byte.is_ascii_alphabetic() || byte == b'-'), "{byte:#x}");
+            // The strict reader knows the same.
+            assert_eq!(ends(beyond_target), !is_target_byte(byte), "{byte:#x}");
+            assert_eq!(ends(beyond_path), !is_target_byte(byte) || byte == b'?', "{byte:#x}");
         }
     }
 }
