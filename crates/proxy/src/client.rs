@@ -64,7 +64,7 @@ impl Client {
     pub(crate) fn new(worker: &Worker, tcp: Tcp, peer: SocketAddr, listening: Rc<Listening>) -> Self {
         let address = peer.ip().to_canonical();
         Self {
-            socket: Socket::Plain(tcp),
+            socket: Socket::Plain(Box::new(tcp)),
             address,
             port: peer.port(),
             introduced: None,
@@ -183,14 +183,14 @@ async fn secured(worker: &Rc<Worker>, tls: Arc<tls::ServerSide>, client: Client)
     let Socket::Plain(tcp) = client.socket else { return None };
     let handshake = Handshake::server(tls.config()).ok()?;
     client.deadline.set(worker.snapshot().ticks.client_header);
-    let establish = Secure::establish(tcp, handshake, &worker.records);
+    let establish = Secure::establish(*tcp, handshake, &worker.records);
     let (secure, agreed) = match client.deadline.guard(establish).await {
         Ok(Ok(established)) => established,
         outcome => {
             counters.handshake_failures.increment();
             let passes_on = worker.snapshot().listener(&client.listening).passes_on.is_some();
             if let (false, Ok(Err(HandshakeError::InTheClear(tcp)))) = (passes_on, outcome) {
-                answer_in_the_clear(worker, &Client { socket: Socket::Plain(tcp), ..client }).await;
+                answer_in_the_clear(worker, &Client { socket: Socket::Plain(Box::new(tcp)), ..client }).await;
             }
             return None;
         }

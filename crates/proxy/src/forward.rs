@@ -209,15 +209,16 @@ async fn attempt(
         let (failure, verdict) = match outcome {
             Ok(mut reply) => {
                 let status = memory.response.head.start.status;
-                let now = record.first_byte_at().unwrap_or_else(Instant::now);
-                record.server_changed(upstream.answered(worker, &asked, status, now));
+                let answered_at = record.first_byte_at().unwrap_or_else(Instant::now);
+                let latency = answered_at.duration_since(asked.since);
+                let now = worker.time_of(answered_at);
+                record.server_changed(upstream.answered(&asked, status, latency, now));
                 let is_unwanted = attempts.repeats(status);
                 if !is_unwanted || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
                     record.is_answered = true;
                     choice.settle(&asked, &memory.response, &mut reply.added);
-                    let latency = now.duration_since(asked.since);
                     reply.under_way = Some(asked.into_under_way());
-                    return Ok((reply, latency, worker.time_of(now)));
+                    return Ok((reply, latency, now));
                 }
                 (Failure::UpstreamStatus, Verdict::Elsewhere)
             }
@@ -331,11 +332,11 @@ impl Attempt<'_> {
             self.call.worker.counters.upstream_reuses.increment();
             return Ok(connection);
         }
+        // Rare and large: in boxes they are no part of every lane.
         let connection = match self.upstream.plan.config.protocol {
-            Protocol::Http1 => server.connect(self.call.worker, self.call.client).await,
+            Protocol::Http1 => Box::pin(server.connect(self.call.worker, self.call.client)).await,
             Protocol::Http2 => {
                 let (worker, deadline) = (self.call.worker, &self.call.client.deadline);
-                // Rare and large: in a box it is no part of every lane.
                 Box::pin(server.connect_for_streams(worker, deadline, self.may_reuse)).await
             }
         };

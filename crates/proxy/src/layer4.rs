@@ -68,7 +68,9 @@ async fn connect(
                 note.server = Some(asked.server);
                 note.connect = Some(asked.since.elapsed());
                 // As far as can be seen, it has answered.
-                upstream.answered(worker, &asked, 200, Instant::now());
+                let connected = Instant::now();
+                let latency = connected.duration_since(asked.since);
+                upstream.answered(&asked, 200, latency, worker.time_of(connected));
                 choice.settle(asked.server);
                 return Ok((connection, asked.into_under_way()));
             }

@@ -13,7 +13,8 @@ use crate::tcp::{Follows, Pipe, Tcp};
 
 /// One side of an exchange.
 pub(crate) enum Socket {
-    Plain(Tcp),
+    /// In a box, as all are: what is handed from step to step is a few words.
+    Plain(Box<Tcp>),
     Secure(Box<Secure>),
     /// Reads and writes like a connection that carries this one exchange.
     Stream(Box<Stream>),

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use balance::{Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Time, Work};
 use config::{Pool, Protocol, Scheme, ServerHost};
@@ -144,12 +144,10 @@ impl Upstream {
         Some(Asked { server, since: Instant::now(), is_last_resort: false, under_way })
     }
 
-    /// A server has answered, at this time, whatever follows.
-    pub(crate) fn answered(&self, worker: &Worker, asked: &Asked, status: u16, at: Instant) -> Option<Event> {
+    /// A server has answered, after `latency`, whatever follows.
+    pub(crate) fn answered(&self, asked: &Asked, status: u16, latency: Duration, now: Time) -> Option<Event> {
         // What a gateway says about what is behind it, or a server that has no room.
         let is_failure = matches!(status, 502..=504);
-        let latency = at.duration_since(asked.since);
-        let now = worker.time_of(at);
         if asked.is_last_resort && !is_failure && self.plan.fleet.revive(asked.server, now) {
             self.plan.tell_revived(asked.server);
         }
@@ -375,7 +373,7 @@ impl Server {
 
     /// Does the TLS handshake, if the server has TLS.
     async fn secured(&self, worker: &Worker, tcp: Tcp) -> Result<Socket, Failure> {
-        let Some((tls, index)) = &self.plan.tls else { return Ok(Socket::Plain(tcp)) };
+        let Some((tls, index)) = &self.plan.tls else { return Ok(Socket::Plain(Box::new(tcp))) };
         let name = tls.name(*index).ok_or(Failure::UpstreamHandshake)?.clone();
         let handshake = Handshake::client(tls.config(), name).map_err(|_| Failure::UpstreamHandshake)?;
         match Secure::establish(tcp, handshake, &worker.records).await {

@@ -70,7 +70,7 @@ async fn send(tcp: &Tcp, mut bytes: &[u8]) -> io::Result<()> {
 /// A connection to speak this on, with TLS where requests have it.
 pub(super) async fn open(subject: &Subject, protocol: Protocol, shared: &Shared) -> Result<Socket, String> {
     let tcp = reach(subject).await?;
-    let Some((tls, place)) = &subject.tls else { return Ok(Socket::Plain(tcp)) };
+    let Some((tls, place)) = &subject.tls else { return Ok(Socket::Plain(Box::new(tcp))) };
     let config = match protocol {
         _ if tls.protocol() == protocol => tls.config(),
         Protocol::Http1 => asking_for(tls, &[b"http/1.1"]),
