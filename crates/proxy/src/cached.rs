@@ -273,7 +273,7 @@ fn opening(
     let (head, bytes) = (&response.head, response.buffer.filled());
     let times = Times { requested_ms: ask.now_ms, received_ms: call.worker.unix_ms() };
     // The cookie of a session is one client's.
-    if !reply.added.is_empty() {
+    if !response.added.is_empty() {
         return Err(Refusal::SetCookie);
     }
     let vary = Vary::of(head, bytes, ask.policy)?;

@@ -125,9 +125,10 @@ impl<'a> Choice<'a> {
         outcome.inspect_err(|_| record.shed = Some("queue"))
     }
 
-    /// A server has answered: the session is there from now on. Lines for the response are put to `added`.
-    pub(crate) fn settle(&self, asked: &Asked, response: &Response, added: &mut Vec<u8>) {
+    /// A server has answered: the session is there from now on. The response is added a line where that takes one.
+    pub(crate) fn settle(&self, asked: &Asked, response: &mut Response) {
         let Some(session) = &self.session else { return };
+        let Response { head, buffer, added, .. } = response;
         let worker = self.call.worker;
         let server = self.upstream.plan.fleet.members()[asked.server].id;
         let is_moved = session.server != Some(server);
@@ -142,7 +143,7 @@ impl<'a> Choice<'a> {
                 if let Some(key) = session.key.filter(|_| is_moved) {
                     sessions.bind(key, server, worker.coarse_time());
                 }
-                let fields = Fields { fields: &response.head.fields, bytes: response.buffer.filled() };
+                let fields = Fields { fields: &head.fields, bytes: buffer.filled() };
                 let learnt =
                     |name: &String| balance::learnt_cookie(&fields, name, |value| sessions.key(value));
                 if let Some(key) = learns.as_ref().and_then(learnt) {

@@ -55,15 +55,22 @@ pub(crate) struct Reply {
     pub(crate) upload: Upload,
     /// Counts the request as one that is under way with the server.
     under_way: Option<UnderWay>,
-    /// Lines that the response gets: the cookie of a session.
-    pub(crate) added: Vec<u8>,
 }
+
+// What is handed on for every request is moved in a few registers, not by a call: keep it so.
+const _: () = assert!(size_of::<Reply>() <= 128);
 
 /// The sending of a request's body beside the response.
 pub(crate) struct Upload {
     state: Cell<UploadState>,
+    /// `None` where the whole body left with the head.
+    rest: Option<Box<Rest>>,
+}
+
+/// What the sending of a body takes that goes on.
+struct Rest {
     /// Its waits are not those of the response.
-    deadline: Option<Deadline>,
+    deadline: Deadline,
     /// Where it is slowed down.
     flow: Option<Flow>,
 }
@@ -95,19 +102,19 @@ impl Upload {
         request: &mut Request,
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
-        let (true, Some(deadline)) = (self.is_under_way(), &self.deadline) else { return main.await };
+        let (true, Some(rest)) = (self.is_under_way(), &self.rest) else { return main.await };
         let Call { worker, snapshot, client, .. } = *call;
         let ends = Ends {
             worker,
             minimum_rate: snapshot.minimum_rate,
             source: &client.socket,
             sink: &connection.socket,
-            deadline,
+            deadline: &rest.deadline,
             source_limit: snapshot.ticks.client_body,
             sink_limit: snapshot.ticks.upstream_body,
             paced: Some(Side::Source),
             closes_sink: false,
-            flow: self.flow.as_ref(),
+            flow: rest.flow.as_ref(),
             activity: None,
         };
         let mut upload = pin!(request.body.run(&ends, &mut request.buffer));
@@ -216,7 +223,7 @@ async fn attempt(
                 let is_unwanted = attempts.repeats(status);
                 if !is_unwanted || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
                     record.is_answered = true;
-                    choice.settle(&asked, &memory.response, &mut reply.added);
+                    choice.settle(&asked, &mut memory.response);
                     reply.under_way = Some(asked.into_under_way());
                     return Ok((reply, latency, now));
                 }
@@ -291,6 +298,7 @@ impl Attempt<'_> {
         progress.is_reused = connection.is_reused;
         let Memory { request, response } = memory;
         response.buffer.clear();
+        response.added.clear();
         self.render(request)?;
         let is_done = request.body.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
@@ -309,8 +317,8 @@ impl Attempt<'_> {
         }
         let upload = Upload {
             state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
-            deadline: (!is_done).then(|| self.call.worker.deadlines.deadline()),
-            flow,
+            rest: (!is_done)
+                .then(|| Box::new(Rest { deadline: self.call.worker.deadlines.deadline(), flow })),
         };
         {
             let receive = pin!(self.receive(&connection, response, &upload, record, progress));
@@ -567,15 +575,6 @@ impl Attempt<'_> {
         let persists = options.persists(head.start.version)
             && framing != Framing::UntilClose
             && !connection.socket.frames_itself();
-        Ok(Reply {
-            connection,
-            server: self.index,
-            framing,
-            options,
-            persists,
-            upload,
-            under_way: None,
-            added: Vec::new(),
-        })
+        Ok(Reply { connection, server: self.index, framing, options, persists, upload, under_way: None })
     }
 }

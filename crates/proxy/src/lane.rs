@@ -83,6 +83,8 @@ pub(crate) struct Response {
     pub(crate) buffer: Buffer,
     /// The new head.
     pub(crate) out: Vec<u8>,
+    /// Lines for it: the cookie of a session.
+    pub(crate) added: Vec<u8>,
     pub(crate) body: Pump,
 }
 
@@ -109,6 +111,7 @@ impl Memory {
                 head: ResponseHead::default(),
                 buffer: worker.buffers.take(read_area),
                 out: Vec::with_capacity(read_area / 4),
+                added: Vec::new(),
                 body: Pump::new(),
             },
         }
@@ -140,6 +143,7 @@ impl Memory {
             &mut self.request.out,
             &mut self.request.texts.path,
             &mut self.response.out,
+            &mut self.response.added,
         ] {
             text.clear();
             text.shrink_to(KEEP_MAX);

@@ -28,7 +28,7 @@ pub(crate) async fn respond(
     let Call { worker, snapshot, client, .. } = *call;
     let plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
-    render(call, admitted, request, response, &mut reply, &plan);
+    render(call, admitted, request, response, &reply, &plan);
     record.status = response.head.start.status;
     record.head_bytes_sent = response.out.len() as u64;
     if record.status == 101 {
@@ -133,15 +133,18 @@ fn render(
     admitted: &Admitted,
     request: &Request,
     response: &mut Response,
-    reply: &mut Reply,
+    reply: &Reply,
     plan: &Plan,
 ) {
     let date = call.worker.date();
-    let mut lines = added(call, response);
-    if !reply.added.is_empty() {
-        reply.added.extend_from_slice(lines);
-        lines = &reply.added;
-    }
+    let of_listener = added(call, response);
+    let mut own = std::mem::take(&mut response.added);
+    let lines = if own.is_empty() {
+        of_listener
+    } else {
+        own.extend_from_slice(of_listener);
+        &own
+    };
     let rewrite = ResponseRewrite {
         edits: None,
         added: lines,
@@ -151,11 +154,14 @@ fn render(
         date: &date,
     };
     response.out.clear();
-    if let Some(policies) = admitted.policies(call) {
-        let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server].plan.authority;
-        return policy::write_response(call, policies, admitted, server, request, response, rewrite);
+    match admitted.policies(call) {
+        Some(policies) => {
+            let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server].plan.authority;
+            policy::write_response(call, policies, admitted, server, request, response, rewrite);
+        }
+        None => wire::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite),
     }
-    wire::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite);
+    response.added = own;
 }
 
 /// The listener's own lines, where the server has not said the same.
@@ -171,7 +177,7 @@ fn added<'a>(call: &Call<'a>, response: &Response) -> &'a [u8] {
 ///
 /// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
 fn begin(response: &mut Response, reply: &Reply, is_chunked: bool) -> Result<(), Failure> {
-    let Response { head, buffer, out, body } = response;
+    let Response { head, buffer, out, body, .. } = response;
     buffer.consume(head.len);
     body.begin(reply.framing, is_chunked, None);
     body.take_in(buffer).map_err(outcome)?;
