@@ -49,6 +49,7 @@ pub(crate) struct RouteWritten {
     pub(crate) location: Option<bool>,
     pub(crate) cookies: Option<Element<CookiesWritten>>,
     pub(crate) error_pages: Vec<Pair<PageFor, Page>>,
+    pub(crate) replace_errors: bool,
     pub(crate) retry: Option<Element<Retry>>,
     pub(crate) timeouts: Option<Element<RouteTimeouts>>,
     pub(crate) rate: Option<u64>,
@@ -211,6 +212,12 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             ERROR_PAGES,
             |route: &mut RouteWritten| &mut route.error_pages,
             "Pages before those of the top level.",
+        ),
+        &key(
+            "replace_errors",
+            Switch,
+            |route: &mut RouteWritten| &mut route.replace_errors,
+            "Whether errors that servers answer with get these pages as well, and those of the top level. The server's other              fields stay, but for those about its content.",
         ),
         &key(
             "retry",

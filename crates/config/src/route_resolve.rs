@@ -293,6 +293,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
         rewrite,
         cookies,
         error_pages: ErrorPages::new(pages),
+        replace_errors: written.replace_errors,
         retry: written.retry.as_ref().map(|retry| retry.value.clone()),
         timeouts: written.timeouts.as_ref().map(|timeouts| timeouts.value).unwrap_or_default(),
     })

@@ -83,6 +83,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         location,
         cookies,
         error_pages,
+        replace_errors,
         retry,
         timeouts,
     } = policies;
@@ -103,6 +104,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         location: Some(*location),
         cookies: cookies.as_ref().map(|cookies| element(CookiesWritten::from(cookies))),
         error_pages: error_pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect(),
+        replace_errors: *replace_errors,
         retry: retry.clone().map(element),
         timeouts: (*timeouts != RouteTimeouts::default()).then(|| element(*timeouts)),
         ..RouteWritten::default()

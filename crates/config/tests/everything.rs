@@ -48,6 +48,7 @@ request_headers = { set = { X-Version = "$1" }, add = { X-Via = "vanward" }, rem
 response_headers = { set = { X-Status = "$status \"$$\"" }, remove = "Server" }
 cookies = { names = ["id"], domain = { "app.internal" = "example.com" }, secure = true, http_only = false, same_site = "none" }
 error_pages = { 503 = "DIR/error.json" }
+replace_errors = true
 retry = { attempts = 1, on = ["connect", "503", "502-504"], non_idempotent = true }
 timeouts = { upstream_first_byte = "5m", tunnel_idle = "1d" }
 rate = "5KB/s"

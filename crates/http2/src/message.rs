@@ -4,6 +4,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha1::{Digest, Sha1};
+use wire::reason_phrase;
 
 /// RFC 6455 §1.3.
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -252,7 +253,7 @@ impl Fields {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(self.pseudo(STATUS).unwrap_or_default());
         out.push(b' ');
-        out.extend_from_slice(reason_of(status).as_bytes());
+        out.extend_from_slice(reason_phrase(status).as_bytes());
         out.extend_from_slice(b"\r\n");
         self.push_lines(out);
         let has_body = !is_interim && !matches!(status, 204 | 304) && *asked != Asked::Head;
@@ -353,37 +354,6 @@ fn length_of(value: &[u8]) -> Option<u64> {
 fn status_of(value: &[u8]) -> Option<u16> {
     let is_status = value.len() == 3 && value.iter().all(u8::is_ascii_digit) && value[0] != b'0';
     is_status.then(|| value.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')))
-}
-
-/// What clients of HTTP/1.1 are used to read. It means nothing (RFC 9112 §4), so that the usual ones will do.
-fn reason_of(status: u16) -> &'static str {
-    match status {
-        100 => "Continue",
-        103 => "Early Hints",
-        200 => "OK",
-        201 => "Created",
-        202 => "Accepted",
-        204 => "No Content",
-        206 => "Partial Content",
-        301 => "Moved Permanently",
-        302 => "Found",
-        303 => "See Other",
-        304 => "Not Modified",
-        307 => "Temporary Redirect",
-        308 => "Permanent Redirect",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        413 => "Content Too Large",
-        429 => "Too Many Requests",
-        500 => "Internal Server Error",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        _ => "",
-    }
 }
 
 /// RFC 6455 §4.1: a nonce. It keeps caches from answering, and keeps no secret.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -38,7 +38,7 @@ pub fn run(plan: &Plan) -> Result<Outcome, Error> {
 pub fn start(plan: &Plan) -> Result<Running, Error> {
     plan.check()?;
     let targets = Targets::new(plan)?;
-    allow_descriptors(plan, targets.servers.len())?;
+    check_descriptors(plan, targets.servers.len())?;
     let shared = Arc::new(Shared { plan: plan.clone(), targets, reach: Reach::default() });
     let (orders, _) = watch::channel(Orders::default());
     let live: Arc<[Live]> = (0..plan.threads).map(|_| Live::default()).collect();
@@ -267,19 +267,14 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Raises the soft limit of open files, as far as the hard one allows.
-fn allow_descriptors(plan: &Plan, servers: usize) -> Result<(), Error> {
+/// As many files may be open as this takes.
+fn check_descriptors(plan: &Plan, servers: usize) -> Result<(), Error> {
     let servers = if plan.http2 { servers as u64 } else { 1 };
     let needed = plan.connections as u64 * servers + OTHER_DESCRIPTORS + 4 * plan.threads as u64;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        let source = std::io::Error::other(format!("it takes {needed} open files"));
+    let limit = getrlimit(Resource::Nofile).current;
+    if limit.is_some_and(|limit| limit < needed) {
+        let source = std::io::Error::other(format!("it takes {needed} open files (ulimit -n)"));
         return Err(Error::System { action: "open that many connections (-c)", source });
     }
-    let raised = Rlimit { current: Some(needed), maximum: limit.maximum };
-    setrlimit(Resource::Nofile, raised)
-        .map_err(|error| Error::System { action: "raise the limit of open files", source: error.into() })
+    Ok(())
 }

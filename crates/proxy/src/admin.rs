@@ -115,7 +115,11 @@ fn purpose(path: &Path) -> Purpose {
 }
 
 /// Serves on the socket that was told of last, until the proxy ends.
-pub(crate) async fn serve(control: Weak<Control>, mut sockets: UnboundedReceiver<Socket>) {
+pub(crate) async fn serve(
+    control: Weak<Control>,
+    mut sockets: UnboundedReceiver<Socket>,
+    guests: service::Guests,
+) {
     let router = Router::new()
         .route("/status", get(status))
         .route("/configuration", get(configuration))
@@ -129,7 +133,8 @@ pub(crate) async fn serve(control: Weak<Control>, mut sockets: UnboundedReceiver
             task.abort();
         }
         let listener = socket.and_then(|socket| tokio::net::UnixListener::from_std(socket).ok());
-        serving = listener.map(|listener| tokio::task::spawn_local(service::serve(listener, router.clone())));
+        let serve = |listener| service::serve(listener, router.clone(), guests.clone());
+        serving = listener.map(|listener| tokio::task::spawn_local(serve(listener)));
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) async fn redirect(
 /// Appends the start line of a response of our own.
 pub(crate) fn begin(out: &mut Vec<u8>, status: u16) {
     out.clear();
-    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason_phrase(status));
+    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", wire::reason_phrase(status));
 }
 
 /// Appends what is said of its body.
@@ -111,7 +111,7 @@ pub(crate) async fn own(
 }
 
 /// Sends a head and the body that goes with it.
-async fn whole(
+pub(crate) async fn whole(
     call: &Call<'_>,
     head: &mut Vec<u8>,
     body: &[u8],
@@ -195,6 +195,13 @@ fn subject(call: &Call<'_>, request: &Request, record: &Record<'_>) -> Option<Su
     Some(Subject { route: record.route?, target, client: seen::client(call, &request.head, bytes) })
 }
 
+/// The page that stands in for what a server says of an error, where the route wants that.
+#[inline]
+pub(crate) fn stand_in<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
+    let policies = policies.filter(|policies| policies.meant.replace_errors)?;
+    page(call, Some(policies), status)
+}
+
 /// The page for a status: the route's, or that of all.
 fn page<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
     let own = policies.and_then(|policies| policies.meant.error_pages.page(status));
@@ -268,51 +275,4 @@ fn push_date(call: &Call<'_>, out: &mut Vec<u8>) {
 /// Where the fields begin.
 fn start_line_len(head: &[u8]) -> usize {
     head.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1)
-}
-
-/// RFC 9110 §15; empty for those that it does not know.
-fn reason_phrase(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        201 => "Created",
-        202 => "Accepted",
-        203 => "Non-Authoritative Information",
-        204 => "No Content",
-        205 => "Reset Content",
-        301 => "Moved Permanently",
-        302 => "Found",
-        303 => "See Other",
-        304 => "Not Modified",
-        307 => "Temporary Redirect",
-        308 => "Permanent Redirect",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        402 => "Payment Required",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        406 => "Not Acceptable",
-        408 => "Request Timeout",
-        409 => "Conflict",
-        410 => "Gone",
-        411 => "Length Required",
-        412 => "Precondition Failed",
-        413 => "Content Too Large",
-        414 => "URI Too Long",
-        415 => "Unsupported Media Type",
-        421 => "Misdirected Request",
-        422 => "Unprocessable Content",
-        426 => "Upgrade Required",
-        429 => "Too Many Requests",
-        431 => "Request Header Fields Too Large",
-        451 => "Unavailable For Legal Reasons",
-        500 => "Internal Server Error",
-        501 => "Not Implemented",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        505 => "HTTP Version Not Supported",
-        507 => "Insufficient Storage",
-        _ => "",
-    }
 }

@@ -18,6 +18,7 @@ use ::cache::{
 use config::CacheStore;
 use wire::{Framing, Method};
 
+use crate::answer;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
@@ -91,7 +92,7 @@ impl<'a> Ask<'a> {
 
 fn uri<'a>(call: &Call<'_>, admitted: &Admitted, bytes: &'a [u8]) -> Uri<'a> {
     let target = &admitted.target;
-    Uri::new(call.client.is_secure, target.authority.of(bytes), target.path_and_query.of(bytes))
+    Uri::new(call.client.tls.is_some(), target.authority.of(bytes), target.path_and_query.of(bytes))
 }
 
 /// What the store has to say of a request.
@@ -275,6 +276,10 @@ fn opening(
     // The cookie of a session is one client's.
     if !response.added.is_empty() {
         return Err(Refusal::SetCookie);
+    }
+    // A page stands in for it each time.
+    if answer::stand_in(call, admitted.policies(call), head.start.status).is_some() {
+        return Err(Refusal::StatusTtlZero);
     }
     let vary = Vary::of(head, bytes, ask.policy)?;
     let mut kept = Vec::new();

@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use config::ListenAddress;
 use tokio::sync::{Mutex, oneshot};
 
-use crate::control::{StartError, on_thread, raise_descriptor_limit};
+use crate::control::{StartError, on_thread};
 use crate::service;
 use proxies::Proxies;
 
@@ -49,7 +49,6 @@ pub struct Chaos {
 /// # Errors
 /// When its address cannot be listened on, or its thread cannot be started.
 pub fn start(options: Options) -> Result<Chaos, StartError> {
-    raise_descriptor_limit();
     let (listener, address) = open(options.listen)
         .map_err(|error| StartError::Listen { address: ListenAddress::Tcp(options.listen), error })?;
     let (end, ended) = oneshot::channel();
@@ -68,7 +67,7 @@ async fn run(listener: TcpListener, seed: u64, ended: oneshot::Receiver<()>) {
     match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => {
             let router = api::router(Arc::new(Mutex::new(Proxies::new(seed))));
-            tokio::task::spawn_local(service::serve(listener, router));
+            tokio::task::spawn_local(service::serve(listener, router, service::Guests::default()));
         }
         Err(error) => crate::control::notice(&format!("the API of the chaos proxy is not served: {error}")),
     }

@@ -1,27 +1,41 @@
-//! Which server a request is tried on: that of its session, else the policy's choice; and the wait for one with room.
+//! Which server is asked, for a request or for a connection that is passed on: that of its session, else the policy's
+//! choice; and the wait for one with room.
 
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use balance::{Ask, Loss, Parts, Pick, ServerId, SessionKey, Stuck};
 
+use crate::client::Client;
 use crate::control::notice;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::{Request, Response};
 use crate::plan::Stickiness;
-use crate::record::Record;
 use crate::upstream::{Asked, Upstream};
+use crate::worker::Worker;
 
-/// The choice of servers for one request.
+/// The choice of servers for one request or connection.
 pub(crate) struct Choice<'a> {
-    call: &'a Call<'a>,
+    worker: &'a Worker,
+    client: &'a Client,
     upstream: &'a Rc<Upstream>,
     /// For policies that hash.
     key: Option<u64>,
     session: Option<Session<'a>>,
     /// The tick until which it may wait for room, once it does.
     waits_until: Option<u32>,
+}
+
+/// What kept it from the first server that came to mind, for the log.
+#[derive(Debug, Default)]
+pub(crate) struct Detours {
+    /// How long it waited for a server with room, over all attempts.
+    pub(crate) queued: Option<Duration>,
+    /// Why its session left the server that it had, and the index of that, if it is still there.
+    pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
+    /// By which limit on what is under way it was turned away.
+    pub(crate) shed: Option<&'static str>,
 }
 
 /// What there is to ask.
@@ -46,36 +60,54 @@ struct Session<'a> {
 
 impl<'a> Choice<'a> {
     /// Reads from the request what its upstream goes by.
-    pub(crate) fn new(
+    pub(crate) fn of_request(
         call: &'a Call<'a>,
         upstream: &'a Rc<Upstream>,
         admitted: &Admitted,
         request: &Request,
     ) -> Self {
+        let Call { worker, client, .. } = *call;
         let plan = &upstream.plan;
         if !plan.fleet.hashes() && plan.stickiness.is_none() {
-            return Self { call, upstream, key: None, session: None, waits_until: None };
+            return Self { worker, client, upstream, key: None, session: None, waits_until: None };
         }
         let bytes = request.head_bytes();
         let fields = Fields { fields: &request.head.fields, bytes };
         let target = &admitted.target;
         let query = target.path_and_query.of(bytes).get(target.path.of(bytes).len() + 1..);
         let parts = Parts { client: admitted.client, path: target.path.of(bytes), query, fields: &fields };
-        let hash = |name: &[u8]| balance::Secret::default().hash(name);
-        let key = plan.fleet.hashes().then(|| plan.config.hash_key.session(&parts, hash)).flatten();
-        let session = plan.stickiness.as_deref().map(|stickiness| Session::of(stickiness, call, &parts));
-        Self { call, upstream, key, session, waits_until: None }
+        Self::new(worker, client, upstream, &parts)
     }
 
-    /// The next server, but for those that the request was tried on; it is under way there from now on.
-    pub(crate) async fn next(&mut self, tried: &[usize], record: &mut Record<'_>) -> Result<Asked, Failure> {
+    /// For a connection that is passed on nothing is known but its client's address.
+    pub(crate) fn of_connection(worker: &'a Worker, client: &'a Client, upstream: &'a Rc<Upstream>) -> Self {
+        let fields = Fields { fields: &[], bytes: b"" };
+        let parts = Parts { client: client.address, path: b"", query: None, fields: &fields };
+        Self::new(worker, client, upstream, &parts)
+    }
+
+    fn new(
+        worker: &'a Worker,
+        client: &'a Client,
+        upstream: &'a Rc<Upstream>,
+        parts: &Parts<'_, Fields<'_>>,
+    ) -> Self {
+        let plan = &upstream.plan;
+        let hash = |name: &[u8]| balance::Secret::default().hash(name);
+        let key = plan.fleet.hashes().then(|| plan.config.hash_key.session(parts, hash)).flatten();
+        let session = plan.stickiness.as_deref().map(|stickiness| Session::of(stickiness, worker, parts));
+        Self { worker, client, upstream, key, session, waits_until: None }
+    }
+
+    /// The next server, but for those that were tried already; what asks is under way there from now on.
+    pub(crate) async fn next(&mut self, tried: &[usize], detours: &mut Detours) -> Result<Asked, Failure> {
         let mut has_waited = false;
         loop {
-            let found = self.pick(tried, has_waited, record)?;
+            let found = self.pick(tried, has_waited, detours)?;
             let asked = match found {
                 Found::Server(server) | Found::LastResort(server) => self.upstream.begin(server),
                 Found::Full => {
-                    self.wait(record).await?;
+                    self.wait(detours).await?;
                     has_waited = true;
                     continue;
                 }
@@ -89,13 +121,12 @@ impl<'a> Choice<'a> {
     }
 
     /// A server to ask, if one has room.
-    fn pick(&mut self, tried: &[usize], has_waited: bool, record: &mut Record<'_>) -> Result<Found, Failure> {
-        let worker = self.call.worker;
+    fn pick(&mut self, tried: &[usize], has_waited: bool, detours: &mut Detours) -> Result<Found, Failure> {
         if !has_waited && self.upstream.has_queue() {
             // Who came first is served first.
             return Ok(Found::Full);
         }
-        let ask = Ask { now: worker.coarse_time(), random: fastrand::u64(..), key: self.key, tried };
+        let ask = Ask { now: self.worker.coarse_time(), random: fastrand::u64(..), key: self.key, tried };
         let mut picker = self.upstream.picker.borrow_mut();
         if let Some(session) = &mut self.session
             && let Some(server) = session.server
@@ -103,7 +134,7 @@ impl<'a> Choice<'a> {
             match picker.follow(server, &ask) {
                 Ok(server) => return Ok(Found::Server(server)),
                 Err(Loss::Full) if !has_waited => return Ok(Found::Full),
-                Err(loss) => session.moves_on(self.upstream, loss, record),
+                Err(loss) => detours.session_moved = session.moves_on(self.worker, self.upstream, loss),
             }
         }
         match picker.pick(&ask) {
@@ -115,25 +146,26 @@ impl<'a> Choice<'a> {
     }
 
     /// Waits for room, and notes for how long.
-    async fn wait(&mut self, record: &mut Record<'_>) -> Result<(), Failure> {
-        let Call { worker, client, .. } = *self.call;
+    async fn wait(&mut self, detours: &mut Detours) -> Result<(), Failure> {
         let began = Instant::now();
-        let outcome = self.upstream.wait(worker, &client.deadline, &mut self.waits_until).await;
+        let outcome = self.upstream.wait(self.worker, &self.client.deadline, &mut self.waits_until).await;
         if outcome != Err(Failure::UpstreamFull) {
-            *record.queued.get_or_insert_default() += began.elapsed();
+            *detours.queued.get_or_insert_default() += began.elapsed();
         }
-        outcome.inspect_err(|_| record.shed = Some("queue"))
+        outcome.inspect_err(|_| detours.shed = Some("queue"))
     }
 
-    /// A server has answered: the session is there from now on. The response is added a line where that takes one.
-    pub(crate) fn settle(&self, asked: &Asked, response: &mut Response) {
+    /// A server has answered: the session is there from now on. Its response, if there can be one, is added a line where
+    /// that takes one.
+    pub(crate) fn settle(&self, asked: &Asked, response: Option<&mut Response>) {
         let Some(session) = &self.session else { return };
-        let Response { head, buffer, added, .. } = response;
-        let worker = self.call.worker;
+        let worker = self.worker;
         let server = self.upstream.plan.fleet.members()[asked.server].id;
         let is_moved = session.server != Some(server);
         match session.stickiness {
             Stickiness::Cookie(cookie, _) if is_moved || session.is_to_be_renewed => {
+                // A connection that is passed on has no place for one.
+                let Some(Response { added, .. }) = response else { return };
                 added.extend_from_slice(b"Set-Cookie: ");
                 cookie.write(added, server, worker.unix_seconds());
                 added.extend_from_slice(b"\r\n");
@@ -143,6 +175,7 @@ impl<'a> Choice<'a> {
                 if let Some(key) = session.key.filter(|_| is_moved) {
                     sessions.bind(key, server, worker.coarse_time());
                 }
+                let Some(Response { head, buffer, .. }) = response else { return };
                 let fields = Fields { fields: &head.fields, bytes: buffer.filled() };
                 let learnt =
                     |name: &String| balance::learnt_cookie(&fields, name, |value| sessions.key(value));
@@ -155,10 +188,10 @@ impl<'a> Choice<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn of(stickiness: &'a Stickiness, call: &Call<'_>, parts: &Parts<'_, Fields<'_>>) -> Self {
+    fn of(stickiness: &'a Stickiness, worker: &Worker, parts: &Parts<'_, Fields<'_>>) -> Self {
         match stickiness {
             Stickiness::Cookie(cookie, _) => {
-                let stuck = cookie.read(parts.fields, call.worker.unix_seconds());
+                let stuck = cookie.read(parts.fields, worker.unix_seconds());
                 Self {
                     stickiness,
                     key: None,
@@ -168,15 +201,21 @@ impl<'a> Session<'a> {
             }
             Stickiness::Table { source, sessions, .. } => {
                 let key = source.session(parts, |name| sessions.key(name));
-                let server = key.and_then(|key| sessions.find(key, call.worker.coarse_time()));
+                let server = key.and_then(|key| sessions.find(key, worker.coarse_time()));
                 Self { stickiness, key, server, is_to_be_renewed: false }
             }
         }
     }
 
-    /// Its server cannot be asked: it goes where the policy says, and stays there.
-    fn moves_on(&mut self, upstream: &Upstream, loss: Loss, record: &mut Record<'_>) {
-        let Some(server) = self.server.take() else { return };
+    /// Its server cannot be asked: it goes where the policy says, and stays there. Also says why, and which server that
+    /// was.
+    fn moves_on(
+        &mut self,
+        worker: &Worker,
+        upstream: &Upstream,
+        loss: Loss,
+    ) -> Option<(&'static str, Option<usize>)> {
+        let server = self.server.take()?;
         let plan = &upstream.plan;
         let place = plan.fleet.index_of(server);
         let name = place.map_or("one that is gone", |place| plan.servers[place].authority.as_str());
@@ -187,8 +226,9 @@ impl<'a> Session<'a> {
             Loss::Tried => ("tried", "it did not answer"),
             Loss::Full => ("full", "it has no room"),
         };
-        record.session_moved(word, place);
+        worker.counters.sessions_moved.increment();
         notice(&format!("upstream {}: sessions of server {name} move on: {why}", plan.config.name));
+        Some((word, place))
     }
 }
 

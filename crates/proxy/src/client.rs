@@ -14,6 +14,7 @@ use wire::{HeadError, HeadLimits, Parsed, Version};
 
 use crate::answer;
 use crate::buffer::{Buffer, SMALL};
+use crate::client_tls::ClientTls;
 use crate::deadline::{Deadline, Ticks};
 use crate::exchange::{self, Call};
 use crate::failure::Failure;
@@ -49,12 +50,10 @@ pub(crate) struct Client {
     pub(crate) kept: Cell<Option<Box<Kept>>>,
     /// Whether it may say whom it forwards for.
     pub(crate) is_trusted: bool,
-    /// Whom its certificate says it is, as lines for its requests.
-    pub(crate) identity: Option<Rc<[u8]>>,
     /// The listener that it came to.
     pub(crate) listening: Rc<Listening>,
-    /// Whether it speaks TLS.
-    pub(crate) is_secure: bool,
+    /// What is known of it if it speaks TLS.
+    pub(crate) tls: Option<Rc<ClientTls>>,
     pub(crate) deadline: Deadline,
     /// Requests so far.
     pub(crate) served: u64,
@@ -70,9 +69,8 @@ impl Client {
             introduced: None,
             kept: Cell::new(None),
             is_trusted: worker.snapshot().plan.trusts(address),
-            identity: None,
             listening,
-            is_secure: false,
+            tls: None,
             deadline: worker.deadlines.deadline(),
             served: 0,
         }
@@ -197,16 +195,9 @@ async fn secured(worker: &Rc<Worker>, tls: Arc<tls::ServerSide>, client: Client)
     };
     let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
     counter.increment();
-    let identity = agreed.certificate.map(|certificate| identity_lines(&tls::Peer::of(&certificate)));
     let socket = Socket::Secure(Box::new(secure));
-    Some((Client { socket, identity, is_secure: true, ..client }, agreed.is_http2))
-}
-
-/// What servers are told of a client that has shown a certificate.
-fn identity_lines(peer: &tls::Peer) -> Rc<[u8]> {
-    let tls::Peer { subject, fingerprint } = peer;
-    let lines = format!("X-Client-Cert-Subject: {subject}\r\nX-Client-Cert-Fingerprint: {fingerprint}\r\n");
-    lines.into_bytes().into()
+    let is_http2 = agreed.is_http2();
+    Some((Client { socket, tls: Some(Rc::new(ClientTls::new(agreed))), ..client }, is_http2))
 }
 
 /// Tells a client that speaks HTTP to a listener with TLS what is wrong.

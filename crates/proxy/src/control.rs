@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::{Config, ListenAddress, Reading};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use telemetry::{Counters, Reader, Series, Snapshot};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -23,6 +22,7 @@ use crate::metrics::{self, Metrics};
 use crate::pressure;
 use crate::probe;
 use crate::resolve::{self, Wanted};
+use crate::service;
 use crate::worker::{self, Message, Parts};
 
 /// Why a proxy did not start.
@@ -92,13 +92,19 @@ pub struct Setup {
     pub inheritance: Option<Inheritance>,
 }
 
+/// How long the control thread has for whom it is answering when the workers have ended.
+const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
+
+/// Dropped once the control thread has ended.
+type Ended = std::sync::mpsc::Sender<()>;
+
 /// A running proxy. Dropped, it stops at once.
 pub struct Running {
     pub(crate) control: Arc<Control>,
     workers: Vec<JoinHandle<()>>,
     predecessor: Option<Predecessor>,
-    // Dropped, it ends the control thread.
-    _control_thread: oneshot::Sender<()>,
+    /// Told or dropped, it ends the control thread, which drops what it was told with.
+    control_thread: Option<oneshot::Sender<Ended>>,
 }
 
 /// Opens the listeners, resolves names, and starts the workers.
@@ -123,7 +129,6 @@ pub(crate) fn start_resolving(
     setup: Setup,
     resolver: resolve::Maker,
 ) -> Result<Running, StartError> {
-    raise_descriptor_limit();
     let mut inherited = setup.inheritance.unwrap_or_default();
     let count = worker_count(&config);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
@@ -133,7 +138,7 @@ pub(crate) fn start_resolving(
     let (metrics_sockets, metrics) = mpsc::unbounded_channel();
     let (admin_sockets, admin) = mpsc::unbounded_channel();
     let (wanted, resolving) = mpsc::unbounded_channel();
-    let (end, ended) = oneshot::channel::<()>();
+    let (end, ended) = oneshot::channel();
     let (begin, begun) = oneshot::channel();
     let work = ControlWork { resolving, resolver, metrics, admin, begun };
     on_thread("control".to_owned(), || run_control(work, ended))?;
@@ -152,7 +157,7 @@ pub(crate) fn start_resolving(
 
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
     let predecessor = inherited.predecessor.take();
-    let mut running = Running { control, workers: Vec::new(), predecessor, _control_thread: end };
+    let mut running = Running { control, workers: Vec::new(), predecessor, control_thread: Some(end) };
     let each = receivers.into_iter().zip(counting).zip(beginnings).enumerate();
     for (index, ((messages, (counters, series)), Beginning { listeners, opened, log })) in each {
         let parts = Parts {
@@ -206,14 +211,16 @@ struct ControlWork {
 
 /// What the control thread does until the proxy ends: it resolves names, checks and compares servers, looks at
 /// certificates, and serves metrics and the admin API.
-async fn run_control(work: ControlWork, ended: oneshot::Receiver<()>) {
+async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
+    let guests = service::Guests::default();
     let ControlWork { resolving, resolver, metrics, admin, begun } = work;
     let changed = Rc::new(Notify::new());
     tokio::task::spawn_local(resolve::watch(resolving, resolver, Rc::clone(&changed)));
+    let hosts = guests.clone();
     tokio::task::spawn_local(async move {
         if let Ok(control) = begun.await {
-            tokio::task::spawn_local(metrics::serve(control.clone(), metrics));
-            tokio::task::spawn_local(admin::serve(control.clone(), admin));
+            tokio::task::spawn_local(metrics::serve(control.clone(), metrics, hosts.clone()));
+            tokio::task::spawn_local(admin::serve(control.clone(), admin, hosts));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
@@ -224,16 +231,12 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<()>) {
             certificates::watch(control).await;
         }
     });
-    // Told or dropped: either way the proxy has ended, and the tasks with this runtime.
-    let _ = ended.await;
-}
-
-/// Lets the process have as many descriptors as it may.
-pub(crate) fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Best effort: without it fewer connections fit, which is noticed when they run out.
-    let _ = setrlimit(Resource::Nofile, raised);
+    // Told or dropped: either way the proxy has ended, and the tasks with this runtime. Another process may listen on the
+    // same sockets by now, but what this one has accepted nobody else can answer.
+    if let Ok(_ended) = ended.await {
+        tokio::task::yield_now().await;
+        let _ = tokio::time::timeout(LAST_ANSWERS_MAX, guests.gone()).await;
+    }
 }
 
 impl Running {
@@ -307,6 +310,11 @@ impl Running {
         }
         if let Some(log) = self.control.take_log() {
             log.close();
+        }
+        let (ended, wait) = std::sync::mpsc::channel();
+        if self.control_thread.take().is_some_and(|thread| thread.send(ended).is_ok()) {
+            // Nothing is ever sent: it is over when the other end is gone.
+            let _ = wait.recv_timeout(LAST_ANSWERS_MAX);
         }
     }
 }

@@ -146,7 +146,7 @@ fn admit(
     record: &mut Record<'_>,
 ) -> Result<Admitted, Failure> {
     if call.worker.is_short_of_memory() {
-        record.shed = Some("memory");
+        record.detours.shed = Some("memory");
         return Err(Failure::ShortOfMemory);
     }
     let target = Target::of(head, bytes)?;

@@ -17,6 +17,7 @@ use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 use crate::buffer::{Buffer, SMALL};
 use crate::choose::Choice;
 use crate::client::Client;
+use crate::client_tls::ClientTls;
 use crate::deadline::{Deadline, Elapsed, Ticks};
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
@@ -168,7 +169,7 @@ pub(crate) async fn forward(
 ) -> Result<Reply, Failure> {
     let upstream = &call.snapshot.upstreams[admitted.upstream];
     record.upstream = Some(admitted.upstream);
-    let admission = upstream.admit(call.worker).inspect_err(|_| record.shed = Some("latency"))?;
+    let admission = upstream.admit(call.worker).inspect_err(|_| record.detours.shed = Some("latency"))?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
     let outcome = attempt(call, upstream, admitted, memory, record).await;
     let (work, now) = match &outcome {
@@ -192,13 +193,13 @@ async fn attempt(
     let worker = call.worker;
     let first_piece_moved = memory.request.body.moved;
     record.first_piece_bytes = first_piece_moved;
-    let mut choice = Choice::new(call, upstream, admitted, &memory.request);
+    let mut choice = Choice::of_request(call, upstream, admitted, &memory.request);
     let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
     let mut tried = [0; ATTEMPTS_MAX];
     let mut tried_count = 0;
     let mut last_failure: Option<(usize, Failure)> = None;
     loop {
-        let asked = match choice.next(&tried[..tried_count], record).await {
+        let asked = match choice.next(&tried[..tried_count], &mut record.detours).await {
             Ok(asked) => asked,
             // What the servers said that were asked tells more.
             Err(failure) => return Err(last_failure.map_or(failure, |(_, failure)| failure)),
@@ -223,7 +224,7 @@ async fn attempt(
                 let is_unwanted = attempts.repeats(status);
                 if !is_unwanted || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
                     record.is_answered = true;
-                    choice.settle(&asked, &mut memory.response);
+                    choice.settle(&asked, Some(&mut memory.response));
                     reply.under_way = Some(asked.into_under_way());
                     return Ok((reply, latency, now));
                 }
@@ -370,7 +371,7 @@ impl Attempt<'_> {
         let rewrite = RequestRewrite {
             path_and_query: None,
             edits: None,
-            added: client.identity.as_deref().unwrap_or_default(),
+            added: client.tls.as_deref().map_or(b"", ClientTls::lines),
             target: &self.admitted.target,
             connection: self.admitted.connection,
             framing: self.admitted.framing,
@@ -378,7 +379,7 @@ impl Attempt<'_> {
             client: wire::Client {
                 address: client.address,
                 is_trusted: client.is_trusted,
-                scheme: if client.is_secure { "https" } else { "http" },
+                scheme: if client.tls.is_some() { "https" } else { "http" },
             },
             host,
         };

@@ -36,7 +36,7 @@ const LINGER: Ticks = Ticks(20);
 pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     // The connection's own address is out of its streams' reach.
     let introduced = client.introduced.clone().or_else(|| Some(Introduced::by(&client.socket)));
-    let Client { socket, address, port, is_trusted, identity, listening, is_secure, deadline, .. } = client;
+    let Client { socket, address, port, is_trusted, listening, tls, deadline, .. } = client;
     let limits = Limits {
         streams: STREAMS_MAX,
         connection_window: CONNECTION_WINDOW,
@@ -69,9 +69,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
                 introduced: introduced.clone(),
                 kept: Cell::new(None),
                 is_trusted,
-                identity: identity.clone(),
                 listening: Rc::clone(&listening),
-                is_secure,
+                tls: tls.clone(),
                 deadline: worker.deadlines.deadline(),
                 served: 0,
             };

@@ -6,17 +6,19 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use balance::{Ask, Parts, Pick, SessionKey};
-use telemetry::{Entry, Retried};
+use balance::Work;
+use telemetry::{Entry, Places, Retried, UpstreamCell};
 
 use crate::buffer::TINY;
+use crate::choose::{Choice, Detours};
 use crate::client::Client;
+use crate::client_tls::ClientTls;
 use crate::failure::{Failure, Party};
-use crate::plan::Stickiness;
 use crate::relay::Pump;
 use crate::retry::ATTEMPTS_MAX;
+use crate::snapshot::Snapshot;
 use crate::tunnel::{self, Way};
-use crate::upstream::{Asked, Connection, UnderWay, Upstream};
+use crate::upstream::{Connection, UnderWay, Upstream};
 use crate::worker::Worker;
 
 /// Serves a connection until it has ended. Its TLS, if there is any, ends here.
@@ -46,142 +48,142 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
     note.finish(worker, &client, [upward.moved, downward.moved], outcome.err());
 }
 
-/// A connection to one of the servers: where one cannot be reached, another is tried, as often as for a request.
+/// A connection to one of the servers, unless too many are waited for already.
 async fn connect(
     worker: &Worker,
     client: &Client,
     note: &mut Note,
 ) -> Result<(Connection, UnderWay), Failure> {
-    let upstream = upstream(worker, client).ok_or(Failure::NoServer)?;
-    note.upstream = Some(Rc::clone(&upstream));
+    if worker.is_short_of_memory_for(worker.counters.connections_active.value()) {
+        note.detours.shed = Some("memory");
+        return Err(Failure::ShortOfMemory);
+    }
+    let snapshot = worker.snapshot();
+    let (place, upstream) = upstream(&snapshot, client).ok_or(Failure::NoServer)?;
+    note.upstream = Some(Rc::clone(upstream));
+    let admission = upstream.admit(worker).inspect_err(|_| note.detours.shed = Some("latency"))?;
+    let counted = Counted { worker, places: snapshot.plan.places.as_deref(), upstream: place };
+    let outcome = attempt(&counted, client, upstream, note).await;
+    // How long it takes to be let in is all that is seen of how busy a server is.
+    let work = match &outcome {
+        Ok(_) => note.connect.map_or(Work::Other, Work::Done),
+        Err(Failure::UpstreamConnectTimeout | Failure::QueueTimeout) => Work::Overrun,
+        Err(_) => Work::Other,
+    };
+    admission.end(work, worker.coarse_time());
+    counted.waited(&note.detours);
+    outcome
+}
+
+/// Tries servers: where one cannot be reached another one is tried, as often as for a request.
+async fn attempt(
+    counted: &Counted<'_>,
+    client: &Client,
+    upstream: &Rc<Upstream>,
+    note: &mut Note,
+) -> Result<(Connection, UnderWay), Failure> {
+    let worker = counted.worker;
     let rules = &upstream.plan.config.retry;
     let began = worker.coarse_time();
-    upstream.budget.borrow_mut().request(began);
-    let choice = Choice::new(worker, client, &upstream);
+    let mut choice = Choice::of_connection(worker, client, upstream);
     loop {
         let last_failure = note.failed.last().map(|(_, failure)| *failure);
+        let tried: Vec<usize> = note.failed.iter().map(|(server, _)| *server).collect();
         // What the servers said that were asked tells more.
-        let asked = choice.next(&note.failed).await.map_err(|failure| last_failure.unwrap_or(failure))?;
+        let asked = choice
+            .next(&tried, &mut note.detours)
+            .await
+            .map_err(|failure| last_failure.unwrap_or(failure))?;
+        if let Some(failure) = last_failure {
+            counted.retried(failure);
+        }
         let failure = match upstream.servers[asked.server].connect(worker, client).await {
             Ok(connection) => {
-                worker.counters.upstream_connects.increment();
-                note.server = Some(asked.server);
-                note.connect = Some(asked.since.elapsed());
-                // As far as can be seen, it has answered.
                 let connected = Instant::now();
                 let latency = connected.duration_since(asked.since);
+                note.server = Some(asked.server);
+                note.connect = Some(latency);
+                counted.connected(asked.server, latency);
+                // As far as can be seen, it has answered.
                 upstream.answered(&asked, 200, latency, worker.time_of(connected));
-                choice.settle(asked.server);
+                choice.settle(&asked, None);
                 return Ok((connection, asked.into_under_way()));
             }
             Err(failure) => failure,
         };
-        worker.counters.upstream_connect_failures.increment();
+        counted.failed(asked.server, failure);
         upstream.failed(worker, &asked, failure.facts().party == Party::Upstream);
         note.failed.push((asked.server, failure));
         let now = worker.coarse_time();
         let may_go_on = rules.on.connect
             && failure.facts().party == Party::Upstream
             && note.failed.len() < (rules.attempts as usize).min(ATTEMPTS_MAX)
-            && now.since(began) <= rules.within
-            && upstream.budget.borrow_mut().retry(now, &upstream.plan.reserve);
+            && now.since(began) <= rules.within;
         if !may_go_on {
             return Err(failure);
         }
-        worker.counters.retry(failure as usize);
+        if !upstream.budget.borrow_mut().retry(now, &upstream.plan.reserve) {
+            worker.counters.upstream_retries_denied.increment();
+            return Err(failure);
+        }
     }
 }
 
-/// The choice of servers for one connection: by nothing but its client's address.
-struct Choice<'a> {
+/// Where what happens is counted, also by name if anybody wants to know.
+struct Counted<'a> {
     worker: &'a Worker,
-    client: &'a Client,
-    upstream: &'a Rc<Upstream>,
-    /// For policies that hash.
-    key: Option<u64>,
-    session: Option<(SessionKey, &'a balance::Sessions)>,
+    places: Option<&'a Places>,
+    /// Index of the upstream.
+    upstream: usize,
 }
 
-impl<'a> Choice<'a> {
-    fn new(worker: &'a Worker, client: &'a Client, upstream: &'a Rc<Upstream>) -> Self {
-        let plan = &upstream.plan;
-        let parts = Parts { client: client.address, path: b"", query: None, fields: &NoFields };
-        let hash = |name: &[u8]| balance::Secret::default().hash(name);
-        let key = plan.fleet.hashes().then(|| plan.config.hash_key.session(&parts, hash)).flatten();
-        let session = match plan.stickiness.as_deref() {
-            Some(Stickiness::Table { source, sessions, .. }) => {
-                source.session(&parts, |name| sessions.key(name)).map(|key| (key, sessions))
-            }
-            // No cookie can be set here.
-            Some(Stickiness::Cookie(..)) | None => None,
-        };
-        Self { worker, client, upstream, key, session }
-    }
-
-    /// The next server, which has the connection under way from now on; waits for one with room.
-    async fn next(&self, failed: &[(usize, Failure)]) -> Result<Asked, Failure> {
-        let tried: Vec<usize> = failed.iter().map(|(server, _)| *server).collect();
-        let mut waits_until = None;
-        loop {
-            // Who came first is served first.
-            let is_behind = waits_until.is_none() && self.upstream.has_queue();
-            let (found, is_last_resort) = if is_behind { (Pick::Full, false) } else { self.pick(&tried) };
-            match found {
-                // Other workers ask it as well: it may have become full since.
-                Pick::Server(server) => {
-                    if let Some(mut asked) = self.upstream.begin(server) {
-                        asked.is_last_resort = is_last_resort;
-                        return Ok(asked);
-                    }
-                }
-                Pick::None => return Err(Failure::NoServer),
-                Pick::Full => {
-                    self.upstream.wait(self.worker, &self.client.deadline, &mut waits_until).await?;
-                }
-            }
+impl Counted<'_> {
+    fn connected(&self, server: usize, duration: Duration) {
+        self.worker.counters.upstream_connects.increment();
+        if let Some((places, upstream)) = self.cell() {
+            upstream.connect.observe(duration);
+            let server = self.worker.series.server(places.server(self.upstream, server));
+            server.connections_passed_on.increment();
         }
     }
 
-    /// The server of its session, else the policy's; and whether that one is asked for want of another.
-    fn pick(&self, tried: &[usize]) -> (Pick, bool) {
-        let ask = Ask { now: self.worker.coarse_time(), random: fastrand::u64(..), key: self.key, tried };
-        let mut picker = self.upstream.picker.borrow_mut();
-        let server = self.session.and_then(|(key, sessions)| sessions.find(key, ask.now));
-        if let Some(Ok(server)) = server.map(|server| picker.follow(server, &ask)) {
-            return (Pick::Server(server), false);
-        }
-        match picker.pick(&ask) {
-            Pick::None if !tried.is_empty() => {
-                (picker.last_resort(&ask).map_or(Pick::None, Pick::Server), true)
-            }
-            picked => (picked, false),
+    fn failed(&self, server: usize, failure: Failure) {
+        self.worker.counters.upstream_connect_failures.increment();
+        if let Some((places, upstream)) = self.cell() {
+            upstream.failures.count(failure as usize);
+            self.worker.series.server(places.server(self.upstream, server)).requests.count(0);
         }
     }
 
-    /// It is connected to this one, and its session stays there.
-    fn settle(&self, server: usize) {
-        if let Some((key, sessions)) = self.session {
-            sessions.bind(key, self.upstream.plan.fleet.members()[server].id, self.worker.coarse_time());
+    /// Another attempt follows one that failed like this.
+    fn retried(&self, failure: Failure) {
+        self.worker.counters.retry(failure as usize);
+        if let Some((_, upstream)) = self.cell() {
+            upstream.retries.count(failure as usize);
         }
     }
-}
 
-/// Nothing of what a request has.
-struct NoFields;
+    fn waited(&self, detours: &Detours) {
+        if let (Some((_, upstream)), Some(duration)) = (self.cell(), detours.queued) {
+            upstream.queue.observe(duration);
+        }
+    }
 
-impl balance::Fields for NoFields {
-    fn values<'a>(&'a self, _: &'a str) -> impl Iterator<Item = &'a [u8]> {
-        std::iter::empty()
+    fn cell(&self) -> Option<(&Places, &UpstreamCell)> {
+        let places = self.places?;
+        Some((places, self.worker.series.upstream(places.upstream(self.upstream))))
     }
 }
 
 /// Where connections of its listener go now, or went when it was listened on last.
-fn upstream(worker: &Worker, client: &Client) -> Option<Rc<Upstream>> {
-    let snapshot = worker.snapshot();
+fn upstream<'a>(snapshot: &'a Snapshot, client: &Client) -> Option<(usize, &'a Rc<Upstream>)> {
     let (place, name) = snapshot.listener(&client.listening).passes_on.as_ref()?;
     let has_name = |upstream: &&Rc<Upstream>| upstream.plan.config.name == *name;
     let upstreams = &snapshot.upstreams;
-    upstreams.get(*place).filter(has_name).or_else(|| upstreams.iter().find(has_name)).cloned()
+    match upstreams.get(*place).filter(has_name) {
+        Some(upstream) => Some((*place, upstream)),
+        None => upstreams.iter().enumerate().find(|(_, upstream)| has_name(upstream)),
+    }
 }
 
 /// What is noted for the log.
@@ -191,13 +193,21 @@ struct Note {
     /// The one that it is connected to.
     server: Option<usize>,
     connect: Option<Duration>,
+    detours: Detours,
     /// Servers that could not be reached, and why.
     failed: Vec<(usize, Failure)>,
 }
 
 impl Note {
     fn new() -> Self {
-        Self { began: Instant::now(), upstream: None, server: None, connect: None, failed: Vec::new() }
+        Self {
+            began: Instant::now(),
+            upstream: None,
+            server: None,
+            connect: None,
+            detours: Detours::default(),
+            failed: Vec::new(),
+        }
     }
 
     /// The connection has ended, after as many bytes to the server and to the client.
@@ -209,10 +219,36 @@ impl Note {
         counters.client_bytes_sent.add(down);
         if let Some(failure) = failure {
             counters.failure(failure as usize);
+            if self.detours.shed.is_some() {
+                counters.requests_shed.increment();
+            }
         }
+        let duration = self.began.elapsed();
+        let snapshot = worker.snapshot();
+        if let Some(places) = snapshot.plan.places.as_deref() {
+            // The listener may be gone by now, and the plan that the connection began under is.
+            let cell = worker.series.listener(places.listener(client.listening.place()));
+            cell.connections.increment();
+            if let Some(failure) = failure {
+                cell.failures.count(failure as usize);
+            }
+            cell.duration.observe(duration);
+            cell.bytes_received.add(up);
+            cell.bytes_sent.add(down);
+        }
+        self.log(worker, client, [up, down], duration, failure);
+    }
+
+    fn log(
+        &self,
+        worker: &Worker,
+        client: &Client,
+        [up, down]: [u64; 2],
+        duration: Duration,
+        failure: Option<Failure>,
+    ) {
         let mut log = worker.log.borrow_mut();
         let Some(log) = log.as_mut() else { return };
-        let duration = self.began.elapsed();
         let label = |server: usize| {
             self.upstream.as_ref().map_or("", |upstream| upstream.plan.servers[server].label.as_str())
         };
@@ -227,12 +263,16 @@ impl Note {
         let entry = Entry {
             body_bytes_sent: down,
             bytes_received: up,
+            tls: client.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
             upstream: self.upstream.as_ref().map(|upstream| upstream.plan.config.name.as_str()),
             server: self.server.or(last_failed).map(label),
             duration,
             upstream_connect: self.connect,
             retries: retries as u8,
             retried: &retried[..retries],
+            queued: self.detours.queued,
+            session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.map(label))),
+            shed: self.detours.shed,
             cause: failure.map(|failure| failure.facts().word),
             ..Entry::new(client.address)
         };

@@ -17,6 +17,8 @@ mod listen;
 mod client;
 /// Whom a connection is from: the PROXY protocol.
 mod introduce;
+/// What a client's TLS says of it.
+mod client_tls;
 /// A client's connection that is passed on as it is.
 mod layer4;
 /// A client's connection over HTTP/2.

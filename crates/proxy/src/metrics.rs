@@ -178,7 +178,10 @@ fn names(plan: &Plan) -> Names {
         let servers = upstream.servers.iter().map(|server| server.label.as_str().into());
         (upstream.config.name.as_str().into(), servers.collect())
     });
+    let listeners = plan.config.listeners.iter();
+    let listeners = listeners.map(|listener| listener.tcp.map(|_| listener.name.as_str().into()));
     Names {
+        listeners: listeners.collect(),
         routes: plan.routes.iter().map(|route| route.label.as_str().into()).collect(),
         upstreams: upstreams.collect(),
     }
@@ -212,7 +215,11 @@ fn standings(plan: &Plan, now: Time) -> Vec<Standing> {
 }
 
 /// Serves on the socket that was told of last, until the proxy ends.
-pub(crate) async fn serve(control: Weak<Control>, mut sockets: UnboundedReceiver<Socket>) {
+pub(crate) async fn serve(
+    control: Weak<Control>,
+    mut sockets: UnboundedReceiver<Socket>,
+    guests: service::Guests,
+) {
     let router = Router::new()
         .route("/metrics", get(answer))
         .fallback(|| async { (StatusCode::NOT_FOUND, "The metrics are at /metrics.\n") })
@@ -223,7 +230,8 @@ pub(crate) async fn serve(control: Weak<Control>, mut sockets: UnboundedReceiver
             tokio::task::JoinHandle::abort(&task);
         }
         let listener = socket.and_then(|socket| tokio::net::TcpListener::from_std(socket).ok());
-        serving = listener.map(|listener| tokio::task::spawn_local(service::serve(listener, router.clone())));
+        let serve = |listener| service::serve(listener, router.clone(), guests.clone());
+        serving = listener.map(|listener| tokio::task::spawn_local(serve(listener)));
     }
 }
 

@@ -11,6 +11,7 @@ use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrit
 use wire::{RequestRewrite, ResponseRewrite, Target};
 
 use crate::answer;
+use crate::client_tls::ClientTls;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::{Request, Response, Texts};
@@ -164,7 +165,7 @@ pub(crate) fn write_request(
         None => Ok(rewrite.host),
     };
     let outcome = filled.map(|host| {
-        let edited = Edited { headers: edits, exchange, response: None };
+        let edited = Edited { headers: edits, exchange, response: None, has_page: false };
         let rewrite = RequestRewrite {
             path_and_query: (!path.is_empty()).then_some(path.as_slice()),
             host,
@@ -177,12 +178,20 @@ pub(crate) fn write_request(
     outcome
 }
 
+/// Whose words a response is made of.
+pub(crate) struct Sender<'a> {
+    /// What the server is called; empty where it was not asked.
+    pub(crate) server: &'a str,
+    /// Whether a page of ours stands in for its content.
+    pub(crate) has_page: bool,
+}
+
 /// Writes the head of a server's response that the client shall see.
 pub(crate) fn write_response(
     call: &Call<'_>,
     policies: &Policies,
     admitted: &Admitted,
-    server: &str,
+    Sender { server, has_page }: Sender<'_>,
     request: &Request,
     response: &mut Response,
     rewrite: ResponseRewrite<'_>,
@@ -215,7 +224,7 @@ pub(crate) fn write_response(
         prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
     });
     let cookies = policies.meant.cookies.as_ref();
-    let edited = Edited { headers, exchange, response: Some((location, cookies)) };
+    let edited = Edited { headers, exchange, response: Some((location, cookies)), has_page };
     let rewrite = ResponseRewrite { edits: Some(&edited), ..rewrite };
     let Response { head, buffer, out, .. } = response;
     wire::write_response(out, head, buffer.filled(), &rewrite);
@@ -243,7 +252,7 @@ pub(crate) fn edit_own(
         captures: captures.as_ref(),
         ..exchange(call, policies, subject, request, &fields, &request.texts.id)
     };
-    wire::edit_lines(out, start, &Edited { headers, exchange, response: None });
+    wire::edit_lines(out, start, &Edited { headers, exchange, response: None, has_page: false });
 }
 
 /// What is known of the request once its route is.
@@ -260,6 +269,7 @@ fn exchange<'a>(
     Exchange {
         request_id: if policies.names_request { id } else { b"" },
         route: &call.snapshot.plan.routes[subject.route].label,
+        tls: call.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
         ..Exchange::of(seen, seen::scheme(call, &request.head, bytes))
     }
 }
@@ -292,6 +302,8 @@ struct Edited<'a> {
     exchange: Exchange<'a, Fields<'a>>,
     /// Of a server's response: where its URLs are for clients, and what its cookies are.
     response: Option<(Option<LocationRewrite<'a>>, Option<&'a route::CookieRewrite>)>,
+    /// Whether a page of ours stands in for the server's content.
+    has_page: bool,
 }
 
 /// A field whose value is mapped.
@@ -303,6 +315,11 @@ enum Mapped {
 }
 
 impl Edited<'_> {
+    /// Whether a server's field is left out.
+    fn drops(&self, name: &[u8]) -> bool {
+        self.headers.remove(name) || (self.has_page && is_of_content(name))
+    }
+
     fn mapped(&self, name: &[u8]) -> Option<Mapped> {
         let (location, cookies) = self.response.as_ref()?;
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
@@ -336,6 +353,16 @@ impl Edited<'_> {
     }
 }
 
+/// RFC 9110 §8, RFC 9530: what a field says of the content that it came with. The rest is about the error, such as
+/// Retry-After and WWW-Authenticate.
+fn is_of_content(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 6] =
+        [b"etag", b"last-modified", b"accept-ranges", b"trailer", b"digest", b"repr-digest"];
+    const FAMILY: &[u8] = b"content-";
+    let is_of_family = name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
+    is_of_family || NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
 /// Where the URL begins in `5; url=/x`, a field of browsers rather than of RFCs; the end if there is none.
 fn url_of_refresh(value: &[u8]) -> usize {
     const NAME: &[u8] = b"url=";
@@ -345,7 +372,7 @@ fn url_of_refresh(value: &[u8]) -> usize {
 
 impl wire::Edits for Edited<'_> {
     fn touches(&self, name: &[u8]) -> bool {
-        self.headers.remove(name) || self.mapped(name).is_some()
+        self.drops(name) || self.mapped(name).is_some()
     }
 
     fn removes(&self, name: &[u8]) -> bool {
@@ -353,7 +380,7 @@ impl wire::Edits for Edited<'_> {
     }
 
     fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        let Some(mapped) = self.mapped(name).filter(|_| !self.headers.remove(name)) else { return };
+        let Some(mapped) = self.mapped(name).filter(|_| !self.drops(name)) else { return };
         out.extend_from_slice(name);
         out.extend_from_slice(b": ");
         if !self.map(&mapped, value, out) {

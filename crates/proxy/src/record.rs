@@ -8,6 +8,8 @@ use balance::Event;
 use telemetry::{Entry, Places, Retried, WorkerLog};
 use wire::{Name, Version};
 
+use crate::choose::Detours;
+use crate::client_tls::ClientTls;
 use crate::exchange::Call;
 use crate::failure::Failure;
 use crate::lane::{Memory, Request};
@@ -46,12 +48,7 @@ pub(crate) struct Record<'a> {
     pub(crate) retries: u8,
     /// The servers of attempts that were followed by another one, and why those failed.
     retried: [(u16, Failure); RETRIES_NOTED],
-    /// How long it waited for a server with room, over all attempts.
-    pub(crate) queued: Option<Duration>,
-    /// Why its session left the server that it had, and the index of that, if it is still there.
-    session_moved: Option<(&'static str, Option<usize>)>,
-    /// By which limit on what is under way it was turned away.
-    pub(crate) shed: Option<&'static str>,
+    pub(crate) detours: Detours,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -81,9 +78,7 @@ impl<'a> Record<'a> {
             is_answered: false,
             retries: 0,
             retried: [(0, Failure::BadRequest); RETRIES_NOTED],
-            queued: None,
-            session_moved: None,
-            shed: None,
+            detours: Detours::default(),
             failure: None,
         }
     }
@@ -158,12 +153,6 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Its session left the server that it had, for this reason; the index of that, if it is still there.
-    pub(crate) fn session_moved(&mut self, reason: &'static str, from: Option<usize>) {
-        self.session_moved = Some((reason, from));
-        self.call.worker.counters.sessions_moved.increment();
-    }
-
     /// The server's response is over.
     pub(crate) fn upstream_ended(&mut self) {
         // Only the log tells.
@@ -181,7 +170,7 @@ impl<'a> Record<'a> {
         }
         if let Some(failure) = self.failure {
             counters.failure(failure as usize);
-            if self.shed.is_some() {
+            if self.detours.shed.is_some() {
                 counters.requests_shed.increment();
             }
         }
@@ -213,7 +202,7 @@ impl<'a> Record<'a> {
                     server.first_byte.observe(duration);
                 }
             }
-            if let (Some(duration), Some(upstream)) = (self.queued, self.upstream) {
+            if let (Some(duration), Some(upstream)) = (self.detours.queued, self.upstream) {
                 worker.series.upstream(places.upstream(upstream)).queue.observe(duration);
             }
         }
@@ -266,6 +255,7 @@ impl<'a> Record<'a> {
             referer: value(Name::Referer),
             user_agent: value(Name::UserAgent),
             host: value(Name::Host),
+            tls: self.call.client.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
             route: route.map(|route| route.label.as_str()),
             upstream: upstream.map(|upstream| upstream.config.name.as_str()),
             server: self.server.and_then(|(_, index)| server(index)),
@@ -275,9 +265,9 @@ impl<'a> Record<'a> {
             upstream_total: self.since_attempt(self.upstream_ended),
             retries: self.retries,
             retried: &retried[..usize::from(self.retries).min(RETRIES_NOTED)],
-            queued: self.queued,
-            session_moved: self.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
-            shed: self.shed,
+            queued: self.detours.queued,
+            session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
+            shed: self.detours.shed,
             cause: self.failure.map(|failure| failure.facts().word),
         };
         log.record(&entry, self.call.worker.wall_clock());

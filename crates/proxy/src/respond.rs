@@ -3,14 +3,16 @@
 use std::future::poll_fn;
 use std::pin::pin;
 
-use wire::{ClientConnection, Framing, ResponseHead, ResponseRewrite, Version};
+use config::Page;
+use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
 
+use crate::answer;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::forward::Reply;
 use crate::lane::{Memory, Request, Response};
-use crate::policy;
+use crate::policy::{self, Sender};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::shaping::Flow;
@@ -26,6 +28,10 @@ pub(crate) async fn respond(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let Call { worker, snapshot, client, .. } = *call;
+    if let Some(page) = answer::stand_in(call, admitted.policies(call), memory.response.head.start.status) {
+        // Rare: in a box it is no part of every lane.
+        return Box::pin(stand_in(call, admitted, memory, reply, page, record)).await;
+    }
     let plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
     render(call, admitted, request, response, &reply, &plan);
@@ -80,11 +86,46 @@ pub(crate) async fn respond(
         let server = &snapshot.upstreams[admitted.upstream].servers[reply.server];
         server.release(reply.connection, client, &worker.deadlines);
     }
-    Ok(match (plan.client_connection, has_uploaded) {
-        (ClientConnection::Close, true) => Next::Close,
-        (_, false) => Next::Linger,
-        _ => Next::Reuse,
-    })
+    Ok(plan.next(has_uploaded))
+}
+
+/// Sends a page in the place of what a server says of an error. What it says itself is not waited for: where that is not
+/// here as a whole, its connection ends.
+async fn stand_in(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    mut reply: Reply,
+    page: &Page,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let Memory { request, response } = memory;
+    let (status, framing) = (response.head.start.status, reply.framing);
+    reply.framing = Framing::Length(page.body.len() as u64);
+    answer::push_content(&mut response.added, status, page.content_type, &page.body);
+    let plan = Plan { has_page: true, ..Plan::new(call, admitted, response, &reply) };
+    render(call, admitted, request, response, &reply, &plan);
+    record.status = status;
+    let Response { head, buffer, out, body, .. } = response;
+    buffer.consume(head.len);
+    body.begin(framing, false, None);
+    let is_whole = body.take_in(buffer).is_ok() && {
+        body.sent(buffer, body.unsent());
+        body.is_done() && buffer.is_empty()
+    };
+    buffer.clear();
+    record.upstream_ended();
+    let has_uploaded = reply.upload.is_done();
+    if reply.persists && has_uploaded && is_whole {
+        let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
+        server.release(reply.connection, call.client, &call.worker.deadlines);
+    } else {
+        // Before a client that is slow to take the page.
+        drop(reply);
+    }
+    let is_head = admitted.method == Method::Head;
+    answer::whole(call, out, if is_head { b"" } else { &page.body }, record).await?;
+    Ok(plan.next(has_uploaded))
 }
 
 /// How fast the body may leave, where that is limited; its head is not counted.
@@ -99,6 +140,8 @@ fn flow(call: &Call<'_>, admitted: &Admitted, response: &Response, head_bytes: u
 struct Plan {
     framing: Framing,
     client_connection: ClientConnection,
+    /// Whether a page stands in for what the server says.
+    has_page: bool,
 }
 
 impl Plan {
@@ -123,7 +166,16 @@ impl Plan {
             (_, true, _) => ClientConnection::Persist,
             (_, false, _) => ClientConnection::Close,
         };
-        Self { framing, client_connection }
+        Self { framing, client_connection, has_page: false }
+    }
+
+    /// What becomes of the client's connection once it has the response.
+    fn next(&self, has_uploaded: bool) -> Next {
+        match (self.client_connection, has_uploaded) {
+            (ClientConnection::Close, true) => Next::Close,
+            (_, false) => Next::Linger,
+            _ => Next::Reuse,
+        }
     }
 }
 
@@ -157,7 +209,8 @@ fn render(
     match admitted.policies(call) {
         Some(policies) => {
             let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server].plan.authority;
-            policy::write_response(call, policies, admitted, server, request, response, rewrite);
+            let sender = Sender { server, has_page: plan.has_page };
+            policy::write_response(call, policies, admitted, sender, request, response, rewrite);
         }
         None => wire::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite),
     }

@@ -64,7 +64,7 @@ pub(crate) fn scheme(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> &'sta
     match told {
         Some(told) if told.eq_ignore_ascii_case(b"https") => "https",
         Some(told) if told.eq_ignore_ascii_case(b"http") => "http",
-        _ if call.client.is_secure => "https",
+        _ if call.client.tls.is_some() => "https",
         _ => "http",
     }
 }

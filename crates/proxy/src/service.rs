@@ -1,7 +1,9 @@
 //! A small HTTP server for what the control thread offers: a request a connection, few connections at a time, each with
 //! an end. It has nothing to do with the path that clients take.
 
+use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 /// Connections at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
@@ -47,8 +49,42 @@ impl Accept for UnixListener {
     }
 }
 
+/// Connections that are being served, by whichever listener.
+#[derive(Clone, Default)]
+pub(crate) struct Guests(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    count: Cell<usize>,
+    one_left: Notify,
+}
+
+/// One of them.
+struct Guest(Rc<State>);
+
+impl Guests {
+    fn enter(&self) -> Guest {
+        self.0.count.set(self.0.count.get() + 1);
+        Guest(Rc::clone(&self.0))
+    }
+
+    /// Returns once all have gone.
+    pub(crate) async fn gone(&self) {
+        while self.0.count.get() > 0 {
+            self.0.one_left.notified().await;
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+        self.0.one_left.notify_one();
+    }
+}
+
 /// Serves until it is dropped. Connections that have begun then go on to their end.
-pub(crate) async fn serve(listener: impl Accept, router: Router) {
+pub(crate) async fn serve(listener: impl Accept, router: Router, guests: Guests) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // It is never closed, so there always is a permit to come.
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
@@ -56,10 +92,10 @@ pub(crate) async fn serve(listener: impl Accept, router: Router) {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let router = router.clone();
+        let (router, guest) = (router.clone(), guests.enter());
         tokio::task::spawn_local(async move {
             connection(stream, router).await;
-            drop(permit);
+            drop((permit, guest));
         });
     }
 }

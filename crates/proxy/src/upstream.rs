@@ -377,7 +377,7 @@ impl Server {
         let name = tls.name(*index).ok_or(Failure::UpstreamHandshake)?.clone();
         let handshake = Handshake::client(tls.config(), name).map_err(|_| Failure::UpstreamHandshake)?;
         match Secure::establish(tcp, handshake, &worker.records).await {
-            Ok((secure, agreed)) if agreed.is_http2 == (tls.protocol() == Protocol::Http2) => {
+            Ok((secure, agreed)) if agreed.is_http2() == (tls.protocol() == Protocol::Http2) => {
                 Ok(Socket::Secure(Box::new(secure)))
             }
             Ok(_) => {

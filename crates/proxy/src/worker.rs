@@ -285,7 +285,12 @@ impl Worker {
 
     /// Whether there is not enough memory for one more request.
     pub(crate) fn is_short_of_memory(&self) -> bool {
-        self.pressure.is_on() && self.counters.requests_active.value() > ADMITTED_MIN
+        self.is_short_of_memory_for(self.counters.requests_active.value())
+    }
+
+    /// The same for one more of so many things that are under way.
+    pub(crate) fn is_short_of_memory_for(&self, active: u64) -> bool {
+        self.pressure.is_on() && active > ADMITTED_MIN
     }
 
     /// Client connections of all workers.

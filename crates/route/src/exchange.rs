@@ -37,6 +37,10 @@ pub struct ClientTls<'a> {
     pub fingerprint: &'a str,
     /// `TLSv1.3` or `TLSv1.2`.
     pub version: &'a str,
+    /// The cipher suite, as the IANA names it.
+    pub cipher: &'a str,
+    /// The protocol that was agreed on (RFC 7301): `h2` or `http/1.1`.
+    pub alpn: &'a str,
 }
 
 impl<F: ?Sized> Clone for Exchange<'_, F> {

@@ -74,6 +74,8 @@ impl Variable {
             Self::TlsSubject => write(exchange.tls.subject.as_bytes()),
             Self::TlsFingerprint => write(exchange.tls.fingerprint.as_bytes()),
             Self::TlsVersion => write(exchange.tls.version.as_bytes()),
+            Self::TlsCipher => write(exchange.tls.cipher.as_bytes()),
+            Self::TlsAlpn => write(exchange.tls.alpn.as_bytes()),
             Self::Header(name) => write_all(request.fields.values(name), write),
             Self::Cookie(name) => write(cookie(request.fields, name).unwrap_or_default()),
             Self::Argument(name) => write_argument(request.query.unwrap_or_default(), name, write),
@@ -253,6 +255,8 @@ mod tests {
             subject: "CN=a,O=\u{e9}\r\nX: y",
             fingerprint: "ab",
             version: "TLSv1.3",
+            cipher: "TLS_AES_128_GCM_SHA256",
+            alpn: "h2",
         };
         let exchange = Exchange {
             captures: captures.as_ref(),
@@ -300,8 +304,8 @@ mod tests {
             ("$arg.y", "z"),
             ("<$arg.y>", "<   z>"),
             (
-                "$tls.sni $tls.subject $tls.fingerprint $tls.version",
-                "shop.example CN=a,O=\u{e9}  X: y ab TLSv1.3",
+                "$tls.sni $tls.subject $tls.fingerprint $tls.version $tls.cipher $tls.alpn",
+                "shop.example CN=a,O=\u{e9}  X: y ab TLSv1.3 TLS_AES_128_GCM_SHA256 h2",
             ),
             (" $$1 ", "$1"),
         ] {

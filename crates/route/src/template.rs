@@ -8,7 +8,7 @@ use crate::pattern::Pattern;
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
 
 /// The variables by name. Those that end in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
-pub const VARIABLES: [&str; 21] = [
+pub const VARIABLES: [&str; 23] = [
     "host",
     "path",
     "query",
@@ -25,6 +25,8 @@ pub const VARIABLES: [&str; 21] = [
     "tls.subject",
     "tls.fingerprint",
     "tls.version",
+    "tls.cipher",
+    "tls.alpn",
     "header.NAME",
     "cookie.NAME",
     "arg.NAME",
@@ -103,6 +105,8 @@ pub(crate) enum Variable {
     TlsSubject,
     TlsFingerprint,
     TlsVersion,
+    TlsCipher,
+    TlsAlpn,
     Header(Box<[u8]>),
     Cookie(Box<[u8]>),
     Argument(Box<[u8]>),
@@ -388,6 +392,8 @@ impl Variable {
             "tls.subject" => Self::TlsSubject,
             "tls.fingerprint" => Self::TlsFingerprint,
             "tls.version" => Self::TlsVersion,
+            "tls.cipher" => Self::TlsCipher,
+            "tls.alpn" => Self::TlsAlpn,
             _ => return Err(TemplateFault::Unknown(name.to_owned())),
         })
     }

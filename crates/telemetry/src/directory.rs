@@ -1,5 +1,5 @@
-//! Which name is counted at which place. A route, upstream or server that a plan has again keeps its place, so its
-//! counters go on; a place whose name no plan in use has any more is given to another one, which begins at zero.
+//! Which name is counted at which place. A route, listener, upstream or server that a plan has again keeps its place, so
+//! its counters go on; a place whose name no plan in use has any more is given to another one, which begins at zero.
 //!
 //! At most `NAMED_MAX` of each kind in a plan have a place of their own, the first ones; the rest are summed up.
 
@@ -8,9 +8,9 @@ use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
 use crate::counters::Merge;
-use crate::series::{PLACES, Place, RouteCell, SeriesReader, ServerCell, Slab, UpstreamCell};
+use crate::series::{ListenerCell, PLACES, Place, RouteCell, SeriesReader, ServerCell, Slab, UpstreamCell};
 
-/// Routes, upstreams and servers of a plan that are counted by name; those beyond are counted as `(other)`.
+/// Routes, listeners, upstreams and servers of a plan that are counted by name; those beyond are counted as `(other)`.
 pub const NAMED_MAX: usize = 1000;
 
 const _: () = assert!(2 * NAMED_MAX + Place::FIRST.0 as usize <= PLACES, "two plans have room");
@@ -20,6 +20,8 @@ const _: () = assert!(2 * NAMED_MAX + Place::FIRST.0 as usize <= PLACES, "two pl
 pub struct Names {
     /// Of routes.
     pub routes: Vec<Arc<str>>,
+    /// Of listeners; `None` for those that are not counted by name.
+    pub listeners: Vec<Option<Arc<str>>>,
     /// Of upstreams, each with those of its servers.
     pub upstreams: Vec<(Arc<str>, Vec<Arc<str>>)>,
 }
@@ -28,6 +30,7 @@ pub struct Names {
 #[derive(Debug)]
 pub struct Places {
     routes: Box<[Place]>,
+    listeners: Box<[Place]>,
     upstreams: Box<[UpstreamPlaces]>,
 }
 
@@ -43,6 +46,12 @@ impl Places {
     #[must_use]
     pub fn route(&self, route: Option<usize>) -> Place {
         route.map_or(Place::NONE, |route| self.routes[route])
+    }
+
+    /// Of a listener by its index in the plan, or of what is not listened on any more.
+    #[must_use]
+    pub fn listener(&self, listener: Option<usize>) -> Place {
+        listener.map_or(Place::NONE, |listener| self.listeners[listener])
     }
 
     /// Of an upstream by its index in the plan.
@@ -68,6 +77,7 @@ pub struct Directory {
     workers: Vec<SeriesReader>,
     in_use: Vec<Weak<Places>>,
     routes: Ledger<Arc<str>, RouteCell>,
+    listeners: Ledger<Arc<str>, ListenerCell>,
     upstreams: Ledger<Arc<str>, UpstreamCell>,
     servers: Ledger<ServerName, ServerCell>,
 }
@@ -76,6 +86,8 @@ pub struct Directory {
 pub struct Totals {
     /// Of each route.
     pub routes: Vec<(Arc<str>, RouteCell)>,
+    /// Of each listener that is counted by name.
+    pub listeners: Vec<(Arc<str>, ListenerCell)>,
     /// Of each upstream.
     pub upstreams: Vec<(Arc<str>, UpstreamCell)>,
     /// Of each server.
@@ -90,6 +102,7 @@ impl Directory {
             workers,
             in_use: Vec::new(),
             routes: Ledger::default(),
+            listeners: Ledger::default(),
             upstreams: Ledger::default(),
             servers: Ledger::default(),
         }
@@ -106,6 +119,13 @@ impl Directory {
             .iter()
             .map(|name| routes.place(name.clone(), &mut room, workers, |worker| &worker.cells.routes));
         let routes = routes.collect();
+        let listeners = &mut self.listeners;
+        let mut room = NAMED_MAX;
+        let mut listener = |name: &Arc<str>| {
+            listeners.place(name.clone(), &mut room, workers, |worker| &worker.cells.listeners)
+        };
+        let listeners = names.listeners.iter().map(|name| name.as_ref().map_or(Place::NONE, &mut listener));
+        let listeners = listeners.collect();
         let (mut room, mut server_room) = (NAMED_MAX, NAMED_MAX);
         let mut upstreams = Vec::with_capacity(names.upstreams.len());
         for (name, servers) in &names.upstreams {
@@ -117,7 +137,7 @@ impl Directory {
             });
             upstreams.push(UpstreamPlaces { own, servers: servers.collect() });
         }
-        let places = Arc::new(Places { routes, upstreams: upstreams.into() });
+        let places = Arc::new(Places { routes, listeners, upstreams: upstreams.into() });
         self.in_use.push(Arc::downgrade(&places));
         places
     }
@@ -129,6 +149,7 @@ impl Directory {
         let other: Arc<str> = "(other)".into();
         let mut totals = Totals {
             routes: self.routes.totals(&self.workers, |worker| &worker.cells.routes),
+            listeners: self.listeners.totals(&self.workers, |worker| &worker.cells.listeners),
             upstreams: self.upstreams.totals(&self.workers, |worker| &worker.cells.upstreams),
             servers: self.servers.totals(&self.workers, |worker| &worker.cells.servers),
         };
@@ -137,6 +158,14 @@ impl Directory {
         if self.routes.is_beyond {
             let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.routes);
             totals.routes.push((other.clone(), rest));
+        }
+        for (place, name, is_there) in
+            [(Place::NONE, "(none)", true), (Place::OTHER, "(other)", self.listeners.is_beyond)]
+        {
+            let rest = sum(&self.workers, place, |worker| &worker.cells.listeners);
+            if is_there && rest.connections.value() > 0 {
+                totals.listeners.push((name.into(), rest));
+            }
         }
         if self.upstreams.is_beyond {
             let rest = sum(&self.workers, Place::OTHER, |worker| &worker.cells.upstreams);
@@ -157,10 +186,13 @@ impl Directory {
             return;
         }
         let plans: Vec<Arc<Places>> = self.in_use.iter().filter_map(Weak::upgrade).collect();
-        let mut held = [[false; PLACES]; 3];
-        for Places { routes, upstreams } in plans.iter().map(AsRef::as_ref) {
+        let mut held = [[false; PLACES]; 4];
+        for Places { routes, listeners, upstreams } in plans.iter().map(AsRef::as_ref) {
             for place in routes {
                 held[0][usize::from(place.0)] = true;
+            }
+            for place in listeners {
+                held[3][usize::from(place.0)] = true;
             }
             for UpstreamPlaces { own, servers } in upstreams {
                 held[1][usize::from(own.0)] = true;
@@ -172,6 +204,7 @@ impl Directory {
         self.routes.forget(&held[0]);
         self.upstreams.forget(&held[1]);
         self.servers.forget(&held[2]);
+        self.listeners.forget(&held[3]);
     }
 }
 
@@ -293,6 +326,7 @@ mod tests {
         let name = |text: &str| -> Arc<str> { text.into() };
         Names {
             routes: routes.iter().map(|route| name(route)).collect(),
+            listeners: Vec::new(),
             upstreams: routes.iter().map(|route| (name(route), vec![name("a:1"), name("b:1")])).collect(),
         }
     }

@@ -30,6 +30,8 @@ pub struct Entry<'a> {
     pub user_agent: &'a [u8],
     /// The Host header.
     pub host: &'a [u8],
+    /// What was agreed on with the client under TLS.
+    pub tls: ClientTls<'a>,
     /// The route that matched.
     pub route: Option<&'a str>,
     /// The upstream of that route.
@@ -74,6 +76,7 @@ impl Entry<'_> {
             referer: b"",
             user_agent: b"",
             host: b"",
+            tls: ClientTls { version: "", cipher: "", server_name: "", subject: "" },
             route: None,
             upstream: None,
             server: None,
@@ -89,6 +92,19 @@ impl Entry<'_> {
             cause: None,
         }
     }
+}
+
+/// The TLS session of a client; all empty without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClientTls<'a> {
+    /// `TLSv1.3` or `TLSv1.2`.
+    pub version: &'a str,
+    /// The cipher suite.
+    pub cipher: &'a str,
+    /// The host that it asked for.
+    pub server_name: &'a str,
+    /// The subject of its certificate.
+    pub subject: &'a str,
 }
 
 /// An attempt that failed, and was followed by another one.

@@ -1,6 +1,6 @@
 //! All that there is to be counted, as Prometheus reads it: which family says what.
 //!
-//! The number of series is bounded: routes and servers by `NAMED_MAX`, the rest by tables. A histogram is written once
+//! The number of series is bounded: routes, listeners and servers by `NAMED_MAX`, the rest by tables. A histogram is written once
 //! something was observed, causes of an upstream once they occurred; every other series is there from the start.
 
 use std::collections::BTreeMap;
@@ -78,6 +78,7 @@ impl Exposition<'_> {
     pub fn write(&self, syntax: Syntax) -> String {
         let mut text = Text::new(syntax);
         self.routes(&mut text);
+        self.listeners(&mut text);
         self.causes(&mut text);
         self.counters(&mut text);
         self.upstreams(&mut text);
@@ -104,6 +105,36 @@ impl Exposition<'_> {
         for (route, cell) in &self.totals.routes {
             if is_used(&cell.duration) {
                 family.histogram(&[("route", route)], &cell.duration);
+            }
+        }
+    }
+
+    fn listeners(&self, text: &mut Text) {
+        let help = "Connections that were passed on and have ended, by listener.";
+        let mut family = text.family("vanward_listener_connections", Type::Counter, help);
+        for (listener, cell) in &self.totals.listeners {
+            family.sample(&[("listener", listener)], cell.connections.value());
+        }
+        let help = "Those of them that failed, by cause.";
+        let mut family = text.family("vanward_listener_failures", Type::Counter, help);
+        for (listener, cell) in &self.totals.listeners {
+            let counts = self.causes.iter().zip(cell.failures.values());
+            for (cause, count) in counts.filter(|(_, count)| *count > 0) {
+                family.sample(&[("listener", listener), ("cause", cause)], count);
+            }
+        }
+        let help = "How long connections that were passed on have lasted.";
+        let mut family = text.family("vanward_listener_connection_duration_seconds", Type::Histogram, help);
+        for (listener, cell) in &self.totals.listeners {
+            if is_used(&cell.duration) {
+                family.histogram(&[("listener", listener)], &cell.duration);
+            }
+        }
+        let help = "Bytes of connections that were passed on, from clients and to them, told when they end.";
+        let mut family = text.family("vanward_listener_bytes", Type::Counter, help);
+        for (listener, cell) in &self.totals.listeners {
+            for (direction, count) in [("received", &cell.bytes_received), ("sent", &cell.bytes_sent)] {
+                family.sample(&[("listener", listener), ("direction", direction)], count.value());
             }
         }
     }
@@ -193,6 +224,11 @@ impl Exposition<'_> {
         let mut family = text.family("vanward_upstream_circuit_openings", Type::Counter, help);
         for (labels, cell) in self.servers() {
             family.sample(&labels, cell.circuit_openings.value());
+        }
+        let help = "Connections of clients that were passed on to a server.";
+        let mut family = text.family("vanward_upstream_connections_passed_on", Type::Counter, help);
+        for (labels, cell) in self.servers() {
+            family.sample(&labels, cell.connections_passed_on.value());
         }
     }
 

@@ -20,7 +20,7 @@ mod counters;
 
 /// How often something took how long.
 mod histogram;
-/// What a worker counts for each route, upstream and server.
+/// What a worker counts for each route, listener, upstream and server.
 mod series;
 /// Which name is counted where, over reloads.
 mod directory;
@@ -33,11 +33,11 @@ mod exposition;
 
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
-pub use entry::{Entry, Retried, Version};
+pub use entry::{ClientTls, Entry, Retried, Version};
 pub use exposition::{Exposition, ServerState, Standing};
 pub use histogram::{BUCKETS, Histogram};
 pub use line::Format;
 pub use log::{AccessLog, Target, WorkerLog};
 pub use process::Process;
-pub use series::{Classes, Place, RouteCell, Series, SeriesReader, ServerCell, UpstreamCell};
+pub use series::{Classes, ListenerCell, Place, RouteCell, Series, SeriesReader, ServerCell, UpstreamCell};
 pub use text::Syntax;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::entry::{Entry, Retried, Version};
+use crate::entry::{ClientTls, Entry, Retried, Version};
 use crate::escape;
 use crate::timestamp::Timestamp;
 
@@ -37,6 +37,7 @@ mod limit {
     pub(super) const REFERER: usize = 2048;
     pub(super) const USER_AGENT: usize = 1024;
     pub(super) const NAME: usize = 256;
+    pub(super) const SUBJECT: usize = 2048;
 }
 
 /// A name with what stands around it in each format, ready to be copied in one piece.
@@ -125,6 +126,11 @@ impl Pairs<'_> {
             address(peer, self.line);
             self.line.push(b'"');
         }
+        let ClientTls { version, cipher, server_name, subject } = entry.tls;
+        self.text(name!("tls_version"), version.as_bytes(), limit::NAME);
+        self.text(name!("tls_cipher"), cipher.as_bytes(), limit::NAME);
+        self.text(name!("tls_sni"), server_name.as_bytes(), limit::NAME);
+        self.text(name!("tls_subject"), subject.as_bytes(), limit::SUBJECT);
         self.number(name!("bytes_received"), entry.bytes_received);
         self.milliseconds(name!("duration_ms"), Some(entry.duration));
         self.text(name!("route"), entry.route.unwrap_or_default().as_bytes(), limit::NAME);
@@ -282,6 +288,12 @@ mod tests {
         referer: b"http://example.test/\"",
         user_agent: b"curl/8.0",
         host: b"example.test",
+        tls: ClientTls {
+            version: "TLSv1.3",
+            cipher: "TLS_AES_128_GCM_SHA256",
+            server_name: "example.test",
+            subject: "CN=a\"",
+        },
         route: Some("/a"),
         upstream: Some("app"),
         server: Some("127.0.0.1:9000"),
@@ -314,8 +326,9 @@ mod tests {
         assert_eq!(
             line(Format::Combined, &COMPLETE),
             "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" 502 18446744073709551615 \
-             \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" bytes_received=310 duration_ms=12.034 \
-             route=\"/a\" upstream=\"app\" server=\"127.0.0.1:9000\" upstream_connect_ms=0.000 \
+             \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" tls_version=\"TLSv1.3\" \
+             tls_cipher=\"TLS_AES_128_GCM_SHA256\" tls_sni=\"example.test\" tls_subject=\"CN=a\\\"\" \
+             bytes_received=310 duration_ms=12.034 route=\"/a\" upstream=\"app\" server=\"127.0.0.1:9000\" upstream_connect_ms=0.000 \
              upstream_first_byte_ms=10.000 upstream_total_ms=11.999 queued_ms=1.500 retries=2 \
              retried=\"upstream-refused@127.0.0.1:9001,upstream-reset@\\\"\" session_moved=\"stopped\" \
              session_from=\"127.0.0.1:9001\" shed=\"memory\" cause=\"upstream_reset\"\n"
@@ -335,7 +348,8 @@ mod tests {
                 "time": "2000-10-10T13:55:36.007Z", "client": "192.0.2.7", "method": "GET", "target": "/a?b",
                 "version": "1.1", "host": "example.test", "status": 502,
                 "body_bytes_sent": 18_446_744_073_709_551_615_u64, "referer": "http://example.test/\"",
-                "user_agent": "curl/8.0", "bytes_received": 310, "duration_ms": 12.034, "route": "/a",
+                "user_agent": "curl/8.0", "tls_version": "TLSv1.3", "tls_cipher": "TLS_AES_128_GCM_SHA256",
+                "tls_sni": "example.test", "tls_subject": "CN=a\"", "bytes_received": 310, "duration_ms": 12.034, "route": "/a",
                 "upstream": "app", "server": "127.0.0.1:9000", "upstream_connect_ms": 0.0,
                 "upstream_first_byte_ms": 10.0, "upstream_total_ms": 11.999, "queued_ms": 1.5, "retries": 2,
                 "retried": [

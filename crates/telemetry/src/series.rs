@@ -1,4 +1,4 @@
-//! What one worker counts for each route, upstream and server: plain integers in cells, found by place.
+//! What one worker counts for each route, listener, upstream and server: plain integers in cells, found by place.
 //!
 //! Cells come in pieces that are made when the first of them is asked for, stay where they are, and are read by anyone.
 //! Which name has which place is the directory's to say.
@@ -47,6 +47,22 @@ cell! {
 }
 
 cell! {
+    /// What is counted for a listener whose connections are passed on, once they have ended.
+    ListenerCell {
+        /// Connections.
+        connections: Counter,
+        /// Those that failed, by the proxy's index of causes.
+        failures: Causes,
+        /// From when they could be passed on to their end.
+        duration: Histogram,
+        /// From clients.
+        bytes_received: Counter,
+        /// To clients.
+        bytes_sent: Counter,
+    }
+}
+
+cell! {
     /// What is counted for an upstream, whichever server it was.
     UpstreamCell {
         /// To connect, with the TLS handshake, where that came to a connection.
@@ -75,6 +91,8 @@ cell! {
         connections_idle: Gauge,
         /// Times that its circuit opened.
         circuit_openings: Counter,
+        /// Connections of clients that were passed on to it.
+        connections_passed_on: Counter,
     }
 }
 
@@ -109,12 +127,12 @@ impl Merge for Classes {
     }
 }
 
-/// Where a route, an upstream or a server is counted.
+/// Where a route, a listener, an upstream or a server is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(pub(crate) u16);
 
 impl Place {
-    /// For requests that belong to no route.
+    /// For requests that belong to no route, and connections to no listener.
     pub const NONE: Self = Self(0);
     /// For all that are beyond the limit.
     pub const OTHER: Self = Self(1);
@@ -126,6 +144,7 @@ impl Place {
 #[derive(Default)]
 pub(crate) struct Cells {
     pub(crate) routes: Slab<RouteCell>,
+    pub(crate) listeners: Slab<ListenerCell>,
     pub(crate) upstreams: Slab<UpstreamCell>,
     pub(crate) servers: Slab<ServerCell>,
 }
@@ -174,6 +193,12 @@ impl Series {
     #[must_use]
     pub fn route(&self, place: Place) -> &RouteCell {
         self.cells.routes.cell(place)
+    }
+
+    /// The cell of a listener.
+    #[must_use]
+    pub fn listener(&self, place: Place) -> &ListenerCell {
+        self.cells.listeners.cell(place)
     }
 
     /// The cell of an upstream.

@@ -7,7 +7,7 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
-use rustls::{CommonState, HandshakeKind, ProtocolVersion};
+use rustls::{CipherSuite, CommonState, HandshakeKind, ProtocolVersion};
 
 use crate::record;
 use crate::session::{Renewal, Session};
@@ -18,6 +18,8 @@ pub struct Handshake {
     connection: Connection,
     /// Bytes at the front of what was received, and not consumed, that rustls has seen: whole records.
     seen: usize,
+    /// What a client has asked for (RFC 6066 §3).
+    server_name: Option<Box<str>>,
 }
 
 enum Connection {
@@ -50,7 +52,7 @@ impl Handshake {
     /// Where the configuration cannot serve any client.
     pub fn server(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
         let connection = Connection::Server(Box::new(UnbufferedServerConnection::new(config)?));
-        Ok(Self { connection, seen: 0 })
+        Ok(Self { connection, seen: 0, server_name: None })
     }
 
     /// Towards a server of this name.
@@ -62,7 +64,7 @@ impl Handshake {
         name: ServerName<'static>,
     ) -> Result<Self, rustls::Error> {
         let connection = Connection::Client(Box::new(UnbufferedClientConnection::new(config, name)?));
-        Ok(Self { connection, seen: 0 })
+        Ok(Self { connection, seen: 0, server_name: None })
     }
 
     /// Which side is ours.
@@ -84,6 +86,7 @@ impl Handshake {
         let mut end = self.next_record(received);
         loop {
             let step = self.step(&mut received[consumed..end], out);
+            self.server_name = store::take_name().or(self.server_name.take());
             consumed += step.discard;
             self.seen = self.seen.saturating_sub(step.discard);
             match step.outcome {
@@ -147,7 +150,7 @@ impl Handshake {
     pub fn finish(self) -> Result<(Session, Agreed), rustls::Error> {
         match self.connection {
             Connection::Server(connection) => {
-                let agreed = Agreed::of(&connection);
+                let agreed = Agreed { server_name: self.server_name, ..Agreed::of(&connection) };
                 let (secrets, kernel) = connection.dangerous_into_kernel_connection()?;
                 let version = kernel.protocol_version();
                 Ok((Session::new(&secrets, version, Renewal::Server(Box::new(kernel)))?, agreed))
@@ -204,8 +207,12 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Vec<u8>) {
 pub struct Agreed {
     /// Whether it is TLS 1.3, where a server's part ends with tickets that nobody waits for.
     pub is_tls13: bool,
-    /// Whether HTTP/2 was chosen by ALPN.
-    pub is_http2: bool,
+    /// The cipher suite as the IANA names it, such as `TLS_AES_128_GCM_SHA256`.
+    pub cipher: &'static str,
+    /// What was chosen by ALPN: `h2` or `http/1.1`; empty where nothing was.
+    pub protocol: &'static str,
+    /// The host that a client has asked for (RFC 6066 §3), in lower case.
+    pub server_name: Option<Box<str>>,
     /// Whether a session was resumed.
     pub is_resumed: bool,
     /// The peer's own certificate, verified as configured.
@@ -213,15 +220,41 @@ pub struct Agreed {
 }
 
 impl Agreed {
+    /// Whether HTTP/2 was chosen by ALPN.
+    pub fn is_http2(&self) -> bool {
+        self.protocol == "h2"
+    }
+
+    /// The version of TLS as everybody writes it.
+    pub fn version(&self) -> &'static str {
+        if self.is_tls13 { "TLSv1.3" } else { "TLSv1.2" }
+    }
+
     fn of(common: &CommonState) -> Self {
         Self {
             is_tls13: common.protocol_version() == Some(ProtocolVersion::TLSv1_3),
-            is_http2: common.alpn_protocol() == Some(b"h2"),
+            cipher: common.negotiated_cipher_suite().map_or("", |suite| cipher_name(suite.suite())),
+            protocol: match common.alpn_protocol() {
+                Some(b"h2") => "h2",
+                Some(b"http/1.1") => "http/1.1",
+                _ => "",
+            },
+            server_name: None,
             is_resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
             certificate: common
                 .peer_certificates()
                 .and_then(<[_]>::first)
                 .map(|first| first.clone().into_owned()),
         }
+    }
+}
+
+/// Those of TLS 1.3 have names of their own in rustls (RFC 8446 §B.4).
+fn cipher_name(suite: CipherSuite) -> &'static str {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+        other => other.as_str().unwrap_or_default(),
     }
 }

@@ -1,6 +1,6 @@
 //! Which certificate a client gets: by the name that it asks for, then by the signatures that it understands.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -44,6 +44,7 @@ impl Store {
 impl ResolvesServerCert for Store {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let chosen = self.choose(hello.server_name(), hello.signature_schemes());
+        NAME.set(hello.server_name().map(Box::from));
         if chosen.is_none() {
             let has_name = hello.server_name().is_some();
             REFUSAL.set(Some(if has_name { UNRECOGNIZED_NAME } else { MISSING_EXTENSION }));
@@ -59,11 +60,18 @@ const MISSING_EXTENSION: u8 = 109;
 thread_local! {
     /// The alert of a refusal, on its way past rustls, which has another for every refusal.
     static REFUSAL: Cell<Option<u8>> = const { Cell::new(None) };
+    /// The name that a client has asked for, on its way past rustls, which keeps it to itself.
+    static NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
 /// The alert that says why the handshake step just taken on this thread found no certificate, if that was it.
 pub(crate) fn take_refusal() -> Option<u8> {
     REFUSAL.take()
+}
+
+/// The name that was asked for in the handshake step just taken on this thread, if it came to that.
+pub(crate) fn take_name() -> Option<Box<str>> {
+    NAME.take()
 }
 
 /// Certificates, those first that cost the least to sign with.

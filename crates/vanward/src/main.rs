@@ -9,6 +9,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -52,7 +53,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let command = Cli::parse().command;
+    allow_many_files();
+    match command {
         #[cfg(feature = "lab")]
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Proxy(arguments) => commands::proxy::run(&arguments),
@@ -73,4 +76,11 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Lab(arguments) => commands::lab::run(&arguments),
     }
+}
+
+/// Lets the process have as many files open as the system allows: each connection is one. Where that fails fewer fit,
+/// which is said when they run out.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -17,6 +17,8 @@ mod scan;
 mod plain;
 /// Start lines and field lines, read strictly and line by line.
 mod parse;
+/// What statuses are called.
+mod reason;
 /// The four forms of a request target, and Host.
 mod target;
 /// Where a body ends.
@@ -44,6 +46,7 @@ pub use method::Method;
 pub use name::Name;
 pub use named::named_client;
 pub use parse::{HeadError, HeadLimits, Parsed};
+pub use reason::reason_phrase;
 pub use target::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
 pub use write::{
     ClientConnection, RequestRewrite, ResponseRewrite, max_forwards, write_request, write_response,

@@ -119,6 +119,8 @@ pub struct Policies {
     pub cookies: Option<CookieRewrite>,
     /// Pages before those of `Config::error_pages`.
     pub error_pages: Pages,
+    /// Whether errors that servers answer with get these pages too.
+    pub replace_errors: bool,
     /// Retries, in the place of those of the upstream.
     pub retry: Option<Retry>,
     /// Waits, in the place of those of `Config::timeouts`.

@@ -14,7 +14,7 @@ use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::Memory;
-use crate::policy;
+use crate::policy::{self, Sender};
 use crate::record::Record;
 use crate::respond::{send, send_both};
 use crate::tcp::Follows;
@@ -215,7 +215,8 @@ fn render(
         client_connection: connection,
         date: &date,
     };
-    policy::write_response(call, policies, admitted, "", request, response, rewrite);
+    let sender = Sender { server: "", has_page: false };
+    policy::write_response(call, policies, admitted, sender, request, response, rewrite);
     response.buffer.clear();
     Ok(connection)
 }

@@ -1,12 +1,14 @@
 //! What is counted for which route, server and cause.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use balance::{CheckSettings, EjectionSettings};
-use config::{Check, Probe};
+use config::{Check, Listener, Probe};
 
-use crate::scene::{Scene, config, name, nobody, server};
+use crate::scene::{Scene, config, loopback, name, nobody, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -121,5 +123,45 @@ fn failures_and_retries_by_cause() {
         (&format!("vanward_upstream_requests_total{of_gone}"), retries),
         ("vanward_failures_total{cause=\"upstream-refused\"}", 1.0),
         ("vanward_upstream_connect_failures_total", retries + 1.0),
+    ]);
+}
+
+#[test]
+fn connections_that_are_passed_on_by_listener_and_server() {
+    let (good, gone) = (server(), nobody());
+    let mut config = config(&[("/", 0)], &[("app", &[&good]), ("gone", &[&gone])]);
+    for upstream in [0, 1] {
+        let name = format!("tcp {upstream}");
+        config.listeners.push(Listener { name, tcp: Some(upstream), ..Listener::plain(loopback()) });
+    }
+    let scene = Scene::with(config);
+    let request = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+    let response = "HTTP/1.1 200 Said\r\nContent-Length: 2\r\n\r\nok";
+    for _ in 0..3 {
+        let mut client = TcpStream::connect(scene.running.addresses()[1]).expect("it listens");
+        client.write_all(request.as_bytes()).expect("it is taken");
+        let mut got = vec![0; response.len()];
+        client.read_exact(&mut got).expect("it is answered");
+    }
+    let mut client = TcpStream::connect(scene.running.addresses()[2]).expect("it listens");
+    assert!(client.read(&mut [0]).is_err(), "it is let go with a reset");
+    let of = |family: &str, rest: &str| format!("vanward_listener_{family}{{listener=\"tcp {rest}}}");
+    scene.assert_told(&[
+        (&of("connections_total", "0\""), 3.0),
+        (&of("bytes_total", "0\",direction=\"received\""), 3.0 * request.len() as f64),
+        (&of("bytes_total", "0\",direction=\"sent\""), 3.0 * response.len() as f64),
+        (&of("connection_duration_seconds_count", "0\""), 3.0),
+        (&of("connections_total", "1\""), 1.0),
+        (&of("failures_total", "1\",cause=\"upstream-refused\""), 1.0),
+        (
+            &format!(
+                "vanward_upstream_connections_passed_on_total{{upstream=\"app\",server=\"{}\"}}",
+                name(&good)
+            ),
+            3.0,
+        ),
+        ("vanward_upstream_connect_duration_seconds_count{upstream=\"app\"}", 3.0),
+        ("vanward_upstream_failures_total{upstream=\"gone\",cause=\"upstream-refused\"}", 1.0),
+        ("vanward_requests_total{route=\"/\",class=\"2xx\"}", 0.0),
     ]);
 }

@@ -97,3 +97,70 @@ servers = ["http://127.0.0.1:1"]
         assert_eq!((got.status, got.body.as_str()), (404, "<p>oh</p>"), "{spoken:?}");
     }
 }
+
+const REPLACED: &str = r#"
+error_pages = { "5xx" = "{dir}/5xx.html" }
+[[route]]
+upstream = "app"
+error_pages = { 404 = "{dir}/404.html" }
+replace_errors = true
+response_headers = { set = { X-Own = "$status" }, remove = ["X-Powered-By"] }
+[[route]]
+path = "/as-it-is"
+upstream = "app"
+[upstream.app]
+servers = ["http://{0}"]
+"#;
+
+#[test]
+fn pages_stand_in_for_errors_of_servers() {
+    let files = [("404.html", "<p>not here</p>"), ("5xx.html", "<p>later</p>")];
+    let busy = "HTTP/1.1 503 Busy\r\nDate: D\r\nRetry-After: 7\r\nX-Powered-By: y\r\nETag: \"a\"\r\n\
+                Content-Language: en\r\n";
+    let missing = "HTTP/1.1 404 Not Found\r\nDate: D\r\nContent-Length: 3\r\n\r\nno!";
+    let gone = "HTTP/1.1 410 Gone\r\nDate: D\r\nETag: \"a\"\r\nContent-Length: 3\r\n\r\nno!";
+    for spoken in BOTH {
+        let scene = Scene::with_files(&files, REPLACED);
+        let mut client = scene.client(spoken);
+        let mut server = None;
+        // Each over the connection of the one before: what is there of the server's own words is read.
+        for (target, response, status, body) in [
+            ("/", format!("{busy}Content-Length: 2\r\n\r\nno"), 503, "<p>later</p>"),
+            (
+                "/",
+                format!("{busy}Transfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"),
+                503,
+                "<p>later</p>",
+            ),
+            ("/", missing.to_owned(), 404, "<p>not here</p>"),
+            ("/", gone.to_owned(), 410, "no!"),
+            ("/as-it-is", missing.to_owned(), 404, "no!"),
+        ] {
+            client.asks(&get(target));
+            let server = server.get_or_insert_with(|| scene.accept(0));
+            server.head();
+            server.sends(&response);
+            let got = client.gets();
+            assert_eq!((got.status, got.body.as_str()), (status, body), "{spoken:?} {response}");
+            if status == 503 {
+                assert_eq!((got.field("retry-after"), got.field("x-own")), (Some("7"), Some("503")));
+                assert_eq!(got.field("content-type").map(|of| of.starts_with("text/html")), Some(true));
+                for name in ["etag", "content-language", "x-powered-by", "transfer-encoding"] {
+                    assert_eq!(got.field(name), None, "{spoken:?} {name}");
+                }
+                assert!(got.field("via").is_some());
+            }
+        }
+        client.asks(&Asked { method: "HEAD", ..get("/") });
+        let mut server = server.expect("it is connected");
+        server.head();
+        server.sends(format!("{busy}Content-Length: 1000\r\n\r\n"));
+        assert_eq!(client.gets_head_alone().field("content-length"), Some("12"), "{spoken:?}");
+        // Nobody waits for a body that nobody is sent.
+        client.asks(&get("/"));
+        server.head();
+        server.sends(format!("{busy}Content-Length: 1000\r\n\r\nthe beginning"));
+        assert_eq!(client.gets().body, "<p>later</p>", "{spoken:?}");
+        server.is_closed();
+    }
+}

@@ -204,6 +204,21 @@ impl Client {
         }
     }
 
+    /// The response to a request of HEAD.
+    pub(crate) fn gets_head_alone(&mut self) -> Got {
+        match self {
+            Self::One(peer) => {
+                let head = peer.head();
+                let status = head[9..12].parse().expect("is a status");
+                let lines = head.lines().skip(1).filter_map(|line| line.split_once(": "));
+                let fields =
+                    lines.map(|(name, value)| format!("{}: {value}\n", name.to_lowercase())).collect();
+                Got { status, fields, body: String::new() }
+            }
+            Self::Two(..) => self.gets(),
+        }
+    }
+
     pub(crate) fn asks_for(&mut self, request: &Asked<'_>) -> Got {
         self.asks(request);
         self.gets()

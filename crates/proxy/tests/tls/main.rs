@@ -14,6 +14,8 @@ mod requests;
 mod handshakes;
 /// Certificates by name, of clients, and renewed.
 mod certificates;
+/// What servers and the log are told of it.
+mod variables;
 /// Servers with TLS: whom to believe, and how their connections are used.
 mod servers;
 /// openssl as client and server.

@@ -205,7 +205,7 @@ fn the_end_of_a_response_is_told_and_a_response_that_is_cut_is_seen_to_be() {
 
 #[test]
 fn a_record_that_does_not_become_whole_has_the_time_of_a_head() {
-    let scene = Scene::with(|config, _| config.timeouts.client_header = Duration::from_millis(200));
+    let scene = Scene::with(|config, _| config.timeouts.client_header = Duration::from_secs(2));
     let mut client = scene.client();
     client.asks("/");
     let mut server = scene.accept();

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use origin::Certificate;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
 const EXAMPLES: &str = "\
@@ -49,7 +48,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
-    allow_many_connections();
     match serve(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::fail(super::FAILED, format_args!("origin: {error}")),
@@ -94,10 +92,4 @@ fn announce(scheme: &str, addresses: &[SocketAddr]) -> io::Result<()> {
         writeln!(out, "GET / lists what it serves. Ctrl-C ends it.")?;
     }
     Ok(())
-}
-
-/// Raises the limit of open files to what the system allows. Where that fails, the old one still serves many.
-fn allow_many_connections() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

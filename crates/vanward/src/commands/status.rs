@@ -156,6 +156,10 @@ fn time(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use ::proxy::status::ListenerTold;
+
     use super::*;
 
     fn server(label: &str, state: StateTold, reason: Option<&str>) -> ServerTold {
@@ -193,6 +197,68 @@ mod tests {
   a              draining     100        12    1.2 ms  taken out; nothing is under way; weight is not the file's
 ";
         assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn a_page_says_who_runs_where_and_what_each_upstream_has() {
+        let listener = |address: &str, has_tls| ListenerTold {
+            name: "front".to_owned(),
+            address: address.to_owned(),
+            has_tls,
+        };
+        let table = UpstreamTold {
+            name: "kept".to_owned(),
+            balance: "least-connections".to_owned(),
+            sessions: Some(1),
+            servers: vec![server("b:80", StateTold::Down, Some("its checks fail: refused"))],
+        };
+        let status = Status {
+            version: "1.2.3".to_owned(),
+            process: 77,
+            uptime_seconds: 3661,
+            reloads: 1,
+            workers: 2,
+            connections: 1,
+            requests: 0,
+            listeners: vec![listener("127.0.0.1:8080", false), listener("[::]:8443", true)],
+            routes: Vec::new(),
+            upstreams: vec![upstream(), table],
+            counters: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        };
+        let expected = "\
+vanward 1.2.3, process 77, up 1 h 1 min, 2 workers, 1 reload
+1 connection, 0 requests under way
+listening on 127.0.0.1:8080, [::]:8443 (TLS)
+
+upstream app (round-robin)
+  SERVER         STATE     WEIGHT  REQUESTS  RESPONSE
+  10.0.0.1:9000  up             1        12         -
+  a              draining     100        12    1.2 ms  taken out; nothing is under way; weight is not the file's
+
+upstream kept (least-connections), 1 session
+  SERVER  STATE  WEIGHT  REQUESTS  RESPONSE
+  b:80    down        1        12         -  its checks fail: refused
+";
+        assert_eq!(page(&status, false), expected);
+    }
+
+    #[test]
+    fn every_state_has_a_word_and_a_server_that_was_added_is_told_as_such() {
+        for (state, word) in [
+            (StateTold::Up, "up"),
+            (StateTold::Draining, "draining"),
+            (StateTold::Ejected, "ejected"),
+            (StateTold::Down, "down"),
+            (StateTold::Open, "open circuit"),
+        ] {
+            let added = ServerTold {
+                changes: vec!["added".to_owned(), "weight".to_owned()],
+                ..server("a", state, None)
+            };
+            let [_, told, .., note] = row(&added);
+            assert_eq!((told.as_str(), note.as_str()), (word, "not in the file"));
+        }
     }
 
     #[test]

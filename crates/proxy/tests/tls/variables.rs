@@ -1,0 +1,82 @@
+//! What servers, and the log, are told of a client's TLS.
+
+use std::sync::Arc;
+
+use config::{AccessLog, ClientCertificates, Config, LogFormat, LogTarget};
+use route::{HeaderEdit, HeaderEdits, Stage};
+use rustls::client::{Resumption, Tls12Resumption};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, HandshakeKind};
+use serde_json::Value;
+
+use crate::end::End;
+use crate::made::Authority;
+use crate::scene::{Scene, listener_tls};
+
+const TOLD: &str = "$tls.version $tls.cipher $tls.alpn $tls.sni $tls.subject $tls.fingerprint";
+
+fn tells(config: &mut Config) {
+    let edits = [HeaderEdit::Set("X-Tls", TOLD)];
+    let edits = HeaderEdits::new(edits, Stage::Forward, None).expect("the variables are known");
+    config.routes[0].policies.request_headers = edits;
+}
+
+/// What the server reads of a client with this configuration.
+fn told(scene: &Scene, server: &mut Option<End>, config: &Arc<ClientConfig>) -> (HandshakeKind, String) {
+    let mut client = End::client(scene.connect(), config, "a.example");
+    let kind = client.shakes_hands().expect("it is let in");
+    client.asks("/");
+    let server = server.get_or_insert_with(|| scene.accept());
+    let head = server.message().head;
+    server.answers(b"");
+    client.message();
+    let line = head.lines().find_map(|line| line.strip_prefix("X-Tls: "));
+    (kind, line.unwrap_or_else(|| panic!("nothing is told: {head}")).to_owned())
+}
+
+#[test]
+fn templates_name_what_was_agreed_on_in_full_and_resumed_sessions() {
+    let clients = Authority::new();
+    let known = clients.issue(&["client"]);
+    let fingerprint = tls::Peer::of(&known.certificate).fingerprint;
+    let log = clients.path().join("access.log");
+    let scene = Scene::with(|config, _| {
+        listener_tls(config).client_certificates = ClientCertificates::Optional { ca: clients.file.clone() };
+        config.access_log = Some(AccessLog { target: LogTarget::File(log.clone()), format: LogFormat::Json });
+        tells(config);
+    });
+    let mut shown = scene.authority.client_showing(&known);
+    shown.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let mut old = scene.authority.client(&[&TLS12]);
+    old.resumption = Resumption::in_memory_sessions(8).tls12_resumption(Tls12Resumption::SessionIdOnly);
+    let mut nameless = scene.authority.client(&[&TLS13]);
+    nameless.enable_sni = false;
+    let with_certificate =
+        format!("TLSv1.3 TLS_AES_256_GCM_SHA384 http/1.1 a.example CN=alice {fingerprint}");
+    let mut server = None;
+    for (config, expected) in [
+        (shown, with_certificate.as_str()),
+        (old, "TLSv1.2 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384  a.example"),
+        (nameless, "TLSv1.3 TLS_AES_256_GCM_SHA384"),
+    ] {
+        let config = Arc::new(config);
+        for expected_kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+            let (kind, told) = told(&scene, &mut server, &config);
+            assert_eq!((kind, told.trim_end()), (expected_kind, expected));
+        }
+    }
+    scene.running.drain();
+    scene.running.wait();
+    let text = std::fs::read_to_string(log).expect("it is written");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+    assert_eq!(lines.len(), 6);
+    for (line, [version, sni, subject]) in lines.iter().step_by(2).zip([
+        ["TLSv1.3", "a.example", "CN=alice"],
+        ["TLSv1.2", "a.example", ""],
+        ["TLSv1.3", "", ""],
+    ]) {
+        let text = |name: &str| line[name].as_str().unwrap_or_default();
+        assert_eq!([text("tls_version"), text("tls_sni"), text("tls_subject")], [version, sni, subject]);
+        assert!(text("tls_cipher").starts_with("TLS_"), "{line}");
+    }
+}
