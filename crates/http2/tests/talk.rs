@@ -19,6 +19,19 @@ fn end(role: Role) -> Connection {
     Connection::new(role, limits, Rc::default())
 }
 
+/// A client's end with two requests under way, one of which goes on.
+fn asking() -> Connection {
+    let mut client = end(Role::Client);
+    for (head, is_whole) in [
+        (&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..], true),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", false),
+    ] {
+        let key = client.open();
+        client.write_head(key, head, is_whole, Scheme::Http).expect("it is a head");
+    }
+    client
+}
+
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
     [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -121,15 +134,26 @@ proptest! {
         frames in proptest::collection::vec((0u8..10, any::<u8>(), 0u32..6, proptest::collection::vec(any::<u8>(), 0..40)), 0..20),
         piece in 1usize..50,
     ) {
-        let mut bytes = [PREFACE, &frame(4, 0, 0, b"")].concat();
+        let mut bytes = frame(4, 0, 0, b"");
         for (kind, flags, stream, payload) in &frames {
             bytes.extend(frame(*kind, *flags, *stream, payload));
         }
-        let (mut whole, mut cut) = (end(Role::Server), end(Role::Server));
         let said = |outcome: Result<Vec<Event>, Broken>| outcome.map(|events| {
             events.into_iter().filter(|event| !matches!(event, Event::Readable(_))).collect::<Vec<_>>()
         });
-        prop_assert_eq!(said(receive(&mut whole, &bytes, usize::MAX)), said(receive(&mut cut, &bytes, piece)));
+        let as_server = [PREFACE, &bytes].concat();
+        let (mut whole, mut cut) = (end(Role::Server), end(Role::Server));
+        prop_assert_eq!(
+            said(receive(&mut whole, &as_server, usize::MAX)),
+            said(receive(&mut cut, &as_server, piece))
+        );
+        prop_assert_eq!(whole.unsent(), cut.unsent());
+        // What a server says, of requests that are under way as well.
+        let [mut whole, mut cut] = [(); 2].map(|()| asking());
+        prop_assert_eq!(
+            said(receive(&mut whole, &bytes, usize::MAX)),
+            said(receive(&mut cut, &bytes, piece))
+        );
         prop_assert_eq!(whole.unsent(), cut.unsent());
     }
 }
@@ -225,4 +249,75 @@ fn a_peer_that_sends_more_than_it_may_is_told_so() {
     let outcomes: Vec<_> = (0..5).map(|_| receive(&mut server, &body, usize::MAX)).collect();
     assert!(outcomes[..3].iter().all(|outcome| matches!(outcome.as_deref(), Ok([Event::Readable(0)]))));
     assert_eq!(outcomes[3], Ok(vec![Event::Reset(0)]));
+}
+
+/// Frames that cost their sender nothing, by the count of those before, behind a beginning.
+struct FloodOf {
+    name: &'static str,
+    flood: Flood,
+    role: Role,
+    begin: Vec<u8>,
+    frames: fn(u32) -> Vec<u8>,
+}
+
+/// CVE-2019-9511 and its kin, CVE-2023-44487 (rapid reset), CVE-2024-27316 (heads without an end).
+fn floods() -> Vec<FloodOf> {
+    const REQUEST: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+    let settings: fn(u32) -> Vec<u8> = |_| frame(4, 0, 0, &[0, 4, 0, 0, 0, 1]);
+    let pings: fn(u32) -> Vec<u8> = |_| frame(6, 0, 0, &[0; 8]);
+    let priorities: fn(u32) -> Vec<u8> = |at| frame(2, 0, 1 + 2 * (at % 1000), &[0, 0, 0, 0, 1]);
+    let row = |name, flood, role, begin: &[u8], frames| FloodOf {
+        name,
+        flood,
+        role,
+        begin: begin.to_vec(),
+        frames,
+    };
+    let both = [Role::Server, Role::Client];
+    let mut floods: Vec<FloodOf> = both
+        .into_iter()
+        .flat_map(|role| {
+            [
+                row("settings", Flood::Settings, role, b"", settings),
+                row("pings", Flood::Pings, role, b"", pings),
+                row("priorities", Flood::Priorities, role, b"", priorities),
+            ]
+        })
+        .collect();
+    let resets = |at| [frame(1, 5, 1 + 2 * at, &REQUEST), frame(3, 0, 1 + 2 * at, &[0, 0, 0, 8])].concat();
+    let upload = frame(1, 4, 1, &[&[0x83], &REQUEST[1..]].concat());
+    let head = frame(1, 1, 1, &REQUEST);
+    floods.extend([
+        row("rapid resets", Flood::Resets, Role::Server, b"", resets),
+        row("empty data", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 0, 1, b"")),
+        row("a head without an end", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, &[0x82])),
+        row("a head of nothing", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, b"")),
+    ]);
+    floods
+}
+
+#[test]
+fn floods_end_the_connection_and_fill_nothing() {
+    for FloodOf { name, flood, role, begin, frames } in floods() {
+        let mut connection = end(role);
+        let preface: &[u8] = if role == Role::Server { PREFACE } else { b"" };
+        let begin = [preface, &frame(4, 0, 0, b""), &begin].concat();
+        receive(&mut connection, &begin, usize::MAX).expect("nothing is wrong yet");
+        // Nothing of what it answers is ever taken.
+        let mut outcome = Ok(Vec::new());
+        for at in 0..20_000 {
+            outcome = receive(&mut connection, &frames(at), usize::MAX);
+            let Ok(events) = &outcome else { break };
+            // What is reset nobody holds on to.
+            for event in events {
+                if let Event::Opened(key) = event {
+                    connection.release(*key);
+                }
+            }
+            assert!(connection.unsent().len() < 16 * 1024, "{name}: {} bytes", connection.unsent().len());
+            assert!(connection.held() < 100, "{name}: {} streams", connection.held());
+        }
+        let broken = Broken { reason: Reason::ENHANCE_YOUR_CALM, cause: Cause::Flood(flood) };
+        assert_eq!(outcome, Err(broken), "{name} {role:?}");
+    }
 }

@@ -1,5 +1,5 @@
-//! What a hostile connection of HTTP/2 may cost: less than 1 MiB, whatever it does. Alone in its process, as it counts
-//! what every thread but its own holds.
+//! What a hostile connection of HTTP/2 may cost: less than 1 MiB, whatever it does; and what servers may send that nobody
+//! takes. Alone in its process, as it counts what every thread but its own holds.
 
 #![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
 
@@ -26,7 +26,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
-use config::Config;
+use config::{Config, Protocol};
 use end::End;
 use frame::{INITIAL_WINDOW_SIZE, WINDOW, data, headers, last_headers, raw, window_update};
 use proxy::Running;
@@ -73,6 +73,8 @@ unsafe impl GlobalAlloc for Counting {
 /// What one connection may cost.
 const LIMIT: isize = 1 << 20;
 const STREAMS: u32 = 100;
+/// What a server may send on a stream before anything of it is taken.
+const STREAM_WINDOW: isize = 64 * 1024;
 const BODY_BYTES: usize = 4 << 20;
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
 
@@ -169,6 +171,7 @@ fn a_hostile_connection_costs_less_than_a_mebibyte() {
     responses_that_are_not_taken(server);
     heads(server);
     bodies(server);
+    streams_of_a_server();
 }
 
 /// As many requests as there may be streams, for as long as the connection takes them.
@@ -264,4 +267,50 @@ fn bodies(server: std::net::SocketAddr) {
         }
         std::thread::sleep(std::time::Duration::from_millis(300));
     });
+}
+
+/// A server of HTTP/2 sends all that it may on as many streams as a client has, which takes none of it: no more is held
+/// than twice the windows of those streams, and what the client's own connection may cost.
+fn streams_of_a_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    let url = format!("http://{}", listener.local_addr().expect("it listens")).parse().expect("is a URL");
+    let mut config = Config::for_servers(vec![([127, 0, 0, 1], 0).into()], vec![url]);
+    config.workers = Some(1.try_into().expect("is not zero"));
+    config.upstreams[0].protocol = Protocol::Http2;
+    let proxy = proxy::start(config).expect("the proxy starts");
+    let connect = || TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
+    let mut friend = End::client(connect(), &[]);
+    friend.sends(last_headers(1, GET));
+    let mut server = End::server(listener.accept().expect("the proxy connects").0, &[]);
+    server.whole(1);
+    server.sends(last_headers(1, ":status: 200\n"));
+    assert!(friend.whole(1).starts_with(":status: 200\n"));
+    let before = HELD.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let mut client = End::client(connect(), &[(INITIAL_WINDOW_SIZE, 0)]);
+    client.takes_all = false;
+    asks(&mut client, GET);
+    for at in 0..STREAMS {
+        let stream = 3 + 2 * at;
+        server.whole(stream);
+        server.sends(headers(stream, ":status: 200\n"));
+    }
+    for at in 0..STREAMS {
+        let stream = 3 + 2 * at;
+        while server.room(stream) > 0 {
+            let count = server.room(stream).min(16_384);
+            server.sends_body(stream, &vec![b'x'; count], false);
+        }
+    }
+    for _ in 0..20 {
+        server.is_heard();
+        client.is_heard();
+    }
+    let most = MOST.load(Relaxed) - before;
+    let sent = STREAMS as isize * STREAM_WINDOW;
+    show(&format!("streams of a server: {} KiB at most for {} KiB", most / 1024, sent / 1024));
+    assert!(most >= sent - LIMIT, "{most} bytes: the server was held back before its windows were full");
+    // What has arrived is kept in memory that doubles as it grows.
+    assert!(most < 2 * sent + LIMIT, "{most} bytes for {sent}");
+    drop(friend);
 }

@@ -176,14 +176,16 @@ fn is_within(process: u32, limit_kib: u64) {
 fn nothing_failed(name: &str, load: load::Running) -> Outcome {
     load.control().stop();
     let outcome = load.wait().expect("it was reached");
-    assert_eq!(outcome.errors.total(), 0, "{name}: {:?}", outcome.errors);
+    assert_eq!(outcome.errors.total(), 0, "{name}: {:?} {:?}", outcome.errors, outcome.statuses);
     assert!(outcome.requests > 0, "{name}");
     outcome
 }
 
 #[allow(clippy::print_stderr, reason = "figures, for who runs it to see them")]
-fn under_load(reloads: usize, upgrades: usize, growth_kib: u64) {
+fn under_load(reloads: usize, upgrades: usize, growth_kib: u64, more: &str) {
     let scene = Scene::start(2);
+    scene.write(2, more);
+    scene.reload();
     let mut tunnels: Vec<_> = (0..8).map(|_| scene.tunnel()).collect();
     let http1 = scene.load(|plan| plan.connections = 64);
     let http2 = scene.load(|plan| (plan.connections, plan.streams, plan.http2) = (16, 4, true));
@@ -192,7 +194,7 @@ fn under_load(reloads: usize, upgrades: usize, growth_kib: u64) {
     let files =
         ["", "[[route]]\npath = \"/other\"\nupstream = \"app\"\n", "[timeouts]\nclient_body = \"20s\"\n"];
     let reload = |index: usize| {
-        scene.write(2, files[index % files.len()]);
+        scene.write(2, &format!("{}{more}", files[index % files.len()]));
         scene.reload();
         goes_on(&loads);
     };
@@ -206,7 +208,7 @@ fn under_load(reloads: usize, upgrades: usize, growth_kib: u64) {
     let mut of_processes = Vec::new();
     for index in 0..upgrades {
         // As many workers as sockets, fewer, more.
-        scene.write([2, 1, 3][index % 3], "");
+        scene.write([2, 1, 3][index % 3], more);
         scene.upgrade();
         goes_on(&loads);
         tunnels.iter_mut().for_each(is_alive);
@@ -226,14 +228,15 @@ fn under_load(reloads: usize, upgrades: usize, growth_kib: u64) {
 
 #[test]
 fn reloads_and_upgrades_lose_nothing() {
-    // A step of the allocator is 2 MiB, and its place is chance.
-    under_load(10, 3, 4096);
+    // A step of the allocator is 2 MiB, and its place is chance. A machine that is busy with something else makes answers
+    // late, and so much that requests are turned away is not what is looked at here.
+    under_load(10, 3, 4096, "[shed]\nconcurrency = \"off\"\n");
 }
 
 #[test]
 #[ignore = "takes minutes: the figures of a release"]
 fn a_hundred_reloads_and_five_upgrades_lose_nothing() {
-    under_load(100, 5, 2048);
+    under_load(100, 5, 2048, "");
 }
 
 #[test]

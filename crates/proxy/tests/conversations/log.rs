@@ -15,7 +15,7 @@ fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
     let path = directory.path().join("access.log");
     let scene = Scene::with(|config| {
         config.access_log = Some(AccessLog { target: LogTarget::File(path.clone()), format });
-        config.timeouts.upstream_first_byte = std::time::Duration::from_millis(300);
+        config.timeouts.upstream_first_byte = std::time::Duration::from_secs(2);
     });
     talk(&scene);
     scene.running().drain();

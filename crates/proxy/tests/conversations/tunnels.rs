@@ -123,7 +123,7 @@ fn a_switch_that_was_not_asked_for_is_refused() {
 
 #[test]
 fn a_tunnel_in_which_nothing_moves_is_closed() {
-    let scene = Scene::with(|config| config.timeouts.tunnel_idle = Duration::from_millis(300));
+    let scene = Scene::with(|config| config.timeouts.tunnel_idle = Duration::from_secs(2));
     let idle = [ClientSends("ping"), ServerGets("ping"), ClientGetsEnd, ServerIsClosed];
     scene.play("idle", &[UPGRADED.as_slice(), &idle].concat());
 }

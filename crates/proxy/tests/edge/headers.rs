@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{AccessLog, LogFormat, LogTarget};
+use config::{AccessLog, Config, LogFormat, LogTarget};
 
 use crate::scene::{Scene, answer};
 use crate::text::{GET, OK};
@@ -16,9 +16,13 @@ const V1_UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
 
 /// A listener that takes headers from the machine itself.
 fn scene() -> Scene {
+    scene_with(|_| ())
+}
+
+fn scene_with(change: impl FnOnce(&mut Config)) -> Scene {
     Scene::with(1, |set| {
         set.config.listeners[0].proxy_protocol = vec!["127.0.0.0/8".parse().expect("is a network")];
-        set.config.timeouts.client_header = Duration::from_millis(300);
+        change(&mut set.config);
     })
 }
 
@@ -80,7 +84,7 @@ fn what_does_not_begin_with_a_header_is_closed_and_counted() {
 
 #[test]
 fn a_header_has_to_come_in_time_and_whole() {
-    let scene = scene();
+    let scene = scene_with(|config| config.timeouts.client_header = Duration::from_secs(1));
     let mut slow = scene.client();
     slow.sends(&V1[..20]);
     slow.is_closed();

@@ -8,6 +8,9 @@ use route::ProxyVersion;
 use crate::peer::Peer;
 use crate::scene::{Scene, Set, addresses, loopback, unix_listener, url};
 
+/// A server that nobody is: the kernel gives its port to nobody who did not ask for it.
+const NOBODY: &str = "tcp://127.0.0.1:1";
+
 /// A listener that passes on, and these many servers.
 fn scene(servers: usize) -> Scene {
     scene_with(servers, |_| ())
@@ -101,7 +104,7 @@ fn a_reset_is_passed_on_as_one() {
 
 #[test]
 fn what_neither_side_uses_is_closed() {
-    let scene = scene_with(1, |set| set.config.timeouts.tunnel_idle = Duration::from_millis(300));
+    let scene = scene_with(1, |set| set.config.timeouts.tunnel_idle = Duration::from_secs(2));
     let (mut client, mut server) = (scene.client(), scene.accept(0));
     says(&mut client, &mut server, "hello");
     client.is_closed();
@@ -112,9 +115,7 @@ fn what_neither_side_uses_is_closed() {
 #[test]
 fn another_server_is_tried_where_one_cannot_be_reached() {
     let scene = scene_with(1, |set| {
-        let nobody = std::net::TcpListener::bind(loopback()).expect("a port on loopback is free");
-        let address = nobody.local_addr().expect("it listens");
-        set.config.upstreams[0].servers.insert(0, url(&format!("tcp://{address}")));
+        set.config.upstreams[0].servers.insert(0, url(NOBODY));
     });
     for _ in 0..4 {
         let (mut client, mut server) = (scene.client(), scene.accept(0));
@@ -128,9 +129,7 @@ fn another_server_is_tried_where_one_cannot_be_reached() {
 fn a_client_without_a_server_is_let_go() {
     let scene = Scene::with(0, |set| {
         set.config.listeners[0].tcp = Some(0);
-        let nobody = std::net::TcpListener::bind(loopback()).expect("a port on loopback is free");
-        let address = nobody.local_addr().expect("it listens");
-        set.config.upstreams[0].servers = vec![url(&format!("tcp://{address}"))];
+        set.config.upstreams[0].servers = vec![url(NOBODY)];
     });
     scene.client().is_closed();
     scene.assert_failures(&["upstream-refused"]);

@@ -38,7 +38,7 @@ fn a_drain_lets_streams_finish_and_says_which() {
 #[test]
 fn an_idle_connection_is_closed_after_a_while() {
     let scene = Scene::with(Protocol::Http1, 1, |config| {
-        config.timeouts.keep_alive = Duration::from_millis(200);
+        config.timeouts.keep_alive = Duration::from_secs(1);
     });
     let mut unused = scene.client();
     assert_eq!(unused.ends(), Ended::Told(NO_ERROR));

@@ -28,5 +28,7 @@ mod asked;
 mod changed;
 /// Answers without a server.
 mod answered;
+/// Which server a request goes to.
+mod fleet;
 /// Very many routes.
 mod many;
