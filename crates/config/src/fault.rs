@@ -64,6 +64,9 @@ pub enum Fault {
     /// Beyond what any option can take.
     #[error("{0} is too large")]
     TooLarge(String),
+    /// A limit of 0, beyond which nothing would ever get.
+    #[error("nothing would ever pass at {0}")]
+    Nothing(String),
     /// A server without `http://` or `https://`.
     #[error("{0:?} has no scheme")]
     NoScheme(String),

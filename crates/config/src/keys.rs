@@ -200,7 +200,7 @@ fn named(text: &str, name: &str, expected: &'static str) -> Result<String, Value
 }
 
 /// `/24` is of IPv4 addresses alone, `/24/56` of both.
-fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefixes, ValueError> {
+pub(crate) fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefixes, ValueError> {
     let default = AddressPrefixes::default();
     let refuse =
         || ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected };
@@ -215,7 +215,7 @@ fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefi
     }
 }
 
-fn written_client(prefixes: AddressPrefixes) -> String {
+pub(crate) fn written_client(prefixes: AddressPrefixes) -> String {
     let default = AddressPrefixes::default();
     match prefixes {
         prefixes if prefixes == default => "client".to_owned(),

@@ -10,6 +10,8 @@ mod fault;
 mod quantity;
 /// Delays that vary.
 mod delay;
+/// Limits on bandwidth.
+mod bandwidth;
 /// Hosts, ports, listening addresses and networks.
 mod host;
 /// Servers as URLs.
@@ -75,19 +77,20 @@ mod tls;
 /// The reference of all options.
 mod reference;
 
+pub use bandwidth::bandwidth;
 pub use delay::delay;
 pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use ipnet::IpNet;
 pub use meaning::{
-    Access, AccessLog, Action, Auth, BodyRule, CacheStore, Check, Config, CookieSecrets, Dns, HostHeader,
-    Limits, ListenAddress, Listener, LogFormat, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe,
-    Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme,
-    Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts,
-    Upstream,
+    Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheStore, Check, Config,
+    CookieSecrets, Dns, HostHeader, Limits, ListenAddress, Listener, LogFormat, LogTarget, MemoryBound, Page,
+    Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite,
+    Route, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie,
+    StickySessions, StickyTable, Timeouts, Upstream,
 };
 pub use mistake::Mistake;
-pub use quantity::{duration, rate, size};
+pub use quantity::{duration, size};
 pub use read::{NamedFile, Owner, Reading, examine, examine_file, load, parse};
 pub use reference::{reference, schema};
 pub use tls::{

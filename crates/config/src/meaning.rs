@@ -10,6 +10,8 @@ mod routes;
 mod upstreams;
 /// What is stored of responses.
 mod cache;
+/// How they are slowed down on purpose.
+mod shaping;
 /// How long, how large and how many.
 mod limits;
 
@@ -17,8 +19,9 @@ pub use cache::CacheStore;
 pub use limits::{AccessLog, Limits, LogFormat, LogTarget, MemoryBound, Shedding, Timeouts};
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
-    Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts, Shaping,
+    Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts,
 };
+pub use shaping::{Bandwidth, Bandwidths, Scope, Shaping};
 pub use upstreams::{
     BodyRule, Check, CookieSecrets, Dns, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,
     Scheme, Server, ServerHost, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,

@@ -10,15 +10,17 @@ use ::route::PageFor;
 use balance::ShedSettings;
 use ipnet::IpNet;
 
+use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{CACHE, CacheWritten};
 use crate::fault::{Fault, ValueError};
 use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted};
 use crate::meaning::{
-    Limits, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage, Shedding, Timeouts,
+    Bandwidth, Limits, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage, Shedding,
+    Timeouts,
 };
 use crate::nearest::nearest;
-use crate::pairs::Pair;
+use crate::pairs::{OneOrMany, Pair};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
 use crate::route_options::{ERROR_PAGES, ROUTE, RouteWritten};
@@ -155,6 +157,8 @@ pub(crate) struct Listen {
     pub(crate) redirect_to_https: Located<bool>,
     pub(crate) hsts: Option<Located<Hsts>>,
     pub(crate) http2: bool,
+    pub(crate) rate: Vec<Bandwidth>,
+    pub(crate) upload_rate: Vec<Bandwidth>,
 }
 
 impl Default for Listen {
@@ -168,6 +172,8 @@ impl Default for Listen {
             redirect_to_https: located(false),
             hsts: None,
             http2: true,
+            rate: Vec::new(),
+            upload_rate: Vec::new(),
         }
     }
 }
@@ -224,6 +230,19 @@ static LISTEN: Table<Listen> = Table {
             Switch,
             |listen: &mut Listen| &mut listen.http2,
             "HTTP/2 beside HTTP/1.1: agreed on in the TLS handshake; without `tls` for clients that begin with it.",
+        ),
+        &key(
+            "rate",
+            OneOrMany(BANDWIDTH),
+            |listen: &mut Listen| &mut listen.rate,
+            "Slows bodies of responses down, or what `tcp` passes on to clients: see `rate` of `[[route]]`. Limits of \
+             listeners, routes and upstreams hold at once.",
+        ),
+        &key(
+            "upload_rate",
+            OneOrMany(BANDWIDTH),
+            |listen: &mut Listen| &mut listen.upload_rate,
+            "The same for bodies of requests, or what comes from clients.",
         ),
     ],
 };

@@ -25,7 +25,7 @@ pub fn size(text: &str) -> Result<u64, ValueError> {
 }
 
 /// Reads a rate into bytes/s: `500k`, `1MB/s`, and `10Mbit/s`, which is an eighth in bytes.
-pub fn rate(text: &str) -> Result<u64, ValueError> {
+pub(crate) fn rate(text: &str) -> Result<u64, ValueError> {
     let bits_per_second = RATE.parse(text)?;
     if bits_per_second % 8 != 0 {
         return Err(RATE.refuse(Fault::NotWhole { written: text.trim().to_owned(), unit: "bytes/s" }));

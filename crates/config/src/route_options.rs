@@ -9,13 +9,14 @@ use ::route::{
 use ipnet::IpNet;
 use shape::Delay;
 
+use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{ROUTE_CACHE, RouteCacheWritten};
 use crate::delay::DELAY;
 use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Word};
 use crate::matching::{FieldName, HOST_RULE, METHOD, PATH_RULE, PATTERN, ValueRuleKind, parameter_name};
-use crate::meaning::{Page, Retry, RouteTimeouts};
+use crate::meaning::{Bandwidth, Page, Retry, RouteTimeouts};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
 use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs};
@@ -52,8 +53,9 @@ pub(crate) struct RouteWritten {
     pub(crate) replace_errors: bool,
     pub(crate) retry: Option<Element<Retry>>,
     pub(crate) timeouts: Option<Element<RouteTimeouts>>,
-    pub(crate) rate: Option<u64>,
-    pub(crate) upload_rate: Option<u64>,
+    pub(crate) rate: Vec<Bandwidth>,
+    pub(crate) upload_rate: Vec<Bandwidth>,
+    pub(crate) weight: Option<NonZeroU32>,
     pub(crate) delay: Option<Delay>,
     pub(crate) cache: Option<Element<RouteCacheWritten>>,
 }
@@ -233,16 +235,26 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
         ),
         &key(
             "rate",
-            Maybe(BYTES_PER_SECOND),
+            OneOrMany(BANDWIDTH),
             |route: &mut RouteWritten| &mut route.rate,
             "Slows bodies of responses down to this, all of the route together and on all workers: those that have \
-             something to send share it evenly. Heads are not counted.",
+             something to send share it evenly. Heads are not counted. `\"1MB/s per client\"` is for each client, \
+             `per client/24` for each network, `per connection` and `per request` for each of these. A link saves nothing \
+             while nobody sends; with `\"1MB/s burst 64KB\"` that much is saved, and may then be sent at once. Of several \
+             limits all hold.",
         ),
         &key(
             "upload_rate",
-            Maybe(BYTES_PER_SECOND),
+            OneOrMany(BANDWIDTH),
             |route: &mut RouteWritten| &mut route.upload_rate,
             "The same for bodies of requests.",
+        ),
+        &key(
+            "weight",
+            Maybe(NonZero(Count { range: 1..=1000, unit: Unit::Things })),
+            |route: &mut RouteWritten| &mut route.weight,
+            "How much each message of the route gets of a rate that it shares with those of other routes, relative to \
+             them. Left out, 1.",
         ),
         &key(
             "delay",
@@ -260,8 +272,6 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
         ),
     ],
 };
-
-const BYTES_PER_SECOND: Count = Count { range: 1..=1_000_000_000_000, unit: Unit::BytesPerSecond };
 
 /// `redirect`.
 #[derive(Debug, Clone)]

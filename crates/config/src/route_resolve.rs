@@ -1,7 +1,7 @@
 //! Relations between the options of routes; from what was written to its meaning, and back.
 
 use std::collections::HashMap;
-use std::num::NonZeroU64;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ::route::{
@@ -14,7 +14,9 @@ use crate::cache_options;
 use crate::fault::{Fault, ValueError};
 use crate::kind::Located;
 use crate::matching::FieldName;
-use crate::meaning::{Access, Action, Auth, Policies, RateLimit, Respond, Rewrite, Route, Shaping};
+use crate::meaning::{
+    Access, Action, Auth, Bandwidths, Policies, RateLimit, Respond, Rewrite, Route, Shaping,
+};
 use crate::nearest::nearest;
 use crate::pairs::Pair;
 use crate::reader::{Reader, Span};
@@ -122,8 +124,8 @@ pub(crate) fn route(
         action,
         policies,
         shaping: Shaping {
-            rate: written.rate.and_then(NonZeroU64::new),
-            upload_rate: written.upload_rate.and_then(NonZeroU64::new),
+            bandwidths: Bandwidths { down: written.rate.clone(), up: written.upload_rate.clone() },
+            weight: written.weight.unwrap_or(NonZeroU32::MIN),
             delay: written.delay.clone(),
         },
         cache,

@@ -1,7 +1,5 @@
 //! Routes as they would have been written: from their meaning to what is printed.
 
-use std::num::NonZeroU64;
-
 use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, RateKeyPart};
 
 use crate::cache_options;
@@ -31,8 +29,9 @@ pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
         headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
         query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
         clients: rule.clients,
-        rate: shaping.rate.map(NonZeroU64::get),
-        upload_rate: shaping.upload_rate.map(NonZeroU64::get),
+        rate: shaping.bandwidths.down.clone(),
+        upload_rate: shaping.bandwidths.up.clone(),
+        weight: Some(shaping.weight),
         delay: shaping.delay.clone(),
         cache: cache.as_ref().map(cache_options::written),
         ..written_policies(policies, &rule.path)

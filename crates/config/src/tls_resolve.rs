@@ -1,7 +1,7 @@
 //! Relations between the options of TLS; from what was written to its meaning, and back.
 
 use crate::kind::{Located, located};
-use crate::meaning::{Listener, Scheme, Upstream};
+use crate::meaning::{Bandwidths, Listener, Scheme, Upstream};
 use crate::options::{File, Listen};
 use crate::read::{NamedFile, Owner};
 use crate::reader::{Reader, Span};
@@ -123,7 +123,8 @@ fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
 
 /// What a listener without mistakes means, but for its name and the upstream that it names.
 pub(crate) fn listener(written: Listen) -> Option<Listener> {
-    let Listen { name: _, address, proxy_protocol, tcp: _, tls, redirect_to_https, hsts, http2 } = written;
+    let Listen { address, proxy_protocol, tls, redirect_to_https, hsts, http2, rate, upload_rate, .. } =
+        written;
     let tls = match tls {
         Some(tls) => Some(server_tls(tls.value)?),
         None => None,
@@ -134,6 +135,7 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
         hsts: hsts.map(|hsts| hsts.value),
         http2,
         proxy_protocol,
+        bandwidths: Bandwidths { down: rate, up: upload_rate },
         ..Listener::at(address?.value)
     })
 }
@@ -226,6 +228,8 @@ impl From<&Listener> for Listen {
             redirect_to_https: located(listener.redirect_to_https),
             hsts: listener.hsts.map(located),
             http2: listener.http2,
+            rate: listener.bandwidths.down.clone(),
+            upload_rate: listener.bandwidths.up.clone(),
         }
     }
 }

@@ -7,13 +7,15 @@ use ::route::ProxyVersion;
 use balance::{BreakerSettings, EjectionSettings, NoneUp, PolicyRow, Settings, Source};
 use toml::de::DeValue;
 
+use crate::bandwidth::BANDWIDTH;
 use crate::fault::{Fault, ValueError};
 use crate::host::{HOST_HEADER, host_header};
 use crate::keys::HASH_KEY;
 use crate::kind::{At, Kind, List, Located, Maybe, Text, Unless, Word, quoted, refuse_type};
-use crate::meaning::{Dns, HostHeader, Pool, Protocol, QueueSettings, Server, Upstream};
+use crate::meaning::{Bandwidth, Dns, HostHeader, Pool, Protocol, QueueSettings, Server, Upstream};
 use crate::nearest::nearest;
 use crate::options::UP_TO_A_DAY;
+use crate::pairs::OneOrMany;
 use crate::range::{Count, NonZero, Unit, Wait};
 use crate::reader::Reader;
 use crate::retry_options::{RETRY, RetryWritten};
@@ -45,6 +47,8 @@ pub(crate) struct UpstreamWritten {
     pub(crate) protocol: Protocol,
     pub(crate) tls: Option<Element<UpstreamTlsWritten>>,
     pub(crate) pool: Pool,
+    pub(crate) rate: Vec<Bandwidth>,
+    pub(crate) upload_rate: Vec<Bandwidth>,
 }
 
 impl Default for UpstreamWritten {
@@ -68,6 +72,8 @@ impl Default for UpstreamWritten {
             protocol: Protocol::default(),
             tls: None,
             pool: Pool::default(),
+            rate: Vec::new(),
+            upload_rate: Vec::new(),
         }
     }
 }
@@ -164,6 +170,18 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
             Maybe(UPSTREAM_TLS),
             |upstream: &mut UpstreamWritten| &mut upstream.tls,
             "How `https` servers are verified, and what is shown to them. Files are read again when they change.",
+        ),
+        &key(
+            "rate",
+            OneOrMany(BANDWIDTH),
+            |upstream: &mut UpstreamWritten| &mut upstream.rate,
+            "Slows down what comes from these servers, all of them together: see `rate` of `[[route]]`.",
+        ),
+        &key(
+            "upload_rate",
+            OneOrMany(BANDWIDTH),
+            |upstream: &mut UpstreamWritten| &mut upstream.upload_rate,
+            "The same for what they are sent.",
         ),
         &Switched {
             name: "sticky",

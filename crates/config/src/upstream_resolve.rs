@@ -7,7 +7,7 @@ use balance::{AddressPrefixes, CheckSettings, SERVERS_MAX, SameSite, Settings, S
 use crate::kind::{Located, located};
 use crate::matching::FieldName;
 use crate::meaning::{
-    Check, Probe, Protocol, Scheme, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,
+    Bandwidths, Check, Probe, Protocol, Scheme, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,
 };
 use crate::pairs::pair;
 use crate::reader::{Reader, Span};
@@ -217,6 +217,7 @@ pub(crate) fn upstream(name: String, written: UpstreamWritten) -> Option<Upstrea
         send_proxy_protocol: written.send_proxy_protocol.map(|version| version.value),
         tls: upstream_tls(written.tls),
         pool: written.pool,
+        bandwidths: Bandwidths { down: written.rate, up: written.upload_rate },
     })
 }
 
@@ -284,6 +285,8 @@ impl From<&Upstream> for UpstreamWritten {
             protocol: upstream.protocol,
             tls: written_tls(upstream),
             pool: upstream.pool,
+            rate: upstream.bandwidths.down.clone(),
+            upload_rate: upstream.bandwidths.up.clone(),
         }
     }
 }

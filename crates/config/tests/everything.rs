@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use balance::{AddressPrefixes, NoneUp, Source};
 use config::{
-    Action, BodyRule, Config, Dns, ListenAddress, MemoryBound, Probe, Route, StickySessions, examine, parse,
+    Action, Bandwidth, Bandwidths, BodyRule, Config, Dns, ListenAddress, MemoryBound, Probe, Route, Scope,
+    StickySessions, examine, parse,
 };
 use proptest::prelude::*;
 use route::{HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
+use shape::Model;
 
 const FULL: &str = r#"
 admin = "/run/vanward/admin.sock"
@@ -20,6 +22,8 @@ error_pages = { 404 = "DIR/404.html", 5xx = "DIR/error.json", "*" = "DIR/404.htm
 address = "127.0.0.1:8080"
 name = "web"
 proxy_protocol = ["10.0.0.0/8"]
+rate = "1GB/s"
+upload_rate = ["10MB/s per connection"]
 
 [[listen]]
 address = "unix:/run/vanward/web.sock"
@@ -51,8 +55,9 @@ error_pages = { 503 = "DIR/error.json" }
 replace_errors = true
 retry = { attempts = 1, on = ["connect", "503", "502-504"], non_idempotent = true }
 timeouts = { upstream_first_byte = "5m", tunnel_idle = "1d" }
-rate = "5KB/s"
-upload_rate = "1Mbit/s"
+rate = ["5KB/s", "1KB/s burst 64KB per client/24"]
+upload_rate = "1Mbit/s per request"
+weight = 3
 delay = "2s±100ms normal"
 cache = { ttl = "1m", default_ttl = "10s", force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"] }
 
@@ -105,6 +110,8 @@ send_proxy_protocol = "v2"
 sticky = { by = "cookie", name = "where", ttl = "1h", path = "/app", domain = "example.com", secure = true, same_site = "none", secret_file = "DIR/secret" }
 queue = { length = 10, timeout = "250ms" }
 eject = "off"
+rate = "2MB/s"
+upload_rate = "1MB/s burst 1MB"
 
 [upstream.app.check]
 type = "http"
@@ -232,8 +239,15 @@ fn check_api(route: &Route) {
     );
     assert!([502, 503, 504].iter().all(|&status| retry.on.status.contains(status)));
     assert_eq!(policies.timeouts.upstream_first_byte, Some(Duration::from_secs(300)));
-    let rates = [route.shaping.rate, route.shaping.upload_rate].map(|rate| rate.map(NonZeroU64::get));
-    assert_eq!(rates, [Some(5_000), Some(125_000)]);
+    let Bandwidths { down, up } = &route.shaping.bandwidths;
+    let link = |rate| Bandwidth::link(NonZeroU64::new(rate).unwrap());
+    assert_eq!(
+        (down.len(), down[0], up[0]),
+        (2, link(5_000), Bandwidth { scope: Scope::Request, ..link(125_000) })
+    );
+    assert_eq!(down[1].limit.model, Model::TokenBucket { burst_bytes: 64_000 });
+    assert!(matches!(down[1].scope, Scope::Client(prefixes) if prefixes.v4 == 24));
+    assert_eq!(route.shaping.weight.get(), 3);
     assert!(route.shaping.delay.as_ref().is_some_and(|delay| delay.mean_ns == 2_000_000_000));
 }
 

@@ -24,6 +24,7 @@ use crate::lane::{Kind, Memory, Request};
 use crate::layer4;
 use crate::listen::Listening;
 use crate::secure::{HandshakeError, Secure};
+use crate::shaping::ConnectionTotals;
 use crate::snapshot::Snapshot;
 use crate::socket::Socket;
 use crate::tcp::{Follows, Tcp};
@@ -55,6 +56,8 @@ pub(crate) struct Client {
     /// What is known of it if it speaks TLS.
     pub(crate) tls: Option<Rc<ClientTls>>,
     pub(crate) deadline: Deadline,
+    /// What it has of limits on connections.
+    pub(crate) totals: ConnectionTotals,
     /// Requests so far.
     pub(crate) served: u64,
 }
@@ -72,6 +75,7 @@ impl Client {
             listening,
             tls: None,
             deadline: worker.deadlines.deadline(),
+            totals: ConnectionTotals::default(),
             served: 0,
         }
     }

@@ -17,7 +17,7 @@ use crate::policy;
 use crate::record::Record;
 use crate::respond;
 use crate::seen::{self, Fields};
-use crate::shaping::{self, Shaping};
+use crate::shaping::{self, Place};
 use crate::snapshot::{Snapshot, TimeoutTicks};
 use crate::verify;
 use crate::worker::Worker;
@@ -66,10 +66,16 @@ impl Admitted {
         if self.has_policies { call.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
     }
 
-    /// How it is slowed down.
-    #[inline]
-    pub(crate) fn shaping<'a>(&self, call: &Call<'a>) -> Option<&'a Shaping> {
-        call.snapshot.plan.routes[self.route].shaping.as_deref()
+    /// What decides how it is slowed down.
+    pub(crate) fn place<'a>(&self, call: &Call<'a>) -> Place<'a> {
+        let Call { worker, snapshot, client, .. } = *call;
+        Place {
+            worker,
+            client,
+            address: self.client,
+            route: Some(&snapshot.plan.routes[self.route].label),
+            upstream: &snapshot.plan.upstreams[self.upstream].config.name,
+        }
     }
 
     /// How long it may take.
@@ -124,7 +130,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     if let Looked::Hit(object) = &looked {
         return cached::serve(call, &admitted, memory, object, record).await;
     }
-    if let Some(delay) = admitted.shaping(call).and_then(Shaping::delay) {
+    if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
         // Rare: in a box it is no part of every lane.
         Box::pin(shaping::hold_back(call, delay, memory)).await;
     }

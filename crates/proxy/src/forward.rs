@@ -27,7 +27,7 @@ use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::respond;
 use crate::retry::{ATTEMPTS_MAX, Attempts, Progress, Setback, Verdict};
-use crate::shaping::Flow;
+use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
 use crate::upstream::{Connection, UnderWay, Upstream};
 
@@ -72,8 +72,7 @@ pub(crate) struct Upload {
 struct Rest {
     /// Its waits are not those of the response.
     deadline: Deadline,
-    /// Where it is slowed down.
-    flow: Option<Flow>,
+    pace: Pace,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +98,7 @@ impl Upload {
     pub(crate) async fn beside<T>(
         &self,
         call: &Call<'_>,
+        admitted: &Admitted,
         connection: &Connection,
         request: &mut Request,
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
@@ -115,7 +115,8 @@ impl Upload {
             sink_limit: snapshot.ticks.upstream_body,
             paced: Some(Side::Source),
             closes_sink: false,
-            flow: rest.flow.as_ref(),
+            pace: &rest.pace,
+            place: admitted.place(call),
             activity: None,
         };
         let mut upload = pin!(request.body.run(&ends, &mut request.buffer));
@@ -303,14 +304,9 @@ impl Attempt<'_> {
         self.render(request)?;
         let is_done = request.body.is_done_for(&connection.socket);
         let follows = if is_done { Follows::End } else { Follows::Nothing };
-        let flow = match self.admitted.framing {
-            Framing::None => None,
-            _ => self.admitted.shaping(self.call).and_then(|shaping| shaping.up(&self.call.worker.shaper)),
-        };
-        if let Some(flow) = &flow {
-            flow.pass(request.out.len() - request.first_piece.len());
-        }
-        self.send(&connection, &request.out, follows, flow.as_ref(), progress).await?;
+        let pace = Pace::new(Way::Up, self.call.worker);
+        pace.pass(request.out.len() - request.first_piece.len());
+        self.send(&connection, &request.out, follows, &pace, progress).await?;
         record.upstream_bytes_sent += request.out.len() as u64;
         if request.buffer.is_of_stream() && request.out.capacity() > KEEP_MAX {
             // One of many that wait: what is repeated is written anew.
@@ -319,11 +315,11 @@ impl Attempt<'_> {
         let upload = Upload {
             state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
             rest: (!is_done)
-                .then(|| Box::new(Rest { deadline: self.call.worker.deadlines.deadline(), flow })),
+                .then(|| Box::new(Rest { deadline: self.call.worker.deadlines.deadline(), pace })),
         };
         {
             let receive = pin!(self.receive(&connection, response, &upload, record, progress));
-            upload.beside(self.call, &connection, request, receive).await?;
+            upload.beside(self.call, self.admitted, &connection, request, receive).await?;
         }
         let reply = self.reply(connection, response, upload)?;
         self.settle(&reply, response).await?;
@@ -405,14 +401,13 @@ impl Attempt<'_> {
         connection: &Connection,
         mut bytes: &[u8],
         follows: Follows,
-        flow: Option<&Flow>,
+        pace: &Pace,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            let allowed = match flow {
-                None => bytes.len(),
-                Some(flow) => flow.allowance(bytes.len()).await,
-            };
+            let allowed =
+                poll_fn(|context| pace.poll_allowance(context, &self.admitted.place(self.call), bytes.len()))
+                    .await;
             let follows = if allowed < bytes.len() { Follows::Nothing } else { follows };
             let write = connection.socket.write(&bytes[..allowed], follows);
             match self
@@ -424,9 +419,7 @@ impl Attempt<'_> {
             {
                 Ok(Ok(count)) => {
                     bytes = &bytes[count..];
-                    if let Some(flow) = flow {
-                        flow.sent(count);
-                    }
+                    pace.sent(count);
                 }
                 // A server may answer before it has read all, and close: what it said is still to be read.
                 Ok(Err(_)) if progress.has_sent => return Ok(()),

@@ -16,8 +16,9 @@ use crate::client_tls::ClientTls;
 use crate::failure::{Failure, Party};
 use crate::relay::Pump;
 use crate::retry::ATTEMPTS_MAX;
+use crate::shaping::Place;
 use crate::snapshot::Snapshot;
-use crate::tunnel::{self, Way};
+use crate::tunnel::{self, Direction};
 use crate::upstream::{Connection, UnderWay, Upstream};
 use crate::worker::Worker;
 
@@ -31,9 +32,14 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
             // Small ones, exchanged for others only while something is under way.
             let mut buffers = [worker.buffers.take(TINY), worker.buffers.take(TINY)];
             let [up, down] = &mut buffers;
-            let ways = [Way { body: &mut upward, buffer: up }, Way { body: &mut downward, buffer: down }];
+            let ways = [
+                Direction { body: &mut upward, buffer: up },
+                Direction { body: &mut downward, buffer: down },
+            ];
+            let upstream = note.upstream.as_ref().map_or("", |upstream| upstream.plan.config.name.as_str());
+            let place = Place { worker, client: &client, address: client.address, route: None, upstream };
             let limit = worker.snapshot().ticks.tunnel_idle;
-            let outcome = tunnel::run(worker, &client, &connection.socket, limit, ways).await;
+            let outcome = tunnel::run(place, &connection.socket, limit, ways).await;
             if outcome.is_err() {
                 // What one side has not ended itself must not look whole to the other.
                 connection.socket.reset_on_drop();

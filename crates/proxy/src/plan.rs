@@ -20,6 +20,7 @@ use tls::{ClientSide, Problem, ServerSide};
 use crate::cached::Cache;
 use crate::legacy::Legacy;
 use crate::resolve::Names;
+use crate::shaping::Limits;
 use crate::verify::Verifier;
 
 pub(crate) use routes::{Auth, Policies, Route, Table, secret};
@@ -55,6 +56,8 @@ pub(crate) struct Listener {
     introducers: Vec<IpNet>,
     /// The upstream that connections are passed on to as they are, if they are: its index and name.
     pub(crate) passes_on: Option<(usize, String)>,
+    /// How fast bodies may pass, or what is passed on.
+    pub(crate) limits: Option<Arc<Limits>>,
 }
 
 impl Plan {
@@ -119,6 +122,12 @@ impl Plan {
         self.upstreams.iter().find(|upstream| upstream.config.name == name)
     }
 
+    /// The limits of the listener of this name.
+    fn limits_of(&self, name: &str) -> Option<&Arc<Limits>> {
+        let place = self.config.listeners.iter().position(|listener| listener.name == name)?;
+        self.listeners[place].limits.as_ref()
+    }
+
     /// Whether a client with this address may say whom it forwards for.
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         self.config.trusted_proxies.iter().any(|network: &IpNet| network.contains(&address))
@@ -147,6 +156,7 @@ impl Listener {
         http2: false,
         introducers: Vec::new(),
         passes_on: None,
+        limits: None,
     };
 
     /// Whether a connection from this address says with a PROXY header whom it is from.
@@ -177,6 +187,10 @@ impl Listener {
             added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
             http2: listener.http2,
             introducers: listener.proxy_protocol.clone(),
+            limits: Limits::new(
+                &listener.bandwidths,
+                previous.and_then(|plan| plan.limits_of(&listener.name)),
+            ),
             passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
         })
     }

@@ -14,7 +14,7 @@ use wire::{ChunkError, ChunkLimits, Chunked, Framing, chunk_prefix};
 
 use crate::buffer::{BULK, Buffer, SMALL, TINY};
 use crate::deadline::{Deadline, TICK, Ticks};
-use crate::shaping::Flow;
+use crate::shaping::{Pace, Place};
 use crate::socket::Socket;
 use crate::tcp::{Follows, Pipe, Tcp};
 use crate::worker::Worker;
@@ -88,8 +88,10 @@ pub(crate) struct Ends<'a> {
     pub(crate) paced: Option<Side>,
     /// Whether the sink is closed right behind the body: then the last bytes leave in one segment with the end.
     pub(crate) closes_sink: bool,
-    /// What may be sent by now, where that is limited.
-    pub(crate) flow: Option<&'a Flow>,
+    /// What may be sent by now.
+    pub(crate) pace: &'a Pace,
+    /// What decides about that.
+    pub(crate) place: Place<'a>,
     /// For a tunnel: the tick at which either direction last moved.
     pub(crate) activity: Option<&'a Cell<u32>>,
 }
@@ -262,19 +264,19 @@ impl Pump {
 
     /// Moves the body until it has ended and is written. What follows it stays in the buffer.
     pub(crate) async fn run(&mut self, ends: &Ends<'_>, buffer: &mut Buffer) -> Result<(), Stop> {
-        let mut pace = Pace::default();
+        let mut progress = Progress::default();
         loop {
             if self.unsent > 0 {
                 let allowed = ends.allowance(self.unsent).await;
-                let count = self.write(ends, buffer, allowed, &mut pace).await.map_err(Stop::Sink)?;
-                ends.sent(count);
+                let count = self.write(ends, buffer, allowed, &mut progress).await.map_err(Stop::Sink)?;
+                ends.pace.sent(count);
                 self.sent(buffer, count);
             } else if let Some(pipe) = self.pipe.as_ref().filter(|_| self.in_pipe > 0) {
                 let len = ends.allowance(self.in_pipe).await;
                 let follows = if len < self.in_pipe { Follows::Nothing } else { self.follows(ends) };
                 let write = poll_fn(|context| ends.sink.poll_splice_from(context, pipe, len, follows));
-                let count = ends.wait(Side::Sink, &mut pace, write).await.map_err(Stop::Sink)?;
-                ends.sent(count);
+                let count = ends.wait(Side::Sink, &mut progress, write).await.map_err(Stop::Sink)?;
+                ends.pace.sent(count);
                 self.in_pipe -= count;
             } else if self.incoming == Incoming::Ended {
                 break;
@@ -282,9 +284,9 @@ impl Pump {
                 self.take_in(buffer)?;
             } else {
                 if ends.sink.frames_itself() || buffer.is_of_stream() || ends.activity.is_some() {
-                    self.make_way(ends, buffer, &mut pace).await?;
+                    self.make_way(ends, buffer, &mut progress).await?;
                 }
-                self.read(ends, buffer, &mut pace).await?;
+                self.read(ends, buffer, &mut progress).await?;
             }
         }
         self.give_pipe(ends.worker);
@@ -314,7 +316,7 @@ impl Pump {
         ends: &Ends<'_>,
         buffer: &mut Buffer,
         allowed: usize,
-        pace: &mut Pace,
+        progress: &mut Progress,
     ) -> Result<usize, End> {
         let follows = if allowed < self.unsent { Follows::Nothing } else { self.follows(ends) };
         if buffer.is_of_stream() {
@@ -326,11 +328,16 @@ impl Pump {
             ends.worker.buffers.fit(buffer, 0);
         }
         let write = ends.sink.write(&buffer.filled()[..allowed], follows);
-        ends.wait(Side::Sink, pace, write).await
+        ends.wait(Side::Sink, progress, write).await
     }
 
     /// Waits until both sides are ready, and holds nothing meanwhile: a stream may be one of many.
-    async fn make_way(&mut self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
+    async fn make_way(
+        &mut self,
+        ends: &Ends<'_>,
+        buffer: &mut Buffer,
+        progress: &mut Progress,
+    ) -> Result<(), Stop> {
         let is_ready = poll_fn(|context| {
             let is_readable = ends.source.poll_readable(context).is_ready();
             Poll::Ready(is_readable && ends.sink.poll_writable(context).is_ready())
@@ -341,8 +348,8 @@ impl Pump {
                 self.fills = false;
                 self.give_pipe(ends.worker);
             }
-            ends.wait(Side::Source, pace, ends.source.readable()).await.map_err(Stop::Source)?;
-            ends.wait(Side::Sink, pace, ends.sink.writable()).await.map_err(Stop::Sink)?;
+            ends.wait(Side::Source, progress, ends.source.readable()).await.map_err(Stop::Source)?;
+            ends.wait(Side::Sink, progress, ends.sink.writable()).await.map_err(Stop::Sink)?;
         }
         if ends.activity.is_some() {
             ends.worker.buffers.grow_to(buffer, SMALL);
@@ -350,7 +357,12 @@ impl Pump {
         Ok(())
     }
 
-    async fn read(&mut self, ends: &Ends<'_>, buffer: &mut Buffer, pace: &mut Pace) -> Result<(), Stop> {
+    async fn read(
+        &mut self,
+        ends: &Ends<'_>,
+        buffer: &mut Buffer,
+        progress: &mut Progress,
+    ) -> Result<(), Stop> {
         if self.will_splice(ends)
             && self.has_pipe(ends.worker)
             && let (Some(pipe), Some(source)) = (&self.pipe, ends.spliceable())
@@ -358,7 +370,7 @@ impl Pump {
             let left = if let Incoming::Length(left) = self.incoming { left } else { u64::MAX };
             let limit = left.min(ends.sink.pipe_room() as u64) as usize;
             let read = source.splice_into(pipe, limit);
-            let count = ends.wait(Side::Source, pace, read).await.map_err(Stop::Source)?;
+            let count = ends.wait(Side::Source, progress, read).await.map_err(Stop::Source)?;
             return self.spliced(buffer, count);
         }
         // What a stream cannot send on stays here: more than a little of that is not read.
@@ -372,7 +384,7 @@ impl Pump {
         let spare = buffer.spare();
         let limit = spare.len().min(room);
         let read = ends.source.read(&mut spare[..limit]);
-        let count = ends.wait(Side::Source, pace, read).await.map_err(Stop::Source)?;
+        let count = ends.wait(Side::Source, progress, read).await.map_err(Stop::Source)?;
         if count == 0 {
             return self.source_ended(buffer);
         }
@@ -423,9 +435,9 @@ impl Pump {
     }
 }
 
-/// How fast the paced side has been, over the time in which it was waited for.
+/// How fast the watched side has been, over the time in which it was waited for.
 #[derive(Default)]
-struct Pace {
+struct Progress {
     waited_ticks: u32,
     moved: u64,
 }
@@ -433,29 +445,19 @@ struct Pace {
 impl Ends<'_> {
     /// The source, where bytes can move between the two sides inside the kernel.
     fn spliceable(&self) -> Option<&Tcp> {
-        let is_wide = self.flow.is_none_or(Flow::is_wide);
-        self.source.spliceable().filter(|_| is_wide && self.sink.takes_pipes())
+        self.source.spliceable().filter(|_| self.sink.takes_pipes() && self.pace.is_wide(&self.place))
     }
 
     /// How much of what is there may be sent; waits where nothing may be.
     async fn allowance(&self, wanted: usize) -> usize {
-        match self.flow {
-            None => wanted,
-            Some(flow) => flow.allowance(wanted).await,
-        }
-    }
-
-    fn sent(&self, count: usize) {
-        if let Some(flow) = self.flow {
-            flow.sent(count);
-        }
+        poll_fn(|context| self.pace.poll_allowance(context, &self.place, wanted)).await
     }
 
     /// Waits for one step of one side, within its limits.
     async fn wait(
         &self,
         side: Side,
-        pace: &mut Pace,
+        progress: &mut Progress,
         step: impl Future<Output = io::Result<usize>>,
     ) -> Result<usize, End> {
         let limit = if side == Side::Source { self.source_limit } else { self.sink_limit };
@@ -467,18 +469,18 @@ impl Ends<'_> {
         loop {
             let outcome = self.deadline.within(slice, step.as_mut()).await;
             let now = self.worker.deadlines.now();
-            pace.waited_ticks += now - judged;
+            progress.waited_ticks += now - judged;
             judged = now;
             if let Ok(result) = outcome {
                 let count = result.map_err(|_| End::Gone)?;
                 if let Some(activity) = self.activity {
                     activity.set(now);
                 }
-                pace.moved += count as u64;
-                return rate.map_or(Ok(count), |rate| rate.judge(pace).map(|()| count));
+                progress.moved += count as u64;
+                return rate.map_or(Ok(count), |rate| rate.judge(progress).map(|()| count));
             }
             if let Some(rate) = rate {
-                rate.judge(pace)?;
+                rate.judge(progress)?;
             }
             let last_moved = self.activity.map_or(began, Cell::get).max(began);
             if now - last_moved >= limit.0 {
@@ -506,12 +508,12 @@ impl MinimumRate {
         (bytes > 0).then_some(Self { window, bytes })
     }
 
-    fn judge(self, pace: &mut Pace) -> Result<(), End> {
-        if pace.waited_ticks < self.window.0 {
+    fn judge(self, progress: &mut Progress) -> Result<(), End> {
+        if progress.waited_ticks < self.window.0 {
             return Ok(());
         }
-        let is_too_slow = pace.moved < self.bytes;
-        *pace = Pace::default();
+        let is_too_slow = progress.moved < self.bytes;
+        *progress = Progress::default();
         if is_too_slow { Err(End::TooSlow) } else { Ok(()) }
     }
 }

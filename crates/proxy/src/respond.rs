@@ -15,9 +15,9 @@ use crate::lane::{Memory, Request, Response};
 use crate::policy::{self, Sender};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
-use crate::shaping::Flow;
+use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
-use crate::tunnel::{self, Way};
+use crate::tunnel::{self, Direction};
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(
@@ -47,7 +47,7 @@ pub(crate) async fn respond(
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     begin(response, &reply, is_chunked).inspect_err(|_| record.status = 0)?;
-    let flow = flow(call, admitted, response, record.head_bytes_sent as usize);
+    let pace = pace(call, response, record.head_bytes_sent);
     let ends = Ends {
         worker,
         minimum_rate: snapshot.minimum_rate,
@@ -58,7 +58,8 @@ pub(crate) async fn respond(
         sink_limit: snapshot.ticks.client_write,
         paced: Some(Side::Sink),
         closes_sink: plan.client_connection == ClientConnection::Close && reply.upload.is_done(),
-        flow: flow.as_ref(),
+        pace: &pace,
+        place: admitted.place(call),
         activity: None,
     };
     let is_long = response.body.will_splice(&ends);
@@ -68,7 +69,7 @@ pub(crate) async fn respond(
             record.upstream_ended();
             outcome
         });
-        reply.upload.beside(call, &reply.connection, request, relay).await
+        reply.upload.beside(call, admitted, &reply.connection, request, relay).await
     };
     record.body_bytes_sent = response.body.moved;
     if let Err(failure) = outcome {
@@ -128,12 +129,11 @@ async fn stand_in(
     Ok(plan.next(has_uploaded))
 }
 
-/// How fast the body may leave, where that is limited; its head is not counted.
-fn flow(call: &Call<'_>, admitted: &Admitted, response: &Response, head_bytes: usize) -> Option<Flow> {
-    let flow = admitted.shaping(call)?.down(&call.worker.shaper)?;
-    // Where the head is in `out` it leaves before the pump runs.
-    flow.pass(if response.out.is_empty() { head_bytes } else { 0 });
-    Some(flow)
+/// The pace of the body. Its head is not counted: in the buffer before it, unless it is in `out` and leaves alone.
+fn pace(call: &Call<'_>, response: &Response, head_bytes: u64) -> Pace {
+    let pace = Pace::new(Way::Down, call.worker);
+    pace.pass(if response.out.is_empty() { head_bytes as usize } else { 0 });
+    pace
 }
 
 /// What is decided about a response before its first byte leaves.
@@ -293,11 +293,11 @@ async fn tunnel(
     response.buffer.consume(response.head.len);
     request.keep_head();
     let ways = [
-        Way { body: &mut request.body, buffer: &mut request.buffer },
-        Way { body: &mut response.body, buffer: &mut response.buffer },
+        Direction { body: &mut request.body, buffer: &mut request.buffer },
+        Direction { body: &mut response.body, buffer: &mut response.buffer },
     ];
     let server = &reply.connection.socket;
-    match tunnel::run(worker, client, server, admitted.ticks(call).tunnel_idle, ways).await {
+    match tunnel::run(admitted.place(call), server, admitted.ticks(call).tunnel_idle, ways).await {
         Ok(()) | Err(Failure::TunnelIdle) => {}
         // What broke on one side must not look like an end on the other.
         Err(_) => {
@@ -313,6 +313,28 @@ async fn tunnel(
 /// Sends these bytes to the client.
 pub(crate) async fn send(call: &Call<'_>, bytes: &[u8], follows: Follows) -> Result<(), Failure> {
     send_both(call, bytes, b"", follows).await
+}
+
+/// Sends a head and the body behind it from where they are, no faster than bodies may pass.
+pub(crate) async fn send_paced(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    pace: &Pace,
+    (mut head, mut body): (&[u8], &[u8]),
+    follows: Follows,
+) -> Result<(), Failure> {
+    pace.pass(head.len());
+    while !head.is_empty() || !body.is_empty() {
+        let (place, wanted) = (admitted.place(call), head.len() + body.len());
+        let allowed = poll_fn(|context| pace.poll_allowance(context, &place, wanted)).await;
+        // What is allowed is the head at least.
+        let (part, rest) = body.split_at(allowed - head.len());
+        let follows = if rest.is_empty() { follows } else { Follows::Nothing };
+        send_both(call, head, part, follows).await?;
+        pace.sent(allowed);
+        (head, body) = (b"", rest);
+    }
+    Ok(())
 }
 
 /// Sends a head and the body behind it from where they are, at once as far as the client takes them.

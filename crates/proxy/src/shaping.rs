@@ -1,60 +1,34 @@
 //! Messages that are slowed down on purpose: what of their bodies may be sent now, and how late requests go on.
 //!
-//! Nothing here is on the path of a message that is not shaped.
+//! Nothing here is on the path of a message that is not shaped, but for a comparison.
 
-use std::cell::{Cell, RefCell};
+/// Limits as all workers keep them.
+mod limits;
+/// One worker's streams under one of them.
+mod share;
+/// One body under all that hold for it.
+mod pace;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 
-use shape::{Delay, Grant, Limit, Line, StreamId, Total};
+use config::Scope;
+use shape::{Delay, Total};
 
-use crate::alarm::{Alarm, Alarms};
+use crate::alarm::Alarms;
 use crate::exchange::Call;
 use crate::lane::Memory;
+use crate::plan::Plan;
 
-/// Below this a piece is copied: a pipe would cost more than it saves.
-const WIDE_PIECE_BYTES: u64 = 64 * 1024;
+pub(crate) use limits::{Limiter, Limits, Way};
+pub(crate) use pace::{Pace, Place};
+use share::Share;
 
-/// What is done to the messages of a route: shared by all workers, and kept over changes that leave it as it was.
-pub(crate) struct Shaping {
-    meant: config::Shaping,
-    /// All bodies of responses together.
-    down: Option<Arc<Total>>,
-    /// All bodies of requests together.
-    up: Option<Arc<Total>>,
-}
-
-impl Shaping {
-    /// `None` where nothing is shaped.
-    pub(crate) fn new(meant: &config::Shaping, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
-        if *meant == config::Shaping::default() {
-            return None;
-        }
-        if let Some(before) = before.filter(|before| before.meant == *meant) {
-            return Some(Arc::clone(before));
-        }
-        let total = |rate| Arc::new(Total::new(Limit::link(rate)));
-        let (down, up) = (meant.rate.map(total), meant.upload_rate.map(total));
-        Some(Arc::new(Self { meant: meant.clone(), down, up }))
-    }
-
-    /// The pace of a response's body.
-    pub(crate) fn down(&self, shaper: &Shaper) -> Option<Flow> {
-        self.down.as_ref().map(|total| shaper.flow(total))
-    }
-
-    /// The pace of a request's body.
-    pub(crate) fn up(&self, shaper: &Shaper) -> Option<Flow> {
-        self.up.as_ref().map(|total| shaper.flow(total))
-    }
-
-    /// How late requests go on.
-    pub(crate) fn delay(&self) -> Option<&Delay> {
-        self.meant.delay.as_ref()
-    }
-}
+/// Shares that are known before those are looked for that have ended.
+const SHARES_KEPT: usize = 64;
 
 /// Holds a request back. It keeps no more memory meanwhile than its bytes take.
 pub(crate) async fn hold_back(call: &Call<'_>, delay: &Delay, memory: &mut Memory) {
@@ -72,217 +46,108 @@ pub(crate) async fn hold_back(call: &Call<'_>, delay: &Delay, memory: &mut Memor
 pub(crate) struct Shaper {
     worker: usize,
     alarms: Rc<Alarms>,
-    shares: RefCell<Vec<Weak<Share>>>,
+    /// How often there was another plan.
+    changes: Cell<u32>,
+    /// Whether the plan has a limit anywhere.
+    limits: Cell<bool>,
+    shares: RefCell<Shares>,
     /// Requests that were held back so far.
     delayed: Cell<u64>,
 }
 
+/// By the address of their totals, which each of them holds.
+#[derive(Default)]
+struct Shares {
+    known: HashMap<*const Total, Weak<Share>>,
+    /// How many there may be before those are forgotten that have ended.
+    sweep_at: usize,
+}
+
 impl Shaper {
-    pub(crate) fn new(worker: usize, alarms: Rc<Alarms>) -> Self {
-        Self { worker, alarms, shares: RefCell::default(), delayed: Cell::new(0) }
+    pub(crate) fn new(worker: usize, alarms: Rc<Alarms>, plan: &Plan) -> Self {
+        Self {
+            worker,
+            alarms,
+            changes: Cell::new(0),
+            limits: Cell::new(limits(plan).next().is_some()),
+            shares: RefCell::default(),
+            delayed: Cell::new(0),
+        }
     }
 
-    fn flow(&self, total: &Arc<Total>) -> Flow {
-        let share = self.share(total);
-        let stream = share.join();
-        Flow { share, stream, granted: Cell::new(0), free: Cell::new(0) }
+    /// How often there was another plan.
+    #[inline]
+    fn changes(&self) -> u32 {
+        self.changes.get()
     }
 
-    /// This worker's share of a total, for as long as one of its messages has a part in it.
-    fn share(&self, total: &Arc<Total>) -> Rc<Share> {
-        let mut shares = self.shares.borrow_mut();
-        let known = shares.iter().filter_map(Weak::upgrade).find(|share| share.is_of(total));
-        if let Some(share) = known {
+    /// Whether the plan has a limit anywhere.
+    fn limits(&self) -> bool {
+        self.limits.get()
+    }
+
+    /// Goes on with another plan, bodies that are under way included.
+    pub(crate) fn follow(&self, plan: &Plan) {
+        let now_ns = self.alarms.now_ns();
+        limits(plan).for_each(|limits| limits.enforce(now_ns));
+        self.limits.set(limits(plan).next().is_some());
+        self.changes.set(self.changes.get().wrapping_add(1) % u32::MAX);
+        let shares: Vec<Rc<Share>> = self.shares.borrow().known.values().filter_map(Weak::upgrade).collect();
+        shares.iter().for_each(|share| share.follow());
+    }
+
+    /// This worker's share of the total that a body counts under, for as long as one has a part in it.
+    fn share(&self, limiter: &Arc<Limiter>, place: &Place<'_>) -> Rc<Share> {
+        let now_ns = self.alarms.now_ns();
+        let total = match limiter.scope {
+            Scope::Connection => place.client.totals.of(limiter, place, now_ns),
+            Scope::All | Scope::Client(_) | Scope::Request => limiter.total(place.address, now_ns),
+        };
+        let shares = &mut *self.shares.borrow_mut();
+        if let Some(share) = shares.known.get(&Arc::as_ptr(&total)).and_then(Weak::upgrade) {
             return share;
         }
-        shares.retain(|share| share.strong_count() > 0);
-        let share = Rc::new(Share {
-            line: RefCell::new(Line::new(Arc::clone(total), self.worker)),
-            waits: RefCell::default(),
-            grants: RefCell::default(),
-            due_ns: Cell::new(None),
-            driver: Cell::new(None),
-            alarms: Rc::clone(&self.alarms),
-        });
-        shares.push(Rc::downgrade(&share));
-        tokio::task::spawn_local(drive(Rc::downgrade(&share), self.alarms.alarm()));
+        if shares.known.len() >= shares.sweep_at {
+            shares.known.retain(|_, share| share.strong_count() > 0);
+            shares.sweep_at = SHARES_KEPT.max(2 * shares.known.len());
+        }
+        let share = Share::new(limiter, &total, self.worker, &self.alarms);
+        shares.known.insert(Arc::as_ptr(&total), Rc::downgrade(&share));
         share
     }
 }
 
-/// One worker's streams under one total.
-struct Share {
-    line: RefCell<Line>,
-    /// By the number of the stream.
-    waits: RefCell<Vec<Wait>>,
-    grants: RefCell<Vec<Grant>>,
-    /// When somebody may be served next; `None` while nobody waits.
-    due_ns: Cell<Option<u64>>,
-    driver: Cell<Option<Waker>>,
-    alarms: Rc<Alarms>,
+/// All limits of a plan.
+fn limits(plan: &Plan) -> impl Iterator<Item = &Arc<Limits>> {
+    let of_listeners = plan.listeners.iter().filter_map(|listener| listener.limits.as_ref());
+    let of_routes = plan.routes.iter().filter_map(|route| route.limits.as_ref());
+    let of_upstreams = plan.upstreams.iter().filter_map(|upstream| upstream.limits.as_ref());
+    of_listeners.chain(of_routes).chain(of_upstreams)
 }
 
+/// What one connection of a client has by itself, of each limit on connections.
 #[derive(Default)]
-struct Wait {
-    granted: u64,
-    is_asking: bool,
-    task: Option<Waker>,
-}
+pub(crate) struct ConnectionTotals(OnceCell<Rc<RefCell<Vec<ConnectionTotal>>>>);
 
-impl Share {
-    fn is_of(&self, total: &Arc<Total>) -> bool {
-        Arc::ptr_eq(self.line.borrow().total(), total)
+/// The limit, and what a connection has of it.
+type ConnectionTotal = (Arc<Limiter>, Arc<Total>);
+
+impl ConnectionTotals {
+    /// The same, for a stream of the connection.
+    pub(crate) fn shared(&self) -> Self {
+        Self(OnceCell::from(Rc::clone(self.0.get_or_init(Rc::default))))
     }
 
-    fn join(&self) -> StreamId {
-        let stream = self.line.borrow_mut().join(1);
-        let mut waits = self.waits.borrow_mut();
-        if waits.len() <= stream.0 {
-            waits.resize_with(stream.0 + 1, Wait::default);
+    fn of(&self, limiter: &Arc<Limiter>, place: &Place<'_>, now_ns: u64) -> Arc<Total> {
+        let mut totals = self.0.get_or_init(Rc::default).borrow_mut();
+        // Those that no plan has any more.
+        totals.retain(|(limiter, _)| Arc::strong_count(limiter) > 1);
+        if let Some((_, total)) = totals.iter().find(|(of, _)| Arc::ptr_eq(of, limiter)) {
+            total.set_limit(limiter.limit(), now_ns);
+            return Arc::clone(total);
         }
-        waits[stream.0] = Wait::default();
-        stream
-    }
-
-    /// Asks for a stream, once until it is served; says what it was granted.
-    fn poll_grant(&self, stream: StreamId, wanted: u64, task: &Waker) -> Poll<u64> {
-        let is_first = {
-            let mut waits = self.waits.borrow_mut();
-            let wait = &mut waits[stream.0];
-            !std::mem::replace(&mut wait.is_asking, true)
-        };
-        if is_first {
-            let now_ns = self.alarms.now_ns();
-            self.line.borrow_mut().ask(stream, wanted, now_ns);
-            // While others wait there is no credit to be had.
-            if self.due_ns.get().is_none_or(|due_ns| due_ns <= now_ns) {
-                self.serve(now_ns);
-            }
-        }
-        let wait = &mut self.waits.borrow_mut()[stream.0];
-        let granted = std::mem::take(&mut wait.granted);
-        if granted > 0 {
-            return Poll::Ready(granted);
-        }
-        match &mut wait.task {
-            Some(known) => known.clone_from(task),
-            none => *none = Some(task.clone()),
-        }
-        Poll::Pending
-    }
-
-    /// Grants what may be sent by now.
-    fn serve(&self, now_ns: u64) {
-        let mut grants = self.grants.borrow_mut();
-        let due_ns = self.line.borrow_mut().serve(now_ns, &mut grants);
-        let mut waits = self.waits.borrow_mut();
-        for Grant { stream, bytes } in grants.drain(..) {
-            let wait = &mut waits[stream.0];
-            wait.granted += bytes;
-            wait.is_asking = false;
-            if let Some(task) = wait.task.take() {
-                task.wake();
-            }
-        }
-        drop((grants, waits));
-        self.is_due(due_ns);
-    }
-
-    fn is_due(&self, due_ns: Option<u64>) {
-        if self.due_ns.replace(due_ns) != due_ns {
-            self.wake_driver();
-        }
-    }
-
-    fn wake_driver(&self) {
-        if let Some(driver) = self.driver.take() {
-            driver.wake();
-        }
-    }
-
-    fn leave(&self, stream: StreamId, unsent: u64) {
-        let unsent = unsent + std::mem::take(&mut self.waits.borrow_mut()[stream.0]).granted;
-        let now_ns = self.alarms.now_ns();
-        let mut line = self.line.borrow_mut();
-        line.give_back(stream, unsent);
-        line.leave(stream, now_ns);
-        drop(line);
-        // What it left may be enough for others, and without any the driver ends.
-        self.is_due(self.due_ns.get().map(|_| now_ns));
-        self.wake_driver();
-    }
-}
-
-/// Serves a share when it is due, for as long as it is one.
-async fn drive(share: Weak<Share>, alarm: Alarm) {
-    poll_fn(|context| {
-        loop {
-            let Some(share) = share.upgrade() else { return Poll::Ready(()) };
-            share.driver.set(Some(context.waker().clone()));
-            let Some(due_ns) = share.due_ns.get() else { return Poll::Pending };
-            if alarm.poll(context, due_ns).is_pending() {
-                return Poll::Pending;
-            }
-            share.serve(share.alarms.now_ns());
-        }
-    })
-    .await;
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.wake_driver();
-    }
-}
-
-/// The pace of one message's body.
-pub(crate) struct Flow {
-    share: Rc<Share>,
-    stream: StreamId,
-    /// What may be sent and is not yet.
-    granted: Cell<u64>,
-    /// Bytes that are not counted: a head before the body.
-    free: Cell<u64>,
-}
-
-impl Flow {
-    /// The next bytes, so many, are not counted.
-    pub(crate) fn pass(&self, bytes: usize) {
-        self.free.set(self.free.get() + bytes as u64);
-    }
-
-    /// Whether what is granted at once is worth a pipe.
-    pub(crate) fn is_wide(&self) -> bool {
-        self.share.line.borrow().total().limit().piece_bytes() >= WIDE_PIECE_BYTES
-    }
-
-    /// Waits until some of these may be sent, and says how many: at least one.
-    pub(crate) async fn allowance(&self, wanted: usize) -> usize {
-        let (wanted, free) = (wanted as u64, self.free.get());
-        let counted = wanted.saturating_sub(free);
-        if counted > 0 && self.granted.get() == 0 {
-            let granted = poll_fn(|context| {
-                let polled = self.share.poll_grant(self.stream, counted, context.waker());
-                // A head does not wait for its body.
-                if polled.is_pending() && free > 0 { Poll::Ready(0) } else { polled }
-            });
-            let granted = granted.await;
-            self.granted.set(granted);
-        }
-        wanted.min(free + self.granted.get()) as usize
-    }
-
-    /// So many of those were sent.
-    pub(crate) fn sent(&self, count: usize) {
-        let free = self.free.get().min(count as u64);
-        self.free.set(self.free.get() - free);
-        // No more is sent than was allowed.
-        self.granted.set(self.granted.get().saturating_sub(count as u64 - free));
-    }
-}
-
-impl Drop for Flow {
-    fn drop(&mut self) {
-        self.share.leave(self.stream, self.granted.get());
+        let total = limiter.total(place.address, now_ns);
+        totals.push((Arc::clone(limiter), Arc::clone(&total)));
+        total
     }
 }

@@ -9,15 +9,14 @@ use std::task::Poll;
 use wire::Framing;
 
 use crate::buffer::Buffer;
-use crate::client::Client;
 use crate::deadline::Ticks;
 use crate::failure::Failure;
 use crate::relay::{End, Ends, Pump, Stop};
+use crate::shaping::{Pace, Place, Way};
 use crate::socket::Socket;
-use crate::worker::Worker;
 
 /// One direction. What the buffer holds has arrived already.
-pub(crate) struct Way<'a> {
+pub(crate) struct Direction<'a> {
     pub(crate) body: &'a mut Pump,
     pub(crate) buffer: &'a mut Buffer,
 }
@@ -25,17 +24,18 @@ pub(crate) struct Way<'a> {
 /// Moves bytes until both ways have ended, or one has failed: then why. Where nothing moves for `limit` either way, that
 /// is a failure too.
 pub(crate) async fn run(
-    worker: &Worker,
-    client: &Client,
+    place: Place<'_>,
     server: &Socket,
     limit: Ticks,
-    [upward, downward]: [Way<'_>; 2],
+    [upward, downward]: [Direction<'_>; 2],
 ) -> Result<(), Failure> {
+    let Place { worker, client, .. } = place;
     upward.body.begin(Framing::UntilClose, false, None);
     downward.body.begin(Framing::UntilClose, false, None);
     let activity = Cell::new(worker.deadlines.now());
     let upward_deadline = worker.deadlines.deadline();
-    let ends = |source, sink, deadline| Ends {
+    let paces = [Pace::new(Way::Up, worker), Pace::new(Way::Down, worker)];
+    let ends = |source, sink, deadline, pace| Ends {
         worker,
         minimum_rate: None,
         source,
@@ -45,17 +45,18 @@ pub(crate) async fn run(
         sink_limit: limit,
         paced: None,
         closes_sink: false,
-        flow: None,
+        pace,
+        place,
         activity: Some(&activity),
     };
     let upward = async {
-        let ends = ends(&client.socket, server, &upward_deadline);
+        let ends = ends(&client.socket, server, &upward_deadline, &paces[0]);
         upward.body.run(&ends, upward.buffer).await.map_err(|stop| failure(&stop, Party::Client))?;
         // Half-close: the other direction goes on.
         server.shutdown_write().map_err(|_| Failure::UpstreamReset)
     };
     let downward = async {
-        let ends = ends(server, &client.socket, &client.deadline);
+        let ends = ends(server, &client.socket, &client.deadline, &paces[1]);
         downward.body.run(&ends, downward.buffer).await.map_err(|stop| failure(&stop, Party::Server))?;
         client.socket.shutdown_write().map_err(|_| Failure::ClientGone)
     };

@@ -140,6 +140,7 @@ pub(crate) struct Worker {
 pub(crate) async fn run(parts: Parts) {
     let Parts { listeners, opened, mut messages, .. } = parts;
     let snapshot = Snapshot::new(parts.plan, None, parts.index, &parts.others, Time::START);
+    let shaper = Shaper::new(parts.index, Alarms::new(parts.epoch), &snapshot.plan);
     let worker = Rc::new(Worker {
         index: parts.index,
         snapshot: RefCell::new(Rc::new(snapshot)),
@@ -151,7 +152,7 @@ pub(crate) async fn run(parts: Parts) {
         buffers: Buffers::default(),
         records: Records::new(),
         pipes: Pipes::default(),
-        shaper: Shaper::new(parts.index, Alarms::new(parts.epoch)),
+        shaper,
         frames: session::Stock::new(),
         counters: parts.counters,
         series: parts.series,
@@ -312,6 +313,7 @@ impl Worker {
         let before = self.snapshot();
         let next = Snapshot::new(plan, Some(&before), self.index, &self.others, self.time());
         *self.snapshot.borrow_mut() = Rc::new(next);
+        self.shaper.follow(&self.snapshot().plan);
         self.listen(&listeners, opened, &before.plan.listeners);
         for (stream, peer, listener) in self.early.take() {
             self.take_over(stream, peer, listener);

@@ -7,6 +7,8 @@ use crate::limit::{Limit, Model, SECOND_NS};
 /// What may be made up for while somebody waits: a late timer takes nothing from the rate, but a machine that stood still
 /// for long is not followed by a flood.
 const MADE_UP_MAX_NS: u64 = 30_000_000;
+/// Who asks again within this time has not been away: it has fetched what it sends next.
+const FETCH_NS: u64 = 2_000_000;
 
 /// The credit of one limit.
 #[derive(Debug)]
@@ -15,8 +17,18 @@ pub struct Bucket {
     /// In bytes times nanoseconds in a second.
     credit: u128,
     at_ns: u64,
-    /// Whether somebody has something to send and no credit for it.
-    is_waited_for: bool,
+    waiting: Waiting,
+}
+
+/// Whether somebody has something to send and no credit for it.
+#[derive(Debug, Clone, Copy)]
+enum Waiting {
+    Somebody,
+    /// Nobody, since then; with what late timers have left of the credit until then.
+    Nobody {
+        since_ns: u64,
+        left: u128,
+    },
 }
 
 impl Bucket {
@@ -26,7 +38,8 @@ impl Bucket {
             Model::Link => 0,
             Model::TokenBucket { .. } => limit.saved_max(),
         };
-        Self { limit, credit, at_ns: now_ns, is_waited_for: false }
+        let waiting = Waiting::Nobody { since_ns: now_ns, left: 0 };
+        Self { limit, credit, at_ns: now_ns, waiting }
     }
 
     /// The limit that it keeps.
@@ -34,10 +47,28 @@ impl Bucket {
         &self.limit
     }
 
+    /// Another limit from now on. Whoever waits goes on waiting, with what there is of credit.
+    pub fn set_limit(&mut self, limit: Limit, now_ns: u64) {
+        self.advance(now_ns);
+        self.limit = limit;
+        self.credit = self.credit.min(self.made_up_max());
+    }
+
     /// From now on somebody waits for credit, or nobody does.
     pub fn set_waited_for(&mut self, is_waited_for: bool, now_ns: u64) {
         self.advance(now_ns);
-        self.is_waited_for = is_waited_for;
+        self.waiting = match self.waiting {
+            _ if is_waited_for => Waiting::Somebody,
+            Waiting::Somebody => Waiting::Nobody { since_ns: self.at_ns, left: self.credit },
+            nobody => nobody,
+        };
+    }
+
+    /// Whether a token bucket holds all that it can, so that nothing of it need be remembered; a link has nothing to
+    /// remember.
+    pub fn is_full(&mut self, now_ns: u64) -> bool {
+        self.advance(now_ns);
+        self.limit.model == Model::Link || self.credit >= self.limit.saved_max()
     }
 
     /// Bytes that may be sent now.
@@ -70,12 +101,22 @@ impl Bucket {
         let Some(span_ns) = now_ns.checked_sub(self.at_ns) else { return };
         self.at_ns = now_ns;
         let rate = u128::from(self.limit.rate_bytes_per_second.get());
-        let mut most = self.limit.saved_max();
-        if self.is_waited_for {
-            let piece = u128::from(self.limit.piece_bytes()) * u128::from(SECOND_NS);
-            most = most.max(rate * u128::from(MADE_UP_MAX_NS)).max(2 * piece);
-        }
+        let most = match self.waiting {
+            Waiting::Somebody => self.made_up_max(),
+            // A timer that was late, and the time that it took to come back, are no idle time.
+            Waiting::Nobody { since_ns, left } if now_ns.saturating_sub(since_ns) <= FETCH_NS => {
+                self.limit.saved_max().max(left + rate * u128::from(FETCH_NS)).min(self.made_up_max())
+            }
+            Waiting::Nobody { .. } => self.limit.saved_max(),
+        };
         self.credit = (self.credit + u128::from(span_ns) * rate).min(most);
+    }
+
+    /// What there may be of credit while somebody waits.
+    fn made_up_max(&self) -> u128 {
+        let rate = u128::from(self.limit.rate_bytes_per_second.get());
+        let pieces = 2 * u128::from(self.limit.piece_bytes()) * u128::from(SECOND_NS);
+        self.limit.saved_max().max(rate * u128::from(MADE_UP_MAX_NS)).max(pieces)
     }
 }
 
@@ -114,6 +155,40 @@ mod tests {
         assert_eq!(bucket.due_ns(1460), 1_460_000);
         assert_eq!(bucket.available(20 * MS), 20_000);
         assert_eq!(bucket.available(60_000 * MS), 30_000, "but a long standstill is not made up for");
+    }
+
+    #[test]
+    fn whoever_asks_again_at_once_has_what_a_late_timer_left() {
+        for (away_ms, available) in [(1, 5_000), (2, 6_000), (3, 1_000)] {
+            let mut bucket = Bucket::new(limit(1_000_000, Model::Link), 0);
+            bucket.set_waited_for(true, 0);
+            assert_eq!(bucket.available(5 * MS), 5_000);
+            bucket.take(1_000);
+            bucket.set_waited_for(false, 5 * MS);
+            bucket.set_waited_for(true, (5 + away_ms) * MS);
+            assert_eq!(bucket.available((5 + away_ms) * MS), available, "after {away_ms} ms");
+        }
+    }
+
+    #[test]
+    fn another_limit_holds_from_then_on() {
+        let mut bucket = Bucket::new(limit(1_000, Model::Link), 0);
+        bucket.set_waited_for(true, 0);
+        assert_eq!(bucket.due_ns(1_000), 1_000 * MS);
+        bucket.set_limit(limit(1_000_000, Model::Link), 10 * MS);
+        assert_eq!(bucket.available(10 * MS), 10, "what there was");
+        assert_eq!(bucket.available(11 * MS), 1_010);
+        bucket.set_limit(limit(1_000, Model::TokenBucket { burst_bytes: 500 }), 11 * MS);
+        assert_eq!(bucket.available(11 * MS), 500, "no more than it may hold");
+    }
+
+    #[test]
+    fn a_full_bucket_is_as_good_as_a_new_one() {
+        let mut bucket = Bucket::new(limit(1_000, Model::TokenBucket { burst_bytes: 500 }), 0);
+        assert!(bucket.is_full(0));
+        bucket.take(100);
+        assert!(!bucket.is_full(99 * MS) && bucket.is_full(100 * MS));
+        assert!(Bucket::new(limit(1_000, Model::Link), 0).is_full(0));
     }
 
     #[test]

@@ -99,6 +99,8 @@ impl Line {
 
     /// Grants what may be sent now. Says when to come again, if somebody still waits.
     pub fn serve(&mut self, now_ns: u64, grants: &mut Vec<Grant>) -> Option<u64> {
+        // It may be another one by now.
+        self.piece_bytes = self.total.limit().piece_bytes();
         loop {
             if self.this_round.is_empty() {
                 if self.next_round.is_empty() {

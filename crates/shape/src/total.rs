@@ -35,6 +35,20 @@ impl Total {
         *self.state().bucket.limit()
     }
 
+    /// Another limit from now on, for those as well that wait: they had better ask again.
+    pub fn set_limit(&self, limit: Limit, now_ns: u64) {
+        let mut state = self.state();
+        if *state.bucket.limit() != limit {
+            state.bucket.set_limit(limit, now_ns);
+        }
+    }
+
+    /// Whether one that nobody has used would do as well.
+    pub fn is_as_new(&self, now_ns: u64) -> bool {
+        let mut state = self.state();
+        state.slowest().is_none() && state.bucket.is_full(now_ns)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -216,3 +216,25 @@ fn a_burst_comes_first_and_the_rate_behind_it() {
     scene.run(2 * SECOND, SECOND);
     assert!((2_480_000..=2_510_000).contains(&scene.total()), "{} bytes", scene.total());
 }
+
+#[test]
+fn another_limit_holds_for_those_who_wait() {
+    let mut scene = Scene::new(link(100_000), &[&[1, 1], &[1]], 50_000);
+    scene.run(SECOND, SECOND);
+    scene.lines[0].total().set_limit(link(1_000_000), SECOND);
+    let before = scene.total();
+    scene.run(2 * SECOND, SECOND);
+    let sent = (scene.total() - before) as f64;
+    assert!((sent / 1_000_000.0 - 1.0).abs() < 0.02, "{sent} bytes in a second");
+}
+
+/// A stream alone, whose worker is late by more than a link makes up for after a pause.
+#[test]
+fn late_timers_take_nothing_from_a_stream_that_is_alone() {
+    for lateness in [MS, 3 * MS, 9 * MS] {
+        let mut scene = Scene::new(link(5_000), &[&[1]], lateness);
+        scene.run(20 * SECOND, SECOND);
+        let error = scene.total() as f64 / 100_000.0 - 1.0;
+        assert!(error.abs() <= 0.005, "timers late by {lateness} ns: off by {error}");
+    }
+}

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use super::shaping::Bandwidths;
 use crate::tls::{Hsts, ServerTls};
 
 /// One address that clients connect to.
@@ -29,6 +30,8 @@ pub struct Listener {
     pub hsts: Option<Hsts>,
     /// Whether HTTP/2 is spoken beside HTTP/1.1: by ALPN with `tls`, else by prior knowledge.
     pub http2: bool,
+    /// How fast bodies pass, or what `tcp` passes on.
+    pub bandwidths: Bandwidths,
 }
 
 impl Listener {
@@ -48,6 +51,7 @@ impl Listener {
             redirect_to_https: false,
             hsts: None,
             http2: true,
+            bandwidths: Bandwidths::default(),
         }
     }
 }

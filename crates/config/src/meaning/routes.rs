@@ -1,6 +1,5 @@
 //! Which requests go where, and what is done with them on the way.
 
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +10,7 @@ use route::{
     Rate, RateKey, Redirect, Rule, Split, Users,
 };
 
-use shape::Delay;
-
+use super::shaping::Shaping;
 use super::upstreams::Retry;
 
 /// Requests that match, and what becomes of them.
@@ -165,17 +163,6 @@ pub struct Rewrite {
     pub path: Option<PathRewrite>,
     /// The host, in the place of the upstream's `host`.
     pub host: Option<HostRewrite>,
-}
-
-/// A network that is slower than the one there is; by default none is.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Shaping {
-    /// Bytes in a second that bodies of responses come at, all together.
-    pub rate: Option<NonZeroU64>,
-    /// The same for bodies of requests.
-    pub upload_rate: Option<NonZeroU64>,
-    /// How late requests go on to their server.
-    pub delay: Option<Delay>,
 }
 
 /// Waits of one route; `None` is that of `Config::timeouts`.

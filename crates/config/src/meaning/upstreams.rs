@@ -14,6 +14,7 @@ use balance::{
 };
 use route::{Pattern, ProxyVersion, ValueRule};
 
+use super::shaping::Bandwidths;
 use crate::tls::UpstreamTls;
 
 /// Servers that answer for the same routes.
@@ -51,6 +52,8 @@ pub struct Upstream {
     pub tls: UpstreamTls,
     /// Connections kept to each server.
     pub pool: Pool,
+    /// How fast bodies pass, to and from all of the servers together.
+    pub bandwidths: Bandwidths,
 }
 
 impl Upstream {
@@ -73,6 +76,7 @@ impl Upstream {
             send_proxy_protocol: None,
             tls: UpstreamTls::default(),
             pool: Pool::default(),
+            bandwidths: Bandwidths::default(),
         }
     }
 

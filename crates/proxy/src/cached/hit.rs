@@ -16,7 +16,8 @@ use crate::failure::Failure;
 use crate::lane::Memory;
 use crate::policy::{self, Sender};
 use crate::record::Record;
-use crate::respond::{send, send_both};
+use crate::respond::{send, send_paced};
+use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
 
 /// A body up to this length is copied behind its head.
@@ -50,7 +51,8 @@ pub(super) async fn stored(
     }
     record.body_bytes_sent = length;
     let mut piece = object.body_at(0);
-    if length <= ONE_PIECE_BYTES_MAX {
+    let pace = Pace::new(Way::Down, call.worker);
+    if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
         out.extend_from_slice(piece);
         send(call, out, follows).await?;
         return Ok(next);
@@ -59,7 +61,8 @@ pub(super) async fn stored(
     while !piece.is_empty() {
         at += piece.len() as u64;
         let is_last = at == length;
-        let sent = send_both(call, head, piece, if is_last { follows } else { Follows::More }).await;
+        let follows = if is_last { follows } else { Follows::More };
+        let sent = send_paced(call, admitted, &pace, (head, piece), follows).await;
         if let Err(failure) = sent {
             return Ok(cut(call, record, failure));
         }
@@ -92,6 +95,7 @@ pub(super) async fn stream(
     let is_chunked = framing == Framing::Chunked && !socket.frames_itself();
     let out = &mut memory.response.out;
     let mut is_behind_chunk = false;
+    let pace = Pace::new(Way::Down, call.worker);
     let outcome = loop {
         let next = match poll_fn(|context| Poll::Ready(reader.poll_next(context))).await {
             Poll::Ready(next) => next,
@@ -118,7 +122,7 @@ pub(super) async fn stream(
         }
         let is_whole = framing == Framing::Length(reader.read_bytes());
         let follows = if is_whole { Follows::End } else { Follows::Nothing };
-        if let Err(failure) = send_both(call, out, &part, follows).await {
+        if let Err(failure) = send_paced(call, admitted, &pace, (out, &part), follows).await {
             break Err(failure);
         }
         out.clear();

@@ -4,6 +4,7 @@
 //! as it was.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,10 +14,11 @@ use route::{
     AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Users,
     Verified, has_dot_segments,
 };
+use shape::Delay;
 
 use crate::failure::Failure;
 use crate::seen::Fields;
-use crate::shaping::Shaping;
+use crate::shaping::Limits;
 use crate::snapshot::TimeoutTicks;
 
 /// How many credentials are remembered as verified for a file of users, and for how long.
@@ -31,10 +33,14 @@ pub(crate) struct Route {
     pub(crate) label: String,
     /// What there is besides; `None` in most.
     pub(crate) policies: Option<Box<Policies>>,
-    /// How its messages are slowed down; `None` is not at all.
-    pub(crate) shaping: Option<Arc<Shaping>>,
     /// Whether what servers answer is stored.
     pub(crate) is_cached: bool,
+    /// How fast its bodies may pass; `None` is as they come.
+    pub(crate) limits: Option<Arc<Limits>>,
+    /// Their share of what they have together with others.
+    pub(crate) weight: NonZeroU32,
+    /// How late its requests go on.
+    pub(crate) delay: Option<Delay>,
 }
 
 /// What is asked of the requests of a route, and done with them, besides sending them to one upstream.
@@ -147,8 +153,10 @@ impl Route {
         Self {
             upstream: meant.action.upstreams().next().unwrap_or_default(),
             label: meant.name.clone(),
-            shaping: Shaping::new(&meant.shaping, kept.shapings.get(meant.name.as_str()).copied()),
             is_cached: meant.cache.is_some() && config.cache.is_some(),
+            limits: Limits::new(&meant.shaping.bandwidths, kept.bandwidths.get(meant.name.as_str()).copied()),
+            weight: meant.shaping.weight,
+            delay: meant.shaping.delay.clone(),
             policies: (!is_plain).then(|| Box::new(Policies::new(config, meant, kept))),
         }
     }
@@ -196,7 +204,7 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
 
 /// What the plan before has that may go on, and what this one has by now.
 struct Kept<'p> {
-    shapings: HashMap<&'p str, &'p Arc<Shaping>>,
+    bandwidths: HashMap<&'p str, &'p Arc<Limits>>,
     limits: HashMap<&'p str, &'p [Limit]>,
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
@@ -204,12 +212,12 @@ struct Kept<'p> {
 
 impl<'p> Kept<'p> {
     fn of(previous: Option<(&'p Config, &'p [Route])>) -> Self {
-        let mut kept = Self { shapings: HashMap::new(), limits: HashMap::new(), auths: HashMap::new() };
+        let mut kept = Self { bandwidths: HashMap::new(), limits: HashMap::new(), auths: HashMap::new() };
         let (config, routes) =
             previous.map_or((&[][..], &[][..]), |(config, routes)| (&config.routes, routes));
         for (meant, route) in config.iter().zip(routes) {
-            if let Some(shaping) = &route.shaping {
-                kept.shapings.insert(&meant.name, shaping);
+            if let Some(limits) = &route.limits {
+                kept.bandwidths.insert(&meant.name, limits);
             }
             let Some(policies) = &route.policies else { continue };
             if !policies.limits.is_empty() {

@@ -18,6 +18,7 @@ use crate::legacy::Legacy;
 use crate::plan::listed::{Listed, listed};
 use crate::probe::{Watch, watch_of};
 use crate::resolve::Names;
+use crate::shaping::Limits;
 
 /// The addresses of a server, tried in turn; they are exchanged as its name is resolved again.
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
@@ -40,6 +41,8 @@ pub(crate) struct UpstreamPlan {
     pub(crate) waiting: Arc<WaitingWorkers>,
     /// What keeps clients on their servers.
     pub(crate) stickiness: Option<Arc<Stickiness>>,
+    /// How fast bodies may pass.
+    pub(crate) limits: Option<Arc<Limits>>,
 }
 
 /// One of its servers.
@@ -129,6 +132,7 @@ impl UpstreamPlan {
             reserve,
             waiting: previous.map(|previous| Arc::clone(&previous.waiting)).unwrap_or_default(),
             stickiness,
+            limits: Limits::new(&config.bandwidths, previous.and_then(|previous| previous.limits.as_ref())),
         }))
     }
 

@@ -291,7 +291,7 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
             "line": 2,
             "column": 1,
             "message": "unknown key \"adress\" in [[listen]]",
-            "expected": "address, name, proxy_protocol, tcp, tls, redirect_to_https, hsts or http2",
+            "expected": "address, name, proxy_protocol, tcp, tls, redirect_to_https, hsts, http2, rate or upload_rate",
             "nearest": "address",
         }]);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&output).unwrap(), expected);

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::proxy::Setup;
 use config::{
-    AccessLog, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config, KeyPair, LogFormat,
-    LogTarget, Server, ServerTls, Shaping, UnknownNames,
+    AccessLog, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config,
+    KeyPair, LogFormat, LogTarget, Server, ServerTls, Shaping, UnknownNames,
 };
 use shape::Delay;
 
@@ -57,13 +57,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "combined", requires = "log")]
     log_format: Format,
 
-    /// Slow responses down to this, all of them together, shared evenly: `5KB/s`, `10Mbit/s`.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    rate: Option<NonZeroU64>,
+    /// Slow responses down to this, all of them together, shared evenly: `5KB/s`, `10Mbit/s`. Behind it `burst 64KB`
+    /// makes it a token bucket, and `per client`, `per client/24`, `per connection` or `per request` a limit of each of
+    /// these. May be repeated: all limits hold.
+    #[arg(long, value_name = "RATE", value_parser = config::bandwidth)]
+    rate: Vec<Bandwidth>,
 
-    /// Slow request bodies down to this.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    upload_rate: Option<NonZeroU64>,
+    /// Slow request bodies down to this, likewise.
+    #[arg(long, value_name = "RATE", value_parser = config::bandwidth)]
+    upload_rate: Vec<Bandwidth>,
 
     /// Hold each request back for so long: `50ms`, `2s±100ms`, `50ms±10ms normal`, `50ms±10ms pareto`.
     #[arg(long, value_name = "DELAY", value_parser = config::delay)]
@@ -95,11 +97,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     let mut config = Config::for_servers(arguments.from.clone(), arguments.to.clone());
     config.workers = arguments.workers;
     for route in &mut config.routes {
-        route.shaping = Shaping {
-            rate: arguments.rate,
-            upload_rate: arguments.upload_rate,
-            delay: arguments.delay.clone(),
-        };
+        let bandwidths = Bandwidths { down: arguments.rate.clone(), up: arguments.upload_rate.clone() };
+        route.shaping = Shaping { bandwidths, delay: arguments.delay.clone(), ..Shaping::default() };
     }
     if let Some(memory_bytes) = arguments.cache {
         config.cache = Some(CacheStore::of(memory_bytes));
@@ -138,11 +137,6 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
         Err(code) => code,
     }
-}
-
-fn rate(text: &str) -> Result<NonZeroU64, String> {
-    let rate = config::rate(text).map_err(|error| error.to_string())?;
-    NonZeroU64::new(rate).ok_or_else(|| "nothing would ever arrive; expected at least 1B/s".to_owned())
 }
 
 /// A size that a store may have.

@@ -1,0 +1,193 @@
+//! Limits on bandwidth as they are configured, and the totals that messages have together under them. Shared by all
+//! workers; a change that leaves a limit where it is changes it in place, for messages that are under way as well.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use config::{Bandwidth, Bandwidths, Scope};
+use shape::{Limit, Total};
+
+/// Clients whose totals are remembered before those are looked for that nobody uses.
+const CLIENTS_KEPT: usize = 1024;
+
+/// Which way a body goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To the client.
+    Down,
+    /// To the server.
+    Up,
+}
+
+/// All limits of a listener, a route or an upstream.
+pub(crate) struct Limits {
+    meant: Bandwidths,
+    down: Vec<Arc<Limiter>>,
+    up: Vec<Arc<Limiter>>,
+}
+
+impl Limits {
+    /// `None` where nothing is limited. Those of before that have their place still go on.
+    pub(crate) fn new(meant: &Bandwidths, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        if *meant == Bandwidths::default() {
+            return None;
+        }
+        if let Some(before) = before.filter(|before| before.meant == *meant) {
+            return Some(Arc::clone(before));
+        }
+        let limiters = |meant: &[Bandwidth], before: Option<&Vec<Arc<Limiter>>>| {
+            let of_place = |place: usize| before.and_then(|before| before.get(place));
+            let limiter = |(place, bandwidth): (usize, &Bandwidth)| {
+                let same = of_place(place).filter(|before| before.scope == bandwidth.scope);
+                same.map_or_else(|| Arc::new(Limiter::new(bandwidth)), Arc::clone)
+            };
+            meant.iter().enumerate().map(limiter).collect()
+        };
+        Some(Arc::new(Self {
+            meant: meant.clone(),
+            down: limiters(&meant.down, before.map(|before| &before.down)),
+            up: limiters(&meant.up, before.map(|before| &before.up)),
+        }))
+    }
+
+    pub(crate) fn of(&self, way: Way) -> &[Arc<Limiter>] {
+        match way {
+            Way::Down => &self.down,
+            Way::Up => &self.up,
+        }
+    }
+
+    /// From now on these hold: the plan that they belong to is in force.
+    pub(crate) fn enforce(&self, now_ns: u64) {
+        let pairs = self.meant.down.iter().zip(&self.down).chain(self.meant.up.iter().zip(&self.up));
+        pairs.for_each(|(meant, limiter)| limiter.enforce(meant.limit, now_ns));
+    }
+}
+
+/// One limit, and what is counted under it.
+pub(crate) struct Limiter {
+    pub(crate) scope: Scope,
+    /// Of everything together; with another scope, of nothing.
+    all: Arc<Total>,
+    /// Held for one look.
+    state: Mutex<State>,
+}
+
+struct State {
+    limit: Limit,
+    clients: HashMap<[u8; 16], Arc<Total>>,
+    /// How many clients there may be before those are forgotten that are as good as new.
+    sweep_at: usize,
+}
+
+impl Limiter {
+    fn new(meant: &Bandwidth) -> Self {
+        let state = State { limit: meant.limit, clients: HashMap::new(), sweep_at: CLIENTS_KEPT };
+        Self { scope: meant.scope, all: Arc::new(Total::new(meant.limit)), state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The limit that holds now.
+    pub(crate) fn limit(&self) -> Limit {
+        self.state().limit
+    }
+
+    /// The total for a message of this client; of its own where the limit is that of connections or messages.
+    pub(crate) fn total(&self, client: IpAddr, now_ns: u64) -> Arc<Total> {
+        match self.scope {
+            Scope::All => Arc::clone(&self.all),
+            Scope::Client(prefixes) => self.state().of_client(prefixes.client(client), now_ns),
+            Scope::Connection | Scope::Request => Arc::new(Total::new(self.limit())),
+        }
+    }
+
+    fn enforce(&self, limit: Limit, now_ns: u64) {
+        let mut state = self.state();
+        state.limit = limit;
+        for total in state.clients.values().chain([&self.all]) {
+            total.set_limit(limit, now_ns);
+        }
+    }
+}
+
+impl State {
+    fn of_client(&mut self, client: [u8; 16], now_ns: u64) -> Arc<Total> {
+        if let Some(total) = self.clients.get(&client) {
+            return Arc::clone(total);
+        }
+        if self.clients.len() >= self.sweep_at {
+            // What is left is in use, or remembers a burst: both are bounded by what there is of connections and time.
+            self.clients.retain(|_, total| Arc::strong_count(total) > 1 || !total.is_as_new(now_ns));
+            self.sweep_at = CLIENTS_KEPT.max(2 * self.clients.len());
+        }
+        let total = Arc::new(Total::new(self.limit));
+        self.clients.insert(client, Arc::clone(&total));
+        total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use shape::Model;
+
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn limiter(scope: Scope) -> Limiter {
+        let rate_bytes_per_second = NonZeroU64::new(1_000).unwrap();
+        let model = Model::TokenBucket { burst_bytes: 1_000 };
+        Limiter::new(&Bandwidth { limit: Limit { rate_bytes_per_second, model }, scope })
+    }
+
+    fn address(number: u32) -> IpAddr {
+        std::net::Ipv4Addr::from(0x0a00_0000 + number).into()
+    }
+
+    #[test]
+    fn who_shares_a_total() {
+        let prefixes = balance::AddressPrefixes { v4: 24, v6: 64 };
+        for (scope, of_one, of_network, of_others) in [
+            (Scope::All, true, true, true),
+            (Scope::Client(balance::AddressPrefixes::default()), true, false, false),
+            (Scope::Client(prefixes), true, true, false),
+            (Scope::Request, false, false, false),
+        ] {
+            let limiter = limiter(scope);
+            let first = limiter.total(address(1), 0);
+            let shares = |number| Arc::ptr_eq(&first, &limiter.total(address(number), 0));
+            assert_eq!([shares(1), shares(2), shares(256)], [of_one, of_network, of_others], "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn clients_are_forgotten_once_they_are_as_good_as_new() {
+        let limiter = limiter(Scope::Client(balance::AddressPrefixes::default()));
+        let in_use = limiter.total(address(0), 0);
+        for number in 1..10 * CLIENTS_KEPT as u32 {
+            limiter.total(address(number), 0);
+        }
+        assert!(limiter.state().clients.len() <= CLIENTS_KEPT + 1);
+        assert!(Arc::ptr_eq(&in_use, &limiter.total(address(0), SECOND_NS)));
+    }
+
+    #[test]
+    fn a_limit_that_has_its_place_still_is_changed_in_place() {
+        let link = |rate| Bandwidth::link(NonZeroU64::new(rate).unwrap());
+        let meant = |rate| Bandwidths { down: vec![link(rate)], up: Vec::new() };
+        let before = Limits::new(&meant(1_000), None).unwrap();
+        assert!(Arc::ptr_eq(&before, &Limits::new(&meant(1_000), Some(&before)).unwrap()));
+        let after = Limits::new(&meant(2_000), Some(&before)).unwrap();
+        let total = after.of(Way::Down)[0].total(address(1), 0);
+        assert_eq!(total.limit(), link(1_000).limit, "a plan that is not yet in force changes nothing");
+        after.enforce(SECOND_NS);
+        assert_eq!([total.limit(), before.of(Way::Down)[0].limit()], [link(2_000).limit; 2]);
+        assert!(Limits::new(&Bandwidths::default(), Some(&after)).is_none());
+    }
+}

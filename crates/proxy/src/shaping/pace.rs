@@ -1,0 +1,198 @@
+//! The pace of one message's body, or of one way of a tunnel: what of it may be sent by now, under all limits at once.
+//!
+//! It goes by the plan that is in force, not by the one that its request began under: so that a change holds for long
+//! bodies as well. Where nothing is limited it costs a comparison.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use shape::StreamId;
+
+use super::limits::{Limiter, Way};
+use super::share::Share;
+use crate::client::Client;
+use crate::snapshot::Snapshot;
+use crate::worker::Worker;
+
+/// Below this a piece is copied: a pipe would cost more than it saves.
+const WIDE_PIECE_BYTES: u64 = 64 * 1024;
+
+/// No change of the plan has this number.
+const NEVER: u32 = u32::MAX;
+
+/// Whose body it is: what decides which limits hold. Names, since a later plan has its own places for them.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) worker: &'a Worker,
+    pub(crate) client: &'a Client,
+    /// Who asks.
+    pub(crate) address: IpAddr,
+    /// The name of its route, if it has one.
+    pub(crate) route: Option<&'a str>,
+    /// The name of its upstream.
+    pub(crate) upstream: &'a str,
+}
+
+/// How fast a body may go.
+pub(crate) struct Pace {
+    way: Way,
+    /// The change of the plan since which nothing is limited.
+    unlimited_since: Cell<u32>,
+    /// The change of the plan that `levels` are of.
+    followed: Cell<u32>,
+    /// Each limit that holds.
+    levels: RefCell<Vec<Level>>,
+    /// Bytes that are not counted: a head before the body.
+    free: Cell<u64>,
+}
+
+/// A stream under one limit.
+struct Level {
+    share: Rc<Share>,
+    stream: StreamId,
+    /// What may be sent and is not yet.
+    granted: u64,
+}
+
+impl Pace {
+    pub(crate) fn new(way: Way, worker: &Worker) -> Self {
+        let shaper = &worker.shaper;
+        let unlimited_since = if shaper.limits() { NEVER } else { shaper.changes() };
+        Self {
+            way,
+            unlimited_since: Cell::new(unlimited_since),
+            followed: Cell::new(NEVER),
+            levels: RefCell::default(),
+            free: Cell::new(0),
+        }
+    }
+
+    /// The next bytes, so many, are not counted.
+    pub(crate) fn pass(&self, bytes: usize) {
+        self.free.set(bytes as u64);
+    }
+
+    /// Whether there may be limits that hold for it.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.unlimited_since.get() == NEVER
+    }
+
+    /// Whether what is granted at once is worth a pipe.
+    pub(crate) fn is_wide(&self, place: &Place<'_>) -> bool {
+        self.unlimited_since.get() == place.worker.shaper.changes() || {
+            let levels = self.follow(place);
+            levels.iter().all(|level| level.share.piece_bytes() >= WIDE_PIECE_BYTES)
+        }
+    }
+
+    /// How many of these may be sent, at least one; waits until some may.
+    pub(crate) fn poll_allowance(
+        &self,
+        context: &mut Context<'_>,
+        place: &Place<'_>,
+        wanted: usize,
+    ) -> Poll<usize> {
+        // What is only a head counts nowhere.
+        if self.unlimited_since.get() == place.worker.shaper.changes() || wanted as u64 <= self.free.get() {
+            return Poll::Ready(wanted);
+        }
+        self.poll_limited(context, place, wanted as u64)
+    }
+
+    #[cold]
+    fn poll_limited(&self, context: &mut Context<'_>, place: &Place<'_>, wanted: u64) -> Poll<usize> {
+        let free = self.free.get();
+        let counted = wanted - free;
+        let mut allowed = counted;
+        // All are asked at once: what they take longest is how long it takes.
+        for level in &mut *self.follow(place) {
+            if level.granted == 0
+                && let Poll::Ready(granted) = level.share.poll_grant(level.stream, counted, context.waker())
+            {
+                level.granted = granted;
+            }
+            allowed = allowed.min(level.granted);
+        }
+        // A head does not wait for its body.
+        if allowed + free == 0 { Poll::Pending } else { Poll::Ready((free + allowed) as usize) }
+    }
+
+    /// The limits that hold now.
+    fn follow(&self, place: &Place<'_>) -> RefMut<'_, Vec<Level>> {
+        let changes = place.worker.shaper.changes();
+        let mut levels = self.levels.borrow_mut();
+        if self.followed.replace(changes) != changes {
+            follow(&mut levels, self.way, place);
+            self.unlimited_since.set(if levels.is_empty() { changes } else { NEVER });
+        }
+        levels
+    }
+
+    /// So many of those were sent.
+    #[inline]
+    pub(crate) fn sent(&self, count: usize) {
+        if self.unlimited_since.get() == NEVER {
+            self.count(count as u64);
+        }
+    }
+
+    #[cold]
+    fn count(&self, count: u64) {
+        let free = self.free.get().min(count);
+        self.free.set(self.free.get() - free);
+        for level in &mut *self.levels.borrow_mut() {
+            // No more is sent than was allowed.
+            level.granted = level.granted.saturating_sub(count - free);
+        }
+    }
+}
+
+/// The levels under the plan that is in force; those that there are go on.
+fn follow(levels: &mut Vec<Level>, way: Way, place: &Place<'_>) {
+    let snapshot = place.worker.snapshot();
+    let mut before = std::mem::take(levels);
+    let weight = weight(&snapshot, place);
+    for limiter in limiters(&snapshot, way, place) {
+        let known = before.iter().position(|level| level.share.is_of(limiter));
+        levels.push(match known {
+            Some(index) => before.swap_remove(index),
+            None => {
+                let share = place.worker.shaper.share(limiter, place);
+                let stream = share.join(weight);
+                Level { share, stream, granted: 0 }
+            }
+        });
+    }
+}
+
+/// All limits that hold for a body.
+fn limiters<'s>(
+    snapshot: &'s Snapshot,
+    way: Way,
+    place: &Place<'s>,
+) -> impl Iterator<Item = &'s Arc<Limiter>> {
+    let of_listener = snapshot.listener(&place.client.listening).limits.as_ref();
+    let of_route = route(snapshot, place).and_then(|route| route.limits.as_ref());
+    let mut upstreams = snapshot.plan.upstreams.iter();
+    let upstream = upstreams.find(|upstream| upstream.config.name == place.upstream);
+    let of_upstream = upstream.and_then(|upstream| upstream.limits.as_ref());
+    [of_listener, of_route, of_upstream].into_iter().flatten().flat_map(move |limits| limits.of(way))
+}
+
+fn weight(snapshot: &Snapshot, place: &Place<'_>) -> u32 {
+    route(snapshot, place).map_or(1, |route| route.weight.get())
+}
+
+fn route<'s>(snapshot: &'s Snapshot, place: &Place<'_>) -> Option<&'s crate::plan::Route> {
+    let name = place.route?;
+    snapshot.plan.routes.iter().find(|route| route.label == name)
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.share.leave(self.stream, self.granted);
+    }
+}

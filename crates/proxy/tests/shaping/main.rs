@@ -1,0 +1,11 @@
+//! A network that is slower than the one there is. What is asserted of time is that nothing comes early; that nothing comes
+//! late depends on the machine.
+
+/// The proxy between a server and clients.
+mod scene;
+/// Limits on bandwidth.
+mod rates;
+/// What comes late.
+mod delays;
+/// What is changed while bodies are under way.
+mod changes;
