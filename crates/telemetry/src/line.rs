@@ -461,7 +461,7 @@ mod tests {
                     prop_assert!(shown.contains(char::REPLACEMENT_CHARACTER), "{}", shown);
                 }
             }
-            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(25));
+            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(29));
         }
 
         #[test]
