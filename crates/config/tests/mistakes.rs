@@ -112,7 +112,7 @@ fn listeners() {
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
             "4:1: unknown key \"adress\" in [[listen]]; expected address, name, proxy_protocol, tcp, tls, \
-             redirect_to_https, hsts or http2; \
+             redirect_to_https, hsts, http2, rate or upload_rate; \
              did you mean \"address\"?",
         ),
         (
