@@ -1,6 +1,7 @@
 //! What a plan expects of our proxy's figures: `p99 < 50ms`, `errors = 0`. Read here, and judged once the run is over.
 
 use report::Summary;
+use report::latency::Latency;
 use report::results::{Expectation, Role};
 use report::summary::{Metric, Row};
 use serde::Deserialize;
@@ -70,6 +71,38 @@ impl TryFrom<String> for Expect {
         };
         let value = value.ok_or_else(|| EXPECTED.to_owned())?;
         Ok(Self { text, figure, comparison, value })
+    }
+}
+
+/// A bound on latency, such as a search for the highest rate keeps to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bound(Expect);
+
+impl TryFrom<String> for Bound {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let expect = Expect::try_from(text)?;
+        let is_bound = matches!(expect.figure, Figure::Quantile(_))
+            && matches!(expect.comparison, Comparison::Less | Comparison::AtMost);
+        if is_bound {
+            Ok(Self(expect))
+        } else {
+            Err("a bound is one on latency, such as p99 < 10ms".to_owned())
+        }
+    }
+}
+
+impl Bound {
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// Whether these latencies keep to it; none do not.
+    pub(crate) fn is_met_by(&self, latency: &Latency) -> bool {
+        let Figure::Quantile(quantile) = self.0.figure else { return false };
+        latency.at_quantile_us(quantile).is_some_and(|us| self.0.is_met_by(us as f64))
     }
 }
 
@@ -175,6 +208,18 @@ mod tests {
         }
         for text in ["", "p99", "p99 < 50", "p98 < 1s", "errors ~ 0", "errors = NaN"] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bound_is_one_on_latency() {
+        let bound = Bound::try_from("p99 < 10ms".to_owned()).expect("a bound");
+        assert_eq!(bound.text(), "p99 < 10ms");
+        assert!(bound.is_met_by(&Latency::from_counts([(9_000, 100)])));
+        assert!(!bound.is_met_by(&Latency::from_counts([(9_000, 98), (11_000, 2)])));
+        assert!(!bound.is_met_by(&Latency::default()));
+        for text in ["errors = 0", "p99 > 10ms", "requests/s < 5", "fast"] {
+            assert!(Bound::try_from(text.to_owned()).is_err(), "{text}");
         }
     }
 

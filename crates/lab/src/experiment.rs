@@ -3,30 +3,35 @@
 //! Closed loops come first: the constant rates, equal for all, follow from the slowest of them. A measurement that
 //! fails is a result; only what makes every further one worthless ends the run.
 
-use std::collections::HashSet;
+/// The plan in the words of the results.
+mod describe;
+/// The highest rate that meets a bound.
+mod search;
+
+use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use report::Summary;
-use report::results::{
-    Arrivals, Case, Conditions, Cores, Lacking, Measured, Outcome, Process, Proxy, Results, Run, SCHEMA,
-    Sample, Scheme,
-};
-use report::statistics::Estimate;
-use rustix::process::Pid;
-use tokio::time::sleep;
-
 use crate::certificate::Certificate;
 use crate::error::Error;
-use crate::generator::{self, End, Request};
+use crate::generator::{End, Request};
 use crate::origins::Origins;
 use crate::plan::{CasePlan, Load, Plan, UrlList};
-use crate::proxies::{Installed, Service};
-use crate::usage::{Memory, Reading};
-use crate::{connections, cores, expect, machine, start};
+use crate::proxies::Service;
+use crate::usage::Processes;
+use crate::watch::{Part, watching};
+use crate::{cores, expect, machine, network, start};
+use report::Summary;
+use report::results::{
+    Arrivals, Case, Conditions, Cores, Lacking, Measured, Outcome, Process, Results, Run, SCHEMA, Scheme,
+    Started, Step,
+};
+use report::statistics::Estimate;
+use search::Search;
 
 /// A process that was asked to end gets this long.
 const GRACE: Duration = Duration::from_millis(500);
@@ -36,6 +41,8 @@ const LOAD_THREADS_MOST: usize = 8;
 const REPEATED_SHARE: usize = 8;
 /// The longest that goes unseen what a proxy uses.
 const BETWEEN_SAMPLES: Duration = Duration::from_secs(1);
+/// Where a search begins that knows nothing.
+const FIRST_RATE: f64 = 1_000.0;
 
 /// Where a run is, before each measurement.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +112,8 @@ struct Experiment<'p> {
     random: fastrand::Rng,
     began: Instant,
     repeats: usize,
+    /// Measurements of searches beyond the first of each.
+    steps: usize,
     results: Results,
     _stay: cores::Stay,
 }
@@ -142,16 +151,16 @@ impl<'p> Experiment<'p> {
                 warm_up_seconds: plan.timing.warm_up.as_secs_f64(),
                 seed: plan.seed,
                 cores: cores.clone(),
-                alike: alike(plan, &origins, certificate.as_ref()),
+                alike: describe::alike(plan, &origins, certificate.as_ref()),
             },
-            proxies: plan.proxies.iter().map(described).collect(),
+            proxies: plan.proxies.iter().map(describe::proxy).collect(),
             origins: origins.processes.clone(),
-            cases: plan.cases.iter().map(described_case).collect(),
+            cases: plan.cases.iter().map(describe::case).collect(),
             runs: Vec::new(),
             notes: plan.notes.clone(),
             plan: plan.file.clone(),
             absent: plan.absent.clone(),
-            lacking: lacking(plan, &origins, certificate.as_ref(), folder.path()),
+            lacking: describe::lacking(plan, &origins, certificate.as_ref(), folder.path()),
             published: plan.published.clone(),
             expectations: Vec::new(),
             incomplete: None,
@@ -170,6 +179,7 @@ impl<'p> Experiment<'p> {
             random,
             began: Instant::now(),
             repeats: 0,
+            steps: 0,
             results,
             _stay: stay,
         })
@@ -203,10 +213,7 @@ impl<'p> Experiment<'p> {
                         case: &plan.cases[case].name,
                         round,
                     });
-                    self.measure(proxy, case, round).await;
-                    if self.may_repeat() {
-                        self.measure(proxy, case, round).await;
-                    }
+                    self.take(proxy, case, round).await;
                     watcher.measured(&self.results);
                     if let Some(error) = self.origins.ended() {
                         return Err(error);
@@ -215,6 +222,50 @@ impl<'p> Experiment<'p> {
             }
         }
         Ok(())
+    }
+
+    /// What a round has of a proxy in a case: a measurement, and perhaps another, or the steps of a search.
+    async fn take(&mut self, proxy: usize, case: usize, round: usize) {
+        if matches!(self.plan.cases[case].load, Load::Search(_)) {
+            return self.search(proxy, case, round).await;
+        }
+        self.measure(proxy, case, round, None).await;
+        if self.may_repeat() {
+            self.measure(proxy, case, round, None).await;
+        }
+    }
+
+    /// Every step of a search is a measurement of its own; one that fails ends it.
+    async fn search(&mut self, proxy: usize, case: usize, round: usize) {
+        let mut search = Search::from(self.likely_rate(proxy, case));
+        while let Some(rate) = search.next() {
+            self.measure(proxy, case, round, Some(rate)).await;
+            self.steps += 1;
+            let Some(Run { step: Some(step), outcome, .. }) = self.results.runs.last() else { return };
+            if matches!(outcome, Outcome::Failed { .. }) {
+                break;
+            }
+            search.tell(rate, step.is_met);
+        }
+        // The round as a whole is one of those that were planned.
+        self.steps = self.steps.saturating_sub(1);
+    }
+
+    /// What the round before found; else half of what a closed loop that is otherwise alike managed.
+    fn likely_rate(&self, proxy: usize, case: usize) -> f64 {
+        let plan = &self.plan.cases[case];
+        let name = &self.plan.proxies[proxy].name;
+        let runs = || self.results.runs.iter().filter(|run| run.proxy == *name);
+        let met = |run: &Run| run.step.filter(|step| step.is_met).map(|step| step.rate_per_second);
+        let last = runs().filter(|run| run.case == plan.name).filter_map(met).next_back();
+        let closed = self.plan.cases.iter().find(|each| each.is_closed_loop_of(plan));
+        let managed = || {
+            let of_loop = runs().filter(|run| closed.is_some_and(|closed| run.case == closed.name));
+            let per_second = |measured: &Measured| measured.requests as f64 / measured.seconds;
+            let found = of_loop.filter_map(|run| run.outcome.valid()).map(per_second).next_back();
+            found.map(|rate| rate / 2.0)
+        };
+        last.or_else(managed).unwrap_or(FIRST_RATE)
     }
 
     /// Whether the last measurement is worth another try: it ran, but the generator could not do its part. Both stay
@@ -242,61 +293,79 @@ impl<'p> Experiment<'p> {
 
     /// Measurements in all, as far as is known.
     fn total(&self) -> usize {
-        self.planned() + self.repeats
+        self.planned() + self.repeats + self.steps
     }
 
-    /// One measurement: start, warm up, measure, stop.
-    async fn measure(&mut self, proxy: usize, case: usize, round: usize) {
+    /// One measurement: start, warm up, measure, stop. `rate` is that of a step of a search.
+    async fn measure(&mut self, proxy: usize, case: usize, round: usize, rate: Option<f64>) {
         let began_seconds = self.began.elapsed().as_secs_f64();
         let mut command = String::new();
-        let outcome = match self.measured(proxy, case, &mut command).await {
+        let outcome = match self.measured(proxy, case, rate, &mut command).await {
             Ok(outcome) => outcome,
             Err(error) => Outcome::Failed { reason: error.to_string() },
         };
+        let is_met = match (&self.plan.cases[case].load, outcome.valid()) {
+            (Load::Search(bound), Some(measured)) => bound.is_met_by(&measured.latency),
+            _ => false,
+        };
+        let step = rate.map(|rate_per_second| Step { rate_per_second, is_met });
         let (proxy, case) = (self.plan.proxies[proxy].name.clone(), self.plan.cases[case].name.clone());
-        self.results.runs.push(Run { proxy, case, round, began_seconds, command, outcome });
+        self.results.runs.push(Run { proxy, case, round, began_seconds, command, step, outcome });
     }
 
-    async fn measured(&mut self, proxy: usize, case: usize, command: &mut String) -> Result<Outcome, Error> {
+    async fn measured(
+        &mut self,
+        proxy: usize,
+        case: usize,
+        rate: Option<f64>,
+        command: &mut String,
+    ) -> Result<Outcome, Error> {
         let plan = self.plan;
-        let payload = &plan.cases[case].payload;
-        let installed = &plan.proxies[proxy];
+        let (asked, installed) = (&plan.cases[case], &plan.proxies[proxy]);
         let folder = tempfile::Builder::new().prefix(&installed.name).tempdir_in(self.folder.path());
         let folder = folder.map_err(|source| Error::Write { path: self.folder.path().to_owned(), source })?;
-        let service = service(&plan.cases[case], &self.origins, self.certificate.clone());
-        let running = start::proxy(installed, &service, &self.cores.proxy, folder.path(), payload).await?;
+        let service =
+            describe::service(asked, &self.origins, self.certificate.clone()).deviating(installed.deviation);
+        let running =
+            start::proxy(installed, &service, &self.cores.proxy, folder.path(), &asked.payload).await?;
         if let Some(running) = &running {
-            self.note_process(proxy, plan.cases[case].scheme, &running.process);
+            self.note_start(proxy, &asked.name, &service, &running.process);
         }
-        let group = running.as_ref().map(|running| running.group.id());
         let address = running.as_ref().map_or(self.origins.addresses[0], |running| running.address);
         let scheme = if service.tls.is_some() { "https" } else { "http" };
-        let url = format!("{scheme}://{address}{}", payload.path);
-        let request = self.request(case, url, service.tls.map(|tls| tls.certificate));
-        *command = request.typed(&plan.own);
+        let url = format!("{scheme}://{address}{}", asked.payload.path);
+        let mut request = self.request(case, url, service.tls.map(|tls| tls.certificate));
+        request.rate_per_second = rate.or(request.rate_per_second);
+        *command = request.typed(asked.generator, &plan.own, folder.path());
         if !plan.timing.warm_up.is_zero() && matches!(request.end, End::After(_)) {
             let warm_up = Request { end: End::After(plan.timing.warm_up), ..request.clone() };
-            warm_up.run(&plan.own, &self.cores.load, folder.path()).await?;
+            warm_up.start(asked.generator, &plan.own, &self.cores.load, folder.path())?.finish().await?;
         }
 
-        let before = group.map(Reading::of).transpose()?;
-        let used_before = (self.origins.cpu_seconds(), machine::cpu_seconds());
-        let load = request.run(&plan.own, &self.cores.load, folder.path());
+        let processes = Processes::now()?;
+        let origin_ports: Vec<u16> = self.origins.addresses.iter().map(SocketAddr::port).collect();
+        let ports = [&[address.port()], origin_ports.as_slice()].concat();
+        let mut part =
+            running.as_ref().map(|running| Part::begin(&processes, vec![running.group.id()], ports));
+        let mut origins = Part::begin(&processes, self.origins.ids(), origin_ports);
+        let used_before = (self.origins.cpu_seconds(), machine::cpu_seconds(), network::now());
+        let load = request.start(asked.generator, &plan.own, &self.cores.load, folder.path())?;
+        let mut sender = Part::begin(&processes, vec![load.id()], vec![address.port()]);
         let every = (plan.timing.measured / 2).min(BETWEEN_SAMPLES);
-        let ports =
-            std::iter::once(address).chain(self.origins.addresses.iter().copied()).map(|at| at.port());
-        let (told, samples) = watching(group, before.as_ref(), &ports.collect::<Vec<_>>(), every, load).await;
-        let mut outcome = generator::outcome(&told?);
+        let mut parts: Vec<&mut Part> = part.iter_mut().chain([&mut origins, &mut sender]).collect();
+        let mut outcome = watching(&mut parts, every, load.finish()).await??;
         if let Outcome::Measured(measured) | Outcome::Invalid { measured, .. } = &mut outcome {
             let since = |now: Option<f64>, then: Option<f64>| Some((now? - then?).max(0.0));
+            let processes = Processes::now()?;
+            if let Some(watched) = part.map(|part| part.until(&processes)) {
+                measured.usage = Some(watched.usage);
+                measured.samples = watched.samples;
+            }
             measured.origins_cpu_seconds = since(self.origins.cpu_seconds(), used_before.0);
             measured.machine_cpu_seconds = since(machine::cpu_seconds(), used_before.1);
-            if let (Some(group), Some(before)) = (group, before) {
-                let most = samples.iter().map(|sample| sample.memory_bytes).max().unwrap_or(0);
-                let memory = Memory { bytes: most.max(Memory::of(group)?.bytes) };
-                measured.usage = Some(Reading::of(group)?.since(&before, memory));
-            }
-            measured.samples = samples;
+            measured.network = Some(network::since(network::now(), used_before.2));
+            measured.origins = Some(origins.until(&processes));
+            measured.load = sender.until_its_end();
         }
         if let Some(running) = running {
             running.group.stop(GRACE).await;
@@ -304,13 +373,20 @@ impl<'p> Experiment<'p> {
         Ok(outcome)
     }
 
-    /// How a proxy is started, once for each scheme.
-    fn note_process(&mut self, proxy: usize, scheme: Scheme, process: &Process) {
-        let known = &mut self.results.proxies[proxy];
-        match scheme {
-            Scheme::Http if known.process == Process::default() => known.process = process.clone(),
-            Scheme::Https => drop(known.https_process.get_or_insert_with(|| process.clone())),
-            Scheme::Http => {}
+    /// How a proxy is started, once for all cases that give it the same to do.
+    fn note_start(&mut self, proxy: usize, case: &str, service: &Service, process: &Process) {
+        let given = [service.features(), service.features.phrases()].concat();
+        // What a command of the plan's own does is not known.
+        let is_known = self.plan.proxies[proxy].template.is_empty();
+        let setup = if is_known { service.setup() } else { BTreeMap::new() };
+        let known = &mut self.results.proxies[proxy].started;
+        let known_already = known.iter_mut().find(|started| started.given == given);
+        let Some(started) = known_already else {
+            known.push(Started { given, cases: vec![case.to_owned()], process: process.clone(), setup });
+            return;
+        };
+        if !started.cases.iter().any(|name| name == case) {
+            started.cases.push(case.to_owned());
         }
     }
 
@@ -320,12 +396,13 @@ impl<'p> Experiment<'p> {
         let threads = plan.threads.map_or(self.cores.load.len().min(LOAD_THREADS_MOST), NonZeroUsize::get);
         Request {
             url,
+            version: plan.version,
             trusted,
             connections,
             threads: threads.min(connections),
             end: plan.requests.map_or(End::After(self.plan.timing.measured), End::Requests),
             rate_per_second: match self.results.cases[case].arrivals {
-                Arrivals::Closed => None,
+                Arrivals::Closed | Arrivals::Searched { .. } => None,
                 Arrivals::Constant { rate_per_second } => Some(rate_per_second),
             },
             urls: plan.urls.map(|urls| self.folder.path().join(list_name(&urls))),
@@ -384,71 +461,6 @@ impl<'p> Experiment<'p> {
     }
 }
 
-/// What every proxy is given in a case, but for where it listens.
-fn service(case: &CasePlan, origins: &Origins, certificate: Option<Certificate>) -> Service {
-    Service {
-        listen: start::ANY_PORT,
-        tls: certificate.filter(|_| case.scheme == Scheme::Https),
-        origins: origins.addresses.clone(),
-        workers: case.workers,
-        keep_alive: true,
-        access_log: false,
-        features: case.features,
-    }
-}
-
-/// What is alike for every proxy in every case, a phrase each: what only some cases have is said with those.
-fn alike(plan: &Plan, origins: &Origins, certificate: Option<&Certificate>) -> Vec<String> {
-    let of_case = |case: &CasePlan| service(case, origins, certificate.cloned()).features();
-    let mut phrases: Vec<String> = plan.cases.iter().flat_map(of_case).collect();
-    let mut seen = HashSet::new();
-    phrases.retain(|phrase| seen.insert(phrase.clone()));
-    phrases
-}
-
-/// Every case that a proxy would take part in and cannot do, by asking for its configuration.
-fn lacking(plan: &Plan, origins: &Origins, certificate: Option<&Certificate>, folder: &Path) -> Vec<Lacking> {
-    let cells = plan.cases.iter().flat_map(|case| plan.proxies.iter().map(move |proxy| (case, proxy)));
-    let refused = cells.filter(|(case, proxy)| case.includes(proxy)).filter_map(|(case, proxy)| {
-        let service = service(case, origins, certificate.cloned());
-        let reason = (proxy.driver.configure)(proxy, &service, folder).err()?.to_string();
-        Some(Lacking { proxy: proxy.name.clone(), case: case.name.clone(), reason })
-    });
-    refused.collect()
-}
-
-/// Waits for `load`, and sees meanwhile what the group uses.
-async fn watching<T>(
-    group: Option<Pid>,
-    before: Option<&Reading>,
-    ports: &[u16],
-    every: Duration,
-    load: impl Future<Output = T>,
-) -> (T, Vec<Sample>) {
-    let mut load = pin!(load);
-    let mut samples = Vec::new();
-    let (Some(group), Some(first)) = (group, before) else { return (load.await, samples) };
-    let mut last = first.clone();
-    loop {
-        tokio::select! {
-            done = &mut load => return (done, samples),
-            () = sleep(every) => {
-                // One that ended has nothing: the load will say what came of that.
-                let (Ok(now), Ok(memory)) = (Reading::of(group), Memory::of(group)) else { continue };
-                let used = now.since(&last, memory);
-                samples.push(Sample {
-                    at_seconds: (now.at() - first.at()).as_secs_f64(),
-                    busy_cores: (used.user_seconds + used.system_seconds) / used.seconds.max(f64::MIN_POSITIVE),
-                    memory_bytes: memory.bytes,
-                    threads: now.threads(),
-                    connections: connections::established(ports),
-                });
-                last = now;
-            }
-        }
-    }
-}
-
 /// The file of a list of URLs.
 fn list_name(urls: &UrlList) -> String {
     format!("urls-{}-{}.txt", urls.total, urls.seed)
@@ -458,35 +470,6 @@ fn list_name(urls: &UrlList) -> String {
 fn round_rate(rate_per_second: f64) -> f64 {
     let unit = 10f64.powf(rate_per_second.max(1.0).log10().floor() - 1.0).max(1.0);
     ((rate_per_second / unit).floor() * unit).max(1.0)
-}
-
-fn described(installed: &Installed) -> Proxy {
-    Proxy {
-        name: installed.name.clone(),
-        role: installed.driver.role,
-        version: installed.version.clone(),
-        process: Process::default(),
-        https_process: None,
-    }
-}
-
-fn described_case(case: &CasePlan) -> Case {
-    Case {
-        name: case.name.clone(),
-        scheme: case.scheme,
-        payload: case.payload.name.clone(),
-        payload_bytes: case.payload.bytes.unwrap_or(0),
-        connections: case.connections.get(),
-        arrivals: match case.load {
-            // A share becomes a rate once the closed loops are measured.
-            Load::Closed | Load::ShareOfSlowest(_) => Arrivals::Closed,
-            Load::Rate(rate_per_second) => Arrivals::Constant { rate_per_second },
-        },
-        workers: case.workers.get(),
-        requests: case.requests,
-        features: case.features.phrases(),
-        published: case.published.clone(),
-    }
 }
 
 #[cfg(test)]

@@ -73,6 +73,6 @@ mod tests {
         assert_eq!(read("chaos-proxy").cases.len(), 8);
         // Seven sizes and six numbers of users, then the list at six.
         assert_eq!(read("varnish-vs-squid").cases.len(), 48);
-        assert_eq!(read("monolake").cases.len(), 16);
+        assert_eq!(read("monolake").cases.len(), 17);
     }
 }

@@ -1,20 +1,30 @@
-//! The load generator: our own `vanward load`, a process for each measurement.
+//! What sends the requests, a process for each measurement: ours, or another to cross-check it, a file each.
 //!
-//! It judges itself (late, or a rate that it missed); what it reports is passed on, with its doubts.
+//! Only ours keeps to a rate and judges itself; what another cannot do is refused by name, never done otherwise.
+
+/// Ours.
+mod own;
+/// wrk.
+mod wrk;
+/// h2load.
+mod h2load;
+/// ab.
+mod ab;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use report::latency::Latency;
-use report::results::{Measured, Outcome};
+use report::results::{Measured, Outcome, Version};
+use rustix::process::Pid;
 use tokio::time::timeout;
 
-use crate::certificate::{CIPHER, VERSION};
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Own;
-use crate::start;
+use crate::{proxies, start};
 
 /// Beyond the load itself and its last responses: to start, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,10 +33,48 @@ const COUNTED_MOST: Duration = Duration::from_secs(600);
 /// A share of failed requests above which the rest is no measurement of the same thing.
 const FAILED_MOST: f64 = 0.01;
 
-/// What the generator is asked to do once.
+/// All of them, ours first.
+pub const ALL: [&Generator; 4] = [&own::GENERATOR, &wrk::GENERATOR, &h2load::GENERATOR, &ab::GENERATOR];
+
+/// A program that sends requests.
+#[derive(Debug)]
+pub struct Generator {
+    /// As plans name it.
+    pub name: &'static str,
+    /// The program; `None` for ours, which is in this one.
+    program: Option<&'static str>,
+    /// How to get it.
+    pub remedy: &'static str,
+    /// What it cannot do of what is asked for.
+    refuses: fn(&Request) -> Option<&'static str>,
+    /// A file that it reads, by its name in the folder.
+    script: Option<(&'static str, &'static str)>,
+    command: fn(&Path, &Request, &Path) -> Vec<String>,
+    read: fn(&Request, &str, &Path) -> Result<Outcome, String>,
+}
+
+/// The generator of that name.
+pub fn named(name: &str) -> Option<&'static Generator> {
+    ALL.into_iter().find(|generator| generator.name == name)
+}
+
+/// The names of all, for those who have to choose.
+pub fn names() -> String {
+    ALL.map(|generator| generator.name).join(", ")
+}
+
+impl Generator {
+    /// Where it is, if it is here.
+    pub fn program(&self, own: &Own) -> Option<PathBuf> {
+        self.program.map_or_else(|| Some(own.program.clone()), proxies::on_path)
+    }
+}
+
+/// What a generator is asked to do once.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Request {
     pub(crate) url: String,
+    pub(crate) version: Version,
     /// The certificate to trust, where the URL is `https`.
     pub(crate) trusted: Option<PathBuf>,
     pub(crate) connections: usize,
@@ -47,151 +95,206 @@ pub(crate) enum End {
     Requests(u64),
 }
 
+/// A generator at work. Its process ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running<'r> {
+    generator: &'static Generator,
+    request: &'r Request,
+    group: Group,
+    folder: &'r Path,
+    /// What it took that had ended before: only children that were waited for are told.
+    ended_before_seconds: Option<f64>,
+}
+
 impl Request {
-    /// The command line.
-    pub(crate) fn command(&self, own: &Own) -> Vec<String> {
-        let mut command =
-            vec![own.program.to_string_lossy().into_owned(), "load".to_owned(), "--json".to_owned()];
-        command.extend(["-c".to_owned(), self.connections.to_string()]);
-        command.extend(["-t".to_owned(), self.threads.to_string()]);
-        match self.end {
-            End::After(duration) => command.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]),
-            End::Requests(requests) => command.extend(["-n".to_owned(), requests.to_string()]),
+    /// Starts a generator with it on these cores; what it writes goes to the folder.
+    pub(crate) fn start<'r>(
+        &'r self,
+        generator: &'static Generator,
+        own: &Own,
+        cores: &[usize],
+        folder: &'r Path,
+    ) -> Result<Running<'r>, Error> {
+        let refused = |reason: &str| Error::Generator { reason: reason.to_owned(), log: String::new() };
+        if let Some(reason) = (generator.refuses)(self) {
+            return Err(refused(reason));
         }
-        command.extend(["--timeout".to_owned(), format!("{}ms", self.timeout.as_millis())]);
-        if let Some(urls) = &self.urls {
-            command.extend(["--urls".to_owned(), urls.to_string_lossy().into_owned()]);
+        let missing = || refused(&format!("{} is not installed: {}", generator.name, generator.remedy));
+        let program = generator.program(own).ok_or_else(missing)?;
+        if let Some((name, text)) = generator.script {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(|source| Error::Write { path, source })?;
         }
-        if let Some(rate) = self.rate_per_second {
-            command.extend(["-R".to_owned(), format!("{rate}")]);
-        }
-        if let Some(trusted) = &self.trusted {
-            let trusted = trusted.to_string_lossy().into_owned();
-            command.extend(["--ca".to_owned(), trusted, "--cipher".to_owned(), CIPHER.to_owned()]);
-        }
-        command.push(self.url.clone());
-        command
+        let ended_before_seconds = children_seconds();
+        let group = Group::start("load", &(generator.command)(&program, self, folder), cores, folder)?;
+        Ok(Running { generator, request: self, group, folder, ended_before_seconds })
     }
 
     /// How it is typed.
-    pub(crate) fn typed(&self, own: &Own) -> String {
-        start::typed(&self.command(own))
+    pub(crate) fn typed(&self, generator: &Generator, own: &Own, folder: &Path) -> String {
+        let program = generator.program(own).unwrap_or_else(|| PathBuf::from(generator.name));
+        start::typed(&(generator.command)(&program, self, folder))
+    }
+}
+
+impl Running<'_> {
+    /// Its first process.
+    pub(crate) fn id(&self) -> Pid {
+        self.group.id()
     }
 
-    /// Runs it to its end.
-    pub(crate) async fn run(
-        &self,
-        own: &Own,
-        cores: &[usize],
-        folder: &Path,
-    ) -> Result<load::Outcome, Error> {
-        let mut group = Group::start("load", &self.command(own), cores, folder)?;
+    /// Waits for its end, and reads its figures. The proxy's usage is added by who read it.
+    pub(crate) async fn finish(mut self) -> Result<Outcome, Error> {
         let failed = |group: &Group, reason: String| Err(Error::Generator { reason, log: group.log_tail() });
-        let limit = self.timeout
+        let limit = self.request.timeout
             + PATIENCE
-            + match self.end {
+            + match self.request.end {
                 End::After(duration) => duration,
                 End::Requests(_) => COUNTED_MOST,
             };
-        match timeout(limit, group.wait()).await {
-            Err(_) => return failed(&group, format!("it did not end within {limit:?}")),
-            Ok(Err(error)) => return failed(&group, error.to_string()),
+        match timeout(limit, self.group.wait()).await {
+            Err(_) => return failed(&self.group, format!("it did not end within {limit:?}")),
+            Ok(Err(error)) => return failed(&self.group, error.to_string()),
             // Whatever its exit code says is in its figures too.
             Ok(Ok(_)) => {}
         }
-        match serde_json::from_str(&group.output()) {
-            Ok(outcome) => Ok(outcome),
-            Err(error) => failed(&group, error.to_string()),
+        let mut outcome = match (self.generator.read)(self.request, &self.group.output(), self.folder) {
+            Ok(outcome) => outcome,
+            Err(reason) => return failed(&self.group, reason),
+        };
+        if let Outcome::Measured(measured) | Outcome::Invalid { measured, .. } = &mut outcome
+            && measured.load_cpu_seconds.is_none()
+        {
+            // Its start is in it too, which is little beside the rest.
+            let used = children_seconds().zip(self.ended_before_seconds).map(|(now, then)| now - then);
+            measured.load_cpu_seconds = used.map(|seconds| seconds.max(0.0));
         }
+        Ok(outcome)
     }
 }
 
-/// The generator's figures in the report's form, and whether they count. The proxy's usage is added by who read it.
-pub(crate) fn outcome(told: &load::Outcome) -> Outcome {
-    if told.requests == 0 {
-        return Outcome::Failed { reason: format!("no request succeeded{}", examples(told)) };
+/// CPU time of all children of this process that ended.
+fn children_seconds() -> Option<f64> {
+    let stat = procfs::process::Process::myself().and_then(|process| process.stat()).ok()?;
+    Some((stat.cutime + stat.cstime) as f64 / procfs::ticks_per_second() as f64)
+}
+
+/// For those that know neither rates nor lists.
+fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
+    let rate = request.rate_per_second.map(|_| "only vanward's own generator keeps to a rate here");
+    let list = request.urls.as_ref().map(|_| "only vanward's own generator takes a list of URLs here");
+    rate.or(list)
+}
+
+/// For those that know no fractions of a second.
+fn whole_seconds(request: &Request) -> u64 {
+    match request.end {
+        End::After(duration) => (duration.as_secs_f64().ceil() as u64).max(1),
+        End::Requests(_) => 1,
     }
-    let distributions = [&told.latency, &told.first_byte, &told.connect].map(counted);
-    let [latency, first_byte, connect] = match distributions {
-        [Ok(latency), Ok(first_byte), Ok(connect)] => [latency, first_byte, connect],
-        [Err(reason), ..] | [_, Err(reason), _] | [.., Err(reason)] => return Outcome::Failed { reason },
-    };
-    let measured = Measured {
-        seconds: told.measured_seconds,
-        requests: told.requests,
-        received_bytes: told.bytes_received,
-        errors: errors(&told.errors),
+}
+
+/// The figures that every generator has, nothing else known.
+fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) -> Measured {
+    Measured {
+        seconds,
+        requests,
+        received_bytes,
+        errors: BTreeMap::new(),
         latency,
-        lateness_p99_us: told.schedule.as_ref().map(|schedule| schedule.own_lateness.p99_us),
+        lateness_p99_us: None,
         usage: None,
-        first_byte,
-        connect,
-        load_cpu_seconds: Some(told.cpu.total_seconds),
+        first_byte: Latency::default(),
+        connect: Latency::default(),
+        load_cpu_seconds: None,
         origins_cpu_seconds: None,
         machine_cpu_seconds: None,
         samples: Vec::new(),
-    };
-    match doubt(told) {
-        Some(reason) => Outcome::Invalid { reason, measured },
-        None => Outcome::Measured(measured),
+        load: None,
+        origins: None,
+        network: None,
     }
 }
 
-/// The buckets of a distribution; none where nothing was recorded.
-fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
-    if distribution.count == 0 {
-        return Ok(Latency::default());
+/// Figures that count, unless too many requests failed.
+fn counted(measured: Measured, example: &str) -> Outcome {
+    let failed = measured.error_count();
+    let all = failed + measured.requests;
+    if failed as f64 > FAILED_MOST * all as f64 {
+        return Outcome::Invalid { reason: format!("{failed} of {all} requests failed{example}"), measured };
     }
-    let histogram = distribution.histogram().map_err(|error| error.to_string())?;
-    let steps = histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()));
-    Ok(Latency::from_counts(steps))
+    Outcome::Measured(measured)
 }
 
-/// Why the figures do not count, if they don't.
-fn doubt(told: &load::Outcome) -> Option<String> {
-    if let Some(problem) = told.problems.first() {
-        return Some(match *problem {
-            load::Problem::GeneratorLate { own_lateness_p99_us, limit_us } => format!(
-                "the load generator was late by {own_lateness_p99_us} µs at its 99th percentile, more than \
-                 {limit_us} µs: it was short of processor time"
-            ),
-            load::Problem::RateMissed { due, unsent, slip_us, waited_for_connection, .. } => format!(
-                "the rate was missed: {unsent} of {due} requests were never sent and the last was {slip_us} µs late; {}",
-                if waited_for_connection * 2 > due {
-                    "the proxy was too slow for it"
-                } else {
-                    "the load generator was"
-                }
-            ),
-        });
-    }
-    if let Some(tls) = &told.tls
-        && tls.agreed != [format!("{VERSION} {CIPHER}")]
-    {
-        return Some(format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")));
-    }
-    let failed = told.errors.total();
-    let share = failed as f64 / (failed + told.requests) as f64;
-    (share > FAILED_MOST)
-        .then(|| format!("{failed} of {} requests failed{}", failed + told.requests, examples(told)))
-}
-
-fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
-    let load::Errors { connect, read, write, timeout, status, malformed, tls, reset } = *told;
-    let all = [
-        ("connect", connect),
-        ("read", read),
-        ("write", write),
-        ("timeout", timeout),
-        ("status", status),
-        ("malformed", malformed),
-        ("tls", tls),
-        ("reset", reset),
-    ];
+/// Those that happened.
+fn errors<const N: usize>(all: [(&str, u64); N]) -> BTreeMap<String, u64> {
     all.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-/// The first failure, as the end of a sentence.
-fn examples(told: &load::Outcome) -> String {
-    told.error_examples.values().next().map(|example| format!(": {example}")).unwrap_or_default()
+/// The number that follows a label in what a program printed.
+fn number_after(output: &str, label: &str) -> Option<f64> {
+    let rest = output.split_once(label)?.1.trim_start();
+    let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second over one connection.
+    pub(super) fn request() -> Request {
+        Request {
+            url: "http://127.0.0.1:1/tiny".to_owned(),
+            version: Version::Http1,
+            trusted: None,
+            connections: 4,
+            threads: 2,
+            end: End::After(Duration::from_millis(1500)),
+            rate_per_second: None,
+            urls: None,
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    #[test]
+    fn each_is_asked_in_its_own_words() {
+        let commands: Vec<String> = ALL
+            .into_iter()
+            .map(|generator| (generator.command)(Path::new("/p"), &request(), Path::new("/f")).join(" "))
+            .collect();
+        assert_eq!(
+            commands,
+            [
+                "/p load --json -c 4 -t 2 -d 1500ms --timeout 10000ms http://127.0.0.1:1/tiny",
+                "/p -t2 -c4 -d2s --timeout 10s -s /f/wrk.lua http://127.0.0.1:1/tiny",
+                "/p -t2 -c4 -D2 --h1 -m1 -T10 --log-file=/f/h2load.tsv http://127.0.0.1:1/tiny",
+                "/p -q -k -l -c4 -s10 -t2 -n200000 -e /f/ab.csv http://127.0.0.1:1/tiny",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_one_cannot_do_is_refused() {
+        let rate = Request { rate_per_second: Some(5.0), ..request() };
+        let http2 = Request { version: Version::Http2, ..request() };
+        let counted = Request { end: End::Requests(5), ..request() };
+        let refused = |name: &str, request: &Request| {
+            let generator = named(name).expect("one of the four");
+            (generator.refuses)(request).is_some()
+        };
+        assert!(!refused("vanward", &rate) && refused("wrk", &rate) && refused("h2load", &rate));
+        assert!(refused("ab", &http2) && !refused("h2load", &http2));
+        assert!(refused("wrk", &counted) && !refused("ab", &counted));
+    }
+
+    #[test]
+    fn too_many_failures_make_the_rest_invalid() {
+        let mut measured = measured(1.0, 990, 1, Latency::default());
+        measured.errors = errors([("read", 10), ("write", 0)]);
+        assert_eq!(measured.errors.len(), 1);
+        assert!(matches!(counted(measured.clone(), ""), Outcome::Measured(_)));
+        measured.errors = errors([("read", 11)]);
+        assert!(matches!(counted(measured, ""), Outcome::Invalid { .. }));
+    }
 }

@@ -25,12 +25,16 @@ pub mod group;
 mod start;
 /// The test backends.
 mod origins;
-/// CPU time, memory and threads of a process tree.
-pub mod usage;
-/// TCP connections by port.
+/// CPU time, memory, threads and switches of process trees.
+mod usage;
+/// TCP connections by port and state.
 mod connections;
-/// The load generator as a process.
-mod generator;
+/// What the kernel's TCP counts.
+mod network;
+/// What the parts use while load runs.
+mod watch;
+/// What sends the requests: ours, or another to cross-check it.
+pub mod generator;
 /// The machine, for the report.
 pub mod machine;
 /// The run itself.
@@ -42,6 +46,6 @@ mod error;
 
 pub use error::Error;
 pub use experiment::{Progress, Watcher, run};
-pub use plan::{CasePlan, Features, Load, Own, Payload, Plan, Timing};
+pub use plan::{CasePlan, Deviation, Features, Load, Own, Payload, Plan, Timing};
 pub use serving::Serving;
 pub use written::{Mistake, Written};

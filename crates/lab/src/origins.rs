@@ -5,12 +5,13 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use report::results::Process;
+use rustix::process::Pid;
 
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Own;
 use crate::start;
-use crate::usage::Reading;
+use crate::usage::{Processes, Reading};
 
 /// Origins that run until this is dropped.
 #[derive(Debug)]
@@ -43,9 +44,14 @@ impl Origins {
         Ok(origins)
     }
 
-    /// CPU time that all of them used until now; `None` if one can't be read.
+    /// CPU time that all of them used until now; `None` if it can't be read.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        self.groups.iter().map(|group| Some(Reading::of(group.id()).ok()?.cpu_seconds())).sum()
+        Some(Reading::of(&Processes::now().ok()?, &self.ids()).cpu_seconds())
+    }
+
+    /// The first process of each.
+    pub(crate) fn ids(&self) -> Vec<Pid> {
+        self.groups.iter().map(Group::id).collect()
     }
 
     /// The first of them that has ended, with its last words: no figure is worth anything after that.

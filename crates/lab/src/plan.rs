@@ -4,9 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use report::results::{Absent, File, Published, Role, Scheme};
+use report::figure;
+use report::results::{Absent, File, Published, Role, Scheme, Version};
 
-use crate::expect::Expect;
+use crate::expect::{Bound, Expect};
+use crate::generator::Generator;
 use crate::proxies::Installed;
 
 /// One run of the lab.
@@ -50,18 +52,22 @@ pub struct Own {
 }
 
 /// What every proxy is asked to do.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct CasePlan {
     /// Short and unique in the plan.
     pub name: String,
     /// What the client speaks; the origins are asked over plain HTTP.
     pub scheme: Scheme,
+    /// Its version of HTTP; the origins are asked over HTTP/1.1.
+    pub version: Version,
     /// What is asked for; of a list, what a proxy is probed with.
     pub payload: Payload,
     /// A list of URLs that is asked for instead.
     pub urls: Option<UrlList>,
     /// When it is asked for.
     pub load: Load,
+    /// What sends the requests.
+    pub generator: &'static Generator,
     /// Client connections.
     pub connections: NonZeroUsize,
     /// Threads of the generator; `None` is one for each of its cores.
@@ -92,11 +98,22 @@ pub struct Features {
 impl Features {
     /// A phrase each.
     pub fn phrases(&self) -> Vec<String> {
-        let cache = self.cache_bytes.map(|bytes| format!("cache of {bytes} bytes in memory"));
+        let cache = self.cache_bytes.map(|bytes| format!("cache of {}", figure::bytes(bytes as f64)));
         let delay = self.delay.map(|delay| format!("{delay:?} of delay for each request"));
-        let rate = self.rate_bytes_per_second.map(|rate| format!("{rate} bytes/s in all"));
+        let rate = self.rate_bytes_per_second.map(|rate| format!("{}/s in all", figure::bytes(rate as f64)));
         [cache, delay, rate].into_iter().flatten().collect()
     }
+}
+
+/// What a plan gives one proxy otherwise than the others; the judge then has something to say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Deviation {
+    /// Worker threads or processes.
+    pub workers: Option<NonZeroUsize>,
+    /// Whether each request is logged to a file.
+    pub access_log: Option<bool>,
+    /// Whether connections stay open between requests.
+    pub keep_alive: Option<bool>,
 }
 
 /// A response of the origin.
@@ -174,7 +191,7 @@ impl UrlList {
 }
 
 /// When requests are sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Load {
     /// As soon as the last response is complete.
     Closed,
@@ -183,6 +200,8 @@ pub enum Load {
     ShareOfSlowest(f64),
     /// At this rate.
     Rate(f64),
+    /// At rising and falling rates, for the highest of each proxy that keeps to the bound.
+    Search(Bound),
 }
 
 /// How often and how long.
@@ -225,9 +244,10 @@ impl CasePlan {
     /// Whether it is the closed loop that the rate of `paced` follows from.
     pub(crate) fn is_closed_loop_of(&self, paced: &Self) -> bool {
         let key = |case: &Self| {
-            (case.payload.clone(), case.scheme, case.connections, case.workers, case.features, case.urls)
+            let protocol = (case.scheme, case.version);
+            (case.payload.clone(), protocol, case.connections, case.workers, case.features, case.urls)
         };
-        self.load == Load::Closed && key(self) == key(paced)
+        self.load == Load::Closed && key(self) == key(paced) && self.generator.name == paced.generator.name
     }
 }
 

@@ -21,23 +21,41 @@ pub mod caddy;
 pub mod varnish;
 /// Squid.
 pub mod squid;
+/// Apache httpd.
+pub mod apache;
+/// Apache Traffic Server.
+pub mod trafficserver;
+/// H2O.
+pub mod h2o;
+/// Pound.
+pub mod pound;
+/// zproxy.
+pub mod zproxy;
+/// monolake.
+pub mod monolake;
+/// Toxiproxy.
+pub mod toxiproxy;
+/// Pingap.
+pub mod pingap;
 /// Any other program, by its command line.
 pub mod command;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use report::results::{Absent, File, Role};
+use report::judge::Trait;
+use report::results::{Absent, File, Role, Version};
 
 use crate::certificate::{self, Certificate};
 use crate::error::Error;
-use crate::plan::{Features, Own};
+use crate::plan::{Deviation, Features, Own};
 
 /// The other proxies, in the order of the tables.
-pub const PEERS: [&Driver; 7] = [
+pub const PEERS: [&Driver; 15] = [
     &nginx::DRIVER,
     &haproxy::DRIVER,
     &envoy::DRIVER,
@@ -45,18 +63,14 @@ pub const PEERS: [&Driver; 7] = [
     &caddy::DRIVER,
     &varnish::DRIVER,
     &squid::DRIVER,
-];
-
-/// Those that a plan may name and the lab cannot configure, each with how to get it.
-const UNDRIVEN: [(&str, &str); 8] = [
-    ("apache", "apt-get install apache2"),
-    ("trafficserver", "apt-get install trafficserver"),
-    ("h2o", "apt-get install h2o"),
-    ("pound", "build it from its source"),
-    ("zproxy", "build it from its source"),
-    ("monolake", "build it from its source"),
-    ("toxiproxy", "go install github.com/Shopify/toxiproxy/v2/cmd/server@latest"),
-    ("pingap", "cargo install pingap"),
+    &apache::DRIVER,
+    &trafficserver::DRIVER,
+    &h2o::DRIVER,
+    &pound::DRIVER,
+    &zproxy::DRIVER,
+    &monolake::DRIVER,
+    &toxiproxy::DRIVER,
+    &pingap::DRIVER,
 ];
 
 /// How to drive a proxy.
@@ -91,6 +105,8 @@ pub struct Installed {
     pub build: String,
     /// The command line of one that is known by that alone.
     pub template: Vec<String>,
+    /// What the plan gives it otherwise than the others.
+    pub deviation: Deviation,
 }
 
 /// What a proxy is to do, in words that fit all of them.
@@ -100,6 +116,8 @@ pub struct Service {
     pub listen: SocketAddr,
     /// Speaks TLS to clients, with this certificate; `None` is plain HTTP.
     pub tls: Option<Certificate>,
+    /// What it speaks with clients: this alone has to work.
+    pub version: Version,
     /// The servers behind it, each in turn.
     pub origins: Vec<SocketAddr>,
     /// Worker threads or processes.
@@ -128,6 +146,51 @@ impl Service {
         refuse(name, log.or((!self.keep_alive).then_some("keep-alive off")))
     }
 
+    /// The one origin, for those that cannot balance here.
+    fn only_origin(&self, name: &'static str) -> Result<SocketAddr, Error> {
+        match self.origins[..] {
+            [origin] => Ok(origin),
+            _ => Err(Error::Unsupported { name, what: "several origins" }),
+        }
+    }
+
+    /// Refuses HTTP/2.
+    fn is_http1(&self, name: &'static str) -> Result<(), Error> {
+        refuse(name, (self.version == Version::Http2).then_some("HTTP/2"))
+    }
+
+    /// Refuses HTTP/2 in the clear, which few can.
+    fn is_http1_or_tls(&self, name: &'static str) -> Result<(), Error> {
+        let is_clear = self.version == Version::Http2 && self.tls.is_none();
+        refuse(name, is_clear.then_some("HTTP/2 without TLS"))
+    }
+
+    /// What it is given otherwise than the others of a plan.
+    pub(crate) fn deviating(self, deviation: Deviation) -> Self {
+        Self {
+            workers: deviation.workers.unwrap_or(self.workers),
+            access_log: deviation.access_log.unwrap_or(self.access_log),
+            keep_alive: deviation.keep_alive.unwrap_or(self.keep_alive),
+            ..self
+        }
+    }
+
+    /// What has to be alike for figures to be compared. The generator asks for no compression.
+    pub(crate) fn setup(&self) -> BTreeMap<Trait, String> {
+        let word = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
+        let logging = if self.access_log { "every request to a file" } else { "off" };
+        let mut setup = BTreeMap::from([
+            (Trait::Logging, logging.to_owned()),
+            (Trait::Workers, self.workers.to_string()),
+            (Trait::KeepAlive, word(self.keep_alive)),
+            (Trait::Compression, word(false)),
+        ]);
+        if self.tls.is_some() {
+            setup.insert(Trait::Ciphers, format!("{} {}", certificate::VERSION, certificate::CIPHER));
+        }
+        setup
+    }
+
     /// Refuses TLS.
     fn is_plain(&self, name: &'static str) -> Result<(), Error> {
         refuse(name, self.tls.as_ref().map(|_| "TLS"))
@@ -137,7 +200,10 @@ impl Service {
     pub fn features(&self) -> Vec<String> {
         let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut features = vec![
-            "HTTP/1.1 on both sides".to_owned(),
+            match self.version {
+                Version::Http1 => "HTTP/1.1 on both sides".to_owned(),
+                Version::Http2 => "HTTP/2 from clients, HTTP/1.1 to the origins".to_owned(),
+            },
             count(self.workers.get(), "worker"),
             format!("{} in turn", count(self.origins.len(), "origin")),
             format!("keep-alive {} both sides", if self.keep_alive { "on" } else { "off on" }),
@@ -165,6 +231,19 @@ pub struct Launch {
     pub command: Vec<String>,
     /// Named relative to the folder.
     pub files: Vec<File>,
+    /// What it is told once it runs, for those that no file tells everything.
+    pub settings: Vec<Setting>,
+}
+
+/// A POST of JSON to a proxy's own interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Where that listens.
+    pub address: SocketAddr,
+    /// What is set.
+    pub path: String,
+    /// And to what.
+    pub body: String,
 }
 
 impl Installed {
@@ -174,14 +253,17 @@ impl Installed {
             Role::Direct => Default::default(),
             Role::Subject | Role::Peer => (own.program.clone(), own.version.clone(), flags(&own.program)),
         };
-        Self { name: driver.name.to_owned(), driver, program, version, build, template: Vec::new() }
+        let name = driver.name.to_owned();
+        let deviation = Deviation::default();
+        Self { name, driver, program, version, build, template: Vec::new(), deviation }
     }
 
     /// Any program, by its command line.
     pub fn command(name: &str, template: Vec<String>) -> Self {
         let program = PathBuf::from(template.first().map(String::as_str).unwrap_or_default());
         let (version, build) = (String::new(), String::new());
-        Self { name: name.to_owned(), driver: &command::DRIVER, program, version, build, template }
+        let deviation = Deviation::default();
+        Self { name: name.to_owned(), driver: &command::DRIVER, program, version, build, template, deviation }
     }
 }
 
@@ -215,19 +297,23 @@ pub fn is_known(name: &str) -> bool {
 pub fn names() -> Vec<&'static str> {
     let ours = [direct::DRIVER.name, vanward::DRIVER.name];
     let peers = PEERS.iter().map(|driver| driver.name);
-    ours.into_iter().chain(peers).chain(UNDRIVEN.iter().map(|(name, _)| *name)).collect()
+    ours.into_iter().chain(peers).collect()
 }
 
 /// Those of a plan that are here, in its order, and those that are not. `commands` are programs that only the plan knows.
 pub fn chosen(
     names: &[String],
     commands: &[(String, Vec<String>)],
+    deviations: &BTreeMap<String, Deviation>,
     own: &Own,
 ) -> (Vec<Installed>, Vec<Absent>) {
     let (mut here, mut absent) = (Vec::new(), Vec::new());
     for name in names {
         match look(name, commands, own) {
-            Ok(installed) => here.push(installed),
+            Ok(installed) => {
+                let deviation = deviations.get(name).copied().unwrap_or_default();
+                here.push(Installed { deviation, ..installed });
+            }
             Err(remedy) => absent.push(Absent { proxy: name.clone(), remedy }),
         }
     }
@@ -244,13 +330,7 @@ fn look(name: &str, commands: &[(String, Vec<String>)], own: &Own) -> Result<Ins
     }
     match PEERS.into_iter().find(|driver| driver.name == name) {
         Some(driver) => find(driver).ok_or_else(|| driver.remedy.to_owned()),
-        None => {
-            let remedy =
-                UNDRIVEN.iter().find(|(known, _)| *known == name).map_or("install it", |(_, remedy)| remedy);
-            Err(format!(
-                "{remedy}, and give its command line in [command]: the lab has no configuration for it"
-            ))
-        }
+        None => Err("give its command line in [command]".to_owned()),
     }
 }
 
@@ -270,11 +350,13 @@ pub fn find(driver: &'static Driver) -> Option<Installed> {
     let told = Command::new(&program).arg(version_argument).output().ok()?;
     let build = format!("{}{}", String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
     let version = (driver.version)(&build)?;
-    Some(Installed { name: driver.name.to_owned(), driver, program, version, build, template: Vec::new() })
+    let name = driver.name.to_owned();
+    let deviation = Deviation::default();
+    Some(Installed { name, driver, program, version, build, template: Vec::new(), deviation })
 }
 
 /// Servers are often in `sbin`, which is not on the path of people without root.
-fn on_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let beyond = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     env::split_paths(&path)

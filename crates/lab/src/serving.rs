@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use report::results::Version;
+
 use crate::error::Error;
 use crate::origins::Origins;
 use crate::plan::{Features, Own, Payload};
@@ -31,6 +33,7 @@ impl Serving {
         let service = Service {
             listen: start::ANY_PORT,
             tls: None,
+            version: Version::Http1,
             origins: origins.addresses.clone(),
             workers,
             keep_alive: true,

@@ -6,16 +6,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
-use report::results::Process;
+use report::results::{Process, Version};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Payload;
-use crate::proxies::{Installed, Service};
+use crate::proxies::{Installed, Service, Setting};
 
 /// Long enough for the slowest of them on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,6 +57,9 @@ pub(crate) async fn proxy(
             fs::write(&path, &file.text).map_err(|source| Error::Write { path, source })?;
         }
         let mut group = Group::start(&installed.name, &launch.command, cores, folder)?;
+        for setting in &launch.settings {
+            until_it_is_set(&mut group, setting).await?;
+        }
         match until_it_answers(&mut group, &service, &payload.path, payload.bytes).await {
             Ok(()) => {
                 let process = Process { command: typed(&launch.command), files: launch.files };
@@ -91,9 +93,9 @@ async fn until_it_answers(
     let (deadline, limit) = (Instant::now() + PATIENCE + asked, PROBE_LIMIT + asked);
     loop {
         let probed = async {
-            match &service.tls {
-                None => probe(service.listen, path).await,
-                Some(tls) => probe_tls(service.listen, path, tls).await,
+            match (&service.tls, service.version) {
+                (None, Version::Http1) => probe(service.listen, path).await,
+                _ => probe_by_load(service, path).await,
             }
         };
         let last = match timeout(limit, probed).await {
@@ -102,6 +104,32 @@ async fn until_it_answers(
             Ok(Ok((status, _))) => format!("GET {path}: status {status}"),
             Ok(Err(error)) => format!("GET {path}: {error}"),
             Err(_) => format!("GET {path}: no response within {limit:?}"),
+        };
+        if let Some(error) = group.ended() {
+            return Err(error);
+        }
+        if Instant::now() >= deadline {
+            return Err(silent(group, last));
+        }
+        sleep(BETWEEN_PROBES).await;
+    }
+}
+
+/// Waits until a setting is taken.
+async fn until_it_is_set(group: &mut Group, setting: &Setting) -> Result<(), Error> {
+    let deadline = Instant::now() + PATIENCE;
+    let Setting { address, path, body } = setting;
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    loop {
+        let last = match timeout(PROBE_LIMIT, asked(*address, &request)).await {
+            Ok(Ok((200..300, _))) => return Ok(()),
+            Ok(Ok((status, _))) => format!("POST {path}: status {status}"),
+            Ok(Err(error)) => format!("POST {path}: {error}"),
+            Err(_) => format!("POST {path}: no response within {PROBE_LIMIT:?}"),
         };
         if let Some(error) = group.ended() {
             return Err(error);
@@ -156,8 +184,13 @@ pub(crate) fn typed(command: &[String]) -> String {
 
 /// Status and Content-Length of a response.
 pub(crate) async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, Option<u64>)> {
-    let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    asked(address, &request).await
+}
+
+/// The same for any request.
+async fn asked(address: SocketAddr, request: &str) -> io::Result<(u16, Option<u64>)> {
+    let mut stream = TcpStream::connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
     let mut head = Vec::new();
     while !head.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -178,19 +211,18 @@ pub(crate) async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, O
     Ok((status.ok_or_else(|| io::Error::other("not an HTTP response"))?, length))
 }
 
-/// The same over TLS, by the generator: whoever can't talk to it can't be measured.
-async fn probe_tls(
-    address: SocketAddr,
-    path: &str,
-    certificate: &Certificate,
-) -> io::Result<(u16, Option<u64>)> {
+/// The same over TLS or HTTP/2, by the generator: whoever can't talk to it can't be measured.
+async fn probe_by_load(service: &Service, path: &str) -> io::Result<(u16, Option<u64>)> {
+    let trusted = service.tls.as_ref().map(|tls| tls.certificate.clone());
+    let scheme = if trusted.is_some() { "https" } else { "http" };
     let plan = load::Plan {
-        tls: load::Tls { ca: Some(certificate.certificate.clone()), ..load::Tls::default() },
+        tls: load::Tls { ca: trusted, ..load::Tls::default() },
+        http2: service.version == Version::Http2,
         connections: 1,
         requests: Some(1),
         duration_seconds: None,
         timeout_seconds: PROBE_LIMIT.as_secs_f64(),
-        ..load::Plan::new(format!("https://{address}{path}"))
+        ..load::Plan::new(format!("{scheme}://{}{path}", service.listen))
     };
     let told = tokio::task::spawn_blocking(move || load::run(&plan)).await.map_err(io::Error::other)?;
     let told = told.map_err(io::Error::other)?;
@@ -235,6 +267,7 @@ mod tests {
         let service = Service {
             listen: free_address().expect("a port"),
             tls: None,
+            version: Version::Http1,
             origins: Vec::new(),
             workers: std::num::NonZeroUsize::MIN,
             keep_alive: true,

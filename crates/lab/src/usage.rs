@@ -17,31 +17,76 @@ use crate::error::Error;
 
 /// What a tree has used until now.
 #[derive(Debug, Clone)]
-pub struct Reading {
+pub(crate) struct Reading {
     at: Instant,
     user_ticks: u64,
     system_ticks: u64,
     /// The part of these ticks that children had used which ended.
     ended_ticks: u64,
-    /// Nanoseconds on a CPU, by thread.
-    scheduled: HashMap<i32, u64>,
+    /// What the scheduler says, by thread.
+    scheduled: HashMap<i32, Account>,
     processes: usize,
 }
 
+/// What the scheduler says of a thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct Account {
+    /// Nanoseconds on a CPU.
+    busy_ns: u64,
+    /// Times that it waited for something.
+    voluntary_switches: u64,
+    /// Times that it had to make room.
+    involuntary_switches: u64,
+}
+
+/// All processes at one moment.
+pub(crate) struct Processes(Vec<Stat>);
+
 /// What a tree holds at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Memory {
+pub(crate) struct Memory {
     /// Proportional set size: what several processes share is counted in parts. Resident size where it can't be read.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Processes {
+    /// Those that end meanwhile are left out.
+    pub(crate) fn now() -> Result<Self, Error> {
+        let error = |cause: procfs::ProcError| Error::System {
+            action: "read the list of processes in /proc",
+            source: std::io::Error::other(cause),
+        };
+        let all = procfs::process::all_processes().map_err(error)?;
+        Ok(Self(all.filter_map(|process| process.and_then(|process: Process| process.stat()).ok()).collect()))
+    }
+
+    /// The processes of the groups `roots`, and all that descend from one of them.
+    fn tree(&self, roots: &[Pid]) -> Vec<&Stat> {
+        let roots: Vec<i32> = roots.iter().map(|root| root.as_raw_nonzero().get()).collect();
+        let is_root = |stat: &&Stat| roots.contains(&stat.pgrp) || roots.contains(&stat.pid);
+        let mut inside: HashSet<i32> = self.0.iter().filter(is_root).map(|stat| stat.pid).collect();
+        loop {
+            let before = inside.len();
+            for stat in &self.0 {
+                if inside.contains(&stat.ppid) {
+                    inside.insert(stat.pid);
+                }
+            }
+            if inside.len() == before {
+                break;
+            }
+        }
+        self.0.iter().filter(|stat| inside.contains(&stat.pid)).collect()
+    }
 }
 
 impl Reading {
-    /// Of the tree whose first process is `root`.
-    pub fn of(root: Pid) -> Result<Self, Error> {
-        let tree = tree(root)?;
+    /// Of the trees whose first processes are `roots`.
+    pub(crate) fn of(processes: &Processes, roots: &[Pid]) -> Self {
+        let tree = processes.tree(roots);
         let at = Instant::now();
         let scheduled = tree.iter().flat_map(|stat| threads(stat.pid)).collect();
-        Ok(Self {
+        Self {
             at,
             // What the children that ended had used is with the parent that waited for them.
             user_ticks: tree.iter().map(|stat| stat.utime + not_negative(stat.cutime)).sum(),
@@ -49,14 +94,14 @@ impl Reading {
             ended_ticks: tree.iter().map(|stat| not_negative(stat.cutime) + not_negative(stat.cstime)).sum(),
             scheduled,
             processes: tree.len(),
-        })
+        }
     }
 
     /// CPU time used until now. A thread that ended is in it only by the ticks of its process.
     pub(crate) fn cpu_seconds(&self) -> f64 {
         let ticks = self.user_ticks + self.system_ticks;
         let by_ticks = ticks as f64 / procfs::ticks_per_second() as f64;
-        by_ticks.max(self.scheduled.values().sum::<u64>() as f64 / 1e9)
+        by_ticks.max(self.scheduled.values().map(|account| account.busy_ns).sum::<u64>() as f64 / 1e9)
     }
 
     /// Threads at that moment.
@@ -70,7 +115,7 @@ impl Reading {
     }
 
     /// What was used from an earlier reading to this one. `memory` is the most that was seen meanwhile.
-    pub fn since(&self, earlier: &Self, memory: Memory) -> Usage {
+    pub(crate) fn since(&self, earlier: &Self, memory: Memory) -> Usage {
         let tick_seconds = 1.0 / procfs::ticks_per_second() as f64;
         let user = self.user_ticks.saturating_sub(earlier.user_ticks) as f64 * tick_seconds;
         let system = self.system_ticks.saturating_sub(earlier.system_ticks) as f64 * tick_seconds;
@@ -84,7 +129,15 @@ impl Reading {
             memory_bytes: memory.bytes,
             processes: self.processes,
             threads: self.scheduled.len(),
+            voluntary_switches: self.counted_since(earlier, |account| account.voluntary_switches),
+            involuntary_switches: self.counted_since(earlier, |account| account.involuntary_switches),
         }
+    }
+
+    /// Of the threads that are still there: what one counted that ended is lost.
+    fn counted_since(&self, earlier: &Self, count: fn(&Account) -> u64) -> u64 {
+        let before = |thread: &i32| earlier.scheduled.get(thread).map_or(0, count);
+        self.scheduled.iter().map(|(thread, now)| count(now).saturating_sub(before(thread))).sum()
     }
 
     /// `None` if a thread of the earlier reading is gone, or a process came and went: no account of a thread that is
@@ -93,68 +146,50 @@ impl Reading {
         let complete = !self.scheduled.is_empty()
             && self.ended_ticks == earlier.ended_ticks
             && earlier.scheduled.keys().all(|thread| self.scheduled.contains_key(thread));
-        let used = |(thread, now): (&i32, &u64)| {
-            now.saturating_sub(earlier.scheduled.get(thread).copied().unwrap_or(0))
-        };
-        complete.then(|| self.scheduled.iter().map(used).sum::<u64>() as f64 / 1e9)
+        complete.then(|| self.counted_since(earlier, |account| account.busy_ns) as f64 / 1e9)
     }
 }
 
 impl Memory {
-    /// Of the tree whose first process is `root`.
-    pub fn of(root: Pid) -> Result<Self, Error> {
-        let tree = tree(root)?;
+    /// Of the trees whose first processes are `roots`.
+    pub(crate) fn of(processes: &Processes, roots: &[Pid]) -> Self {
+        let tree = processes.tree(roots);
         let bytes = tree
             .iter()
             .map(|stat| proportional_bytes(stat.pid, &tree).unwrap_or_else(|| stat.rss_bytes().get()))
             .sum();
-        Ok(Self { bytes })
+        Self { bytes }
     }
 }
 
-/// The processes of the group `root`, and all that descend from one of them. Those that end meanwhile are left out.
-fn tree(root: Pid) -> Result<Vec<Stat>, Error> {
-    let error = |cause: procfs::ProcError| Error::System {
-        action: "read the list of processes in /proc",
-        source: std::io::Error::other(cause),
-    };
-    let root = root.as_raw_nonzero().get();
-    let all: Vec<Stat> = procfs::process::all_processes()
-        .map_err(error)?
-        .filter_map(|process| process.and_then(|process: Process| process.stat()).ok())
-        .collect();
-    let mut inside: HashSet<i32> =
-        all.iter().filter(|stat| stat.pgrp == root || stat.pid == root).map(|stat| stat.pid).collect();
-    loop {
-        let before = inside.len();
-        for stat in &all {
-            if inside.contains(&stat.ppid) {
-                inside.insert(stat.pid);
-            }
-        }
-        if inside.len() == before {
-            break;
-        }
-    }
-    Ok(all.into_iter().filter(|stat| inside.contains(&stat.pid)).collect())
-}
-
-/// Each thread of a process with its nanoseconds on a CPU; none where the kernel keeps no such account.
-fn threads(process: i32) -> Vec<(i32, u64)> {
+/// Each thread of a process with its account; none where the kernel keeps no such thing.
+fn threads(process: i32) -> Vec<(i32, Account)> {
     let Ok(entries) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
     entries
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let thread = entry.file_name().to_str()?.parse().ok()?;
             let account = fs::read_to_string(entry.path().join("schedstat")).ok()?;
-            Some((thread, account.split_whitespace().next()?.parse().ok()?))
+            let busy_ns = account.split_whitespace().next()?.parse().ok()?;
+            let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+            let (voluntary_switches, involuntary_switches) = switches(&status);
+            Some((thread, Account { busy_ns, voluntary_switches, involuntary_switches }))
         })
         .collect()
 }
 
+/// Voluntary and involuntary context switches in the status of a thread.
+fn switches(status: &str) -> (u64, u64) {
+    let count = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
+    };
+    (count("voluntary_ctxt_switches:"), count("nonvoluntary_ctxt_switches:"))
+}
+
 /// Proportional set size, but for the pages of the program's own file: the origins and the generator run from the
 /// same file as our proxy, and would take a part of them off its account.
-fn proportional_bytes(process: i32, tree: &[Stat]) -> Option<u64> {
+fn proportional_bytes(process: i32, tree: &[&Stat]) -> Option<u64> {
     let program = |process: i32| fs::read_link(format!("/proc/{process}/exe"));
     let own = program(process).ok()?;
     let sharers = tree.iter().filter(|stat| program(stat.pid).is_ok_and(|other| other == own)).count().max(1);
@@ -205,6 +240,17 @@ mod tests {
         group
     }
 
+    fn reading(group: &Group) -> Reading {
+        Reading::of(&Processes::now().expect("the kernel tells"), &[group.id()])
+    }
+
+    #[test]
+    fn switches_are_told_apart() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!(switches(status), (150, 545));
+        assert_eq!(switches(""), (0, 0));
+    }
+
     #[test]
     fn pages_of_the_program_s_own_file_are_shared_within_the_tree_only() {
         let maps = "\
@@ -223,10 +269,10 @@ mod tests {
         let idle = running("sleep 600 & echo ready; wait", folder.path()).await;
         let busy_folder = tempfile::tempdir().expect("a folder");
         let busy = running("sh -c 'echo ready; while :; do :; done' & wait", busy_folder.path()).await;
-        let before = [&idle, &busy].map(|group| Reading::of(group.id()).expect("it runs"));
+        let before = [&idle, &busy].map(reading);
         let none = Memory { bytes: 0 };
         let used = |group: &Group, before: &Reading| {
-            let usage = Reading::of(group.id()).expect("it runs").since(before, none);
+            let usage = reading(group).since(before, none);
             usage.user_seconds + usage.system_seconds
         };
         // Until it has used something: how long that takes is the machine's business.
@@ -234,7 +280,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(used(&idle, &before[0]) < 0.01);
-        let usage = Reading::of(busy.id()).expect("it runs").since(&before[1], none);
+        let usage = reading(&busy).since(&before[1], none);
         assert!(
             usage.user_seconds + usage.system_seconds <= usage.seconds * 1.05,
             "one loop, one core: {usage:?}"
@@ -248,11 +294,12 @@ mod tests {
         let script = "echo ready; i=0; while [ $i -lt 300 ]; do sh -c 'j=0; while [ $j -lt 2000 ]; do j=$((j+1)); done'; \
                       i=$((i+1)); done; echo done; sleep 600";
         let group = running(script, folder.path()).await;
-        let before = Reading::of(group.id()).expect("it runs");
+        let before = reading(&group);
         while !group.output().contains("done") {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let usage = Reading::of(group.id()).expect("it runs").since(&before, Memory { bytes: 0 });
+        let usage = reading(&group).since(&before, Memory { bytes: 0 });
+        assert!(usage.voluntary_switches > 0, "it waited for its children: {usage:?}");
         // The shell itself only waits: nearly all of this is its children's.
         assert!(usage.user_seconds + usage.system_seconds > 0.1, "{usage:?}");
     }
@@ -265,8 +312,9 @@ mod tests {
         let many =
             running("sleep 600 & sleep 600 & sleep 600 & sleep 600 & echo ready; wait", other_folder.path())
                 .await;
-        let one = Memory::of(one.id()).expect("it runs").bytes;
-        let many = Memory::of(many.id()).expect("it runs").bytes;
+        let processes = Processes::now().expect("the kernel tells");
+        let one = Memory::of(&processes, &[one.id()]).bytes;
+        let many = Memory::of(&processes, &[many.id()]).bytes;
         assert!(one > 0 && many > one, "{one} and {many}");
     }
 }

@@ -2,17 +2,18 @@
 //!
 //! What is wrong is said with its line and column. Nothing is looked for on the system here but by the caller.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use report::results::Scheme;
+use report::results::{Scheme, Version};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-use crate::expect::Expect;
-use crate::plan::{CasePlan, Features, Load, Payload, Timing, UrlList};
+use crate::expect::{Bound, Expect};
+use crate::generator::{self, Generator};
+use crate::plan::{CasePlan, Deviation, Features, Load, Payload, Timing, UrlList};
 use crate::{proxies, quantity};
 
 /// More cases than anybody reads.
@@ -43,6 +44,8 @@ pub struct Written {
     pub proxies: Vec<String>,
     /// Programs that the lab does not know, by the name that they have in `proxies`.
     pub commands: Vec<(String, Vec<String>)>,
+    /// What some proxies are given otherwise than the others, by name.
+    pub deviations: BTreeMap<String, Deviation>,
     /// Origins behind each proxy.
     pub origins: NonZeroUsize,
     /// How often and how long.
@@ -70,14 +73,19 @@ impl Written {
                 return Err(at(name.span().start, message));
             }
         }
+        if let Some(name) =
+            raw.proxy.keys().find(|name| !raw.proxies.iter().any(|one| one.get_ref() == *name))
+        {
+            return Err(at(0, format!("[proxy.{name}] is about none of the plan's proxies")));
+        }
         let mut cases = Vec::new();
         let mut names = HashSet::new();
         for case in &raw.case {
             for plan in case.get_ref().plans(quick) {
                 if !names.insert(plan.name.clone()) {
                     let message = format!(
-                        "there are two cases called {:?}; put what tells them apart into name: {{scheme}}, {{payload}}, \
-                         {{connections}}, {{workers}}, {{load}}",
+                        "there are two cases called {:?}; put what tells them apart into name: {{scheme}}, {{version}}, \
+                         {{payload}}, {{connections}}, {{workers}}, {{load}}, {{generator}}",
                         plan.name
                     );
                     return Err(at(case.span().start, message));
@@ -94,6 +102,7 @@ impl Written {
             published: raw.published,
             proxies: raw.proxies.into_iter().map(Spanned::into_inner).collect(),
             commands: raw.command.into_iter().collect(),
+            deviations: raw.proxy.into_iter().map(|(name, raw)| (name, raw.into())).collect(),
             origins: raw.origins,
             timing: Timing {
                 rounds: short.repeats.unwrap_or(raw.repeats).get(),
@@ -113,7 +122,9 @@ struct RawPlan {
     published: Option<String>,
     proxies: Vec<Spanned<String>>,
     #[serde(default)]
-    command: std::collections::BTreeMap<String, Vec<String>>,
+    command: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    proxy: BTreeMap<String, RawDeviation>,
     #[serde(default = "one")]
     origins: NonZeroUsize,
     #[serde(default = "three")]
@@ -125,6 +136,22 @@ struct RawPlan {
     expect: Vec<Expect>,
     case: Vec<Spanned<RawCase>>,
     quick: Option<Quick>,
+}
+
+/// What one proxy is given otherwise.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDeviation {
+    workers: Option<NonZeroUsize>,
+    access_log: Option<bool>,
+    keep_alive: Option<bool>,
+}
+
+impl From<RawDeviation> for Deviation {
+    fn from(raw: RawDeviation) -> Self {
+        let RawDeviation { workers, access_log, keep_alive } = raw;
+        Self { workers, access_log, keep_alive }
+    }
 }
 
 /// What holds instead with `--quick`.
@@ -142,6 +169,10 @@ struct RawCase {
     name: Option<String>,
     #[serde(default)]
     scheme: Each<Scheme>,
+    #[serde(default)]
+    version: Each<Version>,
+    #[serde(default)]
+    generator: Each<RawGenerator>,
     payload: Each<RawPayload>,
     connections: Each<NonZeroUsize>,
     #[serde(default)]
@@ -184,49 +215,42 @@ impl RawCase {
             .map(RawPayload::payload)
             .collect();
         let mut plans = Vec::new();
-        for (&scheme, &workers) in
-            self.scheme.0.iter().flat_map(|s| self.workers.0.iter().map(move |w| (s, w)))
-        {
-            for payload in &payloads {
-                for (&connections, &load) in
-                    connections.0.iter().flat_map(|c| self.load.0.iter().map(move |load| (c, load)))
-                {
-                    plans.push(self.plan(short, (scheme, workers.0, payload, connections, load.0)));
+        for (&scheme, &version) in both(&self.scheme, &self.version) {
+            for (&workers, &generator) in both(&self.workers, &self.generator) {
+                for payload in &payloads {
+                    for (&connections, load) in both(connections, &self.load) {
+                        let variant = Variant {
+                            scheme,
+                            version,
+                            workers: workers.0,
+                            generator: generator.0,
+                            payload,
+                            connections,
+                            load: &load.0,
+                        };
+                        plans.push(self.plan(short, &variant));
+                    }
                 }
             }
         }
         plans
     }
 
-    fn plan(
-        &self,
-        short: Option<&QuickCase>,
-        (scheme, workers, payload, connections, load): (Scheme, NonZeroUsize, &Payload, NonZeroUsize, Load),
-    ) -> CasePlan {
-        let told = match load {
-            Load::Closed => "closed".to_owned(),
-            Load::ShareOfSlowest(share) => format!("{}%", share * 100.0),
-            Load::Rate(rate) => format!("{rate}"),
-        };
-        let filled = |template: &str| {
-            template
-                .replace("{scheme}", if scheme == Scheme::Https { "https" } else { "http" })
-                .replace("{payload}", &payload.name)
-                .replace("{connections}", &connections.to_string())
-                .replace("{workers}", &workers.to_string())
-                .replace("{load}", &told)
-        };
-        let name = filled(self.name.as_deref().unwrap_or("{scheme}-{payload}-c{connections}-{load}"));
+    fn plan(&self, short: Option<&QuickCase>, variant: &Variant<'_>) -> CasePlan {
+        let name = variant.filled(self.name.as_deref().unwrap_or("{scheme}-{payload}-c{connections}-{load}"));
+        let published = self.published.as_deref().map_or_else(|| name.clone(), |text| variant.filled(text));
         CasePlan {
-            published: Some(self.published.as_deref().map_or_else(|| name.clone(), filled)),
+            published: Some(published),
             name,
-            scheme,
-            payload: payload.clone(),
+            scheme: variant.scheme,
+            version: variant.version,
+            payload: variant.payload.clone(),
             urls: self.urls.as_ref().map(|urls| UrlList { total: urls.total.get(), seed: urls.seed }),
-            load,
-            connections,
+            load: variant.load.clone(),
+            generator: variant.generator,
+            connections: variant.connections,
             threads: self.threads,
-            workers,
+            workers: variant.workers,
             requests: short.and_then(|short| short.requests).or(self.requests),
             timeout: self.timeout.0,
             features: Features {
@@ -235,6 +259,42 @@ impl RawCase {
                 rate_bytes_per_second: self.rate.map(|rate| rate.0),
             },
         }
+    }
+}
+
+/// Every combination of two lists, the first varying slowest.
+fn both<'l, A, B>(one: &'l Each<A>, other: &'l Each<B>) -> impl Iterator<Item = (&'l A, &'l B)> {
+    one.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b)))
+}
+
+/// One combination of a case's lists.
+struct Variant<'p> {
+    scheme: Scheme,
+    version: Version,
+    workers: NonZeroUsize,
+    generator: &'static Generator,
+    payload: &'p Payload,
+    connections: NonZeroUsize,
+    load: &'p Load,
+}
+
+impl Variant<'_> {
+    /// A name with what it has in braces filled in.
+    fn filled(&self, template: &str) -> String {
+        let load = match self.load {
+            Load::Closed => "closed".to_owned(),
+            Load::ShareOfSlowest(share) => format!("{}%", share * 100.0),
+            Load::Rate(rate) => format!("{rate}"),
+            Load::Search(_) => "highest".to_owned(),
+        };
+        template
+            .replace("{scheme}", if self.scheme == Scheme::Https { "https" } else { "http" })
+            .replace("{version}", if self.version == Version::Http2 { "2" } else { "1.1" })
+            .replace("{payload}", &self.payload.name)
+            .replace("{connections}", &self.connections.to_string())
+            .replace("{workers}", &self.workers.to_string())
+            .replace("{generator}", self.generator.name)
+            .replace("{load}", &load)
     }
 }
 
@@ -301,6 +361,25 @@ impl Default for Workers {
 }
 
 #[derive(Deserialize, Clone, Copy)]
+#[serde(try_from = "String")]
+struct RawGenerator(&'static Generator);
+
+impl Default for RawGenerator {
+    fn default() -> Self {
+        Self(generator::ALL[0])
+    }
+}
+
+impl TryFrom<String> for RawGenerator {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let known = || format!("no generator is called {name:?}; expected one of {}", generator::names());
+        generator::named(&name).map(Self).ok_or_else(known)
+    }
+}
+
+#[derive(Deserialize, Clone)]
 #[serde(try_from = "WrittenLoad")]
 struct RawLoad(Load);
 
@@ -311,7 +390,10 @@ impl Default for RawLoad {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "expected \"closed\", a share such as \"50%\", or requests a second")]
+#[serde(
+    untagged,
+    expecting = "expected \"closed\", a share such as \"50%\", a bound such as \"p99 < 10ms\", or requests a second"
+)]
 enum WrittenLoad {
     Word(String),
     PerSecond(f64),
@@ -323,6 +405,9 @@ impl TryFrom<WrittenLoad> for RawLoad {
     fn try_from(written: WrittenLoad) -> Result<Self, String> {
         let load = match &written {
             WrittenLoad::Word(word) if word == "closed" => Some(Load::Closed),
+            WrittenLoad::Word(word) if word.contains('<') => {
+                Some(Load::Search(Bound::try_from(word.clone())?))
+            }
             WrittenLoad::Word(word) => word
                 .strip_suffix('%')
                 .and_then(|number| number.trim().parse::<f64>().ok())
@@ -331,7 +416,9 @@ impl TryFrom<WrittenLoad> for RawLoad {
             WrittenLoad::PerSecond(rate) => Some(*rate).filter(|rate| *rate > 0.0).map(Load::Rate),
         };
         load.map(Self).ok_or_else(|| {
-            "a load is \"closed\", a share such as \"50%\" of the slowest closed loop, or requests a second".to_owned()
+            "a load is \"closed\", a share such as \"50%\" of the slowest closed loop, a bound such as \"p99 < 10ms\" \
+             to search the highest rate for, or requests a second"
+                .to_owned()
         })
     }
 }
@@ -432,6 +519,21 @@ mod tests {
     }
 
     #[test]
+    fn versions_generators_searches_and_deviations_are_read() {
+        let text = format!(
+            "{SHORTEST}[[case]]\nname = \"{{version}}-{{generator}}-{{load}}\"\npayload = \"tiny\"\nconnections = 1\n\
+             version = [\"1.1\", \"2\"]\ngenerator = [\"vanward\", \"h2load\"]\nload = [\"closed\", \"p99 < 10ms\"]\n\
+             [proxy.direct]\nworkers = 2\naccess_log = true\n"
+        );
+        let read = Written::read(&text, "f", false).expect("a plan");
+        let names: Vec<&str> = read.cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names[..3], ["1.1-vanward-closed", "1.1-vanward-highest", "1.1-h2load-closed"]);
+        assert_eq!((read.cases.len(), read.cases[7].version), (8, Version::Http2));
+        assert!(matches!(&read.cases[7].load, Load::Search(bound) if bound.text() == "p99 < 10ms"));
+        assert_eq!(read.deviations["direct"].access_log, Some(true));
+    }
+
+    #[test]
     fn quick_takes_what_it_says() {
         let text = format!(
             "{SHORTEST}[[case]]\npayload = [\"tiny\", \"large\"]\nconnections = 400\n\
@@ -454,6 +556,9 @@ mod tests {
             (format!("{SHORTEST}{case}{case}"), "f:4:", "two cases"),
             (SHORTEST.replace("direct", "ngnix") + case, "f:2:12: ", "nginx"),
             (format!("expect = [\"p99 < much\"]\n{SHORTEST}{case}"), "f:1:", "p99 < 50ms"),
+            (format!("{SHORTEST}{case}load = \"errors < 1\"\n"), "f:7:8: ", "p99 < 10ms"),
+            (format!("{SHORTEST}{case}generator = \"siege\"\n"), "f:7:13: ", "h2load"),
+            (format!("{SHORTEST}{case}[proxy.nginx]\nworkers = 2\n"), "f:1:1: ", "none of the plan's"),
         ];
         for (text, place, said) in cases {
             let refused = Written::read(&text, "f", false).expect_err("a mistake").to_string();

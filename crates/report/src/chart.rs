@@ -19,7 +19,7 @@ pub use bars::cpu_per_request;
 pub use groups::Groups;
 pub(crate) use lines::Lines;
 pub use percentiles::latency;
-pub(crate) use series::looks;
+pub(crate) use series::{Look, looks};
 pub use series::{STYLE, legend};
 
 /// Text that may stand between tags or in a quoted attribute.

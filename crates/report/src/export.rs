@@ -3,7 +3,7 @@
 use crate::chart;
 use crate::latency::Latency;
 use crate::overview;
-use crate::results::{Measured, Outcome, Results, Sample};
+use crate::results::{Arrivals, Results, Run, Sample, Watched};
 use crate::summary::{Metric, Summary};
 
 /// Steps of a percentile distribution in each halving of the distance to 100%.
@@ -16,7 +16,7 @@ const PAPER: &str = ":root{--paper:#fff;--ink:#1b1f24;--quiet:#57606a;--line:#d8
 /// A line for each measurement, the refused ones with their reason.
 pub fn csv(results: &Results) -> String {
     let mut out =
-        "proxy,case,round,began_seconds,seconds,requests,errors,received_bytes,p99_9_latency_us,refused"
+        "proxy,case,round,offered_per_second,began_seconds,seconds,requests,errors,received_bytes,p99_9_latency_us,refused"
             .to_owned();
     for metric in Metric::ALL {
         out.push_str(&format!(",{}", metric.key()));
@@ -27,9 +27,10 @@ pub fn csv(results: &Results) -> String {
             quoted(&run.proxy),
             quoted(&run.case),
             run.round.to_string(),
+            offered(results, run).map(|rate| format!("{rate:.3}")).unwrap_or_default(),
             format!("{:.3}", run.began_seconds),
         ];
-        match figures(&run.outcome) {
+        match run.outcome.figures() {
             None => fields.extend(vec![String::new(); 5]),
             Some(measured) => fields.extend([
                 format!("{:.3}", measured.seconds),
@@ -41,7 +42,7 @@ pub fn csv(results: &Results) -> String {
         }
         fields.push(quoted(run.outcome.refusal().unwrap_or_default()));
         fields.extend(Metric::ALL.map(|metric| {
-            let value = figures(&run.outcome).and_then(|measured| metric.value(measured));
+            let value = run.outcome.figures().and_then(|measured| metric.value(measured));
             value.filter(|value| value.is_finite()).map(|value| format!("{value:.3}")).unwrap_or_default()
         }));
         out.push_str(&fields.join(","));
@@ -50,9 +51,18 @@ pub fn csv(results: &Results) -> String {
     out
 }
 
-/// What a proxy used over time, in the columns of monolake's collector: time, CPU in percent of a core, memory in KiB,
+/// The rate that a measurement was offered; `None` in a closed loop.
+fn offered(results: &Results, run: &Run) -> Option<f64> {
+    let case = results.cases.iter().find(|case| case.name == run.case)?;
+    match case.arrivals {
+        Arrivals::Constant { rate_per_second } => Some(rate_per_second),
+        Arrivals::Closed | Arrivals::Searched { .. } => run.step.map(|step| step.rate_per_second),
+    }
+}
+
+/// What a part used over time, in the columns of monolake's collector: time, CPU in percent of a core, memory in KiB,
 /// TCP connections, threads.
-pub fn collected(samples: &[Sample]) -> String {
+fn collected(samples: &[Sample]) -> String {
     let mut out = "Time,CPU,Memory,TCP,Thread\n".to_owned();
     for sample in samples {
         out.push_str(&format!(
@@ -68,7 +78,7 @@ pub fn collected(samples: &[Sample]) -> String {
 }
 
 /// The percentile distribution in the form that HdrHistogram's plotter reads, in milliseconds.
-pub fn hgrm(latency: &Latency) -> String {
+fn hgrm(latency: &Latency) -> String {
     let mut out = "       Value     Percentile TotalCount 1/(1-Percentile)\n\n".to_owned();
     let count = latency.count();
     if count == 0 {
@@ -95,21 +105,55 @@ pub fn hgrm(latency: &Latency) -> String {
     out
 }
 
+/// The latencies of every proxy in every case, all repeats together: file name and distribution.
+pub fn distributions(summary: &Summary<'_>) -> Vec<(String, String)> {
+    let rows = summary.cases.iter().flat_map(|case| case.rows.iter().map(move |row| (case, row)));
+    rows.filter(|(_, row)| row.valid > 0)
+        .map(|(case, row)| {
+            (file_name(&format!("{} {}", case.case.name, row.proxy.name), "hgrm"), hgrm(&row.latency))
+        })
+        .collect()
+}
+
+/// What every part used over time, in the last measurement of each proxy in each case: file name and columns.
+pub fn collections(summary: &Summary<'_>) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for case in &summary.cases {
+        for (row, measured) in case.rows.iter().filter_map(|row| Some((row, *row.measured().last()?))) {
+            let watched = |watched: &Option<Watched>| {
+                watched.as_ref().map(|watched| watched.samples.clone()).unwrap_or_default()
+            };
+            let parts = [
+                ("proxy", measured.samples.clone()),
+                ("load", watched(&measured.load)),
+                ("origins", watched(&measured.origins)),
+            ];
+            files.extend(parts.into_iter().filter(|(_, samples)| !samples.is_empty()).map(
+                |(part, samples)| {
+                    let name = format!("{} {} {part}", case.case.name, row.proxy.name);
+                    (file_name(&name, "csv"), collected(&samples))
+                },
+            ));
+        }
+    }
+    files
+}
+
 /// Every chart of the page as a file of its own: name and SVG. They follow light and dark like the page.
 pub fn plots(summary: &Summary<'_>) -> Vec<(String, String)> {
     let mut plots = Vec::new();
     let overview = overview::beside_each_other(summary);
     for shown in overview.into_iter().chain(overview::latency_against_rate(summary)) {
-        plots.extend(shown.chart.map(|chart| (file_name(&shown.caption), chart)));
+        plots.extend(shown.chart.map(|chart| (file_name(&shown.caption, "svg"), chart)));
     }
     for case in &summary.cases {
         let charts = [
             (format!("cpu {}", case.case.name), chart::cpu_per_request(case, "chart")),
             (format!("latency {}", case.case.name), chart::latency(case, "chart")),
         ];
-        plots.extend(charts.into_iter().filter_map(|(name, chart)| Some((file_name(&name), chart?))));
+        plots.extend(charts.into_iter().filter_map(|(name, chart)| Some((file_name(&name, "svg"), chart?))));
         plots.extend(overview::over_time(case).into_iter().filter_map(|shown| {
-            Some((file_name(&format!("{} {}", shown.caption, case.case.name)), shown.chart?))
+            Some((file_name(&format!("{} {}", shown.caption, case.case.name), "svg"), shown.chart?))
         }));
     }
     plots.into_iter().map(|(name, chart)| (name, standalone(&chart))).collect()
@@ -122,21 +166,13 @@ fn standalone(chart: &str) -> String {
 }
 
 /// `cpu-tiny-closed.svg`
-fn file_name(words: &str) -> String {
+fn file_name(words: &str, ending: &str) -> String {
     let plain: String = words
         .chars()
         .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' })
         .collect();
     let parts: Vec<&str> = plain.split('-').filter(|part| !part.is_empty()).collect();
-    format!("{}.svg", parts.join("-"))
-}
-
-/// The figures of a measurement, whether they count or not.
-fn figures(outcome: &Outcome) -> Option<&Measured> {
-    match outcome {
-        Outcome::Measured(measured) | Outcome::Invalid { measured, .. } => Some(measured),
-        Outcome::Failed { .. } => None,
-    }
+    format!("{}.{ending}", parts.join("-"))
 }
 
 fn quoted(text: &str) -> String {
@@ -166,14 +202,20 @@ mod tests {
 
     #[test]
     fn the_collector_s_columns() {
-        let sample =
-            Sample { at_seconds: 1.0, busy_cores: 0.985, memory_bytes: 2 << 20, threads: 3, connections: 64 };
+        let sample = Sample {
+            at_seconds: 1.0,
+            busy_cores: 0.985,
+            memory_bytes: 2 << 20,
+            threads: 3,
+            connections: 64,
+            ..Sample::default()
+        };
         assert_eq!(collected(&[sample]), "Time,CPU,Memory,TCP,Thread\n1.0,98.5,2048,64,3\n");
     }
 
     #[test]
     fn names_of_files_are_plain() {
-        assert_eq!(file_name("Latency: HTTPS, 128 B/s"), "latency-https-128-b-s.svg");
+        assert_eq!(file_name("Latency: HTTPS, 128 B/s", "svg"), "latency-https-128-b-s.svg");
         assert_eq!(quoted("a, \"b\""), "\"a, \"\"b\"\"\"");
     }
 }

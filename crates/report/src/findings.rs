@@ -3,15 +3,20 @@
 //! Losses are said as fully as wins. No sentence claims more than a verdict of `summary` does.
 
 use crate::figure;
-use crate::results::{Arrivals, Role, Scheme};
+use crate::results::{Absent, Arrivals, Role};
 use crate::statistics::{Estimate, median};
-use crate::summary::{Beside, CaseSummary, Metric, Row, Summary, Verdict};
+use crate::summary::{self, Beside, CaseSummary, Metric, Row, Summary, Verdict};
 use crate::table::{NOTHING, Table};
 
 /// More cases than this are told as a range: the tables have each.
 const LISTED_MOST: usize = 8;
 /// A load average above this share of the cores, before the run began, is another's work.
 const IDLE_LOAD: f64 = 0.25;
+
+/// All of it, in the order of the reports that are text.
+pub fn all(summary: &Summary<'_>) -> Vec<String> {
+    [sentences(summary), expectations(summary), caveats(summary)].concat()
+}
 
 /// How the subject stands beside each peer: what it costs, then what was lost, won and even.
 pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
@@ -58,12 +63,52 @@ pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
              hold, and the spread is larger than it need be."
         ));
     }
+    said.extend(absences(summary));
     for case in &summary.cases {
         said.extend(case.findings.iter().map(|finding| format!("{}: {}", case.title(), finding.sentence())));
     }
     for case in &summary.cases {
         said.extend(case.rows.iter().flat_map(|row| refusals(case, row)));
     }
+    said
+}
+
+/// Who was left out, and of what: proxies that are not installed, and cases that one cannot do.
+fn absences(summary: &Summary<'_>) -> Vec<String> {
+    let results = summary.results;
+    let not_here = |absent: &Absent| {
+        format!("{} is not installed here and was left out; to get it: {}.", absent.proxy, absent.remedy)
+    };
+    let mut said: Vec<String> = results.absent.iter().map(not_here).collect();
+    let mut refused: Vec<(&str, Vec<&str>)> = Vec::new();
+    for lacking in &results.lacking {
+        match refused.iter_mut().find(|(reason, _)| *reason == lacking.reason) {
+            Some((_, cases)) => cases.push(&lacking.case),
+            None => refused.push((&lacking.reason, vec![&lacking.case])),
+        }
+    }
+    said.extend(refused.into_iter().map(|(reason, cases)| match cases.len() {
+        few if few <= LISTED_MOST => format!("{reason}, and took no part in {}.", cases.join(", ")),
+        many => format!("{reason}, and took no part in {many} of {} cases.", results.cases.len()),
+    }));
+    said
+}
+
+/// Expectations that were missed, then how many came true.
+pub fn expectations(summary: &Summary<'_>) -> Vec<String> {
+    let all = &summary.results.expectations;
+    let missed = all.iter().filter(|each| !each.is_met);
+    let mut said: Vec<String> = missed
+        .map(|each| {
+            let measured = each.measured.as_deref().unwrap_or("nothing");
+            format!(
+                "Missed in {}: {} expects {}, and {measured} was measured.",
+                each.case, each.proxy, each.text
+            )
+        })
+        .collect();
+    let met = all.iter().filter(|each| each.is_met).count();
+    said.extend((!all.is_empty()).then(|| format!("{met} of {} expectations came true.", all.len())));
     said
 }
 
@@ -174,15 +219,15 @@ fn besides<'s>(
 
 /// `128 B HTTPS closed loop`
 fn short(case: &CaseSummary<'_>) -> String {
-    let size = figure::bytes(case.case.payload_bytes as f64);
-    let scheme = match case.case.scheme {
-        Scheme::Http => "",
-        Scheme::Https => "HTTPS ",
+    let arrivals = match case.case.arrivals {
+        Arrivals::Closed => "closed loop",
+        Arrivals::Constant { .. } => "constant rate",
+        Arrivals::Searched { .. } => "highest rate",
     };
-    match case.case.arrivals {
-        Arrivals::Closed => format!("{size} {scheme}closed loop"),
-        Arrivals::Constant { .. } => format!("{size} {scheme}constant rate"),
-    }
+    let mut words = vec![summary::size(case.case)];
+    words.extend(summary::protocol(case.case));
+    words.push(arrivals.to_owned());
+    words.join(" ")
 }
 
 fn refusals(case: &CaseSummary<'_>, row: &Row<'_>) -> Vec<String> {

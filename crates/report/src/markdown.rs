@@ -24,8 +24,8 @@ pub fn render(summary: &Summary<'_>) -> String {
         out.push_str(&format!("## {}\n\n{}\n", case.title(), rows(&table::figures(case))));
     }
     out.push_str(&format!("{}\n\n", text::legend(summary)));
-    for sentence in findings::sentences(summary).iter().chain(&findings::caveats(summary)) {
-        out.push_str(&format!("- {}\n", escaped(sentence)));
+    for sentence in findings::all(summary) {
+        out.push_str(&format!("- {}\n", escaped(&sentence)));
     }
     out
 }

@@ -3,12 +3,12 @@
 
 use serde::Serialize;
 
-use crate::chart::{self, Groups, Lines};
+use crate::chart::{self, Groups, Lines, Look};
 use crate::figure;
 use crate::published;
-use crate::results::{Arrivals, Role, Sample, Scheme};
+use crate::results::{Arrivals, Role, Run, Sample, Scheme, Version, Watched};
 use crate::statistics::Estimate;
-use crate::summary::{CaseSummary, Metric, Summary};
+use crate::summary::{CaseSummary, Metric, Row, Summary};
 use crate::table::{NOTHING, Table};
 
 /// Samples of a line that are drawn, evenly chosen of more; the tables and files have all.
@@ -21,6 +21,8 @@ pub struct Shown {
     pub caption: String,
     /// Inline SVG; none where a table says it all.
     pub chart: Option<String>,
+    /// The samples behind a chart that may be zoomed, as JSON.
+    pub series: Option<String>,
     /// The figures.
     pub table: Table,
 }
@@ -28,8 +30,17 @@ pub struct Shown {
 /// Requests per second, throughput, cost and latency of all proxies in all cases.
 pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
     let closed = |case: &CaseSummary<'_>| case.case.arrivals == Arrivals::Closed;
+    let searched = |case: &CaseSummary<'_>| matches!(case.case.arrivals, Arrivals::Searched { .. });
     let any = |_: &CaseSummary<'_>| true;
     let groups = [
+        Groups {
+            id: "all-capacities",
+            title: "Highest rate within a bound on latency",
+            axis: "requests per second",
+            includes: searched,
+            value: |row| row.cell(Metric::RequestsPerSecond).estimate,
+            figure: figure::count,
+        },
         Groups {
             id: "all-rates",
             title: "Requests per second in closed loops",
@@ -70,6 +81,7 @@ pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
             Some(Shown {
                 caption: group.title.to_owned(),
                 chart: Some(chart),
+                series: None,
                 table: by_case(summary, group),
             })
         })
@@ -79,14 +91,16 @@ pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
 /// Latency against the rate that was offered, for each payload that was asked for at several rates.
 pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
     let key = |case: &CaseSummary<'_>| {
-        (case.case.scheme == Scheme::Https, case.case.payload.clone(), case.case.connections)
+        let case = case.case;
+        let is_plain = (case.scheme == Scheme::Http, case.version == Version::Http1);
+        (is_plain, case.payload.clone(), case.connections, case.workers, case.features.clone())
     };
     let paced: Vec<(&CaseSummary<'_>, f64)> = summary
         .cases
         .iter()
         .filter_map(|case| match case.case.arrivals {
             Arrivals::Constant { rate_per_second } => Some((case, rate_per_second)),
-            Arrivals::Closed => None,
+            Arrivals::Closed | Arrivals::Searched { .. } => None,
         })
         .collect();
     let mut seen = Vec::new();
@@ -101,7 +115,53 @@ pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
             seen.push(key_here);
         }
     }
+    shown.extend(summary.cases.iter().enumerate().filter_map(|(index, case)| steps(summary, index, case)));
     shown
+}
+
+/// Every rate that a search tried, and the latency there.
+fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<Shown> {
+    let Arrivals::Searched { bound } = &case.case.arrivals else { return None };
+    let tried = |name: &str| -> Vec<(f64, f64)> {
+        let of_proxy = |run: &&Run| run.proxy == name && run.case == case.case.name;
+        let point = |run: &Run| {
+            let measured = run.outcome.figures()?;
+            Some((run.step?.rate_per_second, Metric::LatencyP99.value(measured)?))
+        };
+        let mut points: Vec<_> = summary.results.runs.iter().filter(of_proxy).filter_map(point).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        points
+    };
+    let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
+    let lines =
+        chart::looks(&proxies).into_iter().zip(&proxies).map(|(look, proxy)| (look, tried(&proxy.name)));
+    let caption = format!("99th percentile of latency at the rates that were tried: {}", case.title());
+    let id = format!("steps-{index}");
+    let chart = Lines {
+        id: &id,
+        title: &caption,
+        axis: "requests offered each second",
+        is_logarithmic: true,
+        across: figure::count,
+        upwards: figure::duration_us,
+        lines: lines.filter(|(_, points)| !points.is_empty()).collect(),
+    };
+    let row = |row: &Row<'_>| {
+        let points = tried(&row.proxy.name);
+        let of = |metric: Metric| row.cell(metric).estimate.map(|estimate| metric.figure(estimate.median));
+        let knee = crate::knee::knee(&points).map(|knee| figure::count(knee.rate_per_second));
+        let cells = [of(Metric::RequestsPerSecond), of(Metric::LatencyP99), of(Metric::CpuPerRequest), knee];
+        let cells = cells.map(|cell| cell.unwrap_or_else(|| NOTHING.to_owned()));
+        [row.proxy.name.clone()].into_iter().chain(cells).chain([points.len().to_string()]).collect()
+    };
+    let highest = format!("highest with {bound}");
+    let headings = ["", &highest, "p99 there", "CPU/request there", "bends at", "rates tried"];
+    let table = Table {
+        caption: caption.clone(),
+        headings: headings.map(str::to_owned).to_vec(),
+        rows: case.rows.iter().map(row).collect(),
+    };
+    Some(Shown { chart: chart.draw(), series: None, caption, table })
 }
 
 fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown> {
@@ -150,33 +210,80 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
         headings: [String::new()].into_iter().chain(headings).chain(["bends at".to_owned()]).collect(),
         rows: proxies.iter().map(|proxy| row(&proxy.name)).collect(),
     };
-    Some(Shown { chart: chart.draw(), caption, table })
+    Some(Shown { chart: chart.draw(), series: None, caption, table })
 }
 
 /// What the proxies of a case used over time, of the last measurement of each: CPU, memory, threads, connections.
 pub fn over_time(case: &CaseSummary<'_>) -> Vec<Shown> {
-    type Quantity = (&'static str, &'static str, fn(&Sample) -> f64, fn(f64) -> String);
-    let quantities: [Quantity; 4] = [
-        ("cpu", "CPU", |sample| sample.busy_cores, figure::percent),
-        ("memory", "Memory", |sample| sample.memory_bytes as f64, figure::memory_bytes),
-        ("threads", "Threads", |sample| sample.threads as f64, figure::count),
-        ("connections", "TCP connections", |sample| sample.connections as f64, figure::count),
-    ];
     let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
     let looks = chart::looks(&proxies);
-    let sampled: Vec<_> = looks
+    let sampled: Vec<Sampled<'_>> = looks
         .into_iter()
         .zip(&case.rows)
-        .filter_map(|(look, row)| Some((look, row, row.measured().last()?.samples.as_slice())))
-        .filter(|(_, _, samples)| !samples.is_empty())
+        .filter_map(|(look, row)| {
+            Some(Sampled { look, row, samples: row.measured().last()?.samples.as_slice() })
+        })
+        .filter(|sampled| !sampled.samples.is_empty())
         .collect();
-    let shown = quantities.into_iter().filter_map(|(key, name, quantity, figure)| {
-        let id = format!("{key}-{}", case.case.name);
-        let title = format!("{name} over time: {}", case.title());
-        let lines = sampled.iter().map(|(look, _, samples)| {
+    QUANTITIES.iter().filter_map(|quantity| quantity.over_time(case, &sampled)).collect()
+}
+
+/// The samples of a proxy.
+struct Sampled<'s> {
+    look: Look,
+    row: &'s Row<'s>,
+    samples: &'s [Sample],
+}
+
+/// Something that is sampled.
+struct Quantity {
+    key: &'static str,
+    name: &'static str,
+    /// How the script of the page writes it.
+    unit: &'static str,
+    of: fn(&Sample) -> f64,
+    figure: fn(f64) -> String,
+}
+
+const QUANTITIES: [Quantity; 4] = [
+    Quantity {
+        key: "cpu",
+        name: "CPU",
+        unit: "share",
+        of: |sample| sample.busy_cores,
+        figure: figure::percent,
+    },
+    Quantity {
+        key: "memory",
+        name: "Memory",
+        unit: "bytes",
+        of: |sample| sample.memory_bytes as f64,
+        figure: figure::memory_bytes,
+    },
+    Quantity {
+        key: "threads",
+        name: "Threads",
+        unit: "count",
+        of: |sample| sample.threads as f64,
+        figure: figure::count,
+    },
+    Quantity {
+        key: "connections",
+        name: "TCP connections",
+        unit: "count",
+        of: |sample| sample.connections as f64,
+        figure: figure::count,
+    },
+];
+
+impl Quantity {
+    fn over_time(&self, case: &CaseSummary<'_>, sampled: &[Sampled<'_>]) -> Option<Shown> {
+        let id = format!("{}-{}", self.key, case.case.name);
+        let title = format!("{} over time: {}", self.name, case.title());
+        let lines = sampled.iter().map(|Sampled { look, samples, .. }| {
             let step = samples.len().div_ceil(DRAWN_MOST).max(1);
             let drawn = samples.iter().step_by(step);
-            (*look, drawn.map(|sample| (sample.at_seconds, quantity(sample))).collect())
+            (*look, drawn.map(|sample| (sample.at_seconds, (self.of)(sample))).collect())
         });
         let chart = Lines {
             id: &id,
@@ -184,15 +291,15 @@ pub fn over_time(case: &CaseSummary<'_>) -> Vec<Shown> {
             axis: "seconds",
             is_logarithmic: false,
             across: figure::ratio,
-            upwards: figure,
+            upwards: self.figure,
             lines: lines.collect(),
         };
         let chart = chart.draw()?;
-        let rows = sampled.iter().map(|(_, row, samples)| {
-            let mut values: Vec<f64> = samples.iter().map(quantity).collect();
+        let rows = sampled.iter().map(|Sampled { row, samples, .. }| {
+            let mut values: Vec<f64> = samples.iter().map(self.of).collect();
             values.sort_by(f64::total_cmp);
             let middle = crate::statistics::median(&values);
-            let cells = [values[0], middle, values[values.len() - 1]].map(figure);
+            let cells = [values[0], middle, values[values.len() - 1]].map(self.figure);
             [row.proxy.name.clone()].into_iter().chain(cells).collect()
         });
         let table = Table {
@@ -200,9 +307,92 @@ pub fn over_time(case: &CaseSummary<'_>) -> Vec<Shown> {
             headings: ["", "least", "median", "most"].map(str::to_owned).to_vec(),
             rows: rows.collect(),
         };
-        Some(Shown { caption: format!("{name} over time"), chart: Some(chart), table })
+        let caption = format!("{} over time", self.name);
+        Some(Shown { caption, chart: Some(chart), series: Some(self.series(sampled)), table })
+    }
+
+    /// Every sample, for who zooms in.
+    fn series(&self, sampled: &[Sampled<'_>]) -> String {
+        let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
+        let lines = sampled.iter().map(|Sampled { look, row, samples }| {
+            serde_json::json!({
+                "name": row.proxy.name,
+                "look": look.class(),
+                "at": samples.iter().map(|sample| rounded(sample.at_seconds)).collect::<Vec<_>>(),
+                "values": samples.iter().map(|sample| rounded((self.of)(sample))).collect::<Vec<_>>(),
+            })
+        });
+        let data = serde_json::json!({ "unit": self.unit, "lines": lines.collect::<Vec<_>>() });
+        // Nothing in it may look like the end of the script that it stands in.
+        data.to_string().replace('<', "\\u003c")
+    }
+}
+
+/// What each part used in the last measurement of each proxy: the proxy itself, the generator, the origins.
+pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
+    let mut rows = Vec::new();
+    for row in &case.rows {
+        let Some(measured) = row.measured().last() else { continue };
+        let watched = |watched: &Option<Watched>| watched.as_ref().map(|watched| watched.usage);
+        let parts = [
+            ("proxy", measured.usage),
+            ("generator", watched(&measured.load)),
+            ("origins", watched(&measured.origins)),
+        ];
+        let network = measured.network.map(|network| {
+            format!(
+                "{} of {}",
+                figure::count(network.retransmitted_segments as f64),
+                figure::count(network.sent_segments as f64)
+            )
+        });
+        for (part, usage) in parts {
+            let Some(usage) = usage else { continue };
+            let each_second = |count: u64| figure::count(count as f64 / usage.seconds);
+            rows.push(vec![
+                row.proxy.name.clone(),
+                part.to_owned(),
+                figure::percent(usage.user_seconds / usage.seconds),
+                figure::percent(usage.system_seconds / usage.seconds),
+                figure::memory_bytes(usage.memory_bytes as f64),
+                figure::count(usage.threads as f64),
+                each_second(usage.voluntary_switches),
+                each_second(usage.involuntary_switches),
+                network.clone().unwrap_or_else(|| NOTHING.to_owned()),
+            ]);
+        }
+    }
+    let headings = [
+        "beside",
+        "part",
+        "user",
+        "system",
+        "memory",
+        "threads",
+        "waits/s",
+        "made room/s",
+        "segments sent again",
+    ];
+    (!rows.is_empty()).then(|| Table {
+        caption: format!("What each part used, last measurement of each: {}", case.title()),
+        headings: headings.map(str::to_owned).to_vec(),
+        rows,
+    })
+}
+
+/// What the plan expects, and whether it came true; `None` where it expects nothing.
+pub fn expectations(summary: &Summary<'_>) -> Option<Table> {
+    let all = &summary.results.expectations;
+    let rows = all.iter().map(|each| {
+        let measured = each.measured.clone().unwrap_or_else(|| NOTHING.to_owned());
+        let word = if each.is_met { "met" } else { "missed" };
+        vec![each.text.clone(), each.case.clone(), each.proxy.clone(), measured, word.to_owned()]
     });
-    shown.collect()
+    (!all.is_empty()).then(|| Table {
+        caption: "What the plan expects".to_owned(),
+        headings: ["expected", "case", "of", "measured", "came true"].map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+    })
 }
 
 /// The rules that cases break.

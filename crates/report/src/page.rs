@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::compare::{Comparison, show};
 use crate::judge;
 use crate::overview::{self, Shown};
-use crate::results::{Arrivals, Case, Cores, Machine, Process, Proxy, Role, Run};
+use crate::results::{Arrivals, Case, Cores, Machine, Process, Proxy, Role, Run, Started};
 use crate::summary::{CaseSummary, Summary};
 use crate::table::{self, Table};
 use crate::{chart, figure, findings, text};
@@ -51,7 +51,7 @@ impl std::error::Error for PageError {}
 /// stay, and a caveat says so.
 pub fn render(summary: &Summary<'_>) -> Result<String, PageError> {
     let mut page = page(summary);
-    for detail in [Detail::Full, Detail::ClosedLoops] {
+    for detail in [Detail::Full, Detail::ClosedLoops, Detail::Drawn] {
         page.leave_out(summary, detail);
         match placed(include_str!("page.html"), &page) {
             Err(PageError::TooLarge { .. }) => {}
@@ -69,6 +69,8 @@ enum Detail {
     Full,
     /// Closed loops: the rates have a chart together.
     ClosedLoops,
+    /// Those, without what it takes to zoom.
+    Drawn,
     /// None.
     Tables,
 }
@@ -105,11 +107,26 @@ fn placed(template: &str, page: impl Serialize) -> Result<String, PageError> {
     Ok(page)
 }
 
+/// What a page has where a reader may zoom into time series: uPlot, and our script that gives it the samples.
+#[derive(Serialize)]
+struct Zoom {
+    style: &'static str,
+    library: &'static str,
+    script: &'static str,
+}
+
+const ZOOM: Zoom = Zoom {
+    style: include_str!("../vendor/uplot/uPlot.min.css"),
+    library: include_str!("../vendor/uplot/uPlot.iife.min.js"),
+    script: include_str!("zoom.js"),
+};
+
 /// All that the template places.
 #[derive(Serialize)]
 struct Page<'r> {
     style: &'static str,
     chart_style: &'static str,
+    zoom: Option<Zoom>,
     title: &'r str,
     lede: String,
     command: &'r str,
@@ -119,6 +136,7 @@ struct Page<'r> {
     caveats: Vec<String>,
     omitted: Option<String>,
     standings: Table,
+    expectations: Option<Table>,
     verdicts: Table,
     rules: Vec<&'static str>,
     overview: Vec<Shown>,
@@ -139,6 +157,7 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
     Page {
         style: include_str!("page.css"),
         chart_style: chart::STYLE,
+        zoom: None,
         title: &results.title,
         lede: format!(
             "{} · {processor}, {cores} cores · {kernel} · {}",
@@ -152,6 +171,7 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
         caveats: findings::caveats(summary),
         omitted: None,
         standings: findings::standings(summary),
+        expectations: overview::expectations(summary),
         verdicts: overview::verdicts(summary),
         rules: judge::RULES.iter().map(|rule| rule.name).collect(),
         overview: overview::beside_each_other(summary),
@@ -170,16 +190,30 @@ fn page<'r>(summary: &Summary<'r>) -> Page<'r> {
 impl Page<'_> {
     fn leave_out(&mut self, summary: &Summary<'_>, detail: Detail) {
         let what = match detail {
-            Detail::Full => return,
-            Detail::ClosedLoops => "of constant rates",
+            Detail::Full => "",
+            Detail::ClosedLoops | Detail::Drawn => "of constant rates",
             Detail::Tables => "of single cases",
         };
         for (section, case) in self.cases.iter_mut().zip(&summary.cases) {
-            if detail == Detail::Tables || case.case.arrivals != Arrivals::Closed {
+            let is_drawn = match detail {
+                Detail::Full => true,
+                Detail::ClosedLoops | Detail::Drawn => case.case.arrivals == Arrivals::Closed,
+                Detail::Tables => false,
+            };
+            if !is_drawn {
                 section.cpu_chart = None;
                 section.latency_chart = None;
                 section.over_time.clear();
+                section.parts = None;
             }
+            if detail == Detail::Drawn {
+                section.over_time.iter_mut().for_each(|shown| shown.series = None);
+            }
+        }
+        let can_zoom = self.cases.iter().flat_map(|case| &case.over_time).any(|shown| shown.series.is_some());
+        self.zoom = can_zoom.then_some(ZOOM);
+        if detail == Detail::Full {
+            return;
         }
         self.omitted = Some(format!(
             "Charts {what} are left out to keep this page below 1 MiB; their tables are here, and their charts are among the \
@@ -198,6 +232,7 @@ struct Section {
     latency_chart: Option<String>,
     percentiles: Table,
     over_time: Vec<Shown>,
+    parts: Option<Table>,
 }
 
 fn section(index: usize, case: &CaseSummary<'_>) -> Section {
@@ -209,6 +244,7 @@ fn section(index: usize, case: &CaseSummary<'_>) -> Section {
         latency_chart: chart::latency(case, &format!("latency-{index}")),
         percentiles: table::percentiles(case),
         over_time: overview::over_time(case),
+        parts: overview::parts(case),
     }
 }
 
@@ -277,11 +313,17 @@ fn processes<'r>(summary: &Summary<'r>) -> Vec<(String, &'r Process)> {
     let origins =
         results.origins.iter().enumerate().map(|(index, origin)| (format!("origin {}", index + 1), origin));
     let of_proxies = proxies.flat_map(|proxy| {
-        let https =
-            proxy.https_process.as_ref().map(|process| (format!("{} for HTTPS", proxy.name), process));
-        [(proxy.name.clone(), &proxy.process)].into_iter().chain(https)
+        proxy.started.iter().map(|started| (started_name(proxy, started), &started.process))
     });
     of_proxies.chain(origins).collect()
+}
+
+/// The proxy, with what it was given to do there and not everywhere.
+fn started_name(proxy: &Proxy, started: &Started) -> String {
+    let is_everywhere = |phrase: &String| proxy.started.iter().all(|other| other.given.contains(phrase));
+    let own: Vec<&str> =
+        started.given.iter().filter(|phrase| !is_everywhere(phrase)).map(String::as_str).collect();
+    if own.is_empty() { proxy.name.clone() } else { format!("{}, given: {}", proxy.name, own.join("; ")) }
 }
 
 /// One command of the generator for each case: they differ only in the port.

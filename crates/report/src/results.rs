@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::judge::Trait;
 use crate::latency::Latency;
 
 /// The version of this form. A reader refuses a newer one.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// A whole run of the lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -162,6 +163,7 @@ pub struct Cores {
 
 /// One of those compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenProxy")]
 pub struct Proxy {
     /// Short and unique in the run.
     pub name: String,
@@ -169,11 +171,51 @@ pub struct Proxy {
     pub role: Role,
     /// As the program says it; empty for `direct`.
     pub version: String,
-    /// How it was started, and with which files.
+    /// How it was started, once for all cases that gave it the same to do.
+    pub started: Vec<Started>,
+}
+
+/// How a proxy was started for some of the cases.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Started {
+    /// What it was given to do, a phrase each.
+    pub given: Vec<String>,
+    /// The names of the cases; empty in files that do not say.
+    pub cases: Vec<String>,
+    /// Command and files of the first time: later ones differ in ports and folders only.
     pub process: Process,
-    /// The same for HTTPS, where a case was of it.
+    /// What has to be alike for figures to be compared, as far as it is known.
+    pub setup: BTreeMap<Trait, String>,
+}
+
+/// A proxy as this and earlier schemas have it.
+#[derive(Deserialize)]
+struct WrittenProxy {
+    name: String,
+    role: Role,
+    version: String,
     #[serde(default)]
-    pub https_process: Option<Process>,
+    started: Vec<Started>,
+    #[serde(default)]
+    process: Process,
+    #[serde(default)]
+    https_process: Option<Process>,
+}
+
+impl From<WrittenProxy> for Proxy {
+    fn from(written: WrittenProxy) -> Self {
+        let WrittenProxy { name, role, version, mut started, process, https_process } = written;
+        let plain = Some(process).filter(|process| *process != Process::default());
+        let https = https_process.map(|process| (vec!["HTTPS".to_owned()], process));
+        started.extend(
+            plain
+                .map(|process| (Vec::new(), process))
+                .into_iter()
+                .chain(https)
+                .map(|(given, process)| Started { given, process, ..Started::default() }),
+        );
+        Self { name, role, version, started }
+    }
 }
 
 /// What one of those compared is.
@@ -214,6 +256,9 @@ pub struct Case {
     /// What the client speaks; `http` in files that do not say.
     #[serde(default)]
     pub scheme: Scheme,
+    /// Its version of HTTP; HTTP/1.1 in files that do not say.
+    #[serde(default)]
+    pub version: Version,
     /// The payload's name.
     pub payload: String,
     /// Bytes of each response's body.
@@ -234,6 +279,9 @@ pub struct Case {
     /// The case of [`Published`] figures to set beside it.
     #[serde(default)]
     pub published: Option<String>,
+    /// What sends the requests.
+    #[serde(default = "own_generator")]
+    pub generator: String,
 }
 
 /// What earlier files had.
@@ -241,19 +289,38 @@ fn one() -> usize {
     1
 }
 
+/// The generator that is ours.
+pub const OWN_GENERATOR: &str = "vanward";
+
+fn own_generator() -> String {
+    OWN_GENERATOR.to_owned()
+}
+
 /// What the client speaks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
-    /// HTTP/1.1.
+    /// In the clear.
     #[default]
     Http,
-    /// HTTP/1.1 over TLS. The origins are asked without: `direct` takes no part.
+    /// Over TLS. The origins are asked without: `direct` takes no part.
     Https,
 }
 
+/// The client's version of HTTP. The origins are always asked over HTTP/1.1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Version {
+    /// HTTP/1.1.
+    #[default]
+    #[serde(rename = "1.1")]
+    Http1,
+    /// HTTP/2: by ALPN over TLS, by prior knowledge in the clear.
+    #[serde(rename = "2")]
+    Http2,
+}
+
 /// When requests are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Arrivals {
     /// As soon as the connection's last response is complete.
@@ -262,6 +329,11 @@ pub enum Arrivals {
     Constant {
         /// Requests that fall due each second.
         rate_per_second: f64,
+    },
+    /// At rising and falling rates, for the highest that meets a bound.
+    Searched {
+        /// `p99 < 10ms`
+        bound: String,
     },
 }
 
@@ -278,8 +350,20 @@ pub struct Run {
     pub began_seconds: f64,
     /// The generator's command line.
     pub command: String,
+    /// A step of a search; `None` where no rate is searched for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+/// A step of a search for the highest rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Requests offered each second.
+    pub rate_per_second: f64,
+    /// Whether they were all sent and answered within the bound.
+    pub is_met: bool,
 }
 
 /// What came of a measurement.
@@ -337,24 +421,66 @@ pub struct Measured {
     /// What the proxy used over time.
     #[serde(default)]
     pub samples: Vec<Sample>,
+    /// What the generator used, and the origins.
+    #[serde(default)]
+    pub load: Option<Watched>,
+    /// What the origins used.
+    #[serde(default)]
+    pub origins: Option<Watched>,
+    /// What the kernel's TCP counted meanwhile, of everybody on the machine.
+    #[serde(default)]
+    pub network: Option<Network>,
 }
 
-/// What the whole process tree of a proxy held and had used at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// What another part of the lab used during a measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    /// Over the whole of it.
+    pub usage: Usage,
+    /// Over time.
+    pub samples: Vec<Sample>,
+}
+
+/// What the kernel's TCP counted during a measurement, for all processes together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Segments sent, without those sent again.
+    pub sent_segments: u64,
+    /// Segments sent again.
+    pub retransmitted_segments: u64,
+    /// Connections that ended in a reset.
+    pub reset_connections: u64,
+    /// Connections that found the queue of a listener full.
+    pub listen_drops: u64,
+    /// Bytes received on all interfaces, the loopback's included.
+    pub received_bytes: u64,
+}
+
+/// What the whole process tree of a part held and had used at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Since the measurement began.
     pub at_seconds: f64,
     /// CPU time used since the sample before, by the time between them: 1 is a whole core.
     pub busy_cores: f64,
+    /// The part of it in the kernel.
+    #[serde(default)]
+    pub system_cores: f64,
     /// Memory, as in [`Usage`].
     pub memory_bytes: u64,
     /// Threads.
     pub threads: usize,
     /// Established TCP connections from clients and to origins.
     pub connections: usize,
+    /// Those in each other state of TCP: `TIME_WAIT`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub other_connections: BTreeMap<String, usize>,
+    /// Context switches since the sample before.
+    #[serde(default)]
+    pub switches: u64,
 }
 
-/// What the whole process tree of a proxy used during a measurement.
+/// What the whole process tree of a part used during a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// The span over which CPU time was read.
@@ -369,6 +495,19 @@ pub struct Usage {
     pub processes: usize,
     /// Threads at the end.
     pub threads: usize,
+    /// Times that a thread waited for something.
+    #[serde(default)]
+    pub voluntary_switches: u64,
+    /// Times that a thread had to make room for another.
+    #[serde(default)]
+    pub involuntary_switches: u64,
+}
+
+impl Proxy {
+    /// How it was started for a case; `None` where nothing was, or the file does not say.
+    pub fn started_for(&self, case: &str) -> Option<&Started> {
+        self.started.iter().find(|started| started.cases.iter().any(|name| name == case))
+    }
 }
 
 impl Case {
@@ -386,6 +525,14 @@ impl Measured {
 }
 
 impl Outcome {
+    /// The figures, whether they count or not.
+    pub fn figures(&self) -> Option<&Measured> {
+        match self {
+            Self::Measured(measured) | Self::Invalid { measured, .. } => Some(measured),
+            Self::Failed { .. } => None,
+        }
+    }
+
     /// The figures, if they count.
     pub fn valid(&self) -> Option<&Measured> {
         match self {

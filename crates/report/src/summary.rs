@@ -5,7 +5,9 @@
 use crate::figure;
 use crate::judge::{self, Finding};
 use crate::latency::Latency;
-use crate::results::{Arrivals, Case, Measured, Proxy, Results, Role, Run, Scheme};
+use crate::results::{
+    Arrivals, Case, Measured, OWN_GENERATOR, Proxy, Results, Role, Run, Scheme, Step, Version,
+};
 use crate::statistics::{Difference, Estimate, difference};
 
 /// A quantity that is compared.
@@ -236,8 +238,12 @@ impl CaseSummary<'_> {
 
     /// `HTTPS, tiny (128 B)`
     pub fn payload(&self) -> String {
-        let scheme = if self.case.scheme == Scheme::Https { "HTTPS, " } else { "" };
-        format!("{scheme}{} ({})", self.case.payload, figure::bytes(self.case.payload_bytes as f64))
+        let mut parts = protocol(self.case);
+        parts.push(match self.case.payload_bytes {
+            0 => self.case.payload.clone(),
+            bytes => format!("{} ({})", self.case.payload, figure::bytes(bytes as f64)),
+        });
+        parts.join(", ")
     }
 
     /// The row of the subject.
@@ -246,19 +252,35 @@ impl CaseSummary<'_> {
     }
 }
 
+/// What tells a case from the others of a plan, the usual left out.
 fn title(case: &Case) -> String {
-    let Case { payload_bytes, connections, .. } = *case;
-    let arrivals = match case.arrivals {
+    let arrivals = match &case.arrivals {
         Arrivals::Closed => "closed loop".to_owned(),
-        Arrivals::Constant { rate_per_second } => {
-            format!("{}/s constant", figure::count(rate_per_second))
-        }
+        Arrivals::Constant { rate_per_second } => format!("{}/s constant", figure::count(*rate_per_second)),
+        Arrivals::Searched { bound } => format!("highest rate with {bound}"),
     };
-    let scheme = match case.scheme {
-        Scheme::Http => "",
-        Scheme::Https => "HTTPS, ",
-    };
-    format!("{scheme}{}, {arrivals}, {connections} connections", figure::bytes(payload_bytes as f64))
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut parts = protocol(case);
+    parts.extend([size(case), arrivals, counted(case.connections, "connection")]);
+    parts.extend((case.workers > 1).then(|| counted(case.workers, "worker")));
+    parts.extend(case.features.iter().cloned());
+    parts.extend((case.generator != OWN_GENERATOR).then(|| format!("load by {}", case.generator)));
+    parts.join(", ")
+}
+
+/// `HTTPS`, `HTTP/2`; nothing for HTTP/1.1 in the clear.
+pub(crate) fn protocol(case: &Case) -> Vec<String> {
+    let scheme = (case.scheme == Scheme::Https).then_some("HTTPS");
+    let version = (case.version == Version::Http2).then_some("HTTP/2");
+    scheme.into_iter().chain(version).map(str::to_owned).collect()
+}
+
+/// Bytes of a body, or what the payload is called where they differ.
+pub(crate) fn size(case: &Case) -> String {
+    match case.payload_bytes {
+        0 => case.payload.clone(),
+        bytes => figure::bytes(bytes as f64),
+    }
 }
 
 fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
@@ -268,7 +290,11 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
         .filter(|proxy| case.includes(proxy.role))
         .map(|proxy| {
             let runs = results.runs.iter().filter(|run| run.proxy == proxy.name && run.case == case.name);
-            row(proxy, &runs.collect::<Vec<_>>())
+            let runs: Vec<&Run> = runs.collect();
+            match case.arrivals {
+                Arrivals::Searched { .. } => found(proxy, &runs),
+                Arrivals::Closed | Arrivals::Constant { .. } => row(proxy, &runs),
+            }
         })
         .collect();
     let findings = judge::judge(&judge::ranking(results, &title(case), case, &rows));
@@ -291,6 +317,28 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
         }
     }
     CaseSummary { case, rows, findings }
+}
+
+/// The row of a search: in each round the highest rate that met the bound is what counts.
+fn found<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
+    let mut rounds: Vec<usize> = runs.iter().map(|run| run.round).collect();
+    rounds.sort_unstable();
+    rounds.dedup();
+    let rate = |run: &&&Run| match run.step {
+        Some(Step { rate_per_second, is_met: true }) => Some(rate_per_second),
+        Some(Step { is_met: false, .. }) | None => None,
+    };
+    let highest = |round: &usize| {
+        let of_round = runs.iter().filter(|run| run.round == *round && rate(run).is_some());
+        of_round.max_by(|one, other| rate(one).unwrap_or(0.0).total_cmp(&rate(other).unwrap_or(0.0))).copied()
+    };
+    let highest_of: Vec<(usize, Option<&Run>)> =
+        rounds.into_iter().map(|round| (round, highest(&round))).collect();
+    let mut row = row(proxy, &highest_of.iter().filter_map(|(_, run)| *run).collect::<Vec<_>>());
+    let missed = highest_of.iter().filter(|(_, run)| run.is_none());
+    row.refused
+        .extend(missed.map(|&(round, _)| Refused { round, reason: "no rate that was tried met the bound" }));
+    row
 }
 
 fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {

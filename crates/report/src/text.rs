@@ -17,8 +17,8 @@ pub fn render(summary: &Summary<'_>) -> String {
     }
     out.push_str(&wrapped("", &legend(summary)));
     out.push('\n');
-    for sentence in findings::sentences(summary).iter().chain(&findings::caveats(summary)) {
-        out.push_str(&wrapped("- ", sentence));
+    for sentence in findings::all(summary) {
+        out.push_str(&wrapped("- ", &sentence));
     }
     out
 }

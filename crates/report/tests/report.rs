@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use report::judge::Trait;
 use report::latency::Latency;
 use report::results::*;
 use report::{Summary, export, markdown, page, published, text};
@@ -30,6 +31,8 @@ fn measured(
             memory_bytes: memory_mib << 20,
             processes: 1,
             threads: 2,
+            voluntary_switches: 30,
+            involuntary_switches: 2,
         }),
         first_byte: Latency::default(),
         connect: Latency::default(),
@@ -37,6 +40,9 @@ fn measured(
         origins_cpu_seconds: None,
         machine_cpu_seconds: None,
         samples: Vec::new(),
+        load: None,
+        origins: None,
+        network: None,
     }
 }
 
@@ -45,11 +51,15 @@ fn proxy(name: &str, role: Role) -> Proxy {
         name: name.to_owned(),
         role,
         version: "1.2.3 <test>".to_owned(),
-        process: Process {
-            command: format!("{name} -f /tmp/{name}.conf"),
-            files: vec![File { name: format!("{name}.conf"), text: "global\n  nbthread 1\n".to_owned() }],
-        },
-        https_process: None,
+        started: vec![Started {
+            given: vec!["1 worker".to_owned()],
+            cases: vec!["tiny-closed".to_owned(), "tiny-constant".to_owned()],
+            process: Process {
+                command: format!("{name} -f /tmp/{name}.conf"),
+                files: vec![File { name: format!("{name}.conf"), text: "global\n  nbthread 1\n".to_owned() }],
+            },
+            setup: BTreeMap::from([(Trait::Logging, "off".to_owned())]),
+        }],
     }
 }
 
@@ -60,6 +70,7 @@ fn run(proxy: &Proxy, case: &Case, round: usize, outcome: Outcome) -> Run {
         round,
         began_seconds: 0.0,
         command: "vanward load -c 32 http://127.0.0.1:1/tiny".to_owned(),
+        step: None,
         outcome,
     }
 }
@@ -75,6 +86,7 @@ fn sample() -> Results {
     let case = |name: &str, payload_bytes, arrivals| Case {
         name: name.to_owned(),
         scheme: Scheme::Http,
+        version: Version::Http1,
         payload: "tiny".to_owned(),
         payload_bytes,
         connections: 32,
@@ -83,6 +95,7 @@ fn sample() -> Results {
         requests: None,
         features: Vec::new(),
         published: None,
+        generator: OWN_GENERATOR.to_owned(),
     };
     let cases = vec![
         case("tiny-closed", 128, Arrivals::Closed),
@@ -189,13 +202,17 @@ fn an_https_case_says_so_and_has_no_row_without_a_proxy() {
     results.cases[0].scheme = Scheme::Https;
     results.runs.retain(|run| run.proxy != "direct" || run.case != "tiny-closed");
     let https = Process { command: "nginx --tls".to_owned(), files: Vec::new() };
-    results.proxies[2].https_process = Some(https);
+    results.proxies[2].started.push(Started {
+        given: vec!["1 worker".to_owned(), "HTTPS".to_owned()],
+        process: https,
+        ..Started::default()
+    });
     let summary = Summary::of(&results);
     assert!(summary.is_complete());
     let names: Vec<&str> = summary.cases[0].rows.iter().map(|row| row.proxy.name.as_str()).collect();
     assert_eq!((names, summary.cases[1].rows.len()), (vec!["vanward", "nginx", "haproxy"], 4));
     let page = page::render(&summary).expect("a page");
-    assert!(page.contains("nginx for HTTPS") && page.contains("nginx --tls"));
+    assert!(page.contains("nginx, given: HTTPS") && page.contains("nginx --tls"));
     for report in [text::render(&summary), markdown::render(&summary), page] {
         assert!(report.contains("HTTPS, 128 B, closed loop"), "{report}");
     }
@@ -205,9 +222,91 @@ fn an_https_case_says_so_and_has_no_row_without_a_proxy() {
 
 #[test]
 fn a_file_that_names_no_scheme_is_of_plain_http() {
-    let text = sample().to_json().replace("\"scheme\":\"http\",", "").replace(",\"https_process\":null", "");
-    assert!(!text.contains("scheme") && !text.contains("https"));
+    let text = sample().to_json().replace("\"scheme\":\"http\",", "");
+    assert!(!text.contains("scheme"));
     assert_eq!(Results::from_json(&text).expect("an older file"), sample());
+}
+
+#[test]
+fn how_proxies_were_started_is_read_from_older_files_too() {
+    let text = r#"{"name":"nginx","role":"peer","version":"1","process":{"command":"a","files":[]},
+        "https_process":{"command":"b","files":[]}}"#;
+    let proxy: Proxy = serde_json::from_str(text).expect("an older proxy");
+    let commands: Vec<&str> = proxy.started.iter().map(|started| started.process.command.as_str()).collect();
+    assert_eq!(commands, ["a", "b"]);
+    assert_eq!(proxy.started[1].given, ["HTTPS"]);
+}
+
+#[test]
+fn unlike_setups_are_not_ranked() {
+    let mut results = sample();
+    results.proxies[3].started[0].setup.insert(Trait::Logging, "every request".to_owned());
+    let summary = Summary::of(&results);
+    let said = text::render(&summary).replace("\n  ", " ");
+    assert!(said.contains("Logging differs: haproxy: every request; the others: off"), "{said}");
+    assert!(said.contains("vanward and haproxy are not ranked"), "{said}");
+}
+
+#[test]
+fn what_is_missing_and_what_was_missed_is_said_in_every_report() {
+    let mut results = sample();
+    results.absent.push(Absent { proxy: "pound".to_owned(), remedy: "build it".to_owned() });
+    results.lacking.push(Lacking {
+        proxy: "squid".to_owned(),
+        case: "tiny-closed".to_owned(),
+        reason: "squid cannot be run with TLS".to_owned(),
+    });
+    results.expectations.push(Expectation {
+        text: "p99 < 1ms".to_owned(),
+        proxy: "vanward".to_owned(),
+        case: "tiny-closed".to_owned(),
+        measured: Some("7.00 ms".to_owned()),
+        is_met: false,
+    });
+    let summary = Summary::of(&results);
+    let terminal = text::render(&summary).replace("\n  ", " ");
+    for report in [terminal, markdown::render(&summary), page::render(&summary).expect("a page")] {
+        for wanted in ["pound is not installed", "squid cannot be run with TLS", "7.00 ms"] {
+            assert!(report.contains(wanted), "{wanted}: {report}");
+        }
+    }
+}
+
+/// Turns the first case into a search: three rates a round and proxy, of which the last is too high.
+fn searched() -> Results {
+    let mut results = sample();
+    results.cases[0].arrivals = Arrivals::Searched { bound: "p99 < 10ms".to_owned() };
+    let template: Vec<Run> = results.runs.iter().filter(|run| run.case == "tiny-closed").cloned().collect();
+    results.runs.retain(|run| run.case != "tiny-closed");
+    for run in template {
+        let Outcome::Measured(measured) = &run.outcome else { panic!("a sample without failures") };
+        for (share, is_met) in [(0.5, true), (0.75, true), (1.0, false)] {
+            let mut measured = measured.clone();
+            let rate_per_second = measured.requests as f64 * share;
+            measured.requests = rate_per_second as u64;
+            let step = Some(Step { rate_per_second, is_met });
+            results.runs.push(Run { step, outcome: Outcome::Measured(measured), ..run.clone() });
+        }
+    }
+    results
+}
+
+#[test]
+fn a_search_counts_the_highest_rate_that_met_its_bound() {
+    let mut results = searched();
+    let summary = Summary::of(&results);
+    assert_eq!(summary.cases[0].rows[1].valid, 3);
+    assert!(text::render(&summary).contains("128 B, highest rate with p99 < 10ms"));
+    let page = page::render(&summary).expect("a page");
+    for wanted in ["at the rates that were tried", "Highest rate within a bound", "30,450"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    for run in results.runs.iter_mut().filter(|run| run.proxy == "nginx") {
+        run.step = run.step.map(|step| Step { is_met: false, ..step });
+    }
+    let summary = Summary::of(&results);
+    assert!(!summary.is_complete());
+    assert!(text::render(&summary).replace("\n  ", " ").contains("no rate that was tried met the bound"));
 }
 
 #[test]
@@ -349,7 +448,7 @@ fn full_matrix() -> Results {
         {
             let slower = (1 + index as u64 / 2) * if case.scheme == Scheme::Https { 2 } else { 1 };
             let rate = match case.arrivals {
-                Arrivals::Closed => 0.0,
+                Arrivals::Closed | Arrivals::Searched { .. } => 0.0,
                 Arrivals::Constant { rate_per_second } => rate_per_second,
             };
             let queued = if rate * slower as f64 > 50_000.0 { 9 } else { 1 };
@@ -369,6 +468,7 @@ fn full_matrix() -> Results {
                     memory_bytes: (5 * slower + u64::from(second) / 10) << 20,
                     threads: 2 + index,
                     connections: 64,
+                    ..Sample::default()
                 })
                 .collect();
             results.runs.push(run(proxy, case, round, Outcome::Measured(measured)));
@@ -408,6 +508,30 @@ fn every_chart_is_a_file_that_stands_alone() {
 }
 
 #[test]
+fn distributions_and_samples_are_files_by_case_and_proxy() {
+    let mut results = sample();
+    for run in &mut results.runs {
+        if let Outcome::Measured(measured) = &mut run.outcome {
+            measured.samples = vec![Sample { at_seconds: 1.0, busy_cores: 0.5, ..Sample::default() }];
+            let samples = measured.samples.clone();
+            measured.load = measured.usage.map(|usage| Watched { usage, samples });
+        }
+    }
+    let summary = Summary::of(&results);
+    let names =
+        |files: Vec<(String, String)>| -> Vec<String> { files.into_iter().map(|(name, _)| name).collect() };
+    assert_eq!(names(export::distributions(&summary))[1], "tiny-closed-vanward.hgrm");
+    let files = names(export::collections(&summary));
+    assert!(files.len() == 14 && files.contains(&"tiny-constant-nginx-load.csv".to_owned()), "{files:?}");
+    let page = page::render(&summary).expect("a page");
+    for wanted in
+        ["What proxy, generator and origins used", "class=\"series\"", "new uPlot(", "CPU over time"]
+    {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
 fn csv_has_a_line_for_each_measurement_and_the_reason_of_a_refusal() {
     let mut results = sample();
     refuse(&mut results, "nginx", |measured| Outcome::Invalid {
@@ -416,6 +540,6 @@ fn csv_has_a_line_for_each_measurement_and_the_reason_of_a_refusal() {
     });
     let csv = export::csv(&results);
     let columns = csv.lines().next().map_or(0, |line| line.split(',').count());
-    assert_eq!((csv.lines().count(), columns), (1 + results.runs.len(), 15));
-    assert!(csv.contains("\"late, it was\"") && csv.contains("vanward,tiny-closed,1,"), "{csv}");
+    assert_eq!((csv.lines().count(), columns), (1 + results.runs.len(), 16));
+    assert!(csv.contains("\"late, it was\"") && csv.contains("vanward,tiny-closed,1,,"), "{csv}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::{File, Role, Version};
 
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
@@ -37,9 +37,14 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             ),
         ),
     };
+    let protocols = match (service.version, &service.tls) {
+        (Version::Http1, _) => "h1",
+        (Version::Http2, Some(_)) => "h1 h2",
+        (Version::Http2, None) => "h1 h2c",
+    };
     let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
     let configuration = format!(
-        "{{\n    admin off\n    auto_https off\n    persist_config off\n    servers {{\n        protocols h1\n    }}\n}}\n\
+        "{{\n    admin off\n    auto_https off\n    persist_config off\n    servers {{\n        protocols {protocols}\n    }}\n}}\n\
          {scheme}://{} {{\n{tls}    reverse_proxy {} {{\n        lb_policy round_robin\n        transport http {{\n\
          \x20           keepalive_idle_conns_per_host 512\n            compression off\n        }}\n    }}\n}}\n",
         service.listen,
@@ -56,5 +61,5 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         "--config".to_owned(),
         text(&folder.join(&file.name)),
     ];
-    Ok(Launch { command, files: vec![file] })
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
 }

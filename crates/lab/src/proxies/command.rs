@@ -14,6 +14,7 @@ pub const DRIVER: Driver =
 
 fn configure(installed: &Installed, service: &Service, _folder: &Path) -> Result<Launch, Error> {
     service.is_plain(DRIVER.name)?;
+    service.is_http1(DRIVER.name)?;
     service.keeps_alive_unlogged(DRIVER.name)?;
     service.passes_on_only(DRIVER.name)?;
     let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
@@ -24,5 +25,6 @@ fn configure(installed: &Installed, service: &Service, _folder: &Path) -> Result
             .replace("{origins}", &origins.join(","))
             .replace("{workers}", &service.workers.to_string())
     };
-    Ok(Launch { command: installed.template.iter().map(filled).collect(), files: Vec::new() })
+    let command = installed.template.iter().map(filled).collect();
+    Ok(Launch { command, ..Launch::default() })
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use report::results::{File, Role};
+use report::results::{File, Role, Version};
 
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
@@ -37,7 +37,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         "error".to_owned(),
         "--use-dynamic-base-id".to_owned(),
     ];
-    Ok(Launch { command, files: vec![file] })
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
 }
 
 /// Python's package puts a script on the path that starts the program beside it: that one is measured.
@@ -55,11 +55,15 @@ fn configuration(service: &Service) -> String {
     let address = |at: &std::net::SocketAddr| {
         format!("{{socket_address: {{address: \"{}\", port_value: {}}}}}", at.ip(), at.port())
     };
+    let (protocol, codec) = match service.version {
+        Version::Http1 => ("http/1.1", "HTTP1"),
+        Version::Http2 => ("h2", "HTTP2"),
+    };
     let tls = service.tls.as_ref().map_or_else(String::new, |tls| {
         format!(
             "\n      transport_socket:\n        name: envoy.transport_sockets.tls\n        typed_config:\n\
              \x20         \"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext\n\
-             \x20         common_tls_context:\n            alpn_protocols: [http/1.1]\n\
+             \x20         common_tls_context:\n            alpn_protocols: [{protocol}]\n\
              \x20           tls_params: {{tls_minimum_protocol_version: TLSv1_3}}\n            tls_certificates:\n\
              \x20           - certificate_chain: {{filename: {}}}\n              private_key: {{filename: {}}}",
             text(&tls.certificate),
@@ -70,7 +74,7 @@ fn configuration(service: &Service) -> String {
         "static_resources:\n  listeners:\n  - address: {}\n    filter_chains:\n    - filters:\n\
          \x20     - name: envoy.filters.network.http_connection_manager\n        typed_config:\n\
          \x20         \"@type\": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager\n\
-         \x20         stat_prefix: lab\n          codec_type: HTTP1\n          generate_request_id: false\n\
+         \x20         stat_prefix: lab\n          codec_type: {codec}\n          generate_request_id: false\n\
          \x20         route_config:\n            virtual_hosts:\n            - name: all\n              domains: [\"*\"]\n\
          \x20             routes: [{{match: {{prefix: \"/\"}}, route: {{cluster: origins}}}}]\n          http_filters:\n\
          \x20         - name: envoy.filters.http.router\n            typed_config:\n\

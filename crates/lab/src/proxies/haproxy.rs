@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::{File, Role, Version};
 
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
@@ -38,7 +38,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     let file = File { name: "haproxy.cfg".to_owned(), text: configuration(installed, service) };
     let command =
         vec![text(&installed.program), "-db".to_owned(), "-f".to_owned(), text(&folder.join(&file.name))];
-    Ok(Launch { command, files: vec![file] })
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
 }
 
 fn configuration(installed: &Installed, service: &Service) -> String {
@@ -57,9 +57,14 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     if !installed.build.contains("-LINUX_SPLICE") {
         out.push_str("    option splice-request\n    option splice-response\n");
     }
-    let ssl = service.tls.as_ref().map_or_else(String::new, |tls| {
-        format!(" ssl crt {} ssl-min-ver TLSv1.3 alpn http/1.1", text(&tls.pair))
-    });
+    let ssl = match (&service.tls, service.version) {
+        (None, Version::Http1) => String::new(),
+        (None, Version::Http2) => " proto h2".to_owned(),
+        (Some(tls), version) => {
+            let protocol = if version == Version::Http2 { "h2" } else { "http/1.1" };
+            format!(" ssl crt {} ssl-min-ver TLSv1.3 alpn {protocol}", text(&tls.pair))
+        }
+    };
     let _ = write!(
         out,
         "frontend clients\n    bind {}{ssl}\n    default_backend origins\nbackend origins\n    balance roundrobin\n",

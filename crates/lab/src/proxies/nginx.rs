@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::{File, Role, Version};
 
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
@@ -40,6 +40,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         // limit_rate holds for each request by itself.
         return Err(Error::Unsupported { name: DRIVER.name, what: "a rate for all clients together" });
     }
+    if service.version == Version::Http2 && !installed.build.contains("--with-http_v2_module") {
+        return Err(Error::Unsupported { name: DRIVER.name, what: "HTTP/2: this build has none" });
+    }
     let file = File { name: "nginx.conf".to_owned(), text: configuration(installed, service) };
     let command = vec![
         text(&installed.program),
@@ -51,7 +54,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         "-c".to_owned(),
         text(&folder.join(&file.name)),
     ];
-    Ok(Launch { command, files: vec![file] })
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
 }
 
 fn configuration(installed: &Installed, service: &Service) -> String {
@@ -101,17 +104,7 @@ fn configuration(installed: &Installed, service: &Service) -> String {
         None => (String::new(), ""),
     };
     let connection = if service.keep_alive { "\"\"" } else { "close" };
-    let (ssl, certificate) = match &service.tls {
-        None => ("", String::new()),
-        Some(tls) => (
-            " ssl",
-            format!(
-                "        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv1.3;\n",
-                text(&tls.certificate),
-                text(&tls.key)
-            ),
-        ),
-    };
+    let (ssl, certificate) = protocol(service);
     let _ = write!(
         out,
         "    }}\n{zone}    server {{\n        listen {} backlog=4096{}{ssl};\n{certificate}        location / {{\n\
@@ -122,4 +115,23 @@ fn configuration(installed: &Installed, service: &Service) -> String {
         if workers.get() > 1 { " reuseport" } else { "" },
     );
     out
+}
+
+/// What a listener speaks: flags of its line, and lines about its certificate.
+fn protocol(service: &Service) -> (&'static str, String) {
+    match &service.tls {
+        None if service.version == Version::Http2 => (" http2", String::new()),
+        None => ("", String::new()),
+        Some(tls) => (
+            match service.version {
+                Version::Http1 => " ssl",
+                Version::Http2 => " ssl http2",
+            },
+            format!(
+                "        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv1.3;\n",
+                text(&tls.certificate),
+                text(&tls.key)
+            ),
+        ),
+    }
 }

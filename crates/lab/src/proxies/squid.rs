@@ -26,6 +26,7 @@ fn version(build: &str) -> Option<String> {
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.is_plain(DRIVER.name)?;
+    service.is_http1(DRIVER.name)?;
     service.keeps_alive_unlogged(DRIVER.name)?;
     let passing = Service { features: Features { cache_bytes: None, ..service.features }, ..service.clone() };
     passing.passes_on_only(DRIVER.name)?;
@@ -55,5 +56,5 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     let file = File { name: "squid.conf".to_owned(), text: configuration };
     let command =
         vec![text(&installed.program), "-N".to_owned(), "-f".to_owned(), text(&folder.join(&file.name))];
-    Ok(Launch { command, files: vec![file] })
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
 }

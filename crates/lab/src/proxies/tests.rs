@@ -6,6 +6,7 @@ fn service(workers: usize, keep_alive: bool) -> Service {
     Service {
         listen: "127.0.0.1:18080".parse().expect("an address"),
         tls: None,
+        version: Version::Http1,
         origins: vec![
             "127.0.0.1:18081".parse().expect("an address"),
             "[::1]:18082".parse().expect("an address"),
@@ -31,7 +32,9 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
     let tls = Some(Certificate::make(folder.path()).expect("a certificate"));
     let https = Service { tls, ..service(1, true) };
-    for service in [service(1, true), service(2, true), service(1, false), https] {
+    let http2 = [service(1, true), https.clone()].map(|one| Service { version: Version::Http2, ..one });
+    let [clear, encrypted] = http2;
+    for service in [service(1, true), service(2, true), service(1, false), https, clear, encrypted] {
         let folder = tempfile::tempdir().expect("a folder");
         let launch = (driver.configure)(&installed, &service, folder.path()).expect("a configuration");
         for file in &launch.files {
@@ -59,13 +62,102 @@ fn haproxy_accepts_its_configuration() {
 }
 
 #[test]
+fn apache_accepts_its_configuration() {
+    check_if_here(&apache::DRIVER, &["-t"]);
+}
+
+#[test]
+fn h2o_accepts_its_configuration() {
+    check_if_here(&h2o::DRIVER, &["-t"]);
+}
+
+/// The same for a peer that even CI need not have, in what it can do.
+fn check_if_here(driver: &'static Driver, arguments: &[&str]) {
+    let Some(installed) = find(driver) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = Some(Certificate::make(folder.path()).expect("a certificate"));
+    let one = Service { origins: vec!["127.0.0.1:18081".parse().expect("an address")], ..service(1, true) };
+    let https = Service { tls, ..one.clone() };
+    let http2 = Service { version: Version::Http2, ..https.clone() };
+    for service in [one, https, http2] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let Ok(launch) = (driver.configure)(&installed, &service, folder.path()) else { continue };
+        for file in &launch.files {
+            std::fs::write(folder.path().join(&file.name), &file.text).expect("a file");
+        }
+        let checked = Command::new(&launch.command[0]).args(&launch.command[1..]).args(arguments).output();
+        let checked = checked.expect("it was found a moment ago");
+        let said = String::from_utf8_lossy(&checked.stderr);
+        assert!(checked.status.success(), "{service:?}: {said}\n{}", launch.files[0].text);
+    }
+}
+
+/// Every peer, as if it were installed.
+fn every_peer() -> impl Iterator<Item = Installed> {
+    PEERS.into_iter().map(|driver| Installed {
+        name: driver.name.to_owned(),
+        driver,
+        program: PathBuf::from("/usr/bin/peer"),
+        version: "9".to_owned(),
+        build: "--with-http_ssl_module --with-http_v2_module".to_owned(),
+        template: Vec::new(),
+        deviation: Deviation::default(),
+    })
+}
+
+#[test]
+fn every_peer_listens_where_it_is_told_and_asks_its_origin() {
+    let origin: SocketAddr = "127.0.0.1:18081".parse().expect("an address");
+    let plain = Service { origins: vec![origin], ..service(1, true) };
+    let caching =
+        Service { features: Features { cache_bytes: Some(1 << 28), ..Features::default() }, ..plain.clone() };
+    for installed in every_peer().filter(|peer| peer.name != "apache") {
+        let launch = (installed.driver.configure)(&installed, &plain, Path::new("/f"))
+            .or_else(|_| (installed.driver.configure)(&installed, &caching, Path::new("/f")))
+            .expect(&installed.name);
+        let all: String = launch.files.iter().map(|file| file.text.as_str()).collect::<String>()
+            + &launch.command.join(" ");
+        assert!(all.contains("18080") && all.contains("18081"), "{}: {all}", installed.name);
+    }
+}
+
+#[test]
+fn nobody_does_in_silence_what_it_cannot() {
+    let paced = Features { rate_bytes_per_second: Some(5_000), ..Features::default() };
+    let asked = Service { features: paced, ..service(1, true) };
+    for installed in every_peer() {
+        let refused = (installed.driver.configure)(&installed, &asked, Path::new("/f"));
+        assert!(refused.is_err(), "{} has no rate for all clients together", installed.name);
+    }
+}
+
+#[test]
+fn a_delay_is_set_in_toxiproxy_once_it_runs() {
+    let delayed = Features { delay: Some(std::time::Duration::from_secs(2)), ..Features::default() };
+    let origins = vec!["127.0.0.1:18081".parse().expect("an address")];
+    let asked = Service { features: delayed, origins, ..service(1, true) };
+    let installed = every_peer().find(|peer| peer.name == "toxiproxy").expect("it is one of them");
+    let launch = (installed.driver.configure)(&installed, &asked, Path::new("/f")).expect("a command");
+    assert!(launch.settings[0].body.contains("\"latency\": 2000"), "{:?}", launch.settings);
+    assert_eq!(launch.settings[0].address.to_string(), "127.0.0.2:18080");
+}
+
+#[test]
 fn versions_are_found_in_what_programs_say() {
-    let cases: [(&Driver, &str, Option<&str>); 5] = [
+    let cases: [(&Driver, &str, Option<&str>); 13] = [
         (&nginx::DRIVER, "nginx version: nginx/1.22.1\nbuilt with OpenSSL", Some("1.22.1")),
         (&nginx::DRIVER, "nginx version: nginx/1.18.0 (Ubuntu)\n", Some("1.18.0")),
         (&nginx::DRIVER, "command not found", None),
         (&haproxy::DRIVER, "HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https", Some("2.6.12-1+deb12u4")),
         (&haproxy::DRIVER, "HA-Proxy version 2.0.13 2020/02/13", Some("2.0.13")),
+        (&apache::DRIVER, "Server version: Apache/2.4.57 (Debian)\nServer built: x", Some("2.4.57")),
+        (&trafficserver::DRIVER, "Traffic Server 9.2.9 Apr  4 2026 14:52:39 localhost", Some("9.2.9")),
+        (&h2o::DRIVER, "h2o version 2.2.5\nOpenSSL: OpenSSL 3.0.19\n", Some("2.2.5")),
+        (&pound::DRIVER, "pound (GNU Pound) 4.12\nCopyright", Some("4.12")),
+        (&zproxy::DRIVER, "zproxy version 0.1.2", Some("0.1.2")),
+        (&monolake::DRIVER, "monolake 0.3.0\n", Some("0.3.0")),
+        (&toxiproxy::DRIVER, "toxiproxy-server version 2.9.0\n", Some("2.9.0")),
+        (&pingap::DRIVER, "pingap 0.11.1\n", Some("0.11.1")),
     ];
     for (driver, said, expected) in cases {
         assert_eq!((driver.version)(said).as_deref(), expected, "{said}");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use report::results::{File, Role};
+use report::results::{File, Role, Version};
 
 use super::{Driver, Installed, Launch, Service, text};
 use crate::error::Error;
@@ -25,13 +25,15 @@ fn version(build: &str) -> Option<String> {
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.keeps_alive_unlogged(DRIVER.name)?;
     service.passes_on_only(DRIVER.name)?;
+    service.is_http1_or_tls(DRIVER.name)?;
+    let protocol = if service.version == Version::Http2 { "h2" } else { "http/1.1" };
     let (router_tls, certificates) = match &service.tls {
         None => ("", String::new()),
         Some(tls) => (
             "\n      tls: {}",
             format!(
                 "tls:\n  certificates:\n    - certFile: {}\n      keyFile: {}\n  options:\n    default:\n\
-                 \x20     minVersion: VersionTLS13\n      alpnProtocols: [http/1.1]\n",
+                 \x20     minVersion: VersionTLS13\n      alpnProtocols: [{protocol}]\n",
                 text(&tls.certificate),
                 text(&tls.key)
             ),
@@ -64,5 +66,5 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         text(&installed.program),
         format!("--configFile={}", text(&folder.join(&main.name))),
     ];
-    Ok(Launch { command, files: vec![main, routes] })
+    Ok(Launch { command, files: vec![main, routes], ..Launch::default() })
 }

@@ -41,5 +41,5 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     if service.access_log {
         command.extend(["--log".to_owned(), text(&folder.join("access.log"))]);
     }
-    Ok(Launch { command, files: Vec::new() })
+    Ok(Launch { command, ..Launch::default() })
 }

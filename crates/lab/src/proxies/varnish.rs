@@ -26,6 +26,7 @@ fn version(build: &str) -> Option<String> {
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     service.is_plain(DRIVER.name)?;
+    service.is_http1(DRIVER.name)?;
     service.keeps_alive_unlogged(DRIVER.name)?;
     let Some(bytes) = service.features.cache_bytes else {
         return Err(Error::Unsupported { name: DRIVER.name, what: "no cache" });
@@ -59,5 +60,6 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         "-p".to_owned(),
         format!("thread_pools={}", service.workers),
     ]);
-    Ok(Launch { command: [text(&installed.program)].into_iter().chain(command).collect(), files: vec![file] })
+    let command = [text(&installed.program)].into_iter().chain(command).collect();
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
 }

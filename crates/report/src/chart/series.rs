@@ -34,7 +34,7 @@ pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
 
 impl Look {
     /// The class that carries colour and dash.
-    pub(super) fn class(self) -> String {
+    pub(crate) fn class(self) -> String {
         format!("s{}", self.0)
     }
 

@@ -18,14 +18,15 @@ pub(crate) fn ranking(results: &Results, title: &str, case: &Case, rows: &[Row<'
     let ranked = rows.iter().filter(|row| row.proxy.role != Role::Direct);
     Ranking {
         case: title.to_owned(),
-        ranks_rates: case.arrivals == Arrivals::Closed,
+        ranks_rates: !matches!(case.arrivals, Arrivals::Constant { .. }),
         entries: ranked.map(|row| evidence(results, case, row)).collect(),
     }
 }
 
 fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
     let offered = match case.arrivals {
-        Arrivals::Closed => None,
+        // Nobody answers more than the highest rate that is found: it is no offer.
+        Arrivals::Closed | Arrivals::Searched { .. } => None,
         Arrivals::Constant { rate_per_second } => Some(rate_per_second),
     };
     // A rate that is offered to all is no figure of theirs: what a request costs then is.
@@ -42,8 +43,10 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
             .lateness_p99_us
             .zip(row.cell(Metric::LatencyP99).estimate)
             .map(|(late, latency)| (late as f64, latency.median)),
+        // Within a bound on latency nobody is busy all the time.
         busy_share: row
             .busy_cores
+            .filter(|_| case.arrivals == Arrivals::Closed)
             .map(|cores| cores / case.workers.min(results.conditions.cores.proxy.len()).max(1) as f64),
         generator_share: middle(row, |measured| {
             Some(
@@ -53,11 +56,14 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
             )
         }),
         others_share: middle(row, |measured| {
-            let proxy = measured.usage.map(|usage| usage.user_seconds + usage.system_seconds)?;
+            let usage = measured.usage?;
+            let proxy = usage.user_seconds + usage.system_seconds;
             let ours = proxy + measured.load_cpu_seconds? + measured.origins_cpu_seconds?;
-            let all = measured.seconds * results.machine.cores as f64;
+            // Over the span in which they were read: that is longer than the load.
+            let all = usage.seconds * results.machine.cores as f64;
             Some((measured.machine_cpu_seconds? - ours).max(0.0) / all)
         }),
+        setup: row.proxy.started_for(&case.name).map(|started| started.setup.clone()).unwrap_or_default(),
         exhausted: row.refused.iter().find_map(|refused| {
             EXHAUSTED.into_iter().find(|words| refused.reason.contains(words)).map(str::to_owned)
         }),

@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ::lab::{CasePlan, Features, Load, Own, Payload, Plan, Progress, Serving, Timing, proxies};
-use report::results::Scheme;
+use ::lab::{CasePlan, Features, Load, Own, Payload, Plan, Progress, Serving, Timing, generator, proxies};
+use report::results::{Scheme, Version};
 use report::{Results, Summary};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -114,14 +114,10 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
 
 fn plan(arguments: &Args, own: &Own) -> Plan {
     let proxies = proxies::installed(own);
-    let mut notes: Vec<String> = proxies::missing(&proxies)
-        .into_iter()
-        .map(|name| {
-            format!(
-                "{name} is not installed here and was left out; to compare with it: apt-get install {name}."
-            )
-        })
-        .collect();
+    let not_here = |name: &str| {
+        format!("{name} is not installed here and was left out; to compare with it: apt-get install {name}.")
+    };
+    let mut notes: Vec<String> = proxies::missing(&proxies).into_iter().map(not_here).collect();
     notes.push(
         "Vanward adds Via, Forwarded and X-Forwarded-* to each request; the peers, as configured here, add none of them."
             .to_owned(),
@@ -144,7 +140,9 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
             name: format!("{}{scheme_name}-{load_name}", payload.name),
             scheme,
             payload,
+            version: Version::Http1,
             urls: None,
+            generator: generator::ALL[0],
             load,
             connections: CONNECTIONS,
             threads: None,
@@ -161,7 +159,9 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
         (Scheme::Https, Load::Closed),
     ]
     .into_iter()
-    .flat_map(|(scheme, load)| [Payload::tiny(), Payload::large()].map(|payload| case(scheme, payload, load)))
+    .flat_map(|(scheme, load)| {
+        [Payload::tiny(), Payload::large()].map(|payload| case(scheme, payload, load.clone()))
+    })
     .collect();
     Plan {
         title: "What a proxied request costs".to_owned(),
@@ -180,7 +180,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
     }
 }
 
-pub(super) fn write_report(folder: &Path, results: &Results, summary: &Summary<'_>) -> Result<(), String> {
+fn write_report(folder: &Path, results: &Results, summary: &Summary<'_>) -> Result<(), String> {
     let failed = |path: &Path, error: std::io::Error| {
         format!("cannot write {}: {error}; choose another folder with --out", path.display())
     };

@@ -1,18 +1,18 @@
 //! `vanward lab`: lists, shows and runs experiments. What they are and how they run is in the crate `lab`, what their
 //! results mean in `report`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ::lab::experiments;
-use ::lab::{Own, Plan, Progress, Watcher, Written};
+use ::lab::generator::{self, Generator};
+use ::lab::{Own, Plan, Progress, Watcher, Written, experiments};
 use report::results::{File, Results};
 use report::{Summary, text};
 use serde_json::json;
 
-use super::demo::{Told, interruption, print, write_report};
+use super::demo::{Told, interruption, print};
+use super::{lab_compare, lab_files};
 
 /// An invalid run.
 const INVALID_RUN: u8 = 98;
@@ -20,8 +20,6 @@ const INVALID_RUN: u8 = 98;
 const MISSED: u8 = 99;
 /// A plan is written by hand: more is no plan.
 const PLAN_BYTES_MAX: u64 = 1024 * 1024;
-/// Results of the largest matrix are far below this.
-const RESULTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// How often what was measured is kept, against whatever may end the run.
 const BETWEEN_KEEPING: Duration = Duration::from_secs(5);
 
@@ -53,11 +51,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Makes the report of earlier results anew
+    /// Makes the reports of earlier results anew
     Report {
         /// The folder with results.json
         folder: PathBuf,
+        /// Writes each chart as an SVG file too, to `plots`
+        #[arg(long)]
+        plots: bool,
     },
+    Compare(lab_compare::Args),
 }
 
 #[derive(clap::Args)]
@@ -67,7 +69,7 @@ struct Run {
     /// Takes what the plan's `quick` tables say: minutes instead of hours
     #[arg(long)]
     quick: bool,
-    /// The folder for results.json, report.html and junit.xml [default: lab-NAME]
+    /// The folder for results.json, the reports and their data [default: lab-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Measures these proxies only; may be given several times
@@ -76,6 +78,12 @@ struct Run {
     /// What the order is shuffled with
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
+    /// What sends the requests of every case: vanward, wrk, h2load or ab
+    #[arg(long, value_name = "NAME", value_parser = one_generator)]
+    generator: Option<&'static Generator>,
+    /// Writes each chart as an SVG file too, to `plots`
+    #[arg(long)]
+    plots: bool,
     /// Prints the results as JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -88,8 +96,13 @@ Examples:
   vanward lab run monolake --quick --out results  HTTP and HTTPS by payload
   vanward lab show monolake > mine.toml           a plan to start from
   vanward lab run mine.toml --only vanward --only nginx
+  vanward lab run zproxy --quick --generator wrk  the same load by another, to cross-check ours
   vanward lab doctor                              what is installed here
-  vanward lab report results                      the page again, from results.json
+  vanward lab report results --plots              the reports again, from results.json, and each chart as a file
+  vanward lab compare before after --fail-on 5    what differs beyond noise
+
+A run leaves results.json, results.csv, report.html, report.md and junit.xml in its folder, the distribution of each
+latency in latency/*.hgrm, and what proxy, load and origins used each second in usage/*.csv.
 
 Exit codes: 0 done, 1 failed or interrupted, 78 a mistake in the plan, 98 figures are missing or invalid,
 99 an expectation of the plan was missed.";
@@ -100,7 +113,10 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Command::Show { name } => show(name),
         Command::Run(run) => return run_plan(run),
         Command::Doctor { json } => doctor(*json),
-        Command::Report { folder } => remake(folder),
+        Command::Report { folder, plots } => remake(folder, *plots),
+        Command::Compare(arguments) => {
+            return lab_compare::run(arguments).unwrap_or_else(|message| super::fail(super::FAILED, message));
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -132,7 +148,9 @@ fn own() -> Result<Own, String> {
 }
 
 fn doctor(as_json: bool) -> Result<(), String> {
-    let proxies = ::lab::proxies::census(&own()?);
+    let own = own()?;
+    let proxies = ::lab::proxies::census(&own);
+    let generators = generator::ALL.map(|generator| (generator, generator.program(&own)));
     let cores = ::lab::cores::assign().map_err(|error| error.to_string())?;
     if as_json {
         let proxies = proxies.iter().map(|(name, found)| match found {
@@ -141,20 +159,36 @@ fn doctor(as_json: bool) -> Result<(), String> {
             }
             Err(remedy) => json!({ "name": name, "remedy": remedy }),
         });
-        let told = json!({ "proxies": proxies.collect::<Vec<_>>(), "cores": cores });
+        let generators = generators.iter().map(|(generator, program)| match program {
+            Some(program) => json!({ "name": generator.name, "program": program }),
+            None => json!({ "name": generator.name, "remedy": generator.remedy }),
+        });
+        let told = json!({
+            "proxies": proxies.collect::<Vec<_>>(),
+            "generators": generators.collect::<Vec<_>>(),
+            "cores": cores,
+        });
         return print(&format!("{told}\n"));
     }
-    let mut out = String::new();
+    let mut out = "Proxies\n".to_owned();
     for (name, found) in proxies {
         let said = match found {
             Ok(installed) => format!("{} ({})", installed.version, installed.program.display()),
             Err(remedy) => format!("not installed: {remedy}"),
         };
-        out += &format!("{name:<15}{said}\n");
+        out += &format!("  {name:<15}{said}\n");
+    }
+    out += "\nGenerators\n";
+    for (generator, program) in generators {
+        let said = match program {
+            Some(program) => program.display().to_string(),
+            None => format!("not installed: {}", generator.remedy),
+        };
+        out += &format!("  {:<15}{said}\n", generator.name);
     }
     let shares = cores.origins.iter().any(|core| cores.load.contains(core)) || cores.proxy == cores.load;
     out += &format!(
-        "\ncores: proxy {:?}, origins {:?}, load {:?}{}\n",
+        "\nCores: proxy {:?}, origins {:?}, load {:?}{}\n",
         cores.proxy,
         cores.origins,
         cores.load,
@@ -163,28 +197,21 @@ fn doctor(as_json: bool) -> Result<(), String> {
     print(&out)
 }
 
-fn remake(folder: &Path) -> Result<(), String> {
-    let path = folder.join("results.json");
-    let text = read(&path, RESULTS_BYTES_MAX)?;
-    let results =
-        Results::from_json(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let summary = Summary::of(&results);
-    write_report(folder, &results, &summary)?;
-    print(&text::render(&summary))
+fn one_generator(name: &str) -> Result<&'static Generator, String> {
+    generator::named(name).ok_or_else(|| format!("expected one of {}", generator::names()))
 }
 
-fn read(path: &Path, most: u64) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    if fs::metadata(path).map_err(failed)?.len() > most {
-        return Err(format!("{} is larger than {most} bytes: it is not what it should be", path.display()));
-    }
-    fs::read_to_string(path).map_err(failed)
+fn remake(folder: &Path, plots: bool) -> Result<(), String> {
+    let results = lab_files::read_results(folder)?;
+    let summary = Summary::of(&results);
+    lab_files::write(folder, &results, &summary, plots)?;
+    print(&text::render(&summary))
 }
 
 fn run_plan(run: &Run) -> ExitCode {
     let (name, text) = match experiments::named(&run.plan) {
         Some(experiment) => (format!("{}.toml", experiment.name), experiment.text.to_owned()),
-        None => match read(Path::new(&run.plan), PLAN_BYTES_MAX) {
+        None => match lab_files::read(Path::new(&run.plan), PLAN_BYTES_MAX) {
             Ok(text) => (run.plan.clone(), text),
             Err(message) => {
                 let names = experiments::ALL.map(|experiment| experiment.name).join(", ");
@@ -213,11 +240,12 @@ fn plan(run: &Run, written: Written, file: File) -> Result<Plan, String> {
     let own = own()?;
     let wanted: Vec<String> =
         written.proxies.into_iter().filter(|name| run.only.is_empty() || run.only.contains(name)).collect();
-    let (proxies, absent) = ::lab::proxies::chosen(&wanted, &written.commands, &own);
-    let mut notes: Vec<String> = absent
-        .iter()
-        .map(|absent| format!("{} is not installed here and was left out: {}.", absent.proxy, absent.remedy))
-        .collect();
+    let (proxies, absent) = ::lab::proxies::chosen(&wanted, &written.commands, &written.deviations, &own);
+    let mut cases = written.cases;
+    if let Some(generator) = run.generator {
+        cases.iter_mut().for_each(|case| case.generator = generator);
+    }
+    let mut notes = Vec::new();
     if cfg!(debug_assertions) {
         notes.push(
             "This Vanward is a debug build, several times slower than a release: its figures mean nothing."
@@ -225,7 +253,10 @@ fn plan(run: &Run, written: Written, file: File) -> Result<Plan, String> {
         );
     }
     let quick = if run.quick { " --quick" } else { "" };
-    let only: String = run.only.iter().map(|name| format!(" --only {name}")).collect();
+    let mut only: String = run.only.iter().map(|name| format!(" --only {name}")).collect();
+    if let Some(generator) = run.generator {
+        only += &format!(" --generator {}", generator.name);
+    }
     Ok(Plan {
         title: written.title,
         command: format!("vanward lab run {}{quick}{only} --seed {}", run.plan, run.seed),
@@ -234,7 +265,7 @@ fn plan(run: &Run, written: Written, file: File) -> Result<Plan, String> {
         own,
         proxies,
         absent,
-        cases: written.cases,
+        cases,
         origins: written.origins,
         timing: written.timing,
         seed: run.seed,
@@ -251,9 +282,8 @@ fn folder(run: &Run) -> PathBuf {
 
 async fn measure(run: &Run, plan: &Plan) -> Result<ExitCode, String> {
     let out = folder(run);
-    fs::create_dir_all(&out).map_err(|error| format!("cannot write {}: {error}", out.display()))?;
-    let mut keeper =
-        Keeper { told: Told::new(), path: out.join("results.json"), kept: Instant::now(), failed: None };
+    lab_files::make(&out)?;
+    let mut keeper = Keeper { told: Told::new(), folder: out.clone(), kept: Instant::now(), failed: None };
     let results = ::lab::run(plan, interruption(), &mut keeper).await;
     keeper.told.clear();
     if let Some(error) = keeper.failed {
@@ -261,13 +291,10 @@ async fn measure(run: &Run, plan: &Plan) -> Result<ExitCode, String> {
     }
     let results = results.map_err(|error| error.to_string())?;
     let summary = Summary::of(&results);
-    write_report(&out, &results, &summary)?;
-    if !results.expectations.is_empty() {
-        let path = out.join("junit.xml");
-        fs::write(&path, ::lab::expect::junit(&results.title, &results.expectations))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    }
-    print(&if run.json { results.to_json() + "\n" } else { told(&results, &summary) })?;
+    let written = lab_files::write(&out, &results, &summary, run.plots);
+    print(&if run.json { results.to_json() + "\n" } else { text::render(&summary) })?;
+    // The figures are on the terminal at least.
+    written?;
     if !run.json {
         print(&format!("\nReport: {}\n", out.join("report.html").display()))?;
     }
@@ -286,20 +313,6 @@ async fn measure(run: &Run, plan: &Plan) -> Result<ExitCode, String> {
     })
 }
 
-/// The tables, and what is in none: who lacks what, and what was expected.
-fn told(results: &Results, summary: &Summary<'_>) -> String {
-    let mut out = text::render(summary);
-    for lacking in &results.lacking {
-        out += &format!("{}: {} took no part in it.\n", lacking.case, lacking.reason);
-    }
-    for each in &results.expectations {
-        let measured = each.measured.as_deref().unwrap_or("nothing");
-        let word = if each.is_met { "met" } else { "missed" };
-        out += &format!("{} ({}): {} was {word}, with {measured}.\n", each.case, each.proxy, each.text);
-    }
-    out
-}
-
 /// Whether each proxy has a figure in each case that it can do.
 fn is_complete(results: &Results, summary: &Summary<'_>) -> bool {
     summary.cases.iter().all(|case| {
@@ -316,7 +329,7 @@ fn is_complete(results: &Results, summary: &Summary<'_>) -> bool {
 /// Tells where the run is, and keeps what it measured.
 struct Keeper {
     told: Told,
-    path: PathBuf,
+    folder: PathBuf,
     kept: Instant,
     /// Why the last try to keep it failed.
     failed: Option<String>,
@@ -332,9 +345,6 @@ impl Watcher for Keeper {
             return;
         }
         self.kept = Instant::now();
-        // Beside it first, so that a full disk leaves the last one whole.
-        let beside = self.path.with_extension("json.part");
-        let kept = fs::write(&beside, results.to_json()).and_then(|()| fs::rename(&beside, &self.path));
-        self.failed = kept.err().map(|error| format!("cannot write {}: {error}", self.path.display()));
+        self.failed = lab_files::keep(&self.folder, results).err();
     }
 }

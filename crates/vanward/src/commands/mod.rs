@@ -6,6 +6,12 @@ pub(crate) mod demo;
 /// Runs the experiments.
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
+/// Shows two results of the lab beside each other.
+#[cfg(feature = "lab")]
+mod lab_compare;
+/// The files that a run of the lab leaves.
+#[cfg(feature = "lab")]
+mod lab_files;
 /// Runs a proxy from flags.
 pub(crate) mod proxy;
 /// Runs a proxy from a file.

@@ -1,0 +1,100 @@
+//! ab: a closed loop over HTTP/1.0 with keep-alive, by one thread. Its latencies are known to a hundredth of the requests.
+
+use std::path::Path;
+
+use report::latency::Latency;
+use report::results::{Outcome, Version};
+
+use super::{End, Generator, Request, number_after};
+
+/// `ab`.
+pub(super) const GENERATOR: Generator = Generator {
+    name: "ab",
+    program: Some("ab"),
+    remedy: "apt-get install apache2-utils",
+    refuses,
+    script: None,
+    command,
+    read,
+};
+
+const PERCENTILES: &str = "ab.csv";
+/// It keeps 40 bytes of memory for each request that it may send.
+const REQUESTS_PER_SECOND_MOST: u64 = 100_000;
+
+fn refuses(request: &Request) -> Option<&'static str> {
+    super::closed_loop_of_one_url(request)
+        .or((request.version == Version::Http2).then_some("ab has no HTTP/2"))
+}
+
+fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
+    let mut command = vec![program.to_string_lossy().into_owned(), "-q".to_owned(), "-k".to_owned()];
+    // Without it a length that differs from the first response's is counted as a failure.
+    command.extend(["-l".to_owned(), format!("-c{}", request.connections)]);
+    command.push(format!("-s{}", request.timeout.as_secs().max(1)));
+    match request.end {
+        End::After(_) => {
+            let seconds = super::whole_seconds(request);
+            // The time sets a number of requests of its own, unless one follows it.
+            command.extend([format!("-t{seconds}"), format!("-n{}", seconds * REQUESTS_PER_SECOND_MOST)]);
+        }
+        End::Requests(requests) => command.push(format!("-n{requests}")),
+    }
+    command.extend(["-e".to_owned(), folder.join(PERCENTILES).to_string_lossy().into_owned()]);
+    command.push(request.url.clone());
+    command
+}
+
+fn read(_request: &Request, output: &str, folder: &Path) -> Result<Outcome, String> {
+    let number = |label: &str| number_after(output, label);
+    let seconds = number("Time taken for tests:").ok_or("ab printed no figures")?;
+    let complete = number("Complete requests:").unwrap_or(0.0) as u64;
+    let count = |label: &str| number(label).unwrap_or(0.0) as u64;
+    let (failed, status) = (count("Failed requests:"), count("Non-2xx responses:"));
+    let requests = complete.saturating_sub(failed + status);
+    if requests == 0 {
+        return Ok(Outcome::Failed { reason: "no request succeeded".to_owned() });
+    }
+    let path = folder.join(PERCENTILES);
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| format!("ab wrote no {}: {error}", path.display()))?;
+    let mut measured =
+        super::measured(seconds, requests, count("Total transferred:"), latencies(&text, requests));
+    measured.errors = super::errors([("failed", failed), ("status", status)]);
+    Ok(super::counted(measured, ""))
+}
+
+/// Lines `percent,milliseconds`: each percent stands for a hundredth of the requests.
+fn latencies(text: &str, requests: u64) -> Latency {
+    let us: Vec<u64> = text
+        .lines()
+        .filter_map(|line| line.split_once(',')?.1.trim().parse::<f64>().ok())
+        .map(|milliseconds| (milliseconds * 1000.0).round() as u64)
+        .collect();
+    let share = requests / us.len().max(1) as u64;
+    let rest = requests - share * us.len() as u64;
+    let counts = us.iter().enumerate().map(|(index, &us)| (us, share + u64::from((index as u64) < rest)));
+    Latency::from_counts(counts.filter(|(_, count)| *count > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generator::tests::request;
+
+    #[test]
+    fn the_summary_and_the_percentiles_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let lines: String = (0..100).map(|percent| format!("{percent},{}.500\n", 1 + percent / 50)).collect();
+        std::fs::write(folder.path().join(PERCENTILES), format!("Percentage served,Time in ms\n{lines}"))
+            .expect("a file");
+        let output = "Time taken for tests:   1.500 seconds\nComplete requests:      1010\nFailed requests:        10\n\
+                      Total transferred:      310000 bytes\n";
+        let read = read(&request(), output, folder.path()).expect("figures");
+        let measured = read.figures().expect("figures");
+        assert_eq!((measured.requests, measured.error_count(), measured.received_bytes), (1000, 10, 310_000));
+        assert_eq!(measured.latency.count(), 1000);
+        let at = |quantile| measured.latency.at_quantile_us(quantile).expect("recorded");
+        assert!(at(0.4) < 1_600 && at(0.99) > 2_400, "{} and {}", at(0.4), at(0.99));
+    }
+}

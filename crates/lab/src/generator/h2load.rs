@@ -1,0 +1,102 @@
+//! h2load: a closed loop over HTTP/1.1 or HTTP/2. It writes a line for each request, so that nothing is lost of its
+//! latencies; the most there may be of them is bounded by how long it runs.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+
+use report::latency::Latency;
+use report::results::{Outcome, Version};
+
+use super::{End, Generator, Request, number_after};
+
+/// `h2load`.
+pub(super) const GENERATOR: Generator = Generator {
+    name: "h2load",
+    program: Some("h2load"),
+    remedy: "apt-get install nghttp2-client",
+    refuses: super::closed_loop_of_one_url,
+    script: None,
+    command,
+    read,
+};
+
+const LINES: &str = "h2load.tsv";
+
+fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
+    let mut command = vec![program.to_string_lossy().into_owned()];
+    command.extend([
+        format!("-t{}", request.threads.min(request.connections)),
+        format!("-c{}", request.connections),
+    ]);
+    match request.end {
+        End::After(_) => command.push(format!("-D{}", super::whole_seconds(request))),
+        End::Requests(requests) => command.push(format!("-n{requests}")),
+    }
+    if request.version == Version::Http1 {
+        command.push("--h1".to_owned());
+    }
+    command.extend(["-m1".to_owned(), format!("-T{}", request.timeout.as_secs().max(1))]);
+    command.push(format!("--log-file={}", folder.join(LINES).to_string_lossy()));
+    command.push(request.url.clone());
+    command
+}
+
+fn read(_request: &Request, output: &str, folder: &Path) -> Result<Outcome, String> {
+    // `finished in 1.00s, 123.00 req/s, …`
+    let seconds = number_after(output, "finished in ").ok_or("h2load printed no figures")?;
+    let field = |name: &str| field(output, name);
+    let bytes = output
+        .lines()
+        .find_map(|line| line.strip_prefix("traffic:"))
+        .and_then(|line| line.split_once('(')?.1.split_once(')')?.0.parse::<u64>().ok());
+    let requests = field("succeeded").unwrap_or(0);
+    if requests == 0 || seconds <= 0.0 {
+        return Ok(Outcome::Failed { reason: "no request succeeded".to_owned() });
+    }
+    let latency = latencies(&folder.join(LINES))?;
+    let mut measured = super::measured(seconds, requests, bytes.unwrap_or(0), latency);
+    measured.errors =
+        super::errors([("failed", field("failed").unwrap_or(0)), ("timeout", field("timeout").unwrap_or(0))]);
+    Ok(super::counted(measured, ""))
+}
+
+/// The number before a word of the line `requests: …`.
+fn field(output: &str, name: &str) -> Option<u64> {
+    let line = output.lines().find_map(|line| line.strip_prefix("requests:"))?;
+    let part = line.split(',').map(str::trim).find(|part| part.ends_with(name))?;
+    part.split_whitespace().next()?.parse().ok()
+}
+
+/// Microseconds, in the third column of each line whose second is a good status.
+fn latencies(path: &Path) -> Result<Latency, String> {
+    let file = File::open(path).map_err(|error| format!("h2load wrote no {}: {error}", path.display()))?;
+    let steps = BufReader::new(file).lines().map_while(Result::ok).filter_map(|line| {
+        let mut columns = line.split('\t').skip(1);
+        let status: u16 = columns.next()?.parse().ok()?;
+        let us: u64 = columns.next()?.parse().ok()?;
+        (200..400).contains(&status).then_some((us, 1))
+    });
+    Ok(Latency::from_counts(steps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generator::tests::request;
+
+    #[test]
+    fn the_summary_and_the_lines_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join(LINES), "1000\t200\t90\n1001\t200\t110\n1002\t503\t9\n")
+            .expect("a file");
+        let output = "finished in 2.00s, 1.00 req/s, 310B/s\n\
+                      requests: 3 total, 3 started, 3 done, 2 succeeded, 1 failed, 0 errored, 0 timeout\n\
+                      status codes: 2 2xx, 0 3xx, 0 4xx, 1 5xx\ntraffic: 620B (620) total, 300B (300) headers\n";
+        let read = read(&request(), output, folder.path()).expect("figures");
+        let measured = read.figures().expect("figures");
+        assert_eq!((measured.requests, measured.error_count(), measured.received_bytes), (2, 1, 620));
+        assert_eq!(measured.latency.count(), 2);
+        assert!(super::read(&request(), "no address", folder.path()).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! Ours, `vanward load`, a process for each measurement. It judges itself: late, or a rate that it missed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use report::latency::Latency;
+use report::results::{Measured, OWN_GENERATOR, Outcome, Version};
+
+use super::{End, Generator, Request};
+use crate::certificate::{CIPHER, VERSION};
+
+/// `vanward load`.
+pub(super) const GENERATOR: Generator = Generator {
+    name: OWN_GENERATOR,
+    program: None,
+    remedy: "",
+    refuses: |_| None,
+    script: None,
+    command,
+    read,
+};
+
+fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
+    let mut command = vec![program.to_string_lossy().into_owned(), "load".to_owned(), "--json".to_owned()];
+    command.extend(["-c".to_owned(), request.connections.to_string()]);
+    command.extend(["-t".to_owned(), request.threads.to_string()]);
+    match request.end {
+        End::After(duration) => command.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]),
+        End::Requests(requests) => command.extend(["-n".to_owned(), requests.to_string()]),
+    }
+    command.extend(["--timeout".to_owned(), format!("{}ms", request.timeout.as_millis())]);
+    if request.version == Version::Http2 {
+        command.push("--h2".to_owned());
+    }
+    if let Some(urls) = &request.urls {
+        command.extend(["--urls".to_owned(), urls.to_string_lossy().into_owned()]);
+    }
+    if let Some(rate) = request.rate_per_second {
+        command.extend(["-R".to_owned(), format!("{rate}")]);
+    }
+    if let Some(trusted) = &request.trusted {
+        let trusted = trusted.to_string_lossy().into_owned();
+        command.extend(["--ca".to_owned(), trusted, "--cipher".to_owned(), CIPHER.to_owned()]);
+    }
+    command.push(request.url.clone());
+    command
+}
+
+fn read(_request: &Request, output: &str, _folder: &Path) -> Result<Outcome, String> {
+    let told: load::Outcome = serde_json::from_str(output).map_err(|error| error.to_string())?;
+    Ok(outcome(&told))
+}
+
+/// The generator's figures in the report's form, and whether they count.
+fn outcome(told: &load::Outcome) -> Outcome {
+    if told.requests == 0 {
+        return Outcome::Failed { reason: format!("no request succeeded{}", examples(told)) };
+    }
+    let distributions = [&told.latency, &told.first_byte, &told.connect].map(counted);
+    let [latency, first_byte, connect] = match distributions {
+        [Ok(latency), Ok(first_byte), Ok(connect)] => [latency, first_byte, connect],
+        [Err(reason), ..] | [_, Err(reason), _] | [.., Err(reason)] => return Outcome::Failed { reason },
+    };
+    let measured = Measured {
+        errors: errors(&told.errors),
+        lateness_p99_us: told.schedule.as_ref().map(|schedule| schedule.own_lateness.p99_us),
+        first_byte,
+        connect,
+        load_cpu_seconds: Some(told.cpu.total_seconds),
+        ..super::measured(told.measured_seconds, told.requests, told.bytes_received, latency)
+    };
+    match doubt(told) {
+        Some(reason) => Outcome::Invalid { reason, measured },
+        None => super::counted(measured, &examples(told)),
+    }
+}
+
+/// The buckets of a distribution; none where nothing was recorded.
+fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
+    if distribution.count == 0 {
+        return Ok(Latency::default());
+    }
+    let histogram = distribution.histogram().map_err(|error| error.to_string())?;
+    let steps = histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value()));
+    Ok(Latency::from_counts(steps))
+}
+
+/// Why the figures do not count, if they don't.
+fn doubt(told: &load::Outcome) -> Option<String> {
+    if let Some(problem) = told.problems.first() {
+        return Some(match *problem {
+            load::Problem::GeneratorLate { own_lateness_p99_us, limit_us } => format!(
+                "the load generator was late by {own_lateness_p99_us} µs at its 99th percentile, more than \
+                 {limit_us} µs: it was short of processor time"
+            ),
+            load::Problem::RateMissed { due, unsent, slip_us, waited_for_connection, .. } => format!(
+                "the rate was missed: {unsent} of {due} requests were never sent and the last was {slip_us} µs late; {}",
+                if waited_for_connection * 2 > due {
+                    "the proxy was too slow for it"
+                } else {
+                    "the load generator was"
+                }
+            ),
+        });
+    }
+    let tls = told.tls.as_ref()?;
+    (tls.agreed != [format!("{VERSION} {CIPHER}")])
+        .then(|| format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")))
+}
+
+fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
+    let load::Errors { connect, read, write, timeout, status, malformed, tls, reset } = *told;
+    super::errors([
+        ("connect", connect),
+        ("read", read),
+        ("write", write),
+        ("timeout", timeout),
+        ("status", status),
+        ("malformed", malformed),
+        ("tls", tls),
+        ("reset", reset),
+    ])
+}
+
+/// The first failure, as the end of a sentence.
+fn examples(told: &load::Outcome) -> String {
+    told.error_examples.values().next().map(|example| format!(": {example}")).unwrap_or_default()
+}

@@ -1,0 +1,53 @@
+//! H2O as a reverse proxy. Its release 2.2 knows one origin behind a path, and no TLS 1.3.
+
+use std::path::Path;
+
+use report::results::{File, Role};
+
+use super::{Driver, Installed, Launch, Service, refuse, text};
+use crate::error::Error;
+
+/// `h2o` in the foreground.
+pub const DRIVER: Driver = Driver {
+    name: "h2o",
+    role: Role::Peer,
+    program: Some(("h2o", "-v")),
+    remedy: "apt-get install h2o",
+    version,
+    configure,
+};
+
+/// From `h2o version 2.2.5`.
+fn version(build: &str) -> Option<String> {
+    build.split_once("h2o version ")?.1.split_whitespace().next().map(str::to_owned)
+}
+
+fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    service.keeps_alive_unlogged(DRIVER.name)?;
+    service.passes_on_only(DRIVER.name)?;
+    service.is_http1_or_tls(DRIVER.name)?;
+    let is_old = installed.version.starts_with("2.2.");
+    refuse(DRIVER.name, (is_old && service.tls.is_some()).then_some("TLS 1.3: this release has none"))?;
+    let origin = service.only_origin(DRIVER.name)?;
+    let user = if rustix::process::geteuid().is_root() { "user: root\n" } else { "" };
+    let ssl = service.tls.as_ref().map_or_else(String::new, |tls| {
+        format!(
+            "  ssl:\n    certificate-file: {}\n    key-file: {}\n    minimum-version: TLSv1.3\n",
+            text(&tls.certificate),
+            text(&tls.key)
+        )
+    });
+    let configuration = format!(
+        "num-threads: {}\nmax-connections: 8192\n{user}pid-file: {}\nerror-log: /dev/stderr\nhttp1-request-timeout: 75\n\
+         proxy.timeout.keepalive: 75000\nproxy.emit-x-forwarded-headers: OFF\nproxy.emit-via-header: OFF\n\
+         listen:\n  host: {}\n  port: {}\n{ssl}hosts:\n  default:\n    paths:\n      \"/\":\n\
+         \x20       proxy.reverse.url: \"http://{origin}/\"\n",
+        service.workers,
+        text(&folder.join("h2o.pid")),
+        service.listen.ip(),
+        service.listen.port(),
+    );
+    let file = File { name: "h2o.yaml".to_owned(), text: configuration };
+    let command = vec![text(&installed.program), "-c".to_owned(), text(&folder.join(&file.name))];
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
+}

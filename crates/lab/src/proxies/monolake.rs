@@ -1,0 +1,55 @@
+//! monolake, a thread per worker on io_uring where the kernel has it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use report::results::{File, Role};
+
+use super::{Driver, Installed, Launch, Service, text};
+use crate::error::Error;
+
+/// `monolake` from a file.
+pub const DRIVER: Driver = Driver {
+    name: "monolake",
+    role: Role::Peer,
+    program: Some(("monolake", "--version")),
+    remedy: "build it from its source, https://github.com/cloudwego/monolake",
+    version,
+    configure,
+};
+
+/// From `monolake 0.3.0`.
+fn version(build: &str) -> Option<String> {
+    build.split_once("monolake ")?.1.split_whitespace().next().map(str::to_owned)
+}
+
+fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    service.keeps_alive_unlogged(DRIVER.name)?;
+    service.passes_on_only(DRIVER.name)?;
+    service.is_http1_or_tls(DRIVER.name)?;
+    let mut configuration = format!(
+        "[runtime]\nworker_threads = {}\nentries = 4096\n\n[servers.lab]\nname = \"lab\"\n\
+         listener = {{ type = \"socket\", value = \"{}\" }}\n",
+        service.workers, service.listen
+    );
+    if let Some(tls) = &service.tls {
+        let (chain, key) = (text(&tls.certificate), text(&tls.key));
+        let _ =
+            writeln!(configuration, "tls = {{ chain = \"{chain}\", key = \"{key}\", stack = \"rustls\" }}");
+    }
+    let origins: Vec<String> = service
+        .origins
+        .iter()
+        .map(|origin| format!("{{ endpoint = {{ type = \"uri\", value = \"http://{origin}\" }} }}"))
+        .collect();
+    for path in ["/", "/*p"] {
+        let _ = write!(
+            configuration,
+            "\n[[servers.lab.routes]]\npath = \"{path}\"\nupstreams = [{}]\n",
+            origins.join(", ")
+        );
+    }
+    let file = File { name: "monolake.toml".to_owned(), text: configuration };
+    let command = vec![text(&installed.program), "-c".to_owned(), text(&folder.join(&file.name))];
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
+}

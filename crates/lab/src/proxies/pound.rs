@@ -1,0 +1,61 @@
+//! Pound. zproxy, which descends from it, reads the same language with other words here and there.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use report::results::{File, Role};
+
+use super::{Driver, Installed, Launch, Service, text};
+use crate::error::Error;
+
+/// `pound` in the foreground.
+pub const DRIVER: Driver = Driver {
+    name: "pound",
+    role: Role::Peer,
+    program: Some(("pound", "-V")),
+    remedy: "build it from its source, https://www.gnu.org.ua/software/pound",
+    version,
+    configure,
+};
+
+/// From `pound (GNU Pound) 4.12` or `Version 2.8`.
+pub(super) fn version(build: &str) -> Option<String> {
+    let is_version =
+        |word: &&str| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.');
+    build.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    service.keeps_alive_unlogged(DRIVER.name)?;
+    service.passes_on_only(DRIVER.name)?;
+    service.is_http1(DRIVER.name)?;
+    // A thread serves a connection: its workers are not cores.
+    let head = "Daemon 0\nLogLevel 0\nAlive 30\nClient 75\nThreads 512\n".to_owned();
+    let file = File { name: "pound.cfg".to_owned(), text: head + &listener(service) };
+    let command = vec![
+        text(&installed.program),
+        "-f".to_owned(),
+        text(&folder.join(&file.name)),
+        "-p".to_owned(),
+        text(&folder.join("pound.pid")),
+    ];
+    Ok(Launch { command, files: vec![file], ..Launch::default() })
+}
+
+/// A listener and the service behind it.
+pub(super) fn listener(service: &Service) -> String {
+    let kind = if service.tls.is_some() { "ListenHTTPS" } else { "ListenHTTP" };
+    let (ip, port) = (service.listen.ip(), service.listen.port());
+    let mut out = format!("{kind}\n    Address {ip}\n    Port {port}\n    RewriteLocation 0\n");
+    if let Some(tls) = &service.tls {
+        let _ = write!(out, "    Cert \"{}\"\n    Disable TLSv1_2\n", text(&tls.pair));
+    }
+    out.push_str("    Service \"origins\"\n");
+    for origin in &service.origins {
+        let (ip, port) = (origin.ip(), origin.port());
+        let _ =
+            write!(out, "        BackEnd\n            Address {ip}\n            Port {port}\n        End\n");
+    }
+    out.push_str("    End\nEnd\n");
+    out
+}

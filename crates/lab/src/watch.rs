@@ -1,0 +1,118 @@
+//! What the parts of the lab use while load runs: proxy, generator and origins, once a second and over the whole of it.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use report::results::{Sample, Usage, Watched};
+use rustix::process::Pid;
+use tokio::time::sleep;
+
+use crate::connections::Connections;
+use crate::error::Error;
+use crate::usage::{Memory, Processes, Reading};
+
+/// A part under watch.
+#[derive(Debug)]
+pub(crate) struct Part {
+    roots: Vec<Pid>,
+    /// Where connections to and from it are made.
+    ports: Vec<u16>,
+    first: Reading,
+    last: Reading,
+    most: Memory,
+    samples: Vec<Sample>,
+}
+
+impl Part {
+    /// Begins to watch the trees of these processes.
+    pub(crate) fn begin(processes: &Processes, roots: Vec<Pid>, ports: Vec<u16>) -> Self {
+        let first = Reading::of(processes, &roots);
+        let most = Memory::of(processes, &roots);
+        Self { roots, ports, last: first.clone(), first, most, samples: Vec::new() }
+    }
+
+    fn sample(&mut self, processes: &Processes, connections: &Connections) {
+        let now = Reading::of(processes, &self.roots);
+        let memory = Memory::of(processes, &self.roots);
+        // One that ended has nothing: the load will say what came of that.
+        if now.threads() == 0 {
+            return;
+        }
+        let used = now.since(&self.last, memory);
+        let cores = |seconds: f64| seconds / used.seconds.max(f64::MIN_POSITIVE);
+        self.samples.push(Sample {
+            at_seconds: (now.at() - self.first.at()).as_secs_f64(),
+            busy_cores: cores(used.user_seconds + used.system_seconds),
+            system_cores: cores(used.system_seconds),
+            memory_bytes: memory.bytes,
+            threads: now.threads(),
+            connections: connections.established(&self.ports),
+            other_connections: connections.others(&self.ports),
+            switches: used.voluntary_switches + used.involuntary_switches,
+        });
+        self.most = self.most.max(memory);
+        self.last = now;
+    }
+
+    /// What was used from the beginning to now.
+    pub(crate) fn until(mut self, processes: &Processes) -> Watched {
+        self.most = self.most.max(Memory::of(processes, &self.roots));
+        let usage = Reading::of(processes, &self.roots).since(&self.first, self.most);
+        Watched { usage, samples: self.samples }
+    }
+
+    /// What was used until the last sample: of one that has ended since. `None` if it ended before the first.
+    pub(crate) fn until_its_end(self) -> Option<Watched> {
+        let usage: Usage = self.last.since(&self.first, self.most);
+        (!self.samples.is_empty()).then_some(Watched { usage, samples: self.samples })
+    }
+}
+
+/// Waits for `load`, and looks at all parts meanwhile.
+pub(crate) async fn watching<T>(
+    parts: &mut [&mut Part],
+    every: Duration,
+    load: impl Future<Output = T>,
+) -> Result<T, Error> {
+    let mut load = pin!(load);
+    loop {
+        tokio::select! {
+            done = &mut load => return Ok(done),
+            () = sleep(every) => {
+                // One reading for all of them: it is the dear part.
+                let (processes, connections) = (Processes::now()?, Connections::now());
+                for part in &mut *parts {
+                    part.sample(&processes, &connections);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cores;
+    use crate::group::Group;
+
+    #[tokio::test]
+    async fn what_is_busy_shows_it_in_every_sample_and_over_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let command = ["sh", "-c", "while :; do :; done"].map(str::to_owned);
+        let cores = cores::assign().expect("the kernel tells");
+        let group = Group::start("busy", &command, &cores.load, folder.path()).expect("a shell");
+        let mut part = Part::begin(&Processes::now().expect("processes"), vec![group.id()], Vec::new());
+        let rounds = async {
+            // As many samples as it takes: how long that is, is the machine's business.
+            while Reading::of(&Processes::now().expect("processes"), &[group.id()]).cpu_seconds() < 0.1 {
+                sleep(Duration::from_millis(20)).await;
+            }
+            sleep(Duration::from_millis(60)).await;
+        };
+        watching(&mut [&mut part], Duration::from_millis(5), rounds).await.expect("the kernel tells");
+        let watched = part.until(&Processes::now().expect("processes"));
+        assert!(watched.samples.iter().any(|sample| sample.busy_cores > 0.0), "{watched:?}");
+        assert!(watched.usage.user_seconds + watched.usage.system_seconds > 0.0, "{watched:?}");
+        assert!(watched.samples.iter().all(|sample| sample.threads == 1), "{watched:?}");
+    }
+}

@@ -1,0 +1,79 @@
+//! `vanward lab compare`: two results beside each other. What differs is decided by `report`; here is where it goes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use report::compare::{Comparison, show};
+use report::{markdown, page, text};
+
+use super::demo::print;
+use super::lab_files;
+
+/// A threshold missed.
+const MISSED: u8 = 99;
+
+/// Shows two results beside each other, with intervals.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The folder or results.json that came first, or that the other is compared with
+    before: PathBuf,
+    /// The later one
+    after: PathBuf,
+    /// Prints Markdown instead of text
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Prints the changes as JSON
+    #[arg(long)]
+    json: bool,
+    /// Writes a page to this file too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Exits with 99 if a figure became worse by at least this many percent, beyond noise
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_on: Option<f64>,
+}
+
+const EXAMPLES: &str = "\
+Peers of the same version in both results are the controls: what the machine drifted between the runs shows in them, and
+is taken off. Without one, or on two machines, only larger differences are claimed.
+
+Examples:
+  vanward lab compare before after                  what differs beyond noise and drift
+  vanward lab compare main branch --fail-on 3       for a CI job
+  vanward lab compare amd64 arm64 --html arms.html  two machines
+
+Exit codes: 0 done, 1 failed, 99 a figure became worse by --fail-on or more.";
+
+pub(super) fn run(arguments: &Args) -> Result<ExitCode, String> {
+    let [before, after] = [&arguments.before, &arguments.after].map(|path| lab_files::read_results(path));
+    let (before, after) = (before?, after?);
+    let comparison = Comparison::of(&before, &after);
+    if let Some(path) = &arguments.html {
+        let page = page::comparison(&comparison).map_err(|error| error.to_string())?;
+        fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    print(&if arguments.json {
+        show::json(&comparison) + "\n"
+    } else if arguments.markdown {
+        markdown::comparison(&comparison)
+    } else {
+        text::comparison(&comparison)
+    })?;
+    let Some(threshold) = arguments.fail_on else { return Ok(ExitCode::SUCCESS) };
+    let regressions = comparison.regressions(threshold).count();
+    if regressions == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let message = format!("{regressions} figures became worse by {:.1}% or more", threshold * 100.0);
+    Ok(super::fail(MISSED, message))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number =
+        text.trim_end_matches('%').parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
+    number
+        .map(|number| number / 100.0)
+        .ok_or_else(|| "expected a percentage from 0 to 100, such as 3".to_owned())
+}

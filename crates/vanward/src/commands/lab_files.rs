@@ -1,0 +1,95 @@
+//! The files that a run of the lab leaves in its folder, and reading them again. What is in them is made by `report`.
+
+use std::fs;
+use std::io::Error;
+use std::path::Path;
+
+use report::{Results, Summary, export, markdown, page};
+
+/// Results of the largest matrix are far below this.
+const RESULTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// The results in a folder.
+const RESULTS: &str = "results.json";
+
+/// Writes all of them; `plots` adds a file for each chart.
+///
+/// The results come first: on a disk that is nearly full they are what matters.
+pub(super) fn write(
+    folder: &Path,
+    results: &Results,
+    summary: &Summary<'_>,
+    plots: bool,
+) -> Result<(), String> {
+    make(folder)?;
+    keep(folder, results)?;
+    put(folder, "report.md", &markdown::render(summary))?;
+    put(folder, "results.csv", &export::csv(results))?;
+    if !results.expectations.is_empty() {
+        put(folder, "junit.xml", &::lab::expect::junit(&results.title, &results.expectations))?;
+    }
+    let mut folders =
+        vec![("latency", export::distributions(summary)), ("usage", export::collections(summary))];
+    folders.extend(plots.then(|| ("plots", export::plots(summary))));
+    for (name, files) in folders {
+        let inside = folder.join(name);
+        // What an earlier run left of cases that this one has not would be taken for its own.
+        match fs::remove_dir_all(&inside) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failed(&inside, &error));
+            }
+            _ => {}
+        }
+        if !files.is_empty() {
+            make(&inside)?;
+        }
+        for (name, text) in files {
+            put(&inside, &name, &text)?;
+        }
+    }
+    // The one that can be too much: a page has an end, the others have not.
+    let page = page::render(summary).map_err(|error| error.to_string())?;
+    put(folder, "report.html", &page)
+}
+
+/// Writes the results beside the last ones first, so that a full disk leaves those whole.
+pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
+    let (path, beside) = (folder.join(RESULTS), folder.join("results.json.part"));
+    let kept = fs::write(&beside, results.to_json()).and_then(|()| fs::rename(&beside, &path));
+    kept.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        failed(&path, &error)
+    })
+}
+
+/// The results of a folder, or of a file.
+pub(super) fn read_results(at: &Path) -> Result<Results, String> {
+    let path = if at.is_dir() { at.join(RESULTS) } else { at.to_owned() };
+    let text = read(&path, RESULTS_BYTES_MAX)?;
+    Results::from_json(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// A file of at most so many bytes.
+pub(super) fn read(path: &Path, most: u64) -> Result<String, String> {
+    let failed = |error: Error| format!("cannot read {}: {error}", path.display());
+    if fs::metadata(path).map_err(failed)?.len() > most {
+        return Err(format!("{} is larger than {most} bytes: it is not what it should be", path.display()));
+    }
+    fs::read_to_string(path).map_err(failed)
+}
+
+/// Makes a folder, if it is not there.
+pub(super) fn make(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))
+}
+
+fn put(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+    let path = folder.join(name);
+    fs::write(&path, text).map_err(|error| failed(&path, &error))
+}
+
+fn failed(path: &Path, error: &Error) -> String {
+    format!(
+        "cannot write {}: {error}; check the free space, or choose another folder with --out",
+        path.display()
+    )
+}

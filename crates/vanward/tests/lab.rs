@@ -1,0 +1,137 @@
+//! `vanward lab` as people run it, at its shortest. How good its figures are is not asked here: a busy machine makes
+//! some invalid, and it says so.
+
+/// The program as a process.
+mod process;
+
+use std::path::Path;
+
+use report::Results;
+use rustix::process::Signal;
+
+use process::{Patience, Process};
+
+/// A mistake in a plan, a figure that is missing or invalid, an expectation that was missed.
+const MISTAKE: i32 = 78;
+const INVALID_RUN: i32 = 98;
+const MISSED: i32 = 99;
+
+/// One closed loop of one connection, once.
+const PLAN: &str = "title = \"Shortest\"\nproxies = [\"direct\", \"vanward\"]\nrepeats = 1\nduration = \"200ms\"\n\
+                    [[case]]\nname = \"tiny\"\npayload = \"tiny\"\nconnections = 1\n";
+
+fn start(folder: &Path, plan: &str, arguments: &[&str]) -> Process {
+    std::fs::write(folder.join("plan.toml"), plan).expect("a plan");
+    Process::start_in(folder, &[&["lab", "run", "plan.toml", "--out", "out"], arguments].concat())
+}
+
+fn results(folder: &Path) -> Results {
+    let text = std::fs::read_to_string(folder.join("out/results.json")).expect("results");
+    Results::from_json(&text).expect("it reads what it wrote")
+}
+
+#[test]
+fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ended = start(folder.path(), PLAN, &["--plots"]).ended();
+    assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
+    let results = results(folder.path());
+    assert_eq!((results.runs.len(), results.incomplete.as_deref()), (2, None));
+    assert_eq!(results.proxies[1].started[0].cases, ["tiny"]);
+    for file in ["report.html", "report.md", "results.csv", "latency/tiny-vanward.hgrm", "plots"] {
+        assert!(folder.path().join("out").join(file).exists(), "{file} is missing: {ended:?}");
+    }
+
+    std::fs::remove_file(folder.path().join("out/report.html")).expect("it was there");
+    Process::start_in(folder.path(), &["lab", "report", "out"]).ended().with_code(0);
+    assert!(folder.path().join("out/report.html").exists());
+
+    let compare = ["lab", "compare", "out", "out/results.json", "--fail-on", "0", "--html", "both.html"];
+    let compared = Process::start_in(folder.path(), &compare).ended().with_code(0);
+    assert!(compared.output.contains("No difference beyond noise and drift."), "{}", compared.output);
+    assert!(folder.path().join("both.html").exists());
+}
+
+#[test]
+fn an_expectation_that_was_missed_fails_the_run_and_is_in_its_junit_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plan = format!("expect = [\"requests/s < 0\"]\n{PLAN}");
+    let ended = start(folder.path(), &plan, &["--only", "vanward"]).ended().with_code(MISSED);
+    assert!(ended.output.contains("Missed in tiny"), "{}", ended.output);
+    let junit = std::fs::read_to_string(folder.path().join("out/junit.xml")).expect("it is written");
+    assert!(junit.contains("failures=\"1\""), "{junit}");
+}
+
+#[test]
+fn a_proxy_that_logs_and_one_that_does_not_are_not_ranked() {
+    let told = process::run(&["lab", "doctor", "--json"]).with_code(0);
+    // CI has it, as its script says.
+    if !told.output.contains("bin/nginx") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plan = PLAN.replace("\"direct\"", "\"nginx\"") + "[proxy.nginx]\naccess_log = true\n";
+    let ended = start(folder.path(), &plan, &[]).ended();
+    assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
+    let said = ended.output.replace("\n  ", " ");
+    assert!(said.contains("Logging differs: nginx: every request to a file; vanward: off"), "{said}");
+    assert!(said.contains("Not ranked: nginx, vanward"), "{said}");
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_process() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let long = PLAN.replace("200ms", "10m");
+    let lab = start(folder.path(), &long, &[]);
+    // Itself, the origin, the load: whatever is measured first.
+    let patience = Patience::new();
+    while processes_in(folder.path()).len() < 3 {
+        patience.wait_a_little("the lab starts no processes");
+    }
+    lab.signal(Signal::INT);
+    let ended = lab.ended().with_code(1);
+    assert!(ended.errors.contains("ended after 0 of 2 measurements"), "{}", ended.errors);
+    assert!(results(folder.path()).incomplete.is_some());
+    assert_eq!(processes_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn mistakes_are_said_with_their_place_before_anything_is_started() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let refused = start(folder.path(), &PLAN.replace("payload", "paylod"), &[]).ended().with_code(MISTAKE);
+    assert!(
+        refused.errors.contains("plan.toml:7:1: ") && refused.errors.contains("payload"),
+        "{}",
+        refused.errors
+    );
+    let refused = start(folder.path(), PLAN, &["--only", "squid"]).ended().with_code(2);
+    assert!(refused.errors.contains("the plan has no squid"), "{}", refused.errors);
+    let missing = Process::start_in(folder.path(), &["lab", "compare", "none", "none"]).ended().with_code(1);
+    assert!(missing.errors.contains("cannot read none"), "{}", missing.errors);
+}
+
+#[test]
+fn what_is_here_and_how_to_get_the_rest_is_told() {
+    let told = process::run(&["lab", "doctor", "--json"]).with_code(0);
+    let told: serde_json::Value = serde_json::from_str(&told.output).expect("JSON");
+    let all = |kind: &str| told[kind].as_array().expect("a list").clone();
+    assert_eq!((all("proxies").len(), all("generators").len()), (16, 4));
+    for each in [all("proxies"), all("generators")].concat() {
+        assert!(each["program"].is_string() || each["remedy"].is_string(), "{each}");
+    }
+    let listed = process::run(&["lab", "list"]).with_code(0);
+    assert_eq!(listed.output.lines().count(), 5, "{}", listed.output);
+}
+
+/// The command lines of the processes that run in a folder. Whatever the lab starts stays in its own.
+fn processes_in(folder: &Path) -> Vec<String> {
+    let folder = folder.canonicalize().expect("it is there");
+    let processes = std::fs::read_dir("/proc").expect("the kernel tells").filter_map(Result::ok);
+    processes
+        .filter(|process| std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder))
+        .map(|process| {
+            let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).replace('\0', " ")
+        })
+        .collect()
+}
