@@ -96,6 +96,13 @@ impl Asked {
         self.present & CONDITIONAL != 0
     }
 
+    /// Whether it has a precondition that only the origin can judge, where what is stored does not fulfil it (RFC 9110
+    /// §13.1.1, §13.1.4).
+    #[inline]
+    pub fn has_condition_for_origin(&self) -> bool {
+        self.has(Present::IfMatch) || self.has(Present::IfUnmodifiedSince)
+    }
+
     /// Whether the request asks for ranges of its target. RFC 9110 §14.2: only GET does.
     #[inline]
     pub fn has_range(&self) -> bool {

@@ -4,10 +4,11 @@
 //! who waits, one that goes away later breaks the body. Asks no origin; wakes tasks, but runs none.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use crate::purge::Force;
 use crate::store::Store;
 use crate::store::object::{Object, Opening};
 
@@ -29,12 +30,13 @@ impl Lead {
         Self { store, flight, is_over: false }
     }
 
-    /// The response may be stored, and this is its head: all who wait get to read it.
-    pub fn open(mut self, opening: Opening) -> Fill {
-        let stream = Stream::new(Arc::new(opening), self.store.filling());
+    /// The response may be stored, and this is its head: all who wait get to read it, and so does who asked.
+    pub fn open(mut self, opening: Opening) -> (Fill, Reader) {
+        let mut stream = Box::new(Stream::new(Arc::new(opening), self.store.filling()));
+        let reader = Reader::new(&mut stream, &self.flight);
         self.is_over = true;
-        self.flight.advance(|progress| progress.stage = Stage::Streaming(Box::new(stream)));
-        Fill { store: self.store.clone(), flight: self.flight.clone(), is_over: false }
+        self.flight.advance(|progress| progress.stage = Stage::Streaming(stream));
+        (Fill { store: self.store.clone(), flight: self.flight.clone(), is_over: false }, reader)
     }
 
     /// The response may not be stored. All who wait are let go, each to ask for themselves, and so are all who come
@@ -57,6 +59,16 @@ impl Lead {
             self.store.put(&self.flight, &object);
         }
         self.end(Stage::Renewed(object.clone()));
+        object
+    }
+
+    /// What is stored was found to be still good, and answers this request under its new head, but it is to be stored no
+    /// longer: it goes, and the others are let go as if it had been refused.
+    pub fn release(mut self, old: &Object, opening: Opening, until_seconds: u64) -> Arc<Object> {
+        let object = Arc::new(old.renewed(self.flight.epoch, opening));
+        old.purge(Force::Hard);
+        self.store.pass(self.flight.key, until_seconds);
+        self.end(Stage::Refused);
         object
     }
 
@@ -181,15 +193,6 @@ pub enum Filled {
 }
 
 impl Fill {
-    /// Reads the body from its beginning, as the client does for whom it was asked.
-    pub fn reader(&self) -> Option<Reader> {
-        let mut progress = self.flight.progress();
-        progress
-            .stream()
-            .filter(|stream| stream.keeping == Keeping::Whole)
-            .map(|stream| Reader::new(stream, &self.flight))
-    }
-
     /// More of the body. A body that is too large is not stored, and that is remembered until then; those who read it
     /// already go on, as far as they keep up.
     pub fn push(&mut self, bytes: &[u8], refused_until_seconds: u64) -> Wanted {
@@ -218,6 +221,15 @@ impl Fill {
             self.store.land(&self.flight);
         }
         wanted
+    }
+
+    /// Ready when more of the body is to be received: at once while it is going to be stored; else when the foremost of
+    /// those who read it has come far enough, or nobody is left.
+    pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<()> {
+        let is_full = self.store.is_filling_full();
+        let mut progress = self.flight.progress();
+        let has_room = progress.stream().is_none_or(|stream| stream.has_room(is_full, context));
+        if has_room { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// The body is whole: it is stored, unless it must not be, and those who read it come to its end.
@@ -328,6 +340,9 @@ impl Reader {
             Next::Part(part) => {
                 self.next_part += 1;
                 self.read_bytes += part.len() as u64;
+                let filler = progress.stream().and_then(|stream| stream.taken(self.read_bytes));
+                drop(progress);
+                filler.into_iter().for_each(Waker::wake);
                 Poll::Ready(Some(Ok(part)))
             }
             Next::Wait => {
@@ -345,8 +360,8 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let mut progress = self.flight.progress();
         progress.leave(&self.place);
-        if let Some(stream) = progress.stream() {
-            stream.readers -= 1;
-        }
+        let filler = progress.stream().and_then(|stream| stream.leave(self.next_part));
+        drop(progress);
+        filler.into_iter().for_each(Waker::wake);
     }
 }

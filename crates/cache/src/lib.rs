@@ -65,7 +65,7 @@ pub use ranges::{
 };
 pub use refresh::{Refreshed, is_about, is_replaced_condition, refresh, write_conditions};
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
-pub use status::{CacheStatus, Handling, write_age};
+pub use status::{CacheStatus, Handling, write_age, write_content_length};
 pub use storable::admit;
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::{Joined, Store, StoreSettings, StoreTally};

@@ -26,6 +26,8 @@ pub struct Policy {
     pub key: KeyOptions,
     /// Whether Accept-Encoding is brought to one of few forms before variants are told apart by it.
     pub normalises_accept_encoding: bool,
+    /// Whether clients are told what responses are found by, in Cache-Status.
+    pub shows_key: bool,
 }
 
 impl Default for Policy {
@@ -41,6 +43,7 @@ impl Default for Policy {
             heuristic: Heuristic::default(),
             key: KeyOptions::default(),
             normalises_accept_encoding: true,
+            shows_key: false,
         }
     }
 }

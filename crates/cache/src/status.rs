@@ -1,4 +1,4 @@
-//! What a client is told of the cache: Age (RFC 9111 §5.1) and Cache-Status (RFC 9211).
+//! What a client is told beside what is stored: Age (RFC 9111 §5.1), Cache-Status (RFC 9211), how long the body is.
 
 use crate::decide::Forward;
 use crate::fields::push_number;
@@ -6,11 +6,8 @@ use crate::fields::push_number;
 /// How a request was handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handling {
-    /// By what is stored; its freshness left in seconds, negative where it is stale.
-    Hit {
-        /// RFC 9211 §2.5.
-        ttl_seconds: i64,
-    },
+    /// By what is stored.
+    Hit,
     /// By asking the origin.
     Forwarded {
         /// Why.
@@ -29,6 +26,8 @@ pub enum Handling {
 pub struct CacheStatus<'a> {
     /// How the request was handled.
     pub handling: Handling,
+    /// Freshness left of what is stored, negative where it is stale (RFC 9211 §2.5).
+    pub ttl_seconds: Option<i64>,
     /// The key, where clients are to see it.
     pub key: Option<&'a [u8]>,
     /// A word more: why the response was not stored.
@@ -44,6 +43,14 @@ pub fn write_age(out: &mut Vec<u8>, age_seconds: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends Content-Length with its CRLF.
+#[inline]
+pub fn write_content_length(out: &mut Vec<u8>, bytes: u64) {
+    out.extend_from_slice(b"Content-Length: ");
+    push_number(out, bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
 impl CacheStatus<'_> {
     /// Appends the field with its CRLF. Where the origin sent one as well, this is its last member, as it should be (RFC
     /// 9211 §2), if it is written behind the origin's fields.
@@ -51,13 +58,7 @@ impl CacheStatus<'_> {
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Cache-Status: vanward");
         match self.handling {
-            Handling::Hit { ttl_seconds } => {
-                out.extend_from_slice(b"; hit; ttl=");
-                if ttl_seconds < 0 {
-                    out.push(b'-');
-                }
-                push_number(out, ttl_seconds.unsigned_abs());
-            }
+            Handling::Hit => out.extend_from_slice(b"; hit"),
             Handling::Forwarded { forward, status, is_stored, is_collapsed } => {
                 out.extend_from_slice(b"; fwd=");
                 out.extend_from_slice(forward.word().as_bytes());
@@ -72,6 +73,10 @@ impl CacheStatus<'_> {
                     out.extend_from_slice(b"; collapsed");
                 }
             }
+        }
+        if let Some(ttl_seconds) = self.ttl_seconds {
+            out.extend_from_slice(if ttl_seconds < 0 { b"; ttl=-" } else { b"; ttl=" });
+            push_number(out, ttl_seconds.unsigned_abs());
         }
         if let Some(key) = self.key {
             out.extend_from_slice(b"; key=");

@@ -128,6 +128,11 @@ pub(crate) fn check_use(
     lifetime: &Lifetime,
     policy: &Policy,
 ) -> Result<(), Refusal> {
+    // RFC 9111 §3: without a word about it only some statuses are stored at all.
+    let is_storable = freshness::is_heuristically_cacheable(stored.status) || directives.public;
+    if lifetime.origin == Origin::Unknown && !is_storable {
+        return Err(Refusal::NoFreshness);
+    }
     if stored.has_validator() {
         return Ok(());
     }
@@ -166,7 +171,9 @@ pub(crate) fn describe(
     let is_shared_only = directives.s_maxage_seconds.is_some();
     // RFC 9111 §5.2.2.10: s-maxage forbids stale use. What the origin itself says of stale use beside it is honoured all the
     // same, as it can mean nothing else; what this cache or a client would add to it is not.
-    let own_seconds = if is_shared_only { 0 } else { own_seconds };
+    // And what was never known to be fresh, an error above all, is not stretched either.
+    let is_unknown = lifetime.origin == Origin::Unknown;
+    let own_seconds = if is_shared_only || is_unknown { 0 } else { own_seconds };
     let obeys = !policy.ignore.response_directives && !policy.force;
     let modified_seconds = value(head, bytes, b"last-modified").and_then(date_unix_seconds);
     Stored {

@@ -120,6 +120,16 @@ impl Store {
         self.is_good(&object).then_some(object)
     }
 
+    /// Whether anything is stored under a key, be it other variants than a request asks for.
+    pub fn holds(&self, key: Key) -> bool {
+        self.shard(key).peek(key).any(|object| self.is_good(object))
+    }
+
+    /// It is no longer remembered that nothing can be stored under a key.
+    pub fn forget_pass(&self, key: Key) {
+        self.pass(key, 0);
+    }
+
     /// What to do for a request whose look-up gave nothing that answers it: `seen` is what it gave, if anything.
     pub fn join(
         self: &Arc<Self>,

@@ -1,16 +1,18 @@
 //! The options of the cache, declared once: those of the store, and those of routes.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use cache::{Ignore, KeyOptions, Parameter, Policy, Query};
+use cache::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 
 use crate::kind::{At, Located, Maybe, Name, Switch, Word};
 use crate::matching::{FieldName, is_token};
 use crate::meaning::CacheStore;
 use crate::options::UP_TO_A_YEAR;
-use crate::pairs::OneOrMany;
-use crate::range::{Count, Unit};
+use crate::pairs::{OneOrMany, Pair, Pairs, pair};
+use crate::range::{Count, Unit, Wait};
 use crate::reader::Reader;
+use crate::statuses::{status_range, written_range};
 use crate::table::{Element, Inline, Table, element, key, required};
 
 /// `[cache]`.
@@ -57,10 +59,15 @@ impl CacheWritten {
 }
 
 /// `cache` of a route.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct RouteCacheWritten {
     ttl: Option<Duration>,
     default_ttl: Option<Duration>,
+    status_ttl: Vec<Pair<RangeInclusive<u16>, Duration>>,
+    heuristic: u32,
+    heuristic_max: Duration,
+    grace: Option<Duration>,
+    stale_while_revalidate: Option<Duration>,
     force: bool,
     ignore: Vec<Ignored>,
     query_keep: Vec<String>,
@@ -68,6 +75,13 @@ pub(crate) struct RouteCacheWritten {
     sort_query: bool,
     key_headers: Vec<Located<String>>,
     key_cookies: Vec<Located<String>>,
+    show_key: bool,
+}
+
+impl Default for RouteCacheWritten {
+    fn default() -> Self {
+        written(&Policy::default()).value
+    }
 }
 
 /// A part of RFC 9111 that is left aside.
@@ -95,6 +109,44 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 Maybe(UP_TO_A_YEAR),
                 |cache: &mut RouteCacheWritten| &mut cache.default_ttl,
                 "How long a response is fresh that does not say.",
+            ),
+            &key(
+                "status_ttl",
+                Pairs {
+                    expected: "a table of statuses and durations, such as { 404 = \"10s\", 5xx = \"0s\" }",
+                    name: status_range,
+                    print_name: written_range,
+                    kind: Wait { range: Duration::ZERO..=*UP_TO_A_YEAR.range.end() },
+                },
+                |cache: &mut RouteCacheWritten| &mut cache.status_ttl,
+                "The same as `ttl` for some statuses: `404`, `4xx` or `500-504`. The first that fits counts; `\"0s\"` \
+                 stores none of them.",
+            ),
+            &key(
+                "heuristic",
+                Count { range: 0..=100, unit: Unit::Percent },
+                |cache: &mut RouteCacheWritten| &mut cache.heuristic,
+                "A response that says no more than when it was last modified is fresh for this part of its age then.",
+            ),
+            &key(
+                "heuristic_max",
+                UP_TO_A_YEAR,
+                |cache: &mut RouteCacheWritten| &mut cache.heuristic_max,
+                "And never for longer than this.",
+            ),
+            &key(
+                "grace",
+                Maybe(UP_TO_A_YEAR),
+                |cache: &mut RouteCacheWritten| &mut cache.grace,
+                "For how long a response that is fresh no more is served while the servers are down or answer 502, 503 or \
+                 504, unless it forbids that.",
+            ),
+            &key(
+                "stale_while_revalidate",
+                Maybe(UP_TO_A_YEAR),
+                |cache: &mut RouteCacheWritten| &mut cache.stale_while_revalidate,
+                "For how long a response that is fresh no more is served at once, and asked for anew in the background, \
+                 unless it says so itself or forbids it.",
             ),
             &key(
                 "force",
@@ -148,6 +200,12 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 |cache: &mut RouteCacheWritten| &mut cache.key_cookies,
                 "Cookies whose values do.",
             ),
+            &key(
+                "show_key",
+                Switch,
+                |cache: &mut RouteCacheWritten| &mut cache.show_key,
+                "Whether clients are told what a response is found by: the `key` of `Cache-Status` (RFC 9211).",
+            ),
         ],
     },
 };
@@ -183,6 +241,11 @@ pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Op
     let policy = Policy {
         ttl_ms: written.ttl.map(milliseconds),
         default_ttl_ms: written.default_ttl.map(milliseconds),
+        status_ttl: written.status_ttl.iter().map(status_ttl).collect(),
+        heuristic: Heuristic { percent: written.heuristic, longest_ms: milliseconds(written.heuristic_max) },
+        grace_ms: written.grace.map_or(0, milliseconds),
+        stale_while_revalidate_ms: written.stale_while_revalidate.map_or(0, milliseconds),
+        shows_key: written.show_key,
         force: written.force,
         ignore: Ignore {
             request_directives: written.ignore.contains(&Ignored::Requests),
@@ -202,6 +265,11 @@ pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Op
     (reader.refused() == refused_before).then_some(policy)
 }
 
+fn status_ttl(pair: &Pair<RangeInclusive<u16>, Duration>) -> StatusTtl {
+    let (first, last) = (*pair.name.start(), *pair.name.end());
+    StatusTtl { first, last, ttl_ms: milliseconds(pair.value) }
+}
+
 fn milliseconds(duration: Duration) -> u64 {
     // No option takes more than a year.
     duration.as_millis() as u64
@@ -217,6 +285,7 @@ pub(crate) fn written(policy: &Policy) -> Element<RouteCacheWritten> {
         };
         parameters.iter().map(name).collect()
     };
+    let some = |time_ms: u64| (time_ms > 0).then(|| Duration::from_millis(time_ms));
     let place = |value: String| crate::kind::located(value);
     let (query_keep, query_drop) = match &policy.key.query {
         Query::Whole => (Vec::new(), Vec::new()),
@@ -234,6 +303,15 @@ pub(crate) fn written(policy: &Policy) -> Element<RouteCacheWritten> {
     element(RouteCacheWritten {
         ttl: policy.ttl_ms.map(Duration::from_millis),
         default_ttl: policy.default_ttl_ms.map(Duration::from_millis),
+        status_ttl: policy
+            .status_ttl
+            .iter()
+            .map(|row| pair(row.first..=row.last, Duration::from_millis(row.ttl_ms)))
+            .collect(),
+        heuristic: policy.heuristic.percent,
+        heuristic_max: Duration::from_millis(policy.heuristic.longest_ms),
+        grace: some(policy.grace_ms),
+        stale_while_revalidate: some(policy.stale_while_revalidate_ms),
         force: policy.force,
         ignore: ignore.into_iter().filter(|(is_ignored, _)| *is_ignored).map(|(_, word)| word).collect(),
         query_keep,
@@ -241,5 +319,6 @@ pub(crate) fn written(policy: &Policy) -> Element<RouteCacheWritten> {
         sort_query: policy.key.sorts_query,
         key_headers: policy.key.headers.iter().map(|name| place(text(name))).collect(),
         key_cookies: policy.key.cookies.iter().map(|name| place(text(name))).collect(),
+        show_key: policy.shows_key,
     })
 }

@@ -3,33 +3,49 @@
 //!
 //! What may be stored and used is decided by the crate `cache`, which also keeps it.
 
-/// A response from the store, or as it comes into it.
+/// A response from the store.
 mod hit;
+/// Its head.
+mod head;
+/// Where it leaves.
+mod outlet;
+/// A response as it comes into the store.
+mod live;
+/// Asking a server for all.
+mod fetch;
+/// What it is asked in the place of the client.
+mod asking;
+/// Asking a server when no client waits for it.
+mod background;
 /// The rest of a response on its way into the store.
 mod fill;
+/// Requests that go to a server by themselves.
+mod pass;
+/// What is counted and told.
+mod tally;
 
-use std::future::poll_fn;
 use std::sync::Arc;
 
 use ::cache::{
-    Asked, Decision, Found, Freshness, Joined, Key, KeySecret, Lead, Object, Opening, OriginError, Policy,
-    Refusal, Store, StoreSettings, Times, Uri, Vary, Waited, decide, serves_on_error, write_key,
+    Asked, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object, OriginError,
+    Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide, judge_conditions,
+    serves_on_error,
 };
 use config::CacheStore;
-use wire::{Framing, Method};
+use wire::Method;
 
 use crate::answer;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
-use crate::failure::{Failure, Party};
-use crate::forward::{self, Reply};
-use crate::lane::{Memory, Request, Response};
+use crate::failure::Failure;
+use crate::forward;
+use crate::lane::{Memory, Request};
 use crate::record::Record;
 use crate::respond;
-use fill::Filling;
-
-/// How long it is remembered that a response was not to be stored.
-const REFUSED_FOR_SECONDS: u64 = 60;
+use crate::shaping;
+pub(crate) use asking::Asking;
+use hit::Told;
+pub(crate) use tally::{miss_words, of_route, refusal_words};
 
 /// What is stored, and what it is found by.
 #[derive(Clone)]
@@ -43,6 +59,111 @@ impl Cache {
         let CacheStore { memory_bytes, object_bytes_max } = *meant;
         let secret = KeySecret::new(u128::from_le_bytes(crate::plan::secret()));
         Self { store: Arc::new(Store::new(StoreSettings { memory_bytes, object_bytes_max })), secret }
+    }
+}
+
+/// What the store has to say of a request.
+pub(crate) enum Looked {
+    /// This answers.
+    Hit(Hit),
+    /// It is for a server.
+    Miss(Miss),
+}
+
+/// What is stored, and answers.
+pub(crate) struct Hit {
+    object: Arc<Object>,
+    /// Whether the request has neither preconditions nor ranges.
+    is_plain: bool,
+}
+
+/// A request that what is stored does not answer.
+pub(crate) struct Miss {
+    way: Way,
+    forward: Forward,
+    /// What is stored, and may be good still, or stand in if the server fails.
+    found: Option<Arc<Object>>,
+}
+
+/// How a request goes to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Once for all who want the same.
+    Fetch,
+    /// By itself: what comes answers nobody else.
+    Pass,
+    /// By itself, to change things (RFC 9111 §4.4).
+    Change,
+}
+
+/// Looks whether what is stored answers.
+pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> Result<Looked, Failure> {
+    let Some(ask) = Ask::of(call, admitted, request) else {
+        return Ok(Looked::Miss(Miss { way: Way::Pass, forward: Forward::Bypass, found: None }));
+    };
+    let asked = &ask.asked;
+    if !asked.may_be_answered() {
+        let (way, forward) = match asked.method {
+            Method::Get | Method::Head => (Way::Pass, Forward::Bypass),
+            _ if asked.is_unsafe() => (Way::Change, Forward::Method),
+            _ => (Way::Pass, Forward::Method),
+        };
+        tally::miss(call, admitted, forward);
+        return Ok(Looked::Miss(Miss { way, forward, found: None }));
+    }
+    let found = ask.look(request);
+    let decision = ask.decide(found.as_deref());
+    match (decision, found) {
+        (Decision::Serve(freshness), Some(object)) => {
+            Ok(ask.serve(call, admitted, request, object, freshness))
+        }
+        (Decision::OnlyIfCached, _) => Err(Failure::NotStored),
+        (Decision::Validate(forward) | Decision::Forward(forward), found) => {
+            tally::miss(call, admitted, forward);
+            Ok(Looked::Miss(ask.miss(forward, found)))
+        }
+        // Only what is stored is served.
+        (Decision::Serve(_), None) => Ok(Looked::Miss(ask.miss(Forward::UriMiss, None))),
+    }
+}
+
+/// Answers with what is stored.
+pub(crate) async fn serve(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    hit: &Hit,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let shows_key = call.snapshot.plan.config.routes[admitted.route]
+        .cache
+        .as_ref()
+        .is_some_and(|policy| policy.shows_key);
+    let Hit { object, is_plain } = hit;
+    let told =
+        Told { handling: Handling::Hit, now_ms: call.worker.unix_ms(), shows_key, is_plain: *is_plain };
+    hit::stored(call, admitted, memory, object, told, record).await
+}
+
+/// Asks a server, for all or for this one.
+pub(crate) async fn ask(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    miss: Miss,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
+        shaping::hold_back(call, delay, memory).await;
+    }
+    let Some(ask) = Ask::of(call, admitted, &memory.request) else {
+        let reply = forward::forward(call, admitted, memory, record).await?;
+        return respond::respond(call, admitted, memory, reply, record).await;
+    };
+    match miss.way {
+        Way::Fetch => fetch::ask(call, admitted, memory, &ask, miss, record).await,
+        Way::Pass => pass::pass(call, admitted, memory, &ask, miss, record).await,
+        Way::Change => pass::change(call, admitted, memory, &ask, miss.forward, record).await,
     }
 }
 
@@ -68,246 +189,103 @@ impl<'a> Ask<'a> {
     }
 
     fn look(&self, request: &Request) -> Option<Arc<Object>> {
-        self.cache.store.look(self.key, |vary| self.variant(vary, request))
+        let found = self.cache.store.look(self.key, |vary| self.variant(vary, request));
+        found.filter(|object| object.stored().part.is_none())
     }
 
-    fn variant(&self, vary: &Vary, request: &Request) -> ::cache::VariantKey {
+    fn join(&self, request: &Request, seen: Option<&Arc<Object>>) -> Joined {
+        self.cache.store.join(self.key, seen, |vary| self.variant(vary, request), self.now_ms / 1000)
+    }
+
+    fn variant(&self, vary: &Vary, request: &Request) -> VariantKey {
         vary.variant(self.cache.secret, self.policy, &request.head, request.head_bytes())
     }
 
-    fn decide(&self, found: Option<&Arc<Object>>) -> Decision {
-        let found = found.map_or(Found::Nothing, |object| Found::Variant(object.stored()));
-        decide(&self.asked, found, self.policy, self.now_ms)
+    fn is_ours(&self, request: &Request, vary: &Vary, variant: VariantKey) -> bool {
+        self.variant(vary, request) == variant
+    }
+
+    fn decide(&self, object: Option<&Object>) -> Decision {
+        let Some(object) = object else {
+            let holds = self.cache.store.holds(self.key);
+            let found = if holds { Found::OtherVariants } else { Found::Nothing };
+            return decide(&self.asked, found, self.policy, self.now_ms);
+        };
+        if object.is_softly_purged() {
+            let stored = self.made_stale(object);
+            return decide(&self.asked, Found::Variant(&stored), self.policy, self.now_ms);
+        }
+        decide(&self.asked, Found::Variant(object.stored()), self.policy, self.now_ms)
+    }
+
+    /// What is known of an object that was softly purged.
+    #[cold]
+    fn made_stale(&self, object: &Object) -> Stored {
+        let mut stored = *object.stored();
+        stored.make_stale(self.now_ms);
+        stored
     }
 
     /// Whether what is stored answers in the place of a server that has failed.
     fn stands_in(&self, object: &Object, error: OriginError) -> bool {
-        serves_on_error(&self.asked, object.stored(), error, self.policy, self.now_ms)
+        let stored = if object.is_softly_purged() { self.made_stale(object) } else { *object.stored() };
+        serves_on_error(&self.asked, &stored, error, self.policy, self.now_ms)
     }
 
-    fn refused_until_seconds(&self) -> u64 {
-        self.now_ms / 1000 + REFUSED_FOR_SECONDS
+    /// What may be served answers, unless the request's preconditions are for the server to judge.
+    #[inline]
+    fn serve(
+        &self,
+        call: &Call<'_>,
+        admitted: &Admitted,
+        request: &Request,
+        object: Arc<Object>,
+        freshness: Freshness,
+    ) -> Looked {
+        let asked = &self.asked;
+        if asked.is_conditional() {
+            let (head, bytes) = (&request.head, request.head_bytes());
+            let verdict = judge_conditions(asked, head, bytes, object.stored(), object.head());
+            if verdict == Verdict::AskOrigin {
+                tally::miss(call, admitted, Forward::Request);
+                return Looked::Miss(Miss { way: Way::Pass, forward: Forward::Request, found: None });
+            }
+        }
+        tally::hit(call, admitted);
+        if freshness != Freshness::Fresh {
+            tally::stale(call, admitted);
+        }
+        // RFC 9111 §4.3.5: the response to a HEAD would leave the body as old as it is.
+        if freshness == Freshness::StaleWhileRevalidate && admitted.method == Method::Get {
+            background::revalidate(call, admitted, request, self, &object);
+        }
+        Looked::Hit(Hit { object, is_plain: self.is_plain() })
+    }
+
+    /// How a request goes to a server that what is stored does not answer.
+    fn miss(&self, forward: Forward, found: Option<Arc<Object>>) -> Miss {
+        let asked = &self.asked;
+        let may_store = !asked.directives.no_store || self.policy.ignore.request_directives;
+        let is_validated = found.as_ref().is_some_and(|object| object.stored().has_validator());
+        // A HEAD brings nothing to be stored. A part is asked for by itself, unless the whole is just to be validated.
+        let is_for_all = asked.method == Method::Get
+            && may_store
+            && !asked.has_condition_for_origin()
+            && (is_validated || !asked.has_range());
+        Miss { way: if is_for_all { Way::Fetch } else { Way::Pass }, forward, found }
+    }
+
+    fn told(&self, call: &Call<'_>, handling: Handling) -> Told {
+        let (now_ms, shows_key) = (call.worker.unix_ms(), self.policy.shows_key);
+        Told { handling, now_ms, shows_key, is_plain: self.is_plain() }
+    }
+
+    fn is_plain(&self) -> bool {
+        !self.asked.is_conditional() && !self.asked.has_range()
     }
 }
 
 fn uri<'a>(call: &Call<'_>, admitted: &Admitted, bytes: &'a [u8]) -> Uri<'a> {
     let target = &admitted.target;
     Uri::new(call.client.tls.is_some(), target.authority.of(bytes), target.path_and_query.of(bytes))
-}
-
-/// What the store has to say of a request.
-pub(crate) enum Looked {
-    /// This answers.
-    Hit(Arc<Object>),
-    /// Nothing answers; what is stored may stand in if the server fails.
-    Miss(Option<Arc<Object>>),
-    /// It is for a server, and what that says is not stored.
-    Pass,
-    /// It changes things at the server (RFC 9111 §4.4).
-    Unsafe,
-}
-
-/// Looks whether what is stored answers.
-pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> Result<Looked, Failure> {
-    let Some(ask) = Ask::of(call, admitted, request) else { return Ok(Looked::Pass) };
-    if !ask.asked.may_be_answered() {
-        return Ok(if ask.asked.is_unsafe() { Looked::Unsafe } else { Looked::Pass });
-    }
-    // A server answers for a part, or under a condition, what is no answer to others.
-    if ask.asked.is_conditional() || ask.asked.has_range() {
-        return Ok(Looked::Pass);
-    }
-    let found =
-        ask.look(request).filter(|object| !object.is_softly_purged() && object.stored().part.is_none());
-    match (ask.decide(found.as_ref()), found) {
-        (Decision::Serve(Freshness::Fresh | Freshness::StaleForClient), Some(object)) => {
-            call.worker.counters.cache_hits.increment();
-            Ok(Looked::Hit(object))
-        }
-        (Decision::OnlyIfCached, _) => Err(Failure::NotStored),
-        (_, found) => {
-            call.worker.counters.cache_misses.increment();
-            // A HEAD brings nothing to be stored.
-            Ok(if admitted.method == Method::Get { Looked::Miss(found) } else { Looked::Pass })
-        }
-    }
-}
-
-/// Answers with what is stored.
-pub(crate) async fn serve(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    object: &Object,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
-    let now_ms = call.worker.unix_ms();
-    hit::stored(call, admitted, memory, object, now_ms, record).await
-}
-
-/// Forwards what changes things: what is stored of its target is invalid then.
-pub(crate) async fn change(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
-    let ask = Ask::of(call, admitted, &memory.request);
-    let reply = forward::forward(call, admitted, memory, record).await?;
-    // RFC 9111 §4.4: only where it has succeeded.
-    if let Some(ask) = ask.filter(|_| (200..400).contains(&memory.response.head.start.status)) {
-        ask.cache.store.purge_key(ask.key, ::cache::Force::Hard);
-    }
-    respond::respond(call, admitted, memory, reply, record).await
-}
-
-/// Asks a server, or waits for who does already.
-pub(crate) async fn ask(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    found: Option<Arc<Object>>,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
-    let Some(ask) = Ask::of(call, admitted, &memory.request) else {
-        return pass(call, admitted, memory, record).await;
-    };
-    let request = &memory.request;
-    let joined =
-        ask.cache.store.join(ask.key, found.as_ref(), |vary| ask.variant(vary, request), ask.now_ms / 1000);
-    let waited = match joined {
-        Joined::Hit(object) => Waited::Hit(object),
-        Joined::Lead(lead) => Waited::Lead(lead),
-        Joined::Stream(reader) => Waited::Stream(reader),
-        Joined::Pass => Waited::Refused,
-        Joined::Wait(mut wait) => {
-            call.worker.counters.cache_waits.increment();
-            poll_fn(|context| wait.poll(context)).await
-        }
-    };
-    let is_ours = |vary: &Vary, variant| ask.variant(vary, &memory.request) == variant;
-    match waited {
-        Waited::Hit(object) if is_ours(object.vary(), object.variant()) => {
-            hit::stored(call, admitted, memory, &object, ask.now_ms, record).await
-        }
-        Waited::Stream(reader) if is_ours(&reader.opening().vary, reader.opening().variant) => {
-            hit::stream(call, admitted, memory, reader, record).await
-        }
-        Waited::Lead(lead) => lead_fetch(call, admitted, memory, &ask, lead, found, record).await,
-        Waited::Failed => match found.filter(|object| ask.stands_in(object, OriginError::Unreachable)) {
-            Some(object) => hit::stored(call, admitted, memory, &object, ask.now_ms, record).await,
-            None => Err(Failure::FetchFailed),
-        },
-        Waited::Hit(_) | Waited::Stream(_) | Waited::Refused => pass(call, admitted, memory, record).await,
-    }
-}
-
-async fn pass(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
-    let reply = forward::forward(call, admitted, memory, record).await?;
-    respond::respond(call, admitted, memory, reply, record).await
-}
-
-/// Asks the server for all who want the same.
-async fn lead_fetch(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    ask: &Ask<'_>,
-    lead: Lead,
-    found: Option<Arc<Object>>,
-    record: &mut Record<'_>,
-) -> Result<Next, Failure> {
-    let outcome = forward::forward(call, admitted, memory, record).await;
-    let error = match &outcome {
-        Ok(_) => OriginError::of_status(memory.response.head.start.status),
-        Err(failure) => (failure.facts().party != Party::Client).then_some(OriginError::Unreachable),
-    };
-    if let (Some(error), Some(object)) = (error, &found)
-        && ask.stands_in(object, error)
-    {
-        lead.fail();
-        return hit::stored(call, admitted, memory, object, ask.now_ms, record).await;
-    }
-    let reply = match outcome {
-        Ok(reply) => reply,
-        Err(failure) => {
-            // What went wrong with this client is nothing to the others: dropped, one of them leads.
-            if error.is_some() {
-                lead.fail();
-            }
-            return Err(failure);
-        }
-    };
-    match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
-        Ok(opening) => {
-            let fill = lead.open(opening);
-            let reader = fill.reader();
-            let filling = Filling::new(call, admitted, ask.refused_until_seconds(), fill, reply);
-            filling.begin(&mut memory.response);
-            match reader {
-                Some(reader) => hit::stream(call, admitted, memory, reader, record).await,
-                // It is as large as nothing that is stored only where nothing can be.
-                None => Err(Failure::FetchFailed),
-            }
-        }
-        Err(_) => {
-            lead.refuse(ask.refused_until_seconds());
-            respond::respond(call, admitted, memory, reply, record).await
-        }
-    }
-}
-
-/// What is stored of a response, up to its body.
-fn opening(
-    call: &Call<'_>,
-    admitted: &Admitted,
-    ask: &Ask<'_>,
-    request: &Request,
-    response: &Response,
-    reply: &Reply,
-) -> Result<Opening, Refusal> {
-    let (head, bytes) = (&response.head, response.buffer.filled());
-    let times = Times { requested_ms: ask.now_ms, received_ms: call.worker.unix_ms() };
-    // The cookie of a session is one client's.
-    if !response.added.is_empty() {
-        return Err(Refusal::SetCookie);
-    }
-    // A page stands in for it each time.
-    if answer::stand_in(call, admitted.policies(call), head.start.status).is_some() {
-        return Err(Refusal::StatusTtlZero);
-    }
-    let vary = Vary::of(head, bytes, ask.policy)?;
-    let mut kept = Vec::new();
-    let stored = ::cache::admit(&ask.asked, head, bytes, times, ask.policy, &mut kept)?;
-    let body_bytes = match reply.framing {
-        Framing::None => Some(0),
-        Framing::Length(length) => Some(length),
-        Framing::Chunked | Framing::UntilClose => None,
-    };
-    if body_bytes.is_some_and(|length| length > ask.cache.store.object_bytes_max()) {
-        return Err(Refusal::TooLarge);
-    }
-    let mut key_text = Vec::new();
-    let request_bytes = request.head_bytes();
-    write_key(
-        &mut key_text,
-        &uri(call, admitted, request_bytes),
-        &ask.policy.key,
-        &request.head,
-        request_bytes,
-    );
-    Ok(Opening {
-        stored,
-        variant: ask.variant(&vary, request),
-        vary,
-        key_text: key_text.into(),
-        head: kept.into(),
-        labels: Box::default(),
-        body_bytes,
-    })
 }

@@ -80,6 +80,22 @@ impl Client {
         }
     }
 
+    /// Nobody, in the place of a client whose request is repeated when it waits for it no longer.
+    pub(crate) fn nobody(worker: &Worker, client: &Client) -> Self {
+        Self {
+            socket: Socket::Nobody,
+            introduced: client.introduced.clone(),
+            kept: Cell::new(None),
+            tls: client.tls.clone(),
+            listening: Rc::clone(&client.listening),
+            deadline: worker.deadlines.deadline(),
+            served: 0,
+            address: client.address,
+            port: client.port,
+            is_trusted: client.is_trusted,
+        }
+    }
+
     /// It is from this client, as the proxy in front of us says.
     pub(crate) fn introduce(&mut self, worker: &Worker, source: SocketAddr, introduced: Rc<Introduced>) {
         self.address = source.ip();
@@ -246,7 +262,7 @@ enum Reading {
 }
 
 /// Serves the requests that are there, until none is.
-pub(crate) async fn serve(worker: &Worker, mut client: Client, memory: &mut Memory) -> Served {
+pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Client, memory: &mut Memory) -> Served {
     loop {
         let snapshot = worker.snapshot();
         let next = match read(worker, &snapshot, &client, &mut memory.request).await {

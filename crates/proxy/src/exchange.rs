@@ -3,6 +3,7 @@
 //! Every way through ends in the log. What goes wrong anywhere is a `Failure`, answered in one place.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use wire::{ConnectionOptions, Framing, Method, RequestHead, Span, Target, TargetForm, Version};
 
@@ -25,20 +26,21 @@ use crate::worker::Worker;
 /// What surrounds a request: its worker, the plan that it began under, its client.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    pub(crate) worker: &'a Worker,
-    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) worker: &'a Rc<Worker>,
+    pub(crate) snapshot: &'a Rc<Snapshot>,
     pub(crate) client: &'a Client,
     pub(crate) listener: &'a Listener,
 }
 
 impl<'a> Call<'a> {
     /// Of a request that begins now, under the plan that the worker uses now.
-    pub(crate) fn new(worker: &'a Worker, snapshot: &'a Snapshot, client: &'a Client) -> Self {
+    pub(crate) fn new(worker: &'a Rc<Worker>, snapshot: &'a Rc<Snapshot>, client: &'a Client) -> Self {
         Self { worker, snapshot, client, listener: snapshot.listener(&client.listening) }
     }
 }
 
 /// A request that may go on, and what was decided about it.
+#[derive(Clone)]
 pub(crate) struct Admitted {
     pub(crate) target: Target,
     pub(crate) framing: Framing,
@@ -76,6 +78,12 @@ impl Admitted {
             route: Some(&snapshot.plan.routes[self.route].label),
             upstream: &snapshot.plan.upstreams[self.upstream].config.name,
         }
+    }
+
+    /// The same for a request that is repeated when no client waits for it.
+    pub(crate) fn unheard(&self) -> Self {
+        // Who is sent no interim responses is a client of HTTP/1.0.
+        Self { version: Version::Http10, ..self.clone() }
     }
 
     /// How long it may take.
@@ -123,22 +131,16 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
             return answer::own(call, memory, &admitted, record, answer.body).await;
         }
     }
-    let looked = match admitted.is_cached {
-        true => cached::look(call, &admitted, &memory.request)?,
-        false => Looked::Pass,
-    };
-    if let Looked::Hit(object) = &looked {
-        return cached::serve(call, &admitted, memory, object, record).await;
+    if admitted.is_cached {
+        return match cached::look(call, &admitted, &memory.request)? {
+            Looked::Hit(hit) => cached::serve(call, &admitted, memory, &hit, record).await,
+            // Rare, beside hits, and large: in a box it is no part of every lane.
+            Looked::Miss(miss) => Box::pin(cached::ask(call, &admitted, memory, miss, record)).await,
+        };
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
         // Rare: in a box it is no part of every lane.
         Box::pin(shaping::hold_back(call, delay, memory)).await;
-    }
-    // Rare, beside hits, and large: in a box it is no part of every lane.
-    match looked {
-        Looked::Miss(found) => return Box::pin(cached::ask(call, &admitted, memory, found, record)).await,
-        Looked::Unsafe => return Box::pin(cached::change(call, &admitted, memory, record)).await,
-        Looked::Hit(_) | Looked::Pass => {}
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
     respond::respond(call, &admitted, memory, reply, record).await

@@ -96,7 +96,7 @@ failures! {
     TooManyConnections Proxy 503 "too-many-connections" "Too many clients are connected.",
     OutOfDescriptors Proxy 503 "out-of-descriptors" "Too many connections are open.",
     FetchFailed Upstream 502 "fetch-failed" "The server could not be reached.",
-    NotStored Client 504 "not-stored" "What is asked for is not stored here.",
+    NotStored Proxy 504 "not-stored" "What is asked for is not stored here.",
     UpstreamConnectTimeout Upstream 504 "upstream-connect-timeout" "The server could not be reached in time.",
     UpstreamTimeout Upstream 504 "upstream-timeout" "The server did not answer in time.",
     UpstreamStalled Upstream 504 "upstream-stalled" "The server stopped in the middle of its answer.",

@@ -15,6 +15,7 @@ use config::{HostHeader, Protocol, Retry};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
 use crate::buffer::{Buffer, SMALL};
+use crate::cached::Asking;
 use crate::choose::Choice;
 use crate::client::Client;
 use crate::client_tls::ClientTls;
@@ -149,10 +150,10 @@ fn upload_outcome(result: Result<(), Stop>) -> Result<UploadState, Failure> {
 }
 
 /// The client no longer wants its response.
-struct Gone;
+pub(crate) struct Gone;
 
 /// Waits for the server only for as long as the client wants to hear of it, where that is told.
-async fn unless_gone<T>(client: &Client, wait: impl Future<Output = T>) -> Result<T, Gone> {
+pub(crate) async fn unless_gone<T>(client: &Client, wait: impl Future<Output = T>) -> Result<T, Gone> {
     let mut wait = pin!(wait);
     poll_fn(|context| match wait.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -383,6 +384,9 @@ impl Attempt<'_> {
         out.clear();
         let outcome = match self.admitted.policies(self.call) {
             None => {
+                let asking = request.texts.conditions.as_deref().map(|lines| Asking { lines, edits: None });
+                let edits = asking.as_ref().map(|asking| asking as &dyn wire::Edits);
+                let rewrite = RequestRewrite { edits, ..rewrite };
                 wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
                 Ok(())
             }

@@ -40,7 +40,7 @@ pub(crate) struct Request {
 }
 
 /// Texts for one request, of which only those mean something that its route asks for.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Texts {
     /// Path and query for the server; empty as they were sent.
     pub(crate) path: Vec<u8>,
@@ -48,6 +48,8 @@ pub(crate) struct Texts {
     pub(crate) host: Vec<u8>,
     /// What the request is called.
     pub(crate) id: Vec<u8>,
+    /// Lines of the cache, in the place of the client's own conditions; `None` leaves it those.
+    pub(crate) conditions: Option<Vec<u8>>,
 }
 
 impl Request {
@@ -115,6 +117,16 @@ impl Memory {
                 body: Pump::new(),
             },
         }
+    }
+
+    /// For a request that is no client's, with this head, which is yet to be parsed.
+    pub(crate) fn of_request(worker: &Worker, head: &[u8]) -> Self {
+        let mut memory = Self::new(worker, TINY);
+        let buffer = &mut memory.request.buffer;
+        worker.buffers.fit(buffer, head.len());
+        buffer.spare()[..head.len()].copy_from_slice(head);
+        buffer.advance(head.len());
+        memory
     }
 
     /// Keeps what a request takes that waits for long, and nothing more.

@@ -15,11 +15,12 @@ use axum::routing::get;
 use balance::{Flow, Time};
 use config::ListenAddress;
 use telemetry::{
-    AccessLog, Counters, Directory, Exposition, Names, Places, Process, Reader, SeriesReader, ServerState,
-    Snapshot, Standing, Syntax,
+    AccessLog, Counters, Directory, Exposition, Names, Places, Process, Reader, RouteCell, SeriesReader,
+    ServerState, Snapshot, Standing, Syntax,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
+use crate::cached;
 use crate::change::Control;
 use crate::control::StartError;
 use crate::failure::Failure;
@@ -95,9 +96,10 @@ impl Metrics {
         counter.increment();
     }
 
-    /// Where what `plan` names is counted, if anybody can ask.
+    /// Where what `plan` names is counted, if anybody can ask: what caches do is told with the status as well.
     pub(crate) fn places(&self, plan: &Plan) -> Option<Arc<Places>> {
-        plan.config.metrics.map(|_| lock(&self.directory).places(&names(plan)))
+        let is_counted = plan.config.metrics.is_some() || plan.cache.is_some();
+        is_counted.then(|| lock(&self.directory).places(&names(plan)))
     }
 
     /// Opens the socket that the configuration wants; `None` if it is the one that there is.
@@ -151,8 +153,14 @@ impl Metrics {
         lock(&self.listening).bound
     }
 
+    /// What all workers have counted for the routes of all plans in use.
+    pub(crate) fn routes(&self) -> Vec<(Arc<str>, RouteCell)> {
+        lock(&self.directory).totals().routes
+    }
+
     fn page(&self, plan: &Plan, now: Time, syntax: Syntax) -> String {
         let totals = lock(&self.directory).totals();
+        let (misses, refusals) = (cached::miss_words(), cached::refusal_words());
         let exposition = Exposition {
             version: env!("CARGO_PKG_VERSION"),
             workers: self.workers,
@@ -160,6 +168,7 @@ impl Metrics {
             causes: Failure::WORDS,
             totals: &totals,
             standings: &standings(plan, now),
+            cache: plan.cache.as_ref().map(|cache| cache.state(&misses, &refusals)),
             log_lines_dropped: lock(&self.log).as_ref().map(AccessLog::dropped),
             process: Process::now(),
         };

@@ -11,6 +11,7 @@ use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrit
 use wire::{RequestRewrite, ResponseRewrite, Target};
 
 use crate::answer;
+use crate::cached::Asking;
 use crate::client_tls::ClientTls;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
@@ -146,7 +147,7 @@ pub(crate) fn write_request(
     out: &mut Vec<u8>,
 ) -> Result<(), Failure> {
     let mut texts = std::mem::take(&mut request.texts);
-    let Texts { path, host, id } = &mut texts;
+    let Texts { path, host, id, conditions } = &mut texts;
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
     let edits = &policies.meant.request_headers;
@@ -166,10 +167,12 @@ pub(crate) fn write_request(
     };
     let outcome = filled.map(|host| {
         let edited = Edited { headers: edits, exchange, response: None, has_page: false };
+        let edits = (!edits.is_empty()).then_some(&edited as &dyn wire::Edits);
+        let asking = conditions.as_deref().map(|lines| Asking { lines, edits });
         let rewrite = RequestRewrite {
             path_and_query: (!path.is_empty()).then_some(path.as_slice()),
             host,
-            edits: (!edits.is_empty()).then_some(&edited),
+            edits: asking.as_ref().map_or(edits, |asking| Some(asking)),
             ..rewrite
         };
         wire::write_request(out, &request.head, bytes, &rewrite);

@@ -45,6 +45,10 @@ pub(crate) struct Record<'a> {
     pub(crate) first_piece_bytes: u64,
     /// Whether a server's response was read, as far as its head.
     pub(crate) is_answered: bool,
+    /// Whether what was received of it is counted elsewhere.
+    is_received_apart: bool,
+    /// Whether a client waits for it.
+    is_heard: bool,
     pub(crate) retries: u8,
     /// The servers of attempts that were followed by another one, and why those failed.
     retried: [(u16, Failure); RETRIES_NOTED],
@@ -54,10 +58,15 @@ pub(crate) struct Record<'a> {
 
 impl<'a> Record<'a> {
     pub(crate) fn new(call: &'a Call<'a>) -> Self {
+        call.worker.counters.requests.increment();
+        call.worker.counters.requests_active.increment();
+        Self { is_heard: true, ..Self::unheard(call) }
+    }
+
+    /// Of what no client waits for: no request, and not logged.
+    pub(crate) fn unheard(call: &'a Call<'a>) -> Self {
         let worker = call.worker;
-        worker.counters.requests.increment();
-        worker.counters.requests_active.increment();
-        let is_timed = worker.is_logging() || call.snapshot.plan.places.is_some();
+        let is_timed = worker.is_logging() || call.snapshot.plan.config.metrics.is_some();
         Self {
             call,
             began: is_timed.then(Instant::now),
@@ -76,6 +85,8 @@ impl<'a> Record<'a> {
             upstream_bytes_sent: 0,
             first_piece_bytes: 0,
             is_answered: false,
+            is_received_apart: false,
+            is_heard: false,
             retries: 0,
             retried: [(0, Failure::BadRequest); RETRIES_NOTED],
             detours: Detours::default(),
@@ -153,6 +164,12 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// So much of a server's response was received; the rest is counted by who receives it.
+    pub(crate) fn received_apart(&mut self, bytes: u64) {
+        self.call.worker.counters.upstream_bytes_received.add(bytes);
+        self.is_received_apart = true;
+    }
+
     /// The server's response is over.
     pub(crate) fn upstream_ended(&mut self) {
         // Only the log tells.
@@ -163,7 +180,7 @@ impl<'a> Record<'a> {
 
     /// The one exit of every exchange: counts and logs it.
     pub(crate) fn finish(&self, memory: &Memory) {
-        let Memory { request, response } = memory;
+        let request = &memory.request;
         let counters = &self.call.worker.counters;
         if self.status > 0 {
             counters.response(self.status);
@@ -176,15 +193,21 @@ impl<'a> Record<'a> {
         }
         counters.client_bytes_received.add(self.bytes_received(request));
         counters.client_bytes_sent.add(self.head_bytes_sent + self.body_bytes_sent);
+        self.count_upstream(memory);
+        if let Some(began) = self.began {
+            self.tell(memory, began.elapsed());
+        }
+    }
+
+    /// Counts what went to servers and came from them.
+    pub(crate) fn count_upstream(&self, memory: &Memory) {
+        let (Memory { request, response }, counters) = (memory, &self.call.worker.counters);
         if self.server.is_some() {
             let rest = request.body.moved - self.first_piece_bytes;
             counters.upstream_bytes_sent.add(self.upstream_bytes_sent + rest);
         }
-        if self.is_answered {
+        if self.is_answered && !self.is_received_apart {
             counters.upstream_bytes_received.add(response.head.len as u64 + response.body.moved);
-        }
-        if let Some(began) = self.began {
-            self.tell(memory, began.elapsed());
         }
     }
 
@@ -276,6 +299,8 @@ impl<'a> Record<'a> {
 
 impl Drop for Record<'_> {
     fn drop(&mut self) {
-        self.call.worker.counters.requests_active.decrement();
+        if self.is_heard {
+            self.call.worker.counters.requests_active.decrement();
+        }
     }
 }

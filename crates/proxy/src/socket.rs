@@ -18,6 +18,8 @@ pub(crate) enum Socket {
     Secure(Box<Secure>),
     /// Reads and writes like a connection that carries this one exchange.
     Stream(Box<Stream>),
+    /// Says nothing and hears nothing: who is at this end of a request that no client has sent.
+    Nobody,
 }
 
 impl Socket {
@@ -27,13 +29,14 @@ impl Socket {
             Self::Plain(tcp) => tcp.poll_readable(context),
             Self::Secure(secure) => secure.poll_readable(context),
             Self::Stream(stream) => stream.poll_readable(context),
+            Self::Nobody => Poll::Pending,
         }
     }
 
     /// The length of the head that waits to be read, where it is known.
     pub(crate) fn head_len(&self) -> Option<usize> {
         match self {
-            Self::Plain(_) | Self::Secure(_) => None,
+            Self::Plain(_) | Self::Secure(_) | Self::Nobody => None,
             Self::Stream(stream) => Some(stream.text_len()),
         }
     }
@@ -54,6 +57,7 @@ impl Socket {
             Self::Plain(tcp) => tcp.poll_read(context, buffer),
             Self::Secure(secure) => secure.poll_read(context, buffer),
             Self::Stream(stream) => stream.poll_read(context, buffer),
+            Self::Nobody => Poll::Ready(Ok(0)),
         }
     }
 
@@ -73,6 +77,7 @@ impl Socket {
             Self::Plain(tcp) => tcp.poll_send(context, bytes, follows),
             Self::Secure(secure) => secure.poll_write(context, bytes, follows),
             Self::Stream(stream) => stream.poll_write(context, bytes, follows),
+            Self::Nobody => Poll::Ready(Ok(bytes.len())),
         }
     }
 
@@ -92,6 +97,7 @@ impl Socket {
             Self::Stream(stream) if head.is_empty() => stream.poll_write(context, body, follows),
             Self::Stream(stream) if body.is_empty() => stream.poll_write(context, head, follows),
             Self::Stream(stream) => stream.poll_write(context, head, Follows::More),
+            Self::Nobody => Poll::Ready(Ok(head.len() + body.len())),
         }
     }
 
@@ -104,7 +110,7 @@ impl Socket {
     /// Ready when it is worth reading what is to be written here.
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Plain(_) | Self::Secure(_) => Poll::Ready(()),
+            Self::Plain(_) | Self::Secure(_) | Self::Nobody => Poll::Ready(()),
             Self::Stream(stream) => stream.poll_writable(context),
         }
     }
@@ -112,7 +118,7 @@ impl Socket {
     /// Whether little should be held of what is written here.
     pub(crate) fn is_crowded(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Secure(_) => false,
+            Self::Plain(_) | Self::Secure(_) | Self::Nobody => false,
             Self::Stream(stream) => stream.is_crowded(),
         }
     }
@@ -120,7 +126,7 @@ impl Socket {
     /// How much is taken at once of what is written here.
     pub(crate) fn room(&self) -> usize {
         match self {
-            Self::Plain(_) | Self::Secure(_) => usize::MAX,
+            Self::Plain(_) | Self::Secure(_) | Self::Nobody => usize::MAX,
             Self::Stream(stream) => stream.room(),
         }
     }
@@ -133,7 +139,7 @@ impl Socket {
     /// Ends a message that has not ended with its last bytes, with trailers as lines.
     pub(crate) fn end(&self, trailers: &[u8]) -> io::Result<()> {
         match self {
-            Self::Plain(_) | Self::Secure(_) => Ok(()),
+            Self::Plain(_) | Self::Secure(_) | Self::Nobody => Ok(()),
             Self::Stream(stream) => stream.end(trailers),
         }
     }
@@ -141,7 +147,7 @@ impl Socket {
     /// Ready once the peer has given up what it asked for, where that is told.
     pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Plain(_) | Self::Secure(_) => Poll::Pending,
+            Self::Plain(_) | Self::Secure(_) | Self::Nobody => Poll::Pending,
             Self::Stream(stream) => stream.poll_gone(context),
         }
     }
@@ -150,7 +156,7 @@ impl Socket {
     pub(crate) fn takes_pipes(&self) -> bool {
         match self {
             Self::Plain(_) => true,
-            Self::Secure(_) => false,
+            Self::Secure(_) | Self::Nobody => false,
             Self::Stream(stream) => stream.takes_pipes(),
         }
     }
@@ -158,7 +164,7 @@ impl Socket {
     /// How much may be put into a pipe for this at once.
     pub(crate) fn pipe_room(&self) -> usize {
         match self {
-            Self::Plain(_) | Self::Secure(_) => Pipe::CAPACITY,
+            Self::Plain(_) | Self::Secure(_) | Self::Nobody => Pipe::CAPACITY,
             Self::Stream(stream) => stream.pipe_room(),
         }
     }
@@ -173,7 +179,7 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(tcp) => tcp.poll_splice_from(context, pipe, len, follows),
-            Self::Secure(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Self::Secure(_) | Self::Nobody => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
             Self::Stream(stream) => stream.poll_splice_from(context, pipe, len, follows),
         }
     }
@@ -182,7 +188,7 @@ impl Socket {
     pub(crate) fn spliceable(&self) -> Option<&Tcp> {
         match self {
             Self::Plain(tcp) => Some(tcp),
-            Self::Secure(_) | Self::Stream(_) => None,
+            Self::Secure(_) | Self::Stream(_) | Self::Nobody => None,
         }
     }
 
@@ -191,7 +197,7 @@ impl Socket {
         match self {
             Self::Plain(tcp) => tcp.local_address(),
             Self::Secure(secure) => secure.local_address(),
-            Self::Stream(_) => None,
+            Self::Stream(_) | Self::Nobody => None,
         }
     }
 
@@ -199,7 +205,7 @@ impl Socket {
     pub(crate) fn holds_part(&self) -> bool {
         match self {
             Self::Secure(secure) => secure.holds_part(),
-            Self::Plain(_) | Self::Stream(_) => false,
+            Self::Plain(_) | Self::Stream(_) | Self::Nobody => false,
         }
     }
 
@@ -207,7 +213,7 @@ impl Socket {
     pub(crate) fn is_worn(&self) -> bool {
         match self {
             Self::Secure(secure) => secure.is_worn(),
-            Self::Plain(_) | Self::Stream(_) => false,
+            Self::Plain(_) | Self::Stream(_) | Self::Nobody => false,
         }
     }
 
@@ -216,7 +222,7 @@ impl Socket {
         match self {
             Self::Plain(tcp) => tcp.is_quiet(),
             Self::Secure(secure) => secure.is_quiet(),
-            Self::Stream(_) => false,
+            Self::Stream(_) | Self::Nobody => false,
         }
     }
 
@@ -225,7 +231,7 @@ impl Socket {
         match self {
             Self::Plain(tcp) => tcp.is_quiet_still(),
             Self::Secure(secure) => secure.is_quiet_still(),
-            Self::Stream(_) => false,
+            Self::Stream(_) | Self::Nobody => false,
         }
     }
 
@@ -235,6 +241,7 @@ impl Socket {
             Self::Plain(tcp) => tcp.shutdown_write(),
             Self::Secure(secure) => secure.shutdown_write(),
             Self::Stream(stream) => stream.end(b""),
+            Self::Nobody => Ok(()),
         }
     }
 
@@ -244,6 +251,7 @@ impl Socket {
             Self::Plain(tcp) => tcp.reset_on_drop(),
             Self::Secure(secure) => secure.reset_on_drop(),
             Self::Stream(stream) => stream.reset(),
+            Self::Nobody => {}
         }
     }
 }

@@ -144,11 +144,17 @@ counters! {
     /// Requests that waited for a server with room.
     requests_queued: Counter,
     /// Requests that were answered from the cache.
-    cache_hits: Counter,
+    cache_hits: Counter as "",
     /// Requests that the cache could have answered, and did not.
-    cache_misses: Counter,
+    cache_misses: Counter as "",
     /// Requests that waited for the response to another one of the same.
-    cache_waits: Counter,
+    cache_waits: Counter as "",
+    /// Requests that were answered with what was stale, because the server or the client allows it.
+    cache_stale: Counter as "",
+    /// Requests of the cache itself, to revalidate what was answered with while stale.
+    cache_fetches: Counter,
+    /// Those under way now.
+    cache_fetches_active: Gauge,
     /// Bytes of requests, heads and bodies, without the framing of chunks, of HTTP/2 and of TLS.
     client_bytes_received: Counter as "client_received_bytes",
     /// Bytes of responses, counted likewise.

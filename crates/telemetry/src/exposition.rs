@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cached::CacheState;
 use crate::counters::{Causes, Kind, Snapshot};
 use crate::directory::{NAMED_MAX, Totals};
 use crate::histogram::Histogram;
@@ -27,6 +28,8 @@ pub struct Exposition<'e> {
     pub totals: &'e Totals,
     /// How servers stand.
     pub standings: &'e [Standing],
+    /// What is stored, where anything is.
+    pub cache: Option<CacheState<'e>>,
     /// Lines that the access log has lost, if there is one.
     pub log_lines_dropped: Option<u64>,
     /// What the system says, where it does.
@@ -85,6 +88,9 @@ impl Exposition<'_> {
         self.server_requests(&mut text);
         self.server_events(&mut text);
         self.standings(&mut text);
+        if let Some(cache) = &self.cache {
+            cache.write(self.totals, &mut text);
+        }
         self.program(&mut text);
         if let Some(process) = self.process {
             write_process(&process, &mut text);

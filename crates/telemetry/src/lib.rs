@@ -30,7 +30,10 @@ mod process;
 mod text;
 /// All of it, as Prometheus reads it.
 mod exposition;
+/// What of it is said of a cache.
+mod cached;
 
+pub use cached::CacheState;
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
 pub use entry::{ClientTls, Entry, Retried, Version};
@@ -39,5 +42,7 @@ pub use histogram::{BUCKETS, Histogram};
 pub use line::Format;
 pub use log::{AccessLog, Target, WorkerLog};
 pub use process::Process;
-pub use series::{Classes, ListenerCell, Place, RouteCell, Series, SeriesReader, ServerCell, UpstreamCell};
+pub use series::{
+    CacheCell, Classes, ListenerCell, Place, Rare, RouteCell, Series, SeriesReader, ServerCell, UpstreamCell,
+};
 pub use text::Syntax;

@@ -43,6 +43,28 @@ cell! {
         requests: Classes,
         /// From the first byte of the request to the last of the response.
         duration: Histogram,
+        /// What its cache does; nothing where it has none.
+        cache: Rare<CacheCell>,
+    }
+}
+
+cell! {
+    /// What is counted for the cache of a route.
+    CacheCell {
+        /// Requests that were answered with what was stored.
+        hits: Counter,
+        /// Requests that were answered with what was stale, whether or not a server had been asked.
+        stale: Counter,
+        /// Requests that waited for the response to another one of the same.
+        waits: Counter,
+        /// Responses that were stored, or found to be still good.
+        stored: Counter,
+        /// Of bodies that were answered from the store.
+        sent_bytes: Counter,
+        /// Requests that were for a server, by the proxy's index of reasons.
+        misses: Causes,
+        /// Responses that were not stored, by the proxy's index of reasons.
+        refusals: Causes,
     }
 }
 
@@ -93,6 +115,39 @@ cell! {
         circuit_openings: Counter,
         /// Connections of clients that were passed on to it.
         connections_passed_on: Counter,
+    }
+}
+
+/// A cell that few need: made when it is first counted in.
+#[derive(Default)]
+pub struct Rare<C>(OnceLock<Box<C>>);
+
+impl<C: Default> Rare<C> {
+    /// To count in.
+    #[inline]
+    #[must_use]
+    pub fn cell(&self) -> &C {
+        self.0.get_or_init(Box::default)
+    }
+
+    /// What was counted, if anything was.
+    #[must_use]
+    pub fn look(&self) -> Option<&C> {
+        self.0.get().map(AsRef::as_ref)
+    }
+}
+
+impl<C: Merge + Default> Merge for Rare<C> {
+    fn add_all(&self, other: &Self) {
+        if let Some(other) = other.look() {
+            self.cell().add_all(other);
+        }
+    }
+
+    fn take_off(&self, other: &Self) {
+        if let Some(other) = other.look() {
+            self.cell().take_off(other);
+        }
     }
 }
 

@@ -61,21 +61,33 @@ pub(crate) struct Stream {
     pub(crate) readers: usize,
     pub(crate) keeping: Keeping,
     /// The parts that are still here.
-    parts: VecDeque<Bytes>,
+    parts: VecDeque<Part>,
     /// How many were let go before them.
     gone: usize,
     held_bytes: u64,
     /// What all streams hold together.
     all_held_bytes: Arc<AtomicU64>,
     pub(crate) total_bytes: u64,
+    /// How far the foremost reader has come.
+    taken_bytes: u64,
+    /// Who receives the body, while it waits for its readers.
+    filler: Option<Waker>,
     block: BytesMut,
+}
+
+#[derive(Debug)]
+struct Part {
+    bytes: Bytes,
+    /// How many of the readers have it behind them.
+    passed: usize,
 }
 
 /// Whether the body is kept from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeping {
     Whole,
-    /// It is not going to be stored: only what its readers still need, up to so much.
+    /// It is not going to be stored: only what its readers still need, and the foremost is never further behind than
+    /// this.
     Window(u64),
 }
 
@@ -186,6 +198,8 @@ impl Stream {
             held_bytes: 0,
             all_held_bytes,
             total_bytes: 0,
+            taken_bytes: 0,
+            filler: None,
             block: BytesMut::new(),
         }
     }
@@ -198,15 +212,13 @@ impl Stream {
             }
             let taken = bytes.len().min(self.block.capacity());
             self.block.extend_from_slice(&bytes[..taken]);
-            self.parts.push_back(self.block.split().freeze());
+            self.parts.push_back(Part { bytes: self.block.split().freeze(), passed: 0 });
             self.total_bytes += taken as u64;
             self.held_bytes += taken as u64;
             self.all_held_bytes.fetch_add(taken as u64, Relaxed);
             bytes = &bytes[taken..];
         }
-        if let Keeping::Window(window_bytes) = self.keeping {
-            self.let_go(if self.readers == 0 { 0 } else { window_bytes });
-        }
+        self.let_go();
     }
 
     /// How large the next piece of memory is: as large as all before, within its block.
@@ -222,32 +234,68 @@ impl Stream {
     /// From now on the body is not kept.
     pub(crate) fn give_up(&mut self, window_bytes: u64) {
         self.keeping = Keeping::Window(window_bytes);
-        self.let_go(if self.readers == 0 { 0 } else { window_bytes });
+        self.let_go();
     }
 
-    fn let_go(&mut self, window_bytes: u64) {
-        while self.held_bytes > window_bytes
-            && let Some(part) = self.parts.pop_front()
+    /// Lets go of what all readers have, and of what only those still need who are far behind.
+    fn let_go(&mut self) {
+        let Keeping::Window(window_bytes) = self.keeping else { return };
+        while let Some(part) = self.parts.front()
+            && (part.passed >= self.readers || self.held_bytes > window_bytes + SLACK_BYTES)
         {
-            self.held_bytes -= part.len() as u64;
-            self.all_held_bytes.fetch_sub(part.len() as u64, Relaxed);
+            self.held_bytes -= part.bytes.len() as u64;
+            self.all_held_bytes.fetch_sub(part.bytes.len() as u64, Relaxed);
+            self.parts.pop_front();
             self.gone += 1;
         }
     }
 
-    pub(crate) fn next(&self, index: usize) -> Next {
-        match index.checked_sub(self.gone) {
-            None => Next::Gone,
-            Some(index) => match (self.parts.get(index), self.end) {
-                (Some(part), _) => Next::Part(part.clone()),
-                (None, Some(end)) => Next::Ended(end),
-                (None, None) => Next::Wait,
-            },
+    /// Whether more of a body that is not kept is to be received; if not, the filler is woken when that changes. While
+    /// memory for bodies is full there is room for little.
+    pub(crate) fn has_room(&mut self, is_full: bool, context: &Context<'_>) -> bool {
+        let Keeping::Window(window_bytes) = self.keeping else { return true };
+        let room_bytes = if is_full { BLOCK_BYTES as u64 } else { window_bytes };
+        let has_room = self.readers == 0 || self.total_bytes - self.taken_bytes < room_bytes;
+        if !has_room {
+            self.filler = Some(context.waker().clone());
         }
+        has_room
+    }
+
+    /// What a reader finds that has so many parts behind it.
+    pub(crate) fn next(&mut self, index: usize) -> Next {
+        let Some(at) = index.checked_sub(self.gone) else { return Next::Gone };
+        let Some(part) = self.parts.get_mut(at) else {
+            return self.end.map_or(Next::Wait, Next::Ended);
+        };
+        part.passed += 1;
+        let bytes = part.bytes.clone();
+        Next::Part(bytes)
+    }
+
+    /// A reader has come so far.
+    pub(crate) fn taken(&mut self, read_bytes: u64) -> Option<Waker> {
+        self.taken_bytes = self.taken_bytes.max(read_bytes);
+        self.let_go();
+        self.filler.take()
+    }
+
+    /// A reader with so many parts behind it reads no more.
+    pub(crate) fn leave(&mut self, index: usize) -> Option<Waker> {
+        self.readers -= 1;
+        if self.keeping == Keeping::Whole || self.end.is_some() {
+            return None;
+        }
+        let behind = index.saturating_sub(self.gone);
+        self.parts.iter_mut().take(behind).for_each(|part| part.passed -= 1);
+        // It may have been the foremost: nothing is known of the others until they read on.
+        self.taken_bytes = self.total_bytes - self.held_bytes;
+        self.let_go();
+        self.filler.take()
     }
 
     pub(crate) fn parts(&self) -> Vec<Bytes> {
-        self.parts.iter().cloned().collect()
+        self.parts.iter().map(|part| part.bytes.clone()).collect()
     }
 }
 
@@ -259,3 +307,6 @@ impl Drop for Stream {
 
 /// The first piece of memory of a body whose length nobody told.
 const FIRST_BYTES: usize = 4 << 10;
+
+/// A reader may be this much further behind than it has to be: as much as comes in one piece.
+const SLACK_BYTES: u64 = 256 << 10;

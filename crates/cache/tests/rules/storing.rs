@@ -17,6 +17,8 @@ fn rfc9111_3_what_may_be_stored() {
         ("", 200, "Expires: Sun, 06 Nov 1994 09:49:37 GMT\r\n", None),
         ("", 200, "ETag: \"a\"\r\n", None),
         ("", 200, "", Some(Refusal::NoFreshness)),
+        ("", 503, "ETag: \"a\"\r\n", Some(Refusal::NoFreshness)),
+        ("", 503, "ETag: \"a\"\r\nCache-Control: public\r\n", None),
         ("", 200, "Cache-Control: max-age=0\r\nCache-Control: must-revalidate\r\n", Some(Refusal::Stale)),
         ("", 200, "Cache-Control: max-age=60, no-store\r\n", Some(Refusal::NoStore)),
         ("", 200, "Cache-Control: max-age=60, No-StOrE\r\n", Some(Refusal::NoStore)),
@@ -43,6 +45,19 @@ fn rfc9111_3_what_may_be_stored() {
         ("", 599, "Cache-Control: max-age=60, must-understand, no-store\r\n", Some(Refusal::NotUnderstood)),
     ] {
         assert_eq!(refusal(request, status, response), expected, "{request:?} {status} {response:?}");
+    }
+}
+
+#[test]
+fn what_was_never_fresh_is_not_stored_for_being_served_stale() {
+    let policy = Policy { stale_while_revalidate_ms: 60_000, grace_ms: 60_000, ..Policy::default() };
+    for (status, response, expected) in [
+        (503, "", Some(Refusal::NoFreshness)),
+        (200, "", Some(Refusal::NoFreshness)),
+        (200, "Cache-Control: max-age=0\r\n", None),
+    ] {
+        let stored = store_for(&Request::get(""), &Response::new(status, response), &policy);
+        assert_eq!(stored.err(), expected, "{status} {response:?}");
     }
 }
 

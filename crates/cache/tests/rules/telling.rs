@@ -56,9 +56,9 @@ fn rfc9111_4_4_location_of_the_same_origin() {
 
 #[test]
 fn rfc9211_cache_status() {
-    let told = |handling, key, detail| {
+    let told = |handling, ttl_seconds, key, detail| {
         let mut out = Vec::new();
-        CacheStatus { handling, key, detail }.write(&mut out);
+        CacheStatus { handling, ttl_seconds, key, detail }.write(&mut out);
         text(&out)
     };
     let forwarded = |forward, status, is_stored, is_collapsed| Handling::Forwarded {
@@ -68,16 +68,20 @@ fn rfc9211_cache_status() {
         is_collapsed,
     };
     for (line, expected) in [
-        (told(Handling::Hit { ttl_seconds: 30 }, None, None), "hit; ttl=30"),
-        (told(Handling::Hit { ttl_seconds: -5 }, None, None), "hit; ttl=-5"),
-        (told(forwarded(Forward::UriMiss, None, true, false), None, None), "fwd=uri-miss; stored"),
+        (told(Handling::Hit, Some(30), None, None), "hit; ttl=30"),
+        (told(Handling::Hit, Some(-5), None, None), "hit; ttl=-5"),
         (
-            told(forwarded(Forward::Stale, Some(304), true, true), None, None),
+            told(forwarded(Forward::UriMiss, None, true, false), Some(9), None, None),
+            "fwd=uri-miss; stored; ttl=9",
+        ),
+        (
+            told(forwarded(Forward::Stale, Some(304), true, true), None, None, None),
             "fwd=stale; fwd-status=304; stored; collapsed",
         ),
         (
             told(
                 forwarded(Forward::Bypass, None, false, false),
+                None,
                 Some(b"http://a/\"x\"\\\xff\nb=1"),
                 Some("no-store"),
             ),
@@ -87,7 +91,7 @@ fn rfc9211_cache_status() {
         assert_eq!(line, format!("Cache-Status: vanward; {expected}\r\n"));
     }
     for forward in Forward::ALL {
-        assert!(told(forwarded(forward, None, false, false), None, None).contains(forward.word()));
+        assert!(told(forwarded(forward, None, false, false), None, None, None).contains(forward.word()));
     }
 }
 

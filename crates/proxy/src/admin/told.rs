@@ -1,18 +1,19 @@
 //! What the admin API tells and is told: the shapes of its JSON, for both ends. Durations and times say their unit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use balance::{Cause, Flow, Time};
 use config::{ListenAddress, Mistake};
 use serde::{Deserialize, Serialize};
-use telemetry::Snapshot;
+use telemetry::{RouteCell, Snapshot};
 
+use crate::cached::{self, Cache};
 use crate::change::Control;
 use crate::failure::Failure;
 use crate::overlay::{Overlay, Presence, ServerChange};
-use crate::plan::{Stickiness, UpstreamPlan};
+use crate::plan::{Plan, Route, Stickiness, UpstreamPlan};
 
 /// How the proxy stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub struct Status {
     pub routes: Vec<RouteTold>,
     /// The servers, by upstream.
     pub upstreams: Vec<UpstreamTold>,
+    /// What is stored of responses; `None` without a cache.
+    pub cache: Option<CacheTold>,
     /// What was counted since the start, by name.
     pub counters: BTreeMap<String, u64>,
     /// What has failed since the start, by the word that the log has for it; what never did is left out.
@@ -59,6 +62,61 @@ pub struct ListenerTold {
 pub struct RouteTold {
     /// What the log calls it.
     pub route: String,
+    /// What its cache did since the start; `None` while it has done nothing.
+    pub cache: Option<RouteCacheTold>,
+}
+
+/// What the cache of a route did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteCacheTold {
+    /// Requests that were answered with what was stored.
+    pub hits: u64,
+    /// Requests that were answered with what was stale.
+    pub stale: u64,
+    /// Requests that waited for the response to another one of the same.
+    pub waits: u64,
+    /// Requests that were for a server, by the reason that `Cache-Status` has for it.
+    pub misses: BTreeMap<String, u64>,
+    /// Responses that were stored, or found to be still good.
+    pub stored: u64,
+    /// Responses that were not stored, by reason.
+    pub not_stored: BTreeMap<String, u64>,
+    /// Of bodies that were answered from the store.
+    pub sent_bytes: u64,
+}
+
+/// The store of all routes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheTold {
+    /// All memory that it may take.
+    pub memory_bytes: u64,
+    /// What objects take.
+    pub stored_bytes: u64,
+    /// What bodies take that are under way.
+    pub filling_bytes: u64,
+    /// Keys that something is stored under.
+    pub keys: u64,
+    /// Responses that were stored since the start.
+    pub stored: u64,
+    /// Those of them that had to make room.
+    pub evicted: u64,
+    /// What these took.
+    pub evicted_bytes: u64,
+    /// How often it would hit with another size; `None` until enough was asked for.
+    pub hit_rates: Option<HitRatesTold>,
+}
+
+/// The share of hits among the requests for what can be stored, each from 0 to 1, estimated from a sample of them.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HitRatesTold {
+    /// With half of the memory.
+    pub half: f64,
+    /// With what there is.
+    pub same: f64,
+    /// With twice as much.
+    pub double: f64,
+    /// With four times as much.
+    pub quadruple: f64,
 }
 
 /// An upstream.
@@ -207,11 +265,21 @@ pub(crate) fn status(control: &Control) -> Status {
                 has_tls: listener.tls.is_some(),
             })
             .collect(),
-        routes: plan.routes.iter().map(|route| RouteTold { route: route.label.clone() }).collect(),
+        routes: routes(control, &plan),
+        cache: plan.cache.as_ref().map(Cache::told),
         upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overlay, now)).collect(),
         counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
         failures: failures.map(|(word, count)| ((*word).to_owned(), count)).collect(),
     }
+}
+
+fn routes(control: &Control, plan: &Plan) -> Vec<RouteTold> {
+    let counted: HashMap<Arc<str>, RouteCell> = control.metrics.routes().into_iter().collect();
+    let told = |route: &Route| RouteTold {
+        route: route.label.clone(),
+        cache: counted.get(route.label.as_str()).and_then(|cell| cell.cache.look()).map(cached::of_route),
+    };
+    plan.routes.iter().map(told).collect()
 }
 
 fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> UpstreamTold {

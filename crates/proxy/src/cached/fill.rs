@@ -1,17 +1,20 @@
 //! The rest of a response on its way into the store: a task of its own, that goes on when its client has left, and that
 //! no reader slows down.
 
+use std::future::poll_fn;
 use std::rc::Rc;
 
-use ::cache::{Fill, Wanted};
+use ::cache::{Fill, Filled, Refusal, Wanted};
+use telemetry::Place;
 use wire::{ChunkLimits, Chunked, Framing};
 
 use crate::buffer::BULK;
-use crate::deadline::{Deadline, Deadlines, Ticks};
+use crate::deadline::{Deadline, Ticks};
 use crate::exchange::{Admitted, Call};
 use crate::forward::Reply;
 use crate::lane::Response;
 use crate::upstream::Server;
+use crate::worker::Worker;
 
 /// A body that is being received.
 pub(super) struct Filling {
@@ -19,8 +22,10 @@ pub(super) struct Filling {
     refused_until_seconds: u64,
     reply: Reply,
     server: Rc<Server>,
+    worker: Rc<Worker>,
+    /// Where it is counted.
+    place: Option<Place>,
     deadline: Deadline,
-    deadlines: Rc<Deadlines>,
     limit: Ticks,
 }
 
@@ -38,8 +43,9 @@ impl Filling {
             refused_until_seconds,
             reply,
             server,
+            worker: Rc::clone(call.worker),
+            place: call.snapshot.plan.places.as_ref().map(|places| places.route(Some(admitted.route))),
             deadline: call.worker.deadlines.deadline(),
-            deadlines: Rc::clone(&call.worker.deadlines),
             limit: admitted.ticks(call).upstream_body,
         }
     }
@@ -49,7 +55,7 @@ impl Filling {
         response.buffer.consume(response.head.len);
         let mut body = Body::new(self.reply.framing);
         let early = response.buffer.filled_mut();
-        let step = body.take(early, &mut self.fill, self.refused_until_seconds);
+        let step = self.take(&mut body, early);
         let left = step.map(|consumed| early.len() - consumed);
         response.buffer.clear();
         match (left, body.is_over) {
@@ -64,6 +70,8 @@ impl Filling {
         let mut buffer = vec![0; BULK];
         let mut held = 0;
         while !body.is_over {
+            // Those who read what is not stored set the pace: each is held to its own time-out.
+            poll_fn(|context| self.fill.poll_room(context)).await;
             let read = self.reply.connection.socket.read(&mut buffer[held..]);
             let Ok(Ok(count)) = self.deadline.within(self.limit, read).await else { return };
             if count == 0 {
@@ -73,7 +81,7 @@ impl Filling {
                 return;
             }
             let filled = held + count;
-            let step = body.take(&mut buffer[..filled], &mut self.fill, self.refused_until_seconds);
+            let step = self.take(&mut body, &mut buffer[..filled]);
             let Some(consumed) = step else { return };
             buffer.copy_within(consumed..filled, 0);
             held = filled - consumed;
@@ -83,11 +91,31 @@ impl Filling {
         }
     }
 
+    /// Hands on what has arrived of the body, and says how much of it that was; `None` ends it: it is broken, or nobody
+    /// wants it.
+    fn take(&mut self, body: &mut Body, bytes: &mut [u8]) -> Option<usize> {
+        let (data, consumed) = body.take(bytes)?;
+        self.worker.counters.upstream_bytes_received.add(data as u64);
+        if data > 0 && self.fill.push(&bytes[..data], self.refused_until_seconds) == Wanted::No {
+            return None;
+        }
+        Some(consumed)
+    }
+
     /// The body is whole.
     fn finish(self, is_clean: bool) {
-        self.fill.finish();
+        let filled = self.fill.finish();
+        if let Some(place) = self.place {
+            let cell = self.worker.series.route(place).cache.cell();
+            match filled {
+                Filled::Stored(_) => cell.stored.increment(),
+                Filled::TooLarge => cell.refusals.count(Refusal::TooLarge as usize),
+                Filled::Purged => cell.refusals.count(Refusal::Purged as usize),
+                Filled::Broken => cell.refusals.count(Refusal::Incomplete as usize),
+            }
+        }
         if self.reply.persists && is_clean {
-            self.server.keep(self.reply.connection, &self.deadlines);
+            self.server.keep(self.reply.connection, &self.worker.deadlines);
         }
     }
 }
@@ -107,10 +135,9 @@ impl Body {
         Self { framing, left, decoder: Chunked::default(), is_over }
     }
 
-    /// Hands on what has arrived of the body, and says how much of it that was; `None` ends it: it is broken, or nobody
-    /// wants it.
-    fn take(&mut self, bytes: &mut [u8], fill: &mut Fill, refused_until_seconds: u64) -> Option<usize> {
-        let (data, consumed) = match self.framing {
+    /// How much of what has arrived is data, which is then in front, and how much is done with; `None` if it is broken.
+    fn take(&mut self, bytes: &mut [u8]) -> Option<(usize, usize)> {
+        Some(match self.framing {
             Framing::None => (0, 0),
             Framing::Length(_) => {
                 let count = self.left.min(bytes.len() as u64);
@@ -124,10 +151,6 @@ impl Body {
                 self.is_over = decoded.done;
                 (decoded.data, decoded.consumed)
             }
-        };
-        if data > 0 && fill.push(&bytes[..data], refused_until_seconds) == Wanted::No {
-            return None;
-        }
-        Some(consumed)
+        })
     }
 }

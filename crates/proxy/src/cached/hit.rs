@@ -1,20 +1,21 @@
-//! A response from the store, or as it comes into it: the head is what is stored, with what is said anew each time.
+//! A response from the store: all of it, a part, or the word that the client has it already.
 
-use std::future::poll_fn;
-use std::io::Write;
-use std::task::Poll;
+use std::ops::Range;
 
-use ::cache::{Object, Reader, Stored};
-use wire::{
-    ClientConnection, ConnectionOptions, Framing, HeadLimits, Method, ResponseRewrite, Version, chunk_prefix,
+use ::cache::{
+    Asked, Boundary, CacheStatus, Handling, Object, Selection, Stored, Verdict, judge_conditions,
+    range_applies, select, write_content_length, write_unsatisfied_range,
 };
+use wire::{ClientConnection, Framing, Method};
 
+use super::head::{self, Extent, Said};
+use super::outlet::Outlet;
+use super::tally;
 use crate::answer;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
-use crate::lane::Memory;
-use crate::policy::{self, Sender};
+use crate::lane::{Memory, Request};
 use crate::record::Record;
 use crate::respond::{send, send_paced};
 use crate::shaping::{Pace, Way};
@@ -23,28 +24,34 @@ use crate::tcp::Follows;
 /// A body up to this length is copied behind its head.
 const ONE_PIECE_BYTES_MAX: u64 = 2048;
 
+/// How a request came to be answered, and what its client is told of that.
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    pub(super) handling: Handling,
+    pub(super) now_ms: u64,
+    /// Whether the client is to see what the response is found by.
+    pub(super) shows_key: bool,
+    /// Whether the request has neither preconditions nor ranges.
+    pub(super) is_plain: bool,
+}
+
 /// Answers with what is stored.
 pub(super) async fn stored(
     call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
     object: &Object,
-    now_ms: u64,
+    told: Told,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
+    if !told.is_plain {
+        // Rare: in a box it is no part of every lane.
+        return Box::pin(selected(call, admitted, memory, object, told, record)).await;
+    }
     let length = object.body_bytes();
-    let said = Said {
-        stored: object.stored(),
-        head: object.head(),
-        framing: Framing::Length(length),
-        hit_ms: Some(now_ms),
-    };
-    let connection = render(call, admitted, memory, &said)?;
+    let connection = begin(call, admitted, memory, object, &told, (&Extent::Whole, length), record)?;
     let out = &mut memory.response.out;
-    record.status = object.stored().status;
-    record.head_bytes_sent = out.len() as u64;
-    let next = if connection == ClientConnection::Close { Next::Close } else { Next::Reuse };
-    let follows = if next == Next::Close { Follows::Close } else { Follows::End };
+    let (next, follows) = ending(connection);
     if admitted.method == Method::Head || length == 0 {
         send(call, out, follows).await?;
         return Ok(next);
@@ -72,187 +79,174 @@ pub(super) async fn stored(
     Ok(next)
 }
 
-/// Answers with what comes into the store, as it comes.
-pub(super) async fn stream(
+/// The same where the request wants something other than all of it.
+async fn selected(
     call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
-    mut reader: Reader,
+    object: &Object,
+    told: Told,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
-    let opening = reader.opening();
-    let framing = match (opening.body_bytes, admitted.version) {
-        (Some(length), _) => Framing::Length(length),
-        // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
-        (None, Version::Http10) => Framing::UntilClose,
-        (None, _) => Framing::Chunked,
+    let whole_bytes = object.body_bytes();
+    let wanted = wanted(&memory.request, object.stored(), object.head(), Some(whole_bytes));
+    let Wanted::Extent(extent) = wanted else {
+        return unsatisfied(call, admitted, memory, whole_bytes, told, record).await;
     };
-    let said = Said { stored: &opening.stored, head: &opening.head, framing, hit_ms: None };
-    let connection = render(call, admitted, memory, &said)?;
-    record.status = opening.stored.status;
-    record.head_bytes_sent = memory.response.out.len() as u64;
-    let socket = &call.client.socket;
-    let is_chunked = framing == Framing::Chunked && !socket.frames_itself();
+    let segments = segments(&extent, object, whole_bytes);
+    let length = segments.iter().map(Segment::len).sum();
+    let connection = begin(call, admitted, memory, object, &told, (&extent, length), record)?;
+    let (next, follows) = ending(connection);
+    let outlet = Outlet::new(call, admitted);
     let out = &mut memory.response.out;
-    let mut is_behind_chunk = false;
-    let pace = Pace::new(Way::Down, call.worker);
-    let outcome = loop {
-        let next = match poll_fn(|context| Poll::Ready(reader.poll_next(context))).await {
-            Poll::Ready(next) => next,
-            Poll::Pending => {
-                // What is there leaves before a wait.
-                if let Err(failure) = send(call, out, Follows::Nothing).await {
-                    break Err(failure);
-                }
-                out.clear();
-                poll_fn(|context| reader.poll_next(context)).await
+    if admitted.method == Method::Head || length == 0 {
+        outlet.send(out, b"", follows).await?;
+        return Ok(next);
+    }
+    for segment in &segments {
+        for bytes in segment.bytes(object) {
+            record.body_bytes_sent += bytes.len() as u64;
+            let is_last = record.body_bytes_sent == length;
+            if let Err(failure) = outlet.send(out, bytes, if is_last { follows } else { Follows::More }).await
+            {
+                return Ok(cut(call, record, failure));
             }
-        };
-        let part = match next {
-            Some(Ok(part)) => part,
-            Some(Err(_)) => break Err(Failure::UpstreamTruncated),
-            None => break Ok(()),
-        };
-        record.body_bytes_sent += part.len() as u64;
-        if is_chunked {
-            let (text, start) = chunk_prefix(part.len());
-            out.extend_from_slice(if is_behind_chunk { b"\r\n" } else { b"" });
-            out.extend_from_slice(&text[start..]);
-            is_behind_chunk = true;
+            out.clear();
         }
-        let is_whole = framing == Framing::Length(reader.read_bytes());
-        let follows = if is_whole { Follows::End } else { Follows::Nothing };
-        if let Err(failure) = send_paced(call, admitted, &pace, (out, &part), follows).await {
-            break Err(failure);
-        }
-        out.clear();
-    };
-    let ended = match outcome {
-        Ok(()) => {
-            if is_chunked {
-                out.extend_from_slice(if is_behind_chunk { b"\r\n0\r\n\r\n" } else { b"0\r\n\r\n" });
-            }
-            let sent = send(call, out, Follows::End).await;
-            sent.and_then(|()| socket.end(b"").map_err(|_| Failure::ClientGone))
-        }
-        broken => broken,
-    };
-    Ok(match ended {
-        Ok(()) if connection == ClientConnection::Close => Next::Close,
-        Ok(()) => Next::Reuse,
-        Err(failure) => cut(call, record, failure),
+    }
+    Ok(next)
+}
+
+/// What of a response goes to a client.
+pub(super) enum Wanted {
+    Extent(Extent),
+    /// Ranges that it does not have (RFC 9110 §15.5.17).
+    Nothing,
+}
+
+/// What a request wants of a response, whose length may not be known yet.
+pub(super) fn wanted(
+    request: &Request,
+    stored: &Stored,
+    stored_head: &[u8],
+    whole_bytes: Option<u64>,
+) -> Wanted {
+    let (head, bytes) = (&request.head, request.head_bytes());
+    let asked = Asked::of(head, bytes);
+    if judge_conditions(&asked, head, bytes, stored, stored_head) == Verdict::NotModified {
+        return Wanted::Extent(Extent::NotModified);
+    }
+    // RFC 9110 §14.2: a range is one of what would be sent with 200.
+    let has_range =
+        asked.has_range() && stored.status == 200 && range_applies(&asked, head, bytes, stored, stored_head);
+    let Some(whole_bytes) = whole_bytes.filter(|_| has_range) else { return Wanted::Extent(Extent::Whole) };
+    Wanted::Extent(match select(head, bytes, whole_bytes) {
+        Selection::Whole => Extent::Whole,
+        Selection::One(range) => Extent::Part(range, whole_bytes),
+        Selection::Several(ranges) => Extent::Parts(ranges, Boundary::new(fastrand::u64(..))),
+        Selection::Unsatisfiable => return Wanted::Nothing,
     })
 }
 
-/// The head may have left: all that can be said now is that the body is not whole.
-fn cut(call: &Call<'_>, record: &mut Record<'_>, failure: Failure) -> Next {
-    call.client.socket.reset_on_drop();
-    record.failure = Some(failure);
-    Next::Close
+/// A text of our own, and what follows it of the body.
+struct Segment {
+    text: Vec<u8>,
+    range: Range<u64>,
 }
 
-/// What a response is told from.
-struct Said<'a> {
-    stored: &'a Stored,
-    /// As it is stored, with its empty line.
-    head: &'a [u8],
-    framing: Framing,
-    /// When it was served from the store, if it was.
-    hit_ms: Option<u64>,
+impl Segment {
+    fn len(&self) -> u64 {
+        self.text.len() as u64 + (self.range.end - self.range.start)
+    }
+
+    fn bytes<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a [u8]> {
+        let text = Some(self.text.as_slice()).filter(|text| !text.is_empty());
+        text.into_iter().chain(object.body(self.range.clone()))
+    }
 }
 
-/// Writes the head to `Response::out`, and says what becomes of the connection.
-fn render(
+/// The body that goes with an extent.
+fn segments(extent: &Extent, object: &Object, whole_bytes: u64) -> Vec<Segment> {
+    match extent {
+        Extent::Whole => vec![Segment { text: Vec::new(), range: 0..whole_bytes }],
+        Extent::NotModified => Vec::new(),
+        Extent::Part(range, _) => vec![Segment { text: Vec::new(), range: range.clone() }],
+        Extent::Parts(ranges, boundary) => {
+            let content_type = head::field(object.head(), b"content-type");
+            let part = |range: &Range<u64>| {
+                let mut text = Vec::new();
+                boundary.write_part_head(&mut text, content_type, range, whole_bytes);
+                Segment { text, range: range.clone() }
+            };
+            let mut segments: Vec<Segment> = ranges.iter().map(part).collect();
+            let mut text = Vec::new();
+            boundary.write_end(&mut text);
+            segments.push(Segment { text, range: 0..0 });
+            segments
+        }
+    }
+}
+
+/// Writes the head of what has this length on its way.
+fn begin(
     call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
-    said: &Said<'_>,
+    object: &Object,
+    told: &Told,
+    (extent, length): (&Extent, u64),
+    record: &mut Record<'_>,
 ) -> Result<ClientConnection, Failure> {
-    let persists = admitted.connection.persists(admitted.version)
-        && said.framing != Framing::UntilClose
-        && answer::may_go_on(call);
-    let connection = match (persists, admitted.version) {
-        (true, Version::Http10) => ClientConnection::KeepAlive,
-        (true, _) => ClientConnection::Persist,
-        (false, _) => ClientConnection::Close,
+    let stored = object.stored();
+    let said = Said {
+        stored,
+        head: object.head(),
+        extent,
+        framing: Framing::Length(length),
+        handling: told.handling,
+        // RFC 9111 §5.1.
+        age_seconds: Some(stored.age_seconds(told.now_ms)),
+        ttl_seconds: stored.ttl_seconds(told.now_ms),
+        key: told.shows_key.then(|| object.key_text()),
     };
-    let Memory { request, response } = memory;
-    // It has not come with this exchange: nothing of its body was received here.
-    response.body.begin(Framing::None, false, None);
-    let out = &mut response.out;
-    out.clear();
-    out.extend_from_slice(&said.head[..said.head.len() - 2]);
-    push_own(out, said);
-    let Some(policies) = admitted.policies(call) else {
-        match (said.framing, connection) {
-            (Framing::Chunked, _) => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-            (_, ClientConnection::KeepAlive) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
-            (_, ClientConnection::Close) => out.extend_from_slice(b"Connection: close\r\n"),
-            _ => {}
-        }
-        if said.framing == Framing::Chunked && connection == ClientConnection::Close {
-            out.extend_from_slice(b"Connection: close\r\n");
-        }
-        out.extend_from_slice(&call.listener.added);
-        out.extend_from_slice(b"Via: 1.1 vanward\r\n\r\n");
-        return Ok(connection);
-    };
-    // What the route wants of the head depends on the request: it is written as if a server had sent it.
-    out.extend_from_slice(b"\r\n");
-    let buffer = &mut response.buffer;
-    buffer.clear();
-    call.worker.buffers.fit(buffer, out.len());
-    buffer.spare()[..out.len()].copy_from_slice(out);
-    buffer.advance(out.len());
-    response.head.clear();
-    let limits = HeadLimits { bytes: out.len(), fields: usize::MAX, target: 0 };
-    response.head.parse(buffer.filled(), &limits).map_err(|_| Failure::UpstreamMalformed)?;
-    let options =
-        ConnectionOptions::of(&response.head, buffer.filled()).map_err(|_| Failure::UpstreamFraming)?;
-    out.clear();
-    let date = call.worker.date();
-    let rewrite = ResponseRewrite {
-        edits: None,
-        added: &call.listener.added,
-        connection: options,
-        framing: said.framing,
-        client_connection: connection,
-        date: &date,
-    };
-    let sender = Sender { server: "", has_page: false };
-    policy::write_response(call, policies, admitted, sender, request, response, rewrite);
-    response.buffer.clear();
+    let connection = head::write(call, admitted, memory, &said)?;
+    if let Some(cell) = tally::cell(call, admitted).filter(|_| admitted.method != Method::Head) {
+        cell.sent_bytes.add(length);
+    }
+    record.status = extent.status(stored);
+    record.head_bytes_sent = memory.response.out.len() as u64;
     Ok(connection)
 }
 
-/// Appends what is said anew each time.
-fn push_own(out: &mut Vec<u8>, said: &Said<'_>) {
-    // Writing into a Vec does not fail. RFC 9110 §8.6: no Content-Length in a 204.
-    if let (Framing::Length(length), true) = (said.framing, said.stored.status != 204) {
-        out.extend_from_slice(b"Content-Length: ");
-        push_number(out, length);
-        out.extend_from_slice(b"\r\n");
-    }
-    match said.hit_ms {
-        Some(now_ms) => {
-            // RFC 9111 §5.1, RFC 9211 §2.
-            out.extend_from_slice(b"Age: ");
-            push_number(out, said.stored.age_seconds(now_ms));
-            out.extend_from_slice(b"\r\nCache-Status: vanward; hit; ttl=");
-            let ttl_seconds = said.stored.ttl_seconds(now_ms);
-            out.extend_from_slice(if ttl_seconds < 0 { b"-" } else { b"" });
-            push_number(out, ttl_seconds.unsigned_abs());
-            out.extend_from_slice(b"\r\n");
-        }
-        None => out.extend_from_slice(b"Cache-Status: vanward; fwd=miss; stored\r\n"),
+/// What becomes of the connection, and what the last byte is sent with.
+pub(super) fn ending(connection: ClientConnection) -> (Next, Follows) {
+    match connection {
+        ClientConnection::Close => (Next::Close, Follows::Close),
+        _ => (Next::Reuse, Follows::End),
     }
 }
 
-fn push_number(out: &mut Vec<u8>, number: u64) {
-    // Small ones are what there mostly is, and writing them needs no formatter.
-    if number < 10 {
-        out.push(b'0' + number as u8);
-    } else {
-        let _ = write!(out, "{number}");
-    }
+/// RFC 9110 §15.5.17: there is nothing of what is asked for.
+pub(super) async fn unsatisfied(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    whole_bytes: u64,
+    told: Told,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let out = &mut memory.response.out;
+    answer::begin(out, 416);
+    write_unsatisfied_range(out, whole_bytes);
+    write_content_length(out, 0);
+    CacheStatus { handling: told.handling, ttl_seconds: None, key: None, detail: None }.write(out);
+    record.status = 416;
+    answer::own(call, memory, admitted, record, b"").await
+}
+
+/// The head may have left: all that can be said now is that the body is not whole.
+pub(super) fn cut(call: &Call<'_>, record: &mut Record<'_>, failure: Failure) -> Next {
+    call.client.socket.reset_on_drop();
+    record.failure = Some(failure);
+    Next::Close
 }

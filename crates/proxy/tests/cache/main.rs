@@ -24,5 +24,15 @@ mod text;
 mod scene;
 /// What is answered from the store, and what is not.
 mod answered;
+/// Conditions of clients and of the store.
+mod validated;
+/// Parts.
+mod ranges;
+/// What is no longer fresh.
+mod stale;
+/// What goes past it.
+mod passed;
+/// What is counted.
+mod counted;
 /// Many who want the same.
 mod shared;

@@ -1,5 +1,8 @@
 //! `vanward status`: a table for people, JSON for scripts.
 
+/// What it says of the cache.
+mod cache;
+
 use std::fmt::Write;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
@@ -81,6 +84,9 @@ fn page(status: &Status, has_colour: bool) -> String {
         let sessions = sessions.unwrap_or_default();
         let _ = writeln!(page, "\nupstream {} ({}){sessions}", upstream.name, upstream.balance);
         table(&mut page, upstream, has_colour);
+    }
+    if let Some(stored) = &status.cache {
+        cache::told(&mut page, stored, &status.routes);
     }
     page
 }

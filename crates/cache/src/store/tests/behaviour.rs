@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use super::{key, no_variant, opening};
-use crate::fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
+use crate::fill::{Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
 use crate::key::{Key, KeySecret};
 use crate::purge::{Force, Label, Rules, Scope};
 use crate::store::object::{Opening, SHORT_BODY_BYTES_MAX, allocated_bytes};
@@ -50,7 +50,7 @@ fn wait(store: &Arc<Store>, key: Key) -> Wait {
 
 #[track_caller]
 fn put(store: &Arc<Store>, key: Key, opening: Opening, body: &[u8]) {
-    let mut fill = lead(store, key).open(opening);
+    let (mut fill, _) = lead(store, key).open(opening);
     fill.push(body, 0);
     assert!(matches!(fill.finish(), Filled::Stored(_)));
 }
@@ -113,9 +113,8 @@ fn what_is_stored_is_found_whole_whatever_the_parts_it_came_in() {
         for body_bytes in [None, Some(bytes as u64)] {
             let store = store();
             let body = pattern(bytes);
-            let mut fill =
-                lead(&store, key(number as u64)).open(Opening { body_bytes, ..opening("http://a/b") });
-            let reader = fill.reader().expect("from its beginning");
+            let opening = Opening { body_bytes, ..opening("http://a/b") };
+            let (mut fill, reader) = lead(&store, key(number as u64)).open(opening);
             body.chunks(part_bytes).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
             assert!(matches!(fill.finish(), Filled::Stored(_)));
             assert_eq!(read_all(reader).as_deref(), Ok(&body[..]));
@@ -146,8 +145,8 @@ fn variants_lie_beside_each_other_and_take_only_their_own_place() {
         else {
             panic!("nothing answers variant {number} yet")
         };
-        let mut fill =
-            lead.open(Opening { vary: vary(), variant: VariantKey::from_u128(number), ..opening("k") });
+        let variant = VariantKey::from_u128(number);
+        let (mut fill, _) = lead.open(Opening { vary: vary(), variant, ..opening("k") });
         fill.push(format!("{number}").as_bytes(), 0);
         fill.finish();
     }
@@ -168,7 +167,7 @@ fn fetches_for_variants_that_are_known_to_differ_do_not_wait_for_each_other() {
     // Nobody knows yet that it varies.
     let Joined::Wait(mut other) = store.join(key(1), None, variant(2), 0) else { panic!("waits") };
     let vary = Vary::from_bytes(b"accept-language");
-    let mut fill = first.open(Opening { vary, variant: VariantKey::from_u128(1), ..opening("k") });
+    let (mut fill, _) = first.open(Opening { vary, variant: VariantKey::from_u128(1), ..opening("k") });
     let Poll::Ready(Waited::Stream(reader)) = other.poll(&no_waker()) else { panic!("the head is there") };
     assert_eq!(reader.opening().variant, VariantKey::from_u128(1));
     assert!(matches!(store.join(key(1), None, variant(1), 0), Joined::Stream(_)));
@@ -193,7 +192,7 @@ fn ten_thousand_wait_for_one_and_read_all_of_it() {
     let context = Context::from_waker(&waker);
     let mut waits: Vec<Wait> = (0..10_000).map(|_| wait(&store, key(1))).collect();
     assert!(waits.iter_mut().all(|wait| wait.poll(&context).is_pending()));
-    let mut fill = leader.open(opening("k"));
+    let (mut fill, _) = leader.open(opening("k"));
     assert_eq!(woken.0.load(SeqCst), 10_000);
     let mut readers: Vec<Reader> = waits
         .iter_mut()
@@ -260,13 +259,12 @@ fn what_may_not_be_stored_lets_all_go_and_is_remembered() {
 #[test]
 fn a_fetch_that_dies_breaks_what_is_read_and_leaves_nothing() {
     let store = store();
-    let mut fill: Fill = lead(&store, key(1)).open(opening("k"));
-    let mut reader = fill.reader().expect("from its beginning");
+    let (mut fill, mut reader) = lead(&store, key(1)).open(opening("k"));
     fill.push(b"half", 0);
     drop(fill);
     assert!(matches!(reader.poll_next(&no_waker()), Poll::Ready(Some(Ok(part))) if *part == *b"half"));
     assert!(matches!(reader.poll_next(&no_waker()), Poll::Ready(Some(Err(ReadError::Broken)))));
-    let mut fill = lead(&store, key(1)).open(Opening { body_bytes: Some(5), ..opening("k") });
+    let (mut fill, _) = lead(&store, key(1)).open(Opening { body_bytes: Some(5), ..opening("k") });
     fill.push(b"four", 0);
     assert!(matches!(fill.finish(), Filled::Broken));
     assert!(!is_stored(&store, key(1)));
@@ -275,8 +273,8 @@ fn a_fetch_that_dies_breaks_what_is_read_and_leaves_nothing() {
 #[test]
 fn a_body_beyond_the_limit_is_read_by_those_who_keep_up_and_not_stored() {
     let store = store();
-    let mut fill = lead(&store, key(1)).open(opening("k"));
-    let (mut quick, mut slow) = (fill.reader().expect("reads"), fill.reader().expect("reads"));
+    let (mut fill, mut quick) = lead(&store, key(1)).open(opening("k"));
+    let Joined::Stream(mut slow) = join(&store, key(1)) else { panic!("it can be joined") };
     let part = pattern(64 << 10);
     for number in 0..48 {
         let wanted = fill.push(&part, 50);
@@ -284,7 +282,8 @@ fn a_body_beyond_the_limit_is_read_by_those_who_keep_up_and_not_stored() {
         while let Poll::Ready(Some(Ok(bytes))) = quick.poll_next(&no_waker()) {
             assert!(!bytes.is_empty());
         }
-        assert!(store.tally().filling_bytes <= 17 << 16);
+        assert!(store.tally().filling_bytes <= 21 << 16);
+        assert!(fill.poll_room(&no_waker()).is_ready());
     }
     assert_eq!(quick.read_bytes(), 48 << 16);
     assert!(matches!(slow.poll_next(&no_waker()), Poll::Ready(Some(Err(ReadError::Behind)))));
@@ -294,6 +293,31 @@ fn a_body_beyond_the_limit_is_read_by_those_who_keep_up_and_not_stored() {
     assert_eq!(store.tally().filling_bytes, 0);
     assert!(matches!(fill.finish(), Filled::TooLarge));
     assert!(!is_stored(&store, key(1)));
+}
+
+#[test]
+fn who_reads_slowly_what_is_not_kept_slows_its_fetch_and_loses_nothing() {
+    let store = store();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let context = Context::from_waker(&waker);
+    let (mut fill, mut reader) = lead(&store, key(1)).open(opening("k"));
+    let body = pattern(4 << 20);
+    let (mut read, mut wakes) = (Vec::new(), 0);
+    for part in body.chunks(128 << 10) {
+        while fill.poll_room(&context).is_pending() {
+            let Poll::Ready(Some(Ok(part))) = reader.poll_next(&no_waker()) else { panic!("there is more") };
+            read.extend_from_slice(&part);
+            wakes += 1;
+            assert_eq!(woken.0.load(SeqCst), wakes);
+        }
+        assert_ne!(fill.push(part, 50), Wanted::No);
+        assert!(store.tally().filling_bytes <= (1 << 20) + (256 << 10));
+    }
+    assert!(wakes > 0);
+    assert!(matches!(fill.finish(), Filled::TooLarge));
+    read.extend(read_all(reader).expect("nothing is lost"));
+    assert!(read == body);
 }
 
 #[test]
@@ -318,6 +342,22 @@ fn a_validation_renews_the_head_of_its_variant_alone() {
         assert_eq!(found.head(), b"new");
         assert_eq!(found.body(0..bytes as u64).collect::<Vec<_>>().concat(), pattern(bytes));
     }
+}
+
+#[test]
+fn what_is_good_but_no_longer_to_be_stored_answers_once() {
+    let store = store();
+    put(&store, key(1), opening("k"), b"body");
+    let old = store.look(key(1), no_variant).expect("stored");
+    let Joined::Lead(lead) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("leads") };
+    let Joined::Wait(mut other) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("waits") };
+    let answer = lead.release(&old, Opening { head: b"new"[..].into(), ..opening("k") }, 60);
+    assert_eq!((answer.head(), answer.body_at(0)), (&b"new"[..], &b"body"[..]));
+    assert!(!is_stored(&store, key(1)) && !store.holds(key(1)));
+    assert!(matches!(other.poll(&no_waker()), Poll::Ready(Waited::Refused)));
+    assert!(matches!(join(&store, key(1)), Joined::Pass));
+    store.forget_pass(key(1));
+    assert!(matches!(join(&store, key(1)), Joined::Lead(_)));
 }
 
 #[test]
@@ -382,8 +422,8 @@ fn a_fetch_under_way_across_a_purge_is_not_stored_and_not_joined() {
         };
         let asked = lead(&store, key(1));
         purge(&scope);
-        let mut streaming = lead(&store, key(1)).open(labelled("http://a/", &["t"]));
-        let mut asked = asked.open(labelled("http://a/", &["t"]));
+        let (mut streaming, _) = lead(&store, key(1)).open(labelled("http://a/", &["t"]));
+        let (mut asked, _) = asked.open(labelled("http://a/", &["t"]));
         asked.push(b"old", 0);
         store.sweep();
         assert!(matches!(asked.finish(), Filled::Purged), "{scope:?}");
@@ -492,7 +532,7 @@ fn take_part(store: &Arc<Store>, key: Key, random: u64, body: &[u8]) {
         1 => lead.fail(),
         2 => lead.refuse(0),
         dies => {
-            let mut fill = lead.open(opening("k"));
+            let (mut fill, _) = lead.open(opening("k"));
             for (number, part) in body.chunks(1 + random as usize % 9000).enumerate() {
                 fill.push(part, 0);
                 thread::yield_now();

@@ -71,7 +71,7 @@ impl Policy for OurStore {
             return true;
         }
         let Joined::Lead(lead) = self.store.join(key(number), None, no_variant, 0) else { panic!("alone") };
-        let mut fill = lead.open(opening("k"));
+        let (mut fill, _) = lead.open(opening("k"));
         fill.push(&self.body[..body_bytes(number)], 0);
         fill.finish();
         false

@@ -34,8 +34,8 @@ fn child() {
     let objects = 3 * MEMORY_BYTES / 2 / (body_bytes as u64 + 800);
     for number in 0..objects {
         let Joined::Lead(lead) = store.join(key(number), None, no_variant, 0) else { panic!("a new key") };
-        let mut fill =
-            lead.open(Opening { head: vec![b'h'; 300].into(), ..opening("http://example.org/some/path") });
+        let opening = Opening { head: vec![b'h'; 300].into(), ..opening("http://example.org/some/path") };
+        let (mut fill, _) = lead.open(opening);
         fill.push(&body[..body_bytes / 2 + fastrand::usize(0..body_bytes)], 0);
         assert!(matches!(fill.finish(), Filled::Stored(_)));
         // Some are used, so that what goes is not just what came first.

@@ -1,0 +1,327 @@
+//! Asking a server for all who want the same: for something new, or whether what is stored is still good.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use ::cache::{
+    Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed, Refusal, Times, Vary, Waited,
+    is_about, refresh, write_conditions, write_key,
+};
+use wire::Framing;
+
+use super::fill::Filling;
+use super::{Ask, Miss, hit, live, pass, tally, uri};
+use crate::answer;
+use crate::client::Next;
+use crate::exchange::{Admitted, Call};
+use crate::failure::{Failure, Party};
+use crate::forward::{self, Reply, unless_gone};
+use crate::lane::{Memory, Request, Response};
+use crate::record::Record;
+
+/// How often a request waits for what turns out to be another variant, before it goes on by itself.
+const WAITS_MAX: usize = 4;
+
+/// How long it is remembered that a response was not to be stored.
+const REFUSED_FOR_SECONDS: u64 = 60;
+
+/// Asks a server, or waits for who does already.
+pub(super) async fn ask(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    miss: Miss,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let collapsed =
+        Handling::Forwarded { forward: miss.forward, status: None, is_stored: false, is_collapsed: true };
+    for _ in 0..WAITS_MAX {
+        match wait(call, admitted, ask, &memory.request, miss.found.as_ref()).await? {
+            Waited::Lead(lead) => return lead_all(call, admitted, memory, ask, (lead, miss), record).await,
+            Waited::Hit(object) if ask.is_ours(&memory.request, object.vary(), object.variant()) => {
+                return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), record).await;
+            }
+            Waited::Stream(reader)
+                if ask.is_ours(&memory.request, &reader.opening().vary, reader.opening().variant) =>
+            {
+                return live::coming(call, admitted, memory, reader, ask.told(call, collapsed), record).await;
+            }
+            // Another variant: by now the store knows how they differ.
+            Waited::Hit(_) | Waited::Stream(_) => {}
+            Waited::Failed => {
+                let found = miss.found.filter(|object| ask.stands_in(object, OriginError::Unreachable));
+                let Some(object) = found else { return Err(Failure::FetchFailed) };
+                tally::stale(call, admitted);
+                return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), record).await;
+            }
+            Waited::Refused => break,
+        }
+    }
+    pass::pass(call, admitted, memory, ask, miss, record).await
+}
+
+/// What comes of asking the store once more, and of waiting for another request for the same.
+async fn wait(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    ask: &Ask<'_>,
+    request: &Request,
+    found: Option<&Arc<Object>>,
+) -> Result<Waited, Failure> {
+    Ok(match ask.join(request, found) {
+        Joined::Hit(object) => Waited::Hit(object),
+        Joined::Lead(lead) => Waited::Lead(lead),
+        Joined::Stream(reader) => Waited::Stream(reader),
+        Joined::Pass => Waited::Refused,
+        Joined::Wait(mut wait) => {
+            tally::wait(call, admitted);
+            // Whoever leads keeps to its time-outs, and hands over when it goes away.
+            let waited = unless_gone(call.client, poll_fn(|context| wait.poll(context))).await;
+            waited.map_err(|_| Failure::ClientGone)?
+        }
+    })
+}
+
+/// Asks for all, and answers one's own client.
+async fn lead_all(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    (lead, miss): (Lead, Miss),
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let forwarded = |status, is_stored| {
+        let forward = miss.forward;
+        ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed: false })
+    };
+    match fetch(call, admitted, memory, ask, lead, miss.found.as_ref(), record).await? {
+        Fetched::Stored { object, status, is_stored } => {
+            hit::stored(call, admitted, memory, &object, forwarded(status, is_stored), record).await
+        }
+        Fetched::Coming(reader) => {
+            live::coming(call, admitted, memory, reader, forwarded(None, true), record).await
+        }
+        Fetched::Passing(reply, refusal) => {
+            pass::relay(call, admitted, memory, (*reply, miss.forward, Some(refusal)), record).await
+        }
+    }
+}
+
+/// What came of asking.
+pub(super) enum Fetched {
+    /// What was stored answers: it is still good, or stands in for a server that has failed.
+    Stored { object: Arc<Object>, status: Option<u16>, is_stored: bool },
+    /// A response that is stored as it comes.
+    Coming(Reader),
+    /// One that is not to be stored.
+    Passing(Box<Reply>, Refusal),
+}
+
+/// Asks a server; where something is stored, whether that is still good.
+pub(super) async fn fetch(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    lead: Lead,
+    found: Option<&Arc<Object>>,
+    record: &mut Record<'_>,
+) -> Result<Fetched, Failure> {
+    let mut known = found.filter(|object| object.stored().has_validator());
+    loop {
+        memory.request.texts.conditions = Some(conditions(known));
+        let outcome = forward::forward(call, admitted, memory, record).await;
+        memory.request.texts.conditions = None;
+        let status = memory.response.head.start.status;
+        let error = match &outcome {
+            Ok(_) => OriginError::of_status(status),
+            Err(failure) => (failure.facts().party != Party::Client).then_some(OriginError::Unreachable),
+        };
+        if let (Some(error), Some(object)) = (error, found)
+            && ask.stands_in(object, error)
+        {
+            lead.fail();
+            tally::stale(call, admitted);
+            if outcome.is_ok() {
+                record.received_apart(memory.response.head.len as u64);
+            }
+            let status = outcome.is_ok().then_some(status);
+            return Ok(Fetched::Stored { object: Arc::clone(object), status, is_stored: false });
+        }
+        let reply = match outcome {
+            Ok(reply) => reply,
+            Err(failure) => {
+                // What went wrong with this client is nothing to the others: dropped, one of them leads.
+                if error.is_some() {
+                    lead.fail();
+                }
+                return Err(failure);
+            }
+        };
+        let Some(object) = known.filter(|_| status == 304) else {
+            return Ok(settle(call, admitted, memory, ask, lead, reply, record));
+        };
+        let renewal = Renewal::of(call, ask, object, &memory.response);
+        record.received_apart(memory.response.head.len as u64);
+        give_back(call, admitted, reply, &memory.response);
+        if let Some(renewal) = renewal {
+            let is_stored = renewal.is_kept;
+            if let Some(cell) = tally::cell(call, admitted).filter(|_| is_stored) {
+                cell.stored.increment();
+            }
+            let object = renewal.carry_out(ask, lead, object);
+            return Ok(Fetched::Stored { object, status: Some(304), is_stored });
+        }
+        // RFC 9111 §4.3.4: nothing that is stored is meant, so the origin is asked once more, for all of it.
+        known = None;
+    }
+}
+
+/// The lines that ask whether what is stored is still good; none ask for all of it.
+fn conditions(known: Option<&Arc<Object>>) -> Vec<u8> {
+    let mut lines = Vec::new();
+    if let Some(object) = known {
+        write_conditions(&mut lines, object.stored(), object.head());
+    }
+    lines
+}
+
+/// What a 304 makes of a stored response.
+struct Renewal {
+    opening: Opening,
+    /// Whether it stays stored.
+    is_kept: bool,
+}
+
+impl Renewal {
+    /// `None` where it is about something else, or what is stored cannot take it up.
+    fn of(call: &Call<'_>, ask: &Ask<'_>, object: &Object, response: &Response) -> Option<Self> {
+        let (head, bytes) = (&response.head, response.buffer.filled());
+        if !is_about(head, bytes, object.stored(), object.head()) {
+            return None;
+        }
+        let times = ask.times(call);
+        let limits = &call.snapshot.head_limits;
+        let (old, old_head) = (object.stored(), object.head());
+        let mut kept = Vec::new();
+        let refreshed =
+            refresh(&ask.asked, old, old_head, head, bytes, times, ask.policy, limits, &mut kept).ok()?;
+        let (stored, is_kept) = match refreshed {
+            Refreshed::Stored(stored) => (stored, true),
+            Refreshed::Unstored(stored, _) => (stored, false),
+        };
+        let opening = Opening {
+            stored,
+            vary: object.vary().clone(),
+            variant: object.variant(),
+            key_text: object.key_text().into(),
+            head: kept.into(),
+            labels: object.labels().into(),
+            body_bytes: Some(object.body_bytes()),
+        };
+        Some(Self { opening, is_kept })
+    }
+
+    fn carry_out(self, ask: &Ask<'_>, lead: Lead, object: &Object) -> Arc<Object> {
+        if self.is_kept {
+            return lead.renew(object, self.opening);
+        }
+        lead.release(object, self.opening, ask.now_ms / 1000 + REFUSED_FOR_SECONDS)
+    }
+}
+
+/// Gives back the connection of a response that had no body.
+fn give_back(call: &Call<'_>, admitted: &Admitted, reply: Reply, response: &Response) {
+    // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
+    if reply.persists && response.buffer.len() == response.head.len {
+        let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
+        server.release(reply.connection, call.client, &call.worker.deadlines);
+    }
+}
+
+/// Has a response stored as it comes, if it may be.
+fn settle(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    lead: Lead,
+    reply: Reply,
+    record: &mut Record<'_>,
+) -> Fetched {
+    let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
+    match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
+        Ok(opening) => {
+            let (fill, reader) = lead.open(opening);
+            record.received_apart(memory.response.head.len as u64);
+            Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
+            Fetched::Coming(reader)
+        }
+        Err(refusal) => {
+            tally::refused(call, admitted, refusal);
+            // What a server says while it fails, or of one request alone, says nothing of the next.
+            let is_passing = memory.response.head.start.status >= 500
+                || matches!(refusal, Refusal::Status | Refusal::RequestNoStore);
+            lead.refuse(if is_passing { 0 } else { refused_until_seconds });
+            Fetched::Passing(Box::new(reply), refusal)
+        }
+    }
+}
+
+/// What is stored of a response, up to its body.
+pub(super) fn opening(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    ask: &Ask<'_>,
+    request: &Request,
+    response: &Response,
+    reply: &Reply,
+) -> Result<Opening, Refusal> {
+    let (head, bytes) = (&response.head, response.buffer.filled());
+    // The cookie of a session is one client's.
+    if !response.added.is_empty() {
+        return Err(Refusal::SetCookie);
+    }
+    // A page stands in for it each time.
+    if answer::stand_in(call, admitted.policies(call), head.start.status).is_some() {
+        return Err(Refusal::StatusTtlZero);
+    }
+    let vary = Vary::of(head, bytes, ask.policy)?;
+    let mut kept = Vec::new();
+    let stored = ::cache::admit(&ask.asked, head, bytes, ask.times(call), ask.policy, &mut kept)?;
+    let body_bytes = match reply.framing {
+        Framing::None => Some(0),
+        Framing::Length(length) => Some(length),
+        Framing::Chunked | Framing::UntilClose => None,
+    };
+    if body_bytes.is_some_and(|length| length > ask.cache.store.object_bytes_max()) {
+        return Err(Refusal::TooLarge);
+    }
+    let mut key_text = Vec::new();
+    let request_bytes = request.head_bytes();
+    write_key(
+        &mut key_text,
+        &uri(call, admitted, request_bytes),
+        &ask.policy.key,
+        &request.head,
+        request_bytes,
+    );
+    Ok(Opening {
+        stored,
+        variant: ask.variant(&vary, request),
+        vary,
+        key_text: key_text.into(),
+        head: kept.into(),
+        labels: Box::default(),
+        body_bytes,
+    })
+}
+
+impl Ask<'_> {
+    /// When the server was asked, and when it answered.
+    fn times(&self, call: &Call<'_>) -> Times {
+        Times { requested_ms: self.now_ms, received_ms: call.worker.unix_ms() }
+    }
+}

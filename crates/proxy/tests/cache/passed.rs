@@ -1,0 +1,204 @@
+//! What goes past the store, what it does to it, and what clients are told.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::answered::{ONE_ROUTE, response};
+use crate::peer::Peer;
+use crate::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+
+const FRESH: &str = "Cache-Control: max-age=60\r\n";
+
+/// One client and one server, who talk in turn on the same connections.
+struct Talk {
+    client: Client,
+    server: Peer,
+}
+
+impl Talk {
+    /// Something was said already, so that both are there.
+    fn new(scene: &Scene) -> Self {
+        let mut client = scene.client(Spoken::Http1);
+        client.asks(&get("/first"));
+        let mut server = scene.accept(0);
+        server.head();
+        server.sends(response("", ""));
+        client.gets();
+        Self { client, server }
+    }
+
+    /// The server answers.
+    fn asks(&mut self, request: &Asked<'_>, response: &str) -> Got {
+        self.client.asks(request);
+        self.server.head();
+        self.server.sends(response);
+        self.client.gets()
+    }
+
+    /// Nobody has to ask the server.
+    fn is_stored(&mut self, target: &str) -> bool {
+        let asked = Asked { fields: "cache-control: only-if-cached\n", ..get(target) };
+        self.client.asks_for(&asked).status == 200
+    }
+}
+
+fn status(got: &Got) -> &str {
+    got.field("cache-status").unwrap_or_else(|| panic!("not told: {got:?}"))
+}
+
+fn ttl_seconds(got: &Got) -> i64 {
+    let found = status(got).split("; ").find_map(|parameter| parameter.strip_prefix("ttl="));
+    found.and_then(|ttl| ttl.parse().ok()).unwrap_or_else(|| panic!("no ttl: {}", status(got)))
+}
+
+/// Without what depends on how long it took.
+fn status_without_ttl(got: &Got) -> String {
+    let ttl = format!("; ttl={}", ttl_seconds(got));
+    status(got).replacen(&ttl, "", 1)
+}
+
+#[test]
+fn rfc9111_4_4_what_a_response_names_of_its_origin_is_invalid() {
+    let rows = [
+        ("200 OK", "Location: /b\r\n", &["/a", "/b"][..]),
+        ("201 Created", "Content-Location: http://test/b\r\n", &["/a", "/b"]),
+        ("303 See Other", "Location: /c\r\nContent-Location: /b\r\n", &["/a", "/b", "/c"]),
+        ("200 OK", "Location: http://elsewhere/b\r\n", &["/a"]),
+        ("404 Not Found", "Location: /b\r\n", &[]),
+        ("500 Internal Server Error", "Location: /b\r\n", &[]),
+    ];
+    for (answer, fields, gone) in rows {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "MERGE"] {
+            let scene = Scene::new(ONE_ROUTE);
+            let mut talk = Talk::new(&scene);
+            for target in ["/a", "/b", "/c"] {
+                talk.asks(&get(target), &response(FRESH, target));
+            }
+            let answer = format!("HTTP/1.1 {answer}\r\n{fields}Content-Length: 0\r\n\r\n");
+            let got = talk.asks(&Asked { method, ..get("/a") }, &answer);
+            assert_eq!(status(&got), "vanward; fwd=method");
+            for target in ["/a", "/b", "/c"] {
+                assert_eq!(talk.is_stored(target), !gone.contains(&target), "{method} {fields} {target}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_safe_method_leaves_all_as_it_is() {
+    let scene = Scene::new(ONE_ROUTE);
+    let mut talk = Talk::new(&scene);
+    talk.asks(&get("/a"), &response(FRESH, "a"));
+    let got = talk.asks(&Asked { method: "OPTIONS", ..get("/a") }, &response("", ""));
+    assert_eq!(status(&got), "vanward; fwd=method");
+    assert!(talk.is_stored("/a"));
+}
+
+#[test]
+fn rfc9211_clients_are_told_why_a_server_was_asked() {
+    let routes = ONE_ROUTE.replace("cache = {}", "cache = { show_key = true }");
+    let scene = Scene::new(&routes);
+    let mut talk = Talk::new(&scene);
+    let kind = |fields| Asked { fields, ..get("/a") };
+    let varying = format!("{FRESH}Vary: X-Kind\r\n");
+    let got = talk.asks(&kind("x-kind: a\n"), &response(&varying, "a"));
+    assert_eq!(status_without_ttl(&got), "vanward; fwd=uri-miss; stored; key=\"http://test/a\"");
+    assert!((1..=60).contains(&ttl_seconds(&got)));
+    let got = talk.asks(&kind("x-kind: b\n"), &response(&varying, "b"));
+    assert_eq!(status_without_ttl(&got), "vanward; fwd=vary-miss; stored; key=\"http://test/a\"");
+    let got = talk.asks(&kind("x-kind: a\ncache-control: no-cache\n"), &response(&varying, "a"));
+    assert_eq!(status_without_ttl(&got), "vanward; fwd=request; stored; key=\"http://test/a\"");
+    let got = talk.asks(&kind("x-kind: a\ncache-control: no-store\n"), &response(&varying, "a"));
+    assert_eq!(status(&got), "vanward; fwd=request");
+    let got = talk.asks(&get("/b"), &response("Cache-Control: private\r\n", "b"));
+    assert_eq!(status(&got), "vanward; fwd=uri-miss; detail=private");
+    let got = talk.client.asks_for(&kind("x-kind: a\n"));
+    assert_eq!(status_without_ttl(&got), "vanward; hit; key=\"http://test/a\"");
+}
+
+#[test]
+fn what_was_refused_is_stored_again_once_it_may_be() {
+    let scene = Scene::new(ONE_ROUTE);
+    let mut talk = Talk::new(&scene);
+    talk.asks(&get("/a"), &response("Cache-Control: no-store\r\n", "1"));
+    // Found out by the next, so that the one after it asks for all.
+    talk.asks(&get("/a"), &response(FRESH, "2"));
+    talk.asks(&get("/a"), &response(FRESH, "3"));
+    assert!(talk.is_stored("/a"));
+}
+
+#[test]
+fn times_of_the_route_go_before_those_of_the_server() {
+    let routes = ONE_ROUTE
+        .replace("cache = {}", "cache = { status_ttl = { 404 = \"1m\", 5xx = \"0s\" }, heuristic = \"0%\" }");
+    let scene = Scene::new(&routes);
+    let mut talk = Talk::new(&scene);
+    talk.asks(&get("/a"), "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(talk.client.asks_for(&get("/a")).status, 404);
+    talk.asks(&get("/b"), &format!("HTTP/1.1 500 Error\r\n{FRESH}Content-Length: 0\r\n\r\n"));
+    assert!(!talk.is_stored("/b"));
+    let modified = "Last-Modified: Tue, 01 Oct 2024 10:00:00 GMT\r\n";
+    let got = talk.asks(&get("/c"), &response(modified, "c"));
+    assert!(ttl_seconds(&got) <= 0, "{}", status(&got));
+}
+
+#[test]
+fn who_reads_slowly_what_is_too_large_to_be_kept_gets_all_of_it() {
+    // Of unknown length, and six times what one object may take: more than connections hold on their way.
+    const CHUNKS: usize = 96;
+    for spoken in BOTH {
+        let scene = Scene::new(ONE_ROUTE);
+        let mut client = scene.client(spoken);
+        client.asks(&get("/a"));
+        let mut server = scene.accept(0);
+        server.head();
+        let sending = thread::spawn(move || {
+            server.sends(format!("HTTP/1.1 200 OK\r\n{FRESH}Transfer-Encoding: chunked\r\n\r\n"));
+            for number in 0..CHUNKS {
+                let letter = char::from(b'a' + (number % 26) as u8);
+                server.sends(format!("10000\r\n{}\r\n", letter.to_string().repeat(1 << 16)));
+            }
+            server.sends("0\r\n\r\n");
+        });
+        if let Client::One(_) = &client {
+            // Whatever the proxy does with it meanwhile.
+            while scene.running().counters().upstream_bytes_received < (1 << 20) {
+                thread::yield_now();
+            }
+        }
+        let got = client.gets();
+        sending.join().expect("all is taken");
+        assert_eq!((got.status, got.body.len()), (200, CHUNKS << 16), "{spoken:?}");
+        for (number, chunk) in got.body.as_bytes().chunks(1 << 16).enumerate() {
+            assert!(chunk.iter().all(|&byte| byte == b'a' + (number % 26) as u8));
+        }
+    }
+}
+
+#[test]
+fn the_rate_of_a_route_is_that_of_stored_bodies_too() {
+    let scene = Scene::new(&ONE_ROUTE.replace("cache = {}", "cache = {}\nrate = \"20KB/s\""));
+    for spoken in BOTH {
+        let target = if spoken == Spoken::Http1 { "/1" } else { "/2" };
+        let began = Instant::now();
+        scene.exchange(spoken, &get(target), &response(FRESH, &"x".repeat(4000)));
+        let stored = Instant::now();
+        assert_eq!(scene.answer(spoken, &get(target)).body.len(), 4000);
+        // A link makes up for a millisecond at most.
+        assert!(stored.duration_since(began) >= Duration::from_millis(198), "as it came");
+        assert!(stored.elapsed() >= Duration::from_millis(198), "from the store");
+    }
+}
+
+#[test]
+fn what_the_cache_receives_is_counted() {
+    for len in [1000, 100_000] {
+        let scene = Scene::new(ONE_ROUTE);
+        let answer = response(FRESH, &"x".repeat(len));
+        scene.exchange(Spoken::Http1, &get("/a"), &answer);
+        scene.answer(Spoken::Http2, &get("/a"));
+        let counters = scene.running().counters();
+        assert_eq!(counters.upstream_bytes_received, answer.len() as u64);
+        assert_eq!((counters.cache_hits, counters.cache_misses), (1, 1));
+    }
+}

@@ -1,0 +1,150 @@
+//! What is served although it is no longer fresh, and when not.
+
+use crate::answered::{ONE_ROUTE, response};
+use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+
+/// Two seconds old when it comes, and fresh for one.
+fn stale(more: &str) -> String {
+    format!("Age: 2\r\nCache-Control: max-age=1{more}\r\nETag: \"a\"\r\n")
+}
+
+const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\ndown";
+
+/// A client and a server that have talked before.
+fn stored(scene: &Scene, spoken: Spoken, fields: &str) -> (Client, crate::peer::Peer) {
+    let mut client = scene.client(spoken);
+    client.asks(&get("/a"));
+    let mut server = scene.accept(0);
+    server.head();
+    server.sends(response(fields, "old"));
+    assert_eq!(client.gets().body, "old");
+    (client, server)
+}
+
+#[test]
+fn rfc5861_3_what_is_stale_is_served_while_one_request_revalidates_it() {
+    for spoken in BOTH {
+        let scene = Scene::new(ONE_ROUTE);
+        let (mut client, mut server) = stored(&scene, spoken, &stale(", stale-while-revalidate=60"));
+        for _ in 0..3 {
+            let got = client.asks_for(&get("/a"));
+            assert_eq!(got.body, "old");
+            assert!(
+                got.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit; ttl=-"))
+            );
+        }
+        assert!(server.head().to_lowercase().contains("if-none-match: \"a\"\r\n"));
+        assert!(!server.has_something() && scene.try_accept(0).is_none());
+        server.sends(response("Cache-Control: max-age=60\r\n", "new"));
+        // It is stored when it is whole, which nobody waits for: until then the old one is served.
+        while client.asks_for(&get("/a")).body != "new" {}
+        assert!(!server.has_something() && scene.try_accept(0).is_none());
+    }
+}
+
+#[test]
+fn a_revalidation_in_the_background_may_find_that_nothing_has_changed() {
+    let scene = Scene::new(ONE_ROUTE);
+    let (mut client, mut server) = stored(&scene, Spoken::Http1, &stale(", stale-while-revalidate=60"));
+    client.asks_for(&get("/a"));
+    server.head();
+    server.sends("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=60\r\nX-New: 1\r\n\r\n");
+    while client.asks_for(&get("/a")).field("x-new").is_none() {}
+    assert_eq!(client.asks_for(&get("/a")).body, "old");
+    assert!(!server.has_something() && scene.try_accept(0).is_none());
+}
+
+#[test]
+fn a_background_fetch_outlives_the_client_that_it_began_with() {
+    let scene = Scene::new(ONE_ROUTE);
+    let (mut client, mut server) = stored(&scene, Spoken::Http1, &stale(", stale-while-revalidate=60"));
+    client.asks_for(&get("/a"));
+    server.head();
+    drop(client);
+    server.sends(response("Cache-Control: max-age=60\r\n", "new"));
+    let mut client = scene.client(Spoken::Http2);
+    while client.asks_for(&get("/a")).body != "new" {}
+}
+
+#[test]
+fn a_route_may_have_what_is_stale_served_while_it_is_revalidated() {
+    let routes = ONE_ROUTE.replace("cache = {}", "cache = { stale_while_revalidate = \"60s\" }");
+    let scene = Scene::new(&routes);
+    let (mut client, mut server) = stored(&scene, Spoken::Http1, &stale(""));
+    assert_eq!(client.asks_for(&get("/a")).body, "old");
+    server.head();
+}
+
+#[test]
+fn rfc9111_5_2_2_what_must_be_revalidated_is_waited_for() {
+    for directive in [", must-revalidate", ", proxy-revalidate", ", no-cache"] {
+        let routes =
+            ONE_ROUTE.replace("cache = {}", "cache = { stale_while_revalidate = \"60s\", grace = \"60s\" }");
+        let scene = Scene::new(&routes);
+        let said = stale(&format!("{directive}, stale-while-revalidate=60, stale-if-error=60"));
+        let (mut client, mut server) = stored(&scene, Spoken::Http1, &said);
+        client.asks(&get("/a"));
+        server.head();
+        server.sends(UNAVAILABLE);
+        let got = client.gets();
+        assert_eq!((got.status, got.body.as_str()), (503, "down"), "{directive}");
+        // A server that fails for a moment is asked again, for all.
+        client.asks(&get("/a"));
+        server.head();
+        server.sends(response("Cache-Control: max-age=60\r\n", "new"));
+        assert_eq!(client.gets().body, "new");
+        assert_eq!(client.asks_for(&get("/a")).body, "new");
+    }
+}
+
+#[test]
+fn rfc5861_4_what_is_stale_stands_in_for_a_server_that_fails() {
+    let grace = ONE_ROUTE.replace("cache = {}", "cache = { grace = \"60s\" }");
+    let rows = [
+        (ONE_ROUTE, ", stale-if-error=60", "old"),
+        (ONE_ROUTE, "", "down"),
+        (&grace, "", "old"),
+        // RFC 9111 §5.2.2.10: what a server says of shared caches is not stretched.
+        (&grace, ", s-maxage=1", "down"),
+    ];
+    for (routes, said, expected) in rows {
+        for spoken in BOTH {
+            let scene = Scene::new(routes);
+            let (mut client, mut server) = stored(&scene, spoken, &stale(said));
+            client.asks(&get("/a"));
+            server.head();
+            server.sends(UNAVAILABLE);
+            let got = client.gets();
+            assert_eq!(got.body, expected, "{said}");
+            if expected == "old" {
+                let status = got.field("cache-status").expect("is told");
+                assert!(status.starts_with("vanward; fwd=stale; fwd-status=503; ttl=-"), "{status}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_head_is_stood_in_for_as_well() {
+    let grace = ONE_ROUTE.replace("cache = {}", "cache = { grace = \"60s\" }");
+    let scene = Scene::new(&grace);
+    let (_, mut server) = stored(&scene, Spoken::Http1, &stale(""));
+    let mut client = scene.client(Spoken::Http2);
+    client.asks(&Asked { method: "HEAD", ..get("/a") });
+    let mut other;
+    // On the connection that is free, or on one of the client's own worker.
+    let server = loop {
+        if server.has_something() {
+            break &mut server;
+        }
+        other = scene.try_accept(0);
+        if let Some(other) = &mut other {
+            break other;
+        }
+        std::thread::yield_now();
+    };
+    assert!(server.head().starts_with("HEAD "));
+    server.sends("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\n");
+    let got = client.gets();
+    assert_eq!((got.status, got.field("content-length")), (200, Some("3")));
+}

@@ -1,0 +1,87 @@
+//! What is said of a cache, as Prometheus reads it: what it did for each route and why not more, and what it holds.
+
+use crate::counters::{CAUSES_MAX, Causes, Counter};
+use crate::directory::Totals;
+use crate::series::CacheCell;
+use crate::text::{Text, Type};
+
+/// What a cache holds, and the words for what it did.
+pub struct CacheState<'e> {
+    /// Why a server was asked, by index.
+    pub misses: &'e [&'e str],
+    /// Why a response was not stored, by index.
+    pub refusals: &'e [&'e str],
+    /// All memory that it may take.
+    pub memory_bytes: u64,
+    /// What objects take.
+    pub stored_bytes: u64,
+    /// What bodies take that are under way.
+    pub filling_bytes: u64,
+    /// Keys that something is stored under.
+    pub keys: u64,
+    /// Objects that had to make room.
+    pub evictions: u64,
+}
+
+impl CacheState<'_> {
+    pub(crate) fn write(&self, totals: &Totals, text: &mut Text) {
+        for (name, help, of) in COUNTERS {
+            let mut family = text.family(name, Type::Counter, help);
+            for (route, cell) in routes(totals) {
+                family.sample(&[("route", route)], of(cell).value());
+            }
+        }
+        let help = "Requests that the cache of a route could not answer, by reason.";
+        self.reasons(text, ("vanward_cache_misses", help), totals, self.misses, |cell| &cell.misses);
+        let help = "Responses that the cache of a route did not store, by reason.";
+        self.reasons(text, ("vanward_cache_refusals", help), totals, self.refusals, |cell| &cell.refusals);
+        let help = "Memory of the cache: what it may take, what is stored in it, what is under way into it.";
+        let mut family = text.family("vanward_cache_bytes", Type::Gauge, help);
+        let bytes =
+            [("limit", self.memory_bytes), ("stored", self.stored_bytes), ("filling", self.filling_bytes)];
+        for (state, bytes) in bytes {
+            family.sample(&[("state", state)], bytes);
+        }
+        let help = "Keys that something is stored under.";
+        text.family("vanward_cache_keys", Type::Gauge, help).sample(&[], self.keys);
+        let help = "Responses that had to make room for others.";
+        text.family("vanward_cache_evictions", Type::Counter, help).sample(&[], self.evictions);
+    }
+
+    fn reasons(
+        &self,
+        text: &mut Text,
+        (name, help): (&str, &str),
+        totals: &Totals,
+        words: &[&str],
+        of: fn(&CacheCell) -> &Causes,
+    ) {
+        debug_assert!(words.len() <= CAUSES_MAX);
+        let mut family = text.family(name, Type::Counter, help);
+        for (route, cell) in routes(totals) {
+            let counts = words.iter().zip(of(cell).values());
+            for (reason, count) in counts.filter(|(_, count)| *count > 0) {
+                family.sample(&[("route", route), ("reason", reason)], count);
+            }
+        }
+    }
+}
+
+/// A family, what it says, and what is counted for it.
+type Row = (&'static str, &'static str, fn(&CacheCell) -> &Counter);
+
+const COUNTERS: [Row; 5] = [
+    ("vanward_cache_hits", "Requests that were answered with what was stored.", |cell| &cell.hits),
+    ("vanward_cache_stale", "Requests that were answered with what was stale.", |cell| &cell.stale),
+    ("vanward_cache_waits", "Requests that waited for the response to another one of the same.", |cell| {
+        &cell.waits
+    }),
+    ("vanward_cache_stored", "Responses that were stored, or found to be still good.", |cell| &cell.stored),
+    ("vanward_cache_sent_bytes", "Bytes of bodies that were answered from the store.", |cell| {
+        &cell.sent_bytes
+    }),
+];
+
+fn routes(totals: &Totals) -> impl Iterator<Item = (&str, &CacheCell)> {
+    totals.routes.iter().filter_map(|(route, cell)| Some((&**route, cell.cache.look()?)))
+}

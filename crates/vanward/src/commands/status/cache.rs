@@ -1,0 +1,112 @@
+//! What `vanward status` says of the cache: how full it is, what more memory would bring, and what it does for each route.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ::proxy::status::{CacheTold, HitRatesTold, RouteCacheTold, RouteTold};
+
+/// Appends it to a page.
+pub(super) fn told(page: &mut String, cache: &CacheTold, routes: &[RouteTold]) {
+    // Writing into a String does not fail.
+    let _ = writeln!(
+        page,
+        "\ncache: {} of {} in use, {} keys; {} stored, {} evicted",
+        size(cache.stored_bytes + cache.filling_bytes),
+        size(cache.memory_bytes),
+        cache.keys,
+        cache.stored,
+        cache.evicted,
+    );
+    if let Some(HitRatesTold { half, same, double, quadruple }) = cache.hit_rates {
+        let [half, same, double, quadruple] = [half, same, double, quadruple].map(|share| share * 100.0);
+        let _ = writeln!(
+            page,
+            "  hits, estimated: {half:.1}% with half the memory, {same:.1}% with this, {double:.1}% with twice as much, \
+             {quadruple:.1}% with four times"
+        );
+    }
+    let mut rows = vec![["ROUTE", "HITS", "STALE", "WAITED", "MISSES", "STORED", ""].map(str::to_owned)];
+    rows.extend(routes.iter().filter_map(|route| Some(row(&route.route, route.cache.as_ref()?))));
+    if rows.len() > 1 {
+        table(page, &rows);
+    }
+}
+
+fn table(page: &mut String, rows: &[[String; 7]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    for [route, numbers @ .., notes] in rows {
+        let mut line = format!("  {route:0$}", widths[0]);
+        for (number, width) in numbers.iter().zip(&widths[1..]) {
+            let _ = write!(line, "  {number:>width$}");
+        }
+        let _ = writeln!(page, "{}", format!("{line}  {notes}").trim_end());
+    }
+}
+
+fn row(route: &str, cache: &RouteCacheTold) -> [String; 7] {
+    let misses: u64 = cache.misses.values().sum();
+    let notes = [("misses", &cache.misses), ("not stored", &cache.not_stored)];
+    let notes = notes.iter().filter(|(_, counts)| !counts.is_empty());
+    let notes: Vec<String> = notes.map(|(what, counts)| note(what, counts)).collect();
+    [
+        route.to_owned(),
+        cache.hits.to_string(),
+        cache.stale.to_string(),
+        cache.waits.to_string(),
+        misses.to_string(),
+        cache.stored.to_string(),
+        notes.join("; "),
+    ]
+}
+
+fn note(what: &str, counts: &BTreeMap<String, u64>) -> String {
+    let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{word} {count}")).collect();
+    format!("{what}: {}", counts.join(", "))
+}
+
+fn size(bytes: u64) -> String {
+    const MIB: f64 = 1024.0 * 1024.0;
+    format!("{:.1} MiB", bytes as f64 / MIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_reasons_are_named() {
+        let counts = |pairs: &[(&str, u64)]| {
+            pairs.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect::<BTreeMap<_, _>>()
+        };
+        let route = |name: &str, cache| RouteTold { route: name.to_owned(), cache };
+        let did = RouteCacheTold {
+            hits: 1200,
+            stale: 3,
+            waits: 40,
+            misses: counts(&[("uri-miss", 7), ("stale", 2)]),
+            stored: 8,
+            not_stored: counts(&[("private", 1)]),
+            sent_bytes: 10,
+        };
+        let cache = CacheTold {
+            memory_bytes: 64 << 20,
+            stored_bytes: 3 << 20,
+            filling_bytes: 1 << 19,
+            keys: 6,
+            stored: 8,
+            evicted: 2,
+            evicted_bytes: 100,
+            hit_rates: Some(HitRatesTold { half: 0.5, same: 0.625, double: 0.75, quadruple: 1.0 }),
+        };
+        let mut page = String::new();
+        told(&mut page, &cache, &[route("static", Some(did)), route("api", None)]);
+        let expected = "
+cache: 3.5 MiB of 64.0 MiB in use, 6 keys; 8 stored, 2 evicted
+  hits, estimated: 50.0% with half the memory, 62.5% with this, 75.0% with twice as much, 100.0% with four times
+  ROUTE   HITS  STALE  WAITED  MISSES  STORED
+  static  1200      3      40       9       8  misses: stale 2, uri-miss 7; not stored: private 1
+";
+        assert_eq!(page, expected);
+    }
+}
