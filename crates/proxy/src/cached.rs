@@ -34,7 +34,6 @@ use ::cache::{
 use config::CacheStore;
 use wire::Method;
 
-use crate::answer;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;

@@ -60,7 +60,9 @@ impl<'a> Record<'a> {
     pub(crate) fn new(call: &'a Call<'a>) -> Self {
         call.worker.counters.requests.increment();
         call.worker.counters.requests_active.increment();
-        Self { is_heard: true, ..Self::unheard(call) }
+        let mut record = Self::unheard(call);
+        record.is_heard = true;
+        record
     }
 
     /// Of what no client waits for: no request, and not logged.

@@ -1,5 +1,8 @@
 //! What is answered from the store, and what is not.
 
+use std::thread;
+
+use crate::peer::Peer;
 use crate::scene::{Asked, BOTH, Scene, Spoken, get};
 
 pub(crate) const ONE_ROUTE: &str = r#"
@@ -17,6 +20,19 @@ servers = ["http://{0}"]
 
 pub(crate) fn response(fields: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len())
+}
+
+/// The connection that the next request for the server comes on: that which is free, or one of another worker's.
+pub(crate) fn next<'p>(scene: &Scene, free: &'p mut Peer, other: &'p mut Option<Peer>) -> &'p mut Peer {
+    loop {
+        if free.has_something() {
+            return free;
+        }
+        if let Some(peer) = scene.try_accept(0) {
+            return other.insert(peer);
+        }
+        thread::yield_now();
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Many who want the same: one asks, whatever becomes of it.
 
-use crate::answered::{ONE_ROUTE, response};
+use crate::answered::{ONE_ROUTE, next, response};
 use crate::scene::{BOTH, Client, Scene, Spoken, get};
 
 const CROWD: usize = 40;
@@ -78,10 +78,8 @@ fn who_waits_for_what_may_not_be_stored_asks_alone() {
     second.asks(&get("/a"));
     server.sends(response("Cache-Control: private\r\n", "1"));
     assert_eq!(first.gets().body, "1");
-    // On the connection that is free by now, or on one of its worker's own.
-    let mut other = scene.try_accept(0);
-    let answering =
-        if server.has_something() { &mut server } else { other.get_or_insert_with(|| scene.accept(0)) };
+    let mut other = None;
+    let answering = next(&scene, &mut server, &mut other);
     answering.head();
     answering.sends(response("Cache-Control: private\r\n", "2"));
     assert_eq!(second.gets().body, "2");

@@ -1,6 +1,6 @@
 //! What is served although it is no longer fresh, and when not.
 
-use crate::answered::{ONE_ROUTE, response};
+use crate::answered::{ONE_ROUTE, next, response};
 use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 /// Two seconds old when it comes, and fresh for one.
@@ -131,18 +131,8 @@ fn a_head_is_stood_in_for_as_well() {
     let (_, mut server) = stored(&scene, Spoken::Http1, &stale(""));
     let mut client = scene.client(Spoken::Http2);
     client.asks(&Asked { method: "HEAD", ..get("/a") });
-    let mut other;
-    // On the connection that is free, or on one of the client's own worker.
-    let server = loop {
-        if server.has_something() {
-            break &mut server;
-        }
-        other = scene.try_accept(0);
-        if let Some(other) = &mut other {
-            break other;
-        }
-        std::thread::yield_now();
-    };
+    let mut other = None;
+    let server = next(&scene, &mut server, &mut other);
     assert!(server.head().starts_with("HEAD "));
     server.sends("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\n");
     let got = client.gets();
