@@ -228,6 +228,7 @@ mod tests {
             requests: 0,
             listeners: vec![listener("127.0.0.1:8080", false), listener("[::]:8443", true)],
             routes: Vec::new(),
+            cache: None,
             upstreams: vec![upstream(), table],
             counters: BTreeMap::new(),
             failures: BTreeMap::new(),
