@@ -87,6 +87,7 @@ impl Client {
             introduced: client.introduced.clone(),
             kept: Cell::new(None),
             tls: client.tls.clone(),
+            totals: ConnectionTotals::default(),
             listening: Rc::clone(&client.listening),
             deadline: worker.deadlines.deadline(),
             served: 0,
