@@ -38,6 +38,13 @@ impl Key {
         write_parts(&mut hash, uri, options, head, bytes);
         Self(hash.0.finish128().as_u128())
     }
+
+    /// The key that a URI has where nothing else counts.
+    pub(crate) fn of_uri(secret: KeySecret, uri: &Uri<'_>, options: &KeyOptions) -> Self {
+        let mut hash = Hash(SipHasher13::new_with_keys(secret.0, secret.1));
+        write_uri(&mut hash, uri, options);
+        Self(hash.0.finish128().as_u128())
+    }
 }
 
 /// What keys are hashed with; a store on disk keeps its own.
@@ -118,15 +125,7 @@ impl Sink for Text<'_> {
 
 /// No part holds a line's end, nor does a URI: what is written for two different requests differs.
 fn write_parts(sink: &mut impl Sink, uri: &Uri<'_>, options: &KeyOptions, head: &RequestHead, bytes: &[u8]) {
-    if !options.ignores_scheme {
-        sink.write(if uri.is_https { b"https:" } else { b"http:" });
-    }
-    if !options.ignores_host {
-        sink.write(b"//");
-        write_lower(sink, uri.plain_authority());
-    }
-    sink.write(uri.path);
-    write_query(sink, uri.query, options);
+    write_uri(sink, uri, options);
     for name in &options.cookies {
         if let Some(value) = cookie(head, bytes, name) {
             sink.write(b"\ncookie:");
@@ -143,6 +142,18 @@ fn write_parts(sink: &mut impl Sink, uri: &Uri<'_>, options: &KeyOptions, head: 
             sink.write(value);
         }
     }
+}
+
+fn write_uri(sink: &mut impl Sink, uri: &Uri<'_>, options: &KeyOptions) {
+    if !options.ignores_scheme {
+        sink.write(if uri.is_https { b"https:" } else { b"http:" });
+    }
+    if !options.ignores_host {
+        sink.write(b"//");
+        write_lower(sink, uri.plain_authority());
+    }
+    sink.write(uri.path);
+    write_query(sink, uri.query, options);
 }
 
 fn write_lower(sink: &mut impl Sink, text: &[u8]) {

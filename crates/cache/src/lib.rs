@@ -47,6 +47,10 @@ mod store;
 mod fill;
 /// What was purged.
 mod purge;
+/// What a response can be purged by.
+mod labels;
+/// What is named to be purged.
+mod named;
 /// How many hits another size of memory would give.
 mod survey;
 
@@ -58,6 +62,8 @@ pub use encoding::Codings;
 pub use fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
 pub use invalidate::{also_invalid, invalidates};
 pub use key::{Key, KeySecret, Uri, write_key};
+pub use labels::{also_labelled, labels, names_tags, tags};
+pub use named::{Address, Named, NotNamed};
 pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 pub use purge::{Force, Label, Rules, RulesFull, Scope};
 pub use ranges::{

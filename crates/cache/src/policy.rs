@@ -28,6 +28,8 @@ pub struct Policy {
     pub normalises_accept_encoding: bool,
     /// Whether clients are told what responses are found by, in Cache-Status.
     pub shows_key: bool,
+    /// Whether clients are sent Surrogate-Key and Cache-Tag.
+    pub sends_tags: bool,
 }
 
 impl Default for Policy {
@@ -44,6 +46,7 @@ impl Default for Policy {
             key: KeyOptions::default(),
             normalises_accept_encoding: true,
             shows_key: false,
+            sends_tags: false,
         }
     }
 }
@@ -103,6 +106,13 @@ pub struct KeyOptions {
     pub ignores_host: bool,
     /// Whether http and https are told apart.
     pub ignores_scheme: bool,
+}
+
+impl KeyOptions {
+    /// Whether nothing of a request counts but its URI.
+    pub(crate) fn is_uri_alone(&self) -> bool {
+        self.cookies.is_empty() && self.headers.is_empty()
+    }
 }
 
 /// What of a query counts.

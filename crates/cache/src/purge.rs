@@ -8,9 +8,10 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-use crate::key::KeySecret;
+use crate::key::{Key, KeySecret, Uri};
+use crate::policy::KeyOptions;
 
-/// What an object can be purged by beside its key: a host or a tag, as a hash.
+/// What an object can be purged by beside its key: a host, a tag or a URI, as a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(u64);
 
@@ -23,6 +24,11 @@ impl Label {
     /// A tag, of `Surrogate-Key` or `Cache-Tag`.
     pub fn tag(secret: KeySecret, tag: &[u8]) -> Self {
         Self::of(secret, b't', tag.iter().copied())
+    }
+
+    /// Everything of a URI, whatever else its keys have.
+    pub fn uri(secret: KeySecret, uri: &Uri<'_>, options: &KeyOptions) -> Self {
+        Self(Key::of_uri(secret, uri, options).as_u128() as u64)
     }
 
     /// From a number that `as_u64` gave.

@@ -6,6 +6,7 @@ use crate::asked::{Asked, Present};
 use crate::directives::{ResponseDirectives, is_named};
 use crate::fields::{date_unix_seconds, members, push_date, value, values};
 use crate::freshness::{self, Lifetime, Origin};
+use crate::labels::names_tags;
 use crate::policy::Policy;
 use crate::ranges::Part;
 use crate::refusal::Refusal;
@@ -260,6 +261,7 @@ pub(crate) struct Keeping<'a> {
     bytes: &'a [u8],
     names_fields: bool,
     keeps_cookies: bool,
+    keeps_tags: bool,
     has_valid_date: bool,
 }
 
@@ -271,6 +273,7 @@ impl<'a> Keeping<'a> {
             bytes,
             names_fields: directives.names_fields && !policy.ignore.response_directives && !policy.force,
             keeps_cookies: !policy.ignore.set_cookie && (policy.force || is_for_all(&directives)),
+            keeps_tags: policy.sends_tags,
             has_valid_date: head.value(bytes, Name::Date).and_then(date_unix_seconds).is_some(),
         }
     }
@@ -297,6 +300,9 @@ impl<'a> Keeping<'a> {
             return false;
         }
         if is(b"set-cookie") && !self.keeps_cookies {
+            return false;
+        }
+        if !self.keeps_tags && names_tags(name) {
             return false;
         }
         let mut options = self.head.values(self.bytes, Name::Connection).flat_map(members);

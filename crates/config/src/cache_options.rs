@@ -4,11 +4,12 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use cache::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
+use ipnet::IpNet;
 
-use crate::kind::{At, Located, Maybe, Name, Switch, Word};
+use crate::kind::{At, List, Located, Maybe, Name, Switch, Word};
 use crate::matching::{FieldName, is_token};
 use crate::meaning::CacheStore;
-use crate::options::UP_TO_A_YEAR;
+use crate::options::{NETWORK_KIND, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::Reader;
@@ -20,11 +21,12 @@ use crate::table::{Element, Inline, Table, element, key, required};
 pub(crate) struct CacheWritten {
     pub(crate) memory: Option<u64>,
     pub(crate) object: u64,
+    pub(crate) purge_from: Vec<IpNet>,
 }
 
 impl Default for CacheWritten {
     fn default() -> Self {
-        Self { memory: None, object: CacheStore::OBJECT_BYTES_MAX }
+        Self { memory: None, object: CacheStore::OBJECT_BYTES_MAX, purge_from: Vec::new() }
     }
 }
 
@@ -42,19 +44,35 @@ pub(crate) static CACHE: Table<CacheWritten> = Table {
             |cache: &mut CacheWritten| &mut cache.object,
             "The largest response that is stored, and never more than an eighth of `memory`; larger ones pass through.",
         ),
+        &key(
+            "purge_from",
+            List { kind: NETWORK_KIND, may_be_empty: true },
+            |cache: &mut CacheWritten| &mut cache.purge_from,
+            "Networks whose clients may purge by requests with the method PURGE: their URL, over http and https, or the tags \
+             that their `Surrogate-Key` or `Cache-Tag` names; with `Fastly-Soft-Purge: 1` it becomes stale. Others get 403. \
+             Left out, PURGE is passed on like any method.",
+        ),
     ],
 };
 
 impl From<&CacheStore> for CacheWritten {
     fn from(store: &CacheStore) -> Self {
-        Self { memory: Some(store.memory_bytes), object: store.object_bytes_max }
+        Self {
+            memory: Some(store.memory_bytes),
+            object: store.object_bytes_max,
+            purge_from: store.purge_from.clone(),
+        }
     }
 }
 
 impl CacheWritten {
     /// What it means, if it is whole.
     pub(crate) fn meaning(&self) -> Option<CacheStore> {
-        Some(CacheStore { memory_bytes: self.memory?, object_bytes_max: self.object })
+        Some(CacheStore {
+            memory_bytes: self.memory?,
+            object_bytes_max: self.object,
+            purge_from: self.purge_from.clone(),
+        })
     }
 }
 
@@ -76,6 +94,7 @@ pub(crate) struct RouteCacheWritten {
     key_headers: Vec<Located<String>>,
     key_cookies: Vec<Located<String>>,
     show_key: bool,
+    send_tags: bool,
 }
 
 impl Default for RouteCacheWritten {
@@ -206,6 +225,12 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 |cache: &mut RouteCacheWritten| &mut cache.show_key,
                 "Whether clients are told what a response is found by: the `key` of `Cache-Status` (RFC 9211).",
             ),
+            &key(
+                "send_tags",
+                Switch,
+                |cache: &mut RouteCacheWritten| &mut cache.send_tags,
+                "Whether clients get to see `Surrogate-Key` and `Cache-Tag` of responses, as a cache in front may want to.",
+            ),
         ],
     },
 };
@@ -260,6 +285,7 @@ pub(crate) fn policy(written: &RouteCacheWritten, reader: &mut Reader<'_>) -> Op
             headers: written.key_headers.iter().map(|name| bytes(name.value.to_ascii_lowercase())).collect(),
             ..KeyOptions::default()
         },
+        sends_tags: written.send_tags,
         ..Policy::default()
     };
     (reader.refused() == refused_before).then_some(policy)
@@ -320,5 +346,6 @@ pub(crate) fn written(policy: &Policy) -> Element<RouteCacheWritten> {
         key_headers: policy.key.headers.iter().map(|name| place(text(name))).collect(),
         key_cookies: policy.key.cookies.iter().map(|name| place(text(name))).collect(),
         show_key: policy.shows_key,
+        send_tags: policy.sends_tags,
     })
 }

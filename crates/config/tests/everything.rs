@@ -59,7 +59,7 @@ rate = ["5KB/s", "1KB/s burst 64KB per client/24"]
 upload_rate = "1Mbit/s per request"
 weight = 3
 delay = "2s±100ms normal"
-cache = { ttl = "1m", default_ttl = "10s", status_ttl = { 404 = "10s", 5xx = "0s" }, heuristic = "20%", heuristic_max = "1h", grace = "1h", stale_while_revalidate = "30s", show_key = true, force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"] }
+cache = { ttl = "1m", default_ttl = "10s", status_ttl = { 404 = "10s", 5xx = "0s" }, heuristic = "20%", heuristic_max = "1h", grace = "1h", stale_while_revalidate = "30s", show_key = true, send_tags = true, force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"] }
 
 [[route]]
 path = "/old"
@@ -156,6 +156,7 @@ check = { type = "command", command = ["/usr/bin/pg_isready", "-q"], interval_in
 
 [cache]
 memory = "64MiB"
+purge_from = ["10.0.0.0/8"]
 object = "1MiB"
 
 [shed]

@@ -3,6 +3,8 @@
 
 /// What it tells, as those who ask read it.
 pub mod told;
+/// What is stored.
+pub mod stored;
 
 use std::io;
 use std::net::TcpListener;
@@ -125,6 +127,7 @@ pub(crate) async fn serve(
         .route("/configuration", get(configuration))
         .route("/reload", post(reload))
         .route("/servers/{amendment}", post(amend))
+        .route("/cache/purge", post(stored::purge))
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
         .with_state(control);
     let mut serving: Option<tokio::task::JoinHandle<()>> = None;
@@ -138,8 +141,8 @@ pub(crate) async fn serve(
     }
 }
 
-const PLACES: &str = "there are GET /status and /configuration, POST /reload and /servers/drain, restore, weigh, \
-                      add and remove";
+const PLACES: &str = "there are GET /status and /configuration, POST /reload, /cache/purge, and /servers/drain, \
+                      restore, weigh, add and remove";
 
 async fn status(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {

@@ -23,6 +23,10 @@ mod fill;
 mod pass;
 /// What is counted and told.
 mod tally;
+/// What is purged.
+mod purge;
+/// What clients do not see.
+mod tags;
 
 use std::sync::Arc;
 
@@ -44,6 +48,8 @@ use crate::respond;
 use crate::shaping;
 pub(crate) use asking::Asking;
 use hit::Told;
+pub(crate) use purge::{is_purge, purge, sweep};
+pub(crate) use tags::WithoutTags;
 pub(crate) use tally::{miss_words, of_route, refusal_words};
 
 /// What is stored, and what it is found by.
@@ -55,7 +61,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     pub(crate) fn new(meant: &CacheStore) -> Self {
-        let CacheStore { memory_bytes, object_bytes_max } = *meant;
+        let CacheStore { memory_bytes, object_bytes_max, .. } = *meant;
         let secret = KeySecret::new(u128::from_le_bytes(crate::plan::secret()));
         Self { store: Arc::new(Store::new(StoreSettings { memory_bytes, object_bytes_max })), secret }
     }

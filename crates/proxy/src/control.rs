@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::admin::{self, Admin};
+use crate::cached;
 use crate::certificates;
 use crate::change::{Beginning, Control, Means, worker_count};
 use crate::ejection;
@@ -223,6 +224,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(admin::serve(control.clone(), admin, hosts));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(cached::sweep(Weak::clone(&control)));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
                 let shared = Rc::new(probe::Shared::new(epoch));
                 tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));

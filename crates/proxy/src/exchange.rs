@@ -68,6 +68,12 @@ impl Admitted {
         if self.has_policies { call.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
     }
 
+    /// Whether its client does not get to see what caches alone are told.
+    pub(crate) fn hides_tags(&self, call: &Call<'_>) -> bool {
+        let policy = || call.snapshot.plan.config.routes[self.route].cache.as_ref();
+        self.is_cached && policy().is_some_and(|policy| !policy.sends_tags)
+    }
+
     /// What decides how it is slowed down.
     pub(crate) fn place<'a>(&self, call: &Call<'a>) -> Place<'a> {
         let Call { worker, snapshot, client, .. } = *call;
@@ -112,6 +118,10 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     let mut admitted = admit(call, &request.head, request.buffer.filled(), record)?;
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
         return answer::options(call, memory, &admitted, record).await;
+    }
+    if cached::is_purge(call, &admitted, request) {
+        // Rare: in a box it is no part of every lane.
+        return Box::pin(cached::purge(call, &admitted, memory, record)).await;
     }
     if let Some(port) = call.listener.redirect_port {
         if admitted.target.authority == Span::default() {

@@ -93,6 +93,7 @@ failures! {
     ShortOfMemory Proxy 503 "short-of-memory" "Too many requests are under way.",
     QueueTimeout Proxy 503 "queue-timeout" "Too many requests are under way.",
     UpstreamFull Proxy 503 "upstream-full" "Too many requests are under way.",
+    PurgesFull Proxy 503 "purges-full" "Too many purges are remembered; purge less finely, or later.",
     TooManyConnections Proxy 503 "too-many-connections" "Too many clients are connected.",
     OutOfDescriptors Proxy 503 "out-of-descriptors" "Too many connections are open.",
     FetchFailed Upstream 502 "fetch-failed" "The server could not be reached.",

@@ -114,6 +114,7 @@ mod notify;
 /// The chaos proxy, on its own.
 pub mod chaos;
 
+pub use admin::stored;
 pub use admin::told as status;
 pub use control::{Reread, Running, Setup, StartError, start, start_with};
 pub use handover::Inheritance;

@@ -95,7 +95,7 @@ impl Plan {
         let routes =
             routes::routes(&config, previous.map(|previous| (&previous.config, &previous.routes[..])));
         let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
-        let kept = previous.filter(|previous| previous.config.cache == config.cache);
+        let kept = previous.filter(|previous| stores(&previous.config) == stores(&config));
         let cache = match kept {
             Some(previous) => previous.cache.clone(),
             None => config.cache.as_ref().map(Cache::new),
@@ -194,6 +194,11 @@ impl Listener {
             passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
         })
     }
+}
+
+/// How much is stored: what is stored is kept for as long as this does not change.
+fn stores(config: &Config) -> Option<(u64, u64)> {
+    config.cache.as_ref().map(|cache| (cache.memory_bytes, cache.object_bytes_max))
 }
 
 /// Where https is spoken: at its own port if anywhere there, else at the first listener's that has TLS.

@@ -166,7 +166,7 @@ pub(crate) fn write_request(
         None => Ok(rewrite.host),
     };
     let outcome = filled.map(|host| {
-        let edited = Edited { headers: edits, exchange, response: None, has_page: false };
+        let edited = Edited { headers: edits, exchange, response: None, has_page: false, besides: None };
         let edits = (!edits.is_empty()).then_some(&edited as &dyn wire::Edits);
         let asking = conditions.as_deref().map(|lines| Asking { lines, edits });
         let rewrite = RequestRewrite {
@@ -227,7 +227,8 @@ pub(crate) fn write_response(
         prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
     });
     let cookies = policies.meant.cookies.as_ref();
-    let edited = Edited { headers, exchange, response: Some((location, cookies)), has_page };
+    let response_edits = Some((location, cookies));
+    let edited = Edited { headers, exchange, response: response_edits, has_page, besides: rewrite.edits };
     let rewrite = ResponseRewrite { edits: Some(&edited), ..rewrite };
     let Response { head, buffer, out, .. } = response;
     wire::write_response(out, head, buffer.filled(), &rewrite);
@@ -255,7 +256,8 @@ pub(crate) fn edit_own(
         captures: captures.as_ref(),
         ..exchange(call, policies, subject, request, &fields, &request.texts.id)
     };
-    wire::edit_lines(out, start, &Edited { headers, exchange, response: None, has_page: false });
+    let edited = Edited { headers, exchange, response: None, has_page: false, besides: None };
+    wire::edit_lines(out, start, &edited);
 }
 
 /// What is known of the request once its route is.
@@ -307,6 +309,8 @@ struct Edited<'a> {
     response: Option<(Option<LocationRewrite<'a>>, Option<&'a route::CookieRewrite>)>,
     /// Whether a page of ours stands in for the server's content.
     has_page: bool,
+    /// What is removed whatever the route says.
+    besides: Option<&'a dyn wire::Edits>,
 }
 
 /// A field whose value is mapped.
@@ -320,7 +324,7 @@ enum Mapped {
 impl Edited<'_> {
     /// Whether a server's field is left out.
     fn drops(&self, name: &[u8]) -> bool {
-        self.headers.remove(name) || (self.has_page && is_of_content(name))
+        wire::Edits::removes(self, name) || (self.has_page && is_of_content(name))
     }
 
     fn mapped(&self, name: &[u8]) -> Option<Mapped> {
@@ -379,7 +383,7 @@ impl wire::Edits for Edited<'_> {
     }
 
     fn removes(&self, name: &[u8]) -> bool {
-        self.headers.remove(name)
+        self.headers.remove(name) || self.besides.is_some_and(|besides| besides.removes(name))
     }
 
     fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {

@@ -7,6 +7,7 @@ use config::Page;
 use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
 
 use crate::answer;
+use crate::cached::WithoutTags;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
@@ -198,7 +199,7 @@ fn render(
         &own
     };
     let rewrite = ResponseRewrite {
-        edits: None,
+        edits: admitted.hides_tags(call).then_some(&WithoutTags),
         added: lines,
         connection: reply.options,
         framing: plan.framing,

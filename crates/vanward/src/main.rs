@@ -43,6 +43,7 @@ enum Command {
     Weigh(commands::servers::Weigh),
     Add(commands::servers::Add),
     Remove(commands::servers::Remove),
+    Cache(commands::cache::Args),
     Chaos(commands::chaos::Args),
     #[cfg(feature = "lab")]
     Origin(commands::origin::Args),
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Weigh(arguments) => commands::servers::weigh(&arguments),
         Command::Add(arguments) => commands::servers::add(&arguments),
         Command::Remove(arguments) => commands::servers::remove(&arguments),
+        Command::Cache(arguments) => commands::cache::run(&arguments),
         Command::Chaos(arguments) => commands::chaos::run(&arguments),
         #[cfg(feature = "lab")]
         Command::Origin(arguments) => commands::origin::run(&arguments),

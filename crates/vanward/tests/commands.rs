@@ -252,6 +252,41 @@ fn a_proxy_with_nothing_to_do_ends_when_asked() {
     }
 }
 
+/// A proxy with a cache and an admin socket; `None` has it say nothing of a cache.
+fn proxy_with_admin(cache: Option<&str>) -> (Process, TempDir) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (route, store) = cache.map_or(("", ""), |store| ("cache = {}\n", store));
+    let text = format!(
+        "admin = \"{}/admin\"\n[[listen]]\naddress = \"127.0.0.1:0\"\n[[route]]\nupstream = \"app\"\n{route}\
+         [upstream.app]\nservers = [\"http://{NOBODY}\"]\n{store}",
+        folder.path().display()
+    );
+    std::fs::write(folder.path().join("vanward.toml"), text).expect("it is writable");
+    let mut proxy = Process::start_in(folder.path(), &["run"]);
+    proxy.address();
+    (proxy, folder)
+}
+
+#[test]
+fn what_is_stored_is_purged_by_a_command() {
+    let (proxy, folder) = proxy_with_admin(Some("[cache]\nmemory = \"1MiB\"\n"));
+    let purge = |arguments: &[&str]| run_in(folder.path(), &[&["cache", "purge"], arguments].concat());
+    let said = purge(&["http://test/a", "test/b", "--tag", "news", "--host", "test"]).with_code(0);
+    assert!(said.errors.contains("purged: 2 URLs, with 0 stored responses; 1 host; 1 tag"), "{said:?}");
+    assert!(purge(&["--all", "--soft"]).with_code(0).errors.contains("stale as of now: everything"));
+    let json = purge(&["--prefix", "http://test/img/", "--json"]).with_code(0).output;
+    assert_eq!(json.split_whitespace().collect::<String>(), "{\"named\":1,\"responses\":0}");
+    assert!(purge(&[]).with_code(2).errors.contains("--tag <TAG>"));
+    assert!(purge(&["ftp://test/"]).with_code(1).errors.contains("another scheme"));
+    proxy.signal(Signal::TERM);
+    proxy.ended().with_code(0);
+    let (proxy, folder) = proxy_with_admin(None);
+    let said = run_in(folder.path(), &["cache", "purge", "--all"]).with_code(1);
+    assert!(said.errors.contains("the configuration has no [cache]"), "{said:?}");
+    proxy.signal(Signal::TERM);
+    proxy.ended().with_code(0);
+}
+
 #[test]
 fn a_request_under_way_is_finished_before_the_end() {
     let mut scene = Scene::new();

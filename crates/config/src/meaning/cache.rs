@@ -1,12 +1,16 @@
 //! What is stored of responses, and how much.
 
+use ipnet::IpNet;
+
 /// The store that all routes with `cache` share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheStore {
     /// All memory that it takes.
     pub memory_bytes: u64,
     /// The largest response that is stored.
     pub object_bytes_max: u64,
+    /// Whose requests with the method PURGE are obeyed; of nobody, they are not understood.
+    pub purge_from: Vec<IpNet>,
 }
 
 impl CacheStore {
@@ -15,6 +19,6 @@ impl CacheStore {
 
     /// So much memory, and the rest at its default.
     pub fn of(memory_bytes: u64) -> Self {
-        Self { memory_bytes, object_bytes_max: Self::OBJECT_BYTES_MAX }
+        Self { memory_bytes, object_bytes_max: Self::OBJECT_BYTES_MAX, purge_from: Vec::new() }
     }
 }

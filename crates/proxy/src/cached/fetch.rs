@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::cache::{
     Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed, Refusal, Times, Vary, Waited,
-    is_about, refresh, write_conditions, write_key,
+    also_labelled, is_about, labels, refresh, write_conditions, write_key,
 };
 use wire::Framing;
 
@@ -218,7 +218,7 @@ impl Renewal {
             variant: object.variant(),
             key_text: object.key_text().into(),
             head: kept.into(),
-            labels: object.labels().into(),
+            labels: also_labelled(ask.cache.secret, object.labels(), head, bytes),
             body_bytes: Some(object.body_bytes()),
         };
         Some(Self { opening, is_kept })
@@ -301,20 +301,15 @@ pub(super) fn opening(
     }
     let mut key_text = Vec::new();
     let request_bytes = request.head_bytes();
-    write_key(
-        &mut key_text,
-        &uri(call, admitted, request_bytes),
-        &ask.policy.key,
-        &request.head,
-        request_bytes,
-    );
+    let uri = uri(call, admitted, request_bytes);
+    write_key(&mut key_text, &uri, &ask.policy.key, &request.head, request_bytes);
     Ok(Opening {
         stored,
         variant: ask.variant(&vary, request),
         vary,
         key_text: key_text.into(),
         head: kept.into(),
-        labels: Box::default(),
+        labels: labels(ask.cache.secret, &uri, &ask.policy.key, head, bytes),
         body_bytes,
     })
 }

@@ -36,3 +36,5 @@ mod passed;
 mod counted;
 /// Many who want the same.
 mod shared;
+/// What is purged.
+mod purged;

@@ -28,6 +28,8 @@ pub(crate) mod status;
 pub(crate) mod reload;
 /// Changes its servers.
 pub(crate) mod servers;
+/// What it has stored.
+pub(crate) mod cache;
 /// Breaks the network between programs.
 pub(crate) mod chaos;
 /// Runs the test backend.

@@ -1,0 +1,209 @@
+//! What operators and origins name to be purged, or ask about: URLs, prefixes of them, hosts and tags.
+
+use std::fmt;
+
+use wire::RequestHead;
+
+use crate::key::{Key, KeySecret, Uri, write_key};
+use crate::policy::KeyOptions;
+use crate::purge::{Force, Label, RulesFull, Scope};
+use crate::store::Store;
+
+/// What is to be purged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named {
+    /// One resource, with all its variants.
+    Url(Address),
+    /// All whose URL begins so.
+    Prefix(Address),
+    /// All of a host, whatever the port.
+    Host(Box<[u8]>),
+    /// All with this tag.
+    Tag(Box<[u8]>),
+    /// Everything.
+    All,
+}
+
+/// A URL, taken apart. One without a scheme stands for that of http and that of https.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    is_https: Option<bool>,
+    authority: Box<[u8]>,
+    path_and_query: Box<[u8]>,
+}
+
+/// Why text names nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotNamed {
+    written: String,
+    what: &'static str,
+}
+
+impl fmt::Display for NotNamed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?} {}", self.written, self.what)
+    }
+}
+
+impl std::error::Error for NotNamed {}
+
+impl Address {
+    /// From `http://HOST[:PORT]/PATH?QUERY`, `https://…`, or without the scheme.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, NotNamed> {
+        let refuse = |what| NotNamed { written: text.to_owned(), what };
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(refuse("has characters that are written as %XX in a URL"));
+        }
+        let (is_https, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (Some(false), rest),
+            Some(("https", rest)) => (Some(true), rest),
+            Some((scheme, _)) if !scheme.contains(['/', '?']) => {
+                return Err(refuse(
+                    "has another scheme; write http://HOST/PATH, https://HOST/PATH or HOST/PATH",
+                ));
+            }
+            _ => (None, text),
+        };
+        // RFC 9110 §4.2.5: a fragment is not sent.
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        if authority.is_empty() || !wire::is_valid_authority(authority.as_bytes()) {
+            return Err(refuse("has no valid host; write http://HOST/PATH, https://HOST/PATH or HOST/PATH"));
+        }
+        let slash = if path_and_query.starts_with('/') { "" } else { "/" };
+        let path_and_query = [slash, path_and_query].concat().into_bytes().into();
+        Ok(Self { is_https, authority: authority.as_bytes().into(), path_and_query })
+    }
+
+    /// What a request with this target is for.
+    pub fn of(is_https: Option<bool>, authority: &[u8], path_and_query: &[u8]) -> Self {
+        Self { is_https, authority: authority.into(), path_and_query: path_and_query.into() }
+    }
+
+    /// It stands for one, or two.
+    pub fn uris(&self) -> impl Iterator<Item = Uri<'_>> {
+        let schemes =
+            [false, true].into_iter().filter(|scheme| self.is_https.is_none_or(|own| own == *scheme));
+        schemes.map(|scheme| Uri::new(scheme, &self.authority, &self.path_and_query))
+    }
+}
+
+impl Named {
+    /// A host by its name.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn host(text: &str) -> Result<Self, NotNamed> {
+        let is_host = wire::is_valid_authority(text.as_bytes()) && !text.is_empty();
+        if !is_host || wire::host_without_port(text.as_bytes()).len() < text.len() {
+            let what = "is no host; write its name without scheme, port and path";
+            return Err(NotNamed { written: text.to_owned(), what });
+        }
+        Ok(Self::Host(text.as_bytes().into()))
+    }
+
+    /// A tag, as `Surrogate-Key` or `Cache-Tag` has it.
+    ///
+    /// # Errors
+    /// If no response can have it.
+    pub fn tag(text: &str) -> Result<Self, NotNamed> {
+        if text.trim().is_empty() || text.contains(',') || text.chars().any(char::is_control) {
+            let what = "is no tag; tags are without commas, and purged one by one";
+            return Err(NotNamed { written: text.to_owned(), what });
+        }
+        Ok(Self::Tag(text.trim().as_bytes().into()))
+    }
+
+    /// Purges it, for everybody who asks from now on, and what is being fetched of it. `keys` are how the routes tell
+    /// responses apart. Says how many stored responses it met, where it had to look at each.
+    ///
+    /// # Errors
+    /// If too many purges have to be remembered.
+    pub fn purge(
+        &self,
+        store: &Store,
+        secret: KeySecret,
+        keys: &[&KeyOptions],
+        force: Force,
+    ) -> Result<Option<usize>, RulesFull> {
+        let scope = match self {
+            Self::Url(address) => return purge_url(address, store, secret, keys, force).map(Some),
+            Self::Prefix(address) => {
+                for uri in address.uris() {
+                    let mut prefix = Vec::new();
+                    write_key(&mut prefix, &uri, &KeyOptions::default(), &RequestHead::default(), b"");
+                    store.purge(Scope::Prefix(prefix.into()), force)?;
+                }
+                return Ok(None);
+            }
+            Self::Host(host) => Scope::Label(Label::host(secret, host)),
+            Self::Tag(tag) => Scope::Label(Label::tag(secret, tag)),
+            Self::All => Scope::All,
+        };
+        store.purge(scope, force).map(|()| None)
+    }
+}
+
+fn purge_url(
+    address: &Address,
+    store: &Store,
+    secret: KeySecret,
+    keys: &[&KeyOptions],
+    force: Force,
+) -> Result<usize, RulesFull> {
+    let mut found: Vec<Key> = Vec::new();
+    for (uri, options) in address.uris().flat_map(|uri| keys.iter().map(move |options| (uri, *options))) {
+        found.push(Key::of(secret, &uri, options, &RequestHead::default(), b""));
+        if !options.is_uri_alone() {
+            // Its other keys cannot be told from the URL.
+            store.purge(Scope::Label(Label::uri(secret, &uri, options)), force)?;
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found.into_iter().map(|key| store.purge_key(key, force)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (text, is_https, authority, path_and_query) in [
+            ("http://example.com/a?b=c#d", Some(false), "example.com", "/a?b=c"),
+            ("https://EXAMPLE.com:8443", Some(true), "EXAMPLE.com:8443", "/"),
+            ("example.com?x", None, "example.com", "/?x"),
+            ("[::1]:80/a", None, "[::1]:80", "/a"),
+            ("example.com/?to=http://b/", None, "example.com", "/?to=http://b/"),
+        ] {
+            let expected = Address::of(is_https, authority.as_bytes(), path_and_query.as_bytes());
+            assert_eq!(Address::parse(text), Ok(expected), "{text}");
+        }
+        for text in ["", "/a", "http://", "ftp://a/b", "http://a b/", "user@example.com/", "http://é/"] {
+            assert!(Address::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_tags_are_names_alone() {
+        assert_eq!(Named::host("example.com"), Ok(Named::Host(b"example.com"[..].into())));
+        assert_eq!(Named::host("[::1]"), Ok(Named::Host(b"[::1]"[..].into())));
+        for text in ["", "example.com:80", "http://example.com", "a/b", "a b"] {
+            assert!(Named::host(text).is_err(), "{text}");
+        }
+        assert_eq!(Named::tag(" a b "), Ok(Named::Tag(b"a b"[..].into())));
+        for text in ["", " ", "a,b", "a\n"] {
+            assert!(Named::tag(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_scheme_both_are_meant() {
+        let address = Address::parse("a.example/b").expect("is one");
+        assert_eq!(address.uris().map(|uri| uri.is_https).collect::<Vec<_>>(), [false, true]);
+    }
+}

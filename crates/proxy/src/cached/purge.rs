@@ -1,0 +1,109 @@
+//! What is purged: by operators through the admin API, by clients of some networks with the method PURGE.
+//!
+//! A purge is a rule that all look-ups go by from the moment on in which it is made; what it met is freed later.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use ::cache::{Address, Force, KeyOptions, Named, RulesFull, tags};
+use config::Config;
+use wire::{Method, RequestHead};
+
+use super::Cache;
+use crate::admin::stored::Purged;
+use crate::answer;
+use crate::change::Control;
+use crate::client::Next;
+use crate::exchange::{Admitted, Call};
+use crate::failure::Failure;
+use crate::lane::{Memory, Request};
+use crate::record::Record;
+
+/// How long what was purged may take memory that nobody needs yet.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+impl Cache {
+    /// Purges all that is named, for all workers.
+    ///
+    /// # Errors
+    /// If there are too many purges to be remembered; some may be done then.
+    pub(crate) fn purge(&self, config: &Config, named: &[Named], force: Force) -> Result<Purged, RulesFull> {
+        let mut keys: Vec<&KeyOptions> = Vec::new();
+        for policy in config.routes.iter().filter_map(|route| route.cache.as_ref()) {
+            if !keys.contains(&&policy.key) {
+                keys.push(&policy.key);
+            }
+        }
+        let mut responses = 0;
+        for each in named {
+            responses += each.purge(&self.store, self.secret, &keys, force)?.unwrap_or(0);
+        }
+        Ok(Purged { named: named.len(), responses })
+    }
+}
+
+/// Whether a request is not for a server, but one to purge.
+#[inline]
+pub(crate) fn is_purge(call: &Call<'_>, admitted: &Admitted, request: &Request) -> bool {
+    admitted.method == Method::Other && is_understood(call, request)
+}
+
+#[cold]
+fn is_understood(call: &Call<'_>, request: &Request) -> bool {
+    let cache = call.snapshot.plan.config.cache.as_ref();
+    cache.is_some_and(|cache| !cache.purge_from.is_empty())
+        && request.head.start.method_span.of(request.head_bytes()) == b"PURGE"
+}
+
+/// Purges what a request with the method PURGE names: the tags in its fields, or its URL.
+pub(crate) async fn purge(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let plan = &call.snapshot.plan;
+    let Some((cache, meant)) = plan.cache.as_ref().zip(plan.config.cache.as_ref()) else {
+        return Err(Failure::Forbidden);
+    };
+    if !meant.purge_from.iter().any(|network| network.contains(&admitted.client)) {
+        return Err(Failure::Forbidden);
+    }
+    let (named, force) = named(admitted, &memory.request.head, memory.request.head_bytes());
+    let purged = cache.purge(&plan.config, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
+    let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
+    record.status = 200;
+    let out = &mut memory.response.out;
+    answer::begin(out, 200);
+    answer::push_content(out, 200, "application/json", body.as_bytes());
+    answer::own(call, memory, admitted, record, body.as_bytes()).await
+}
+
+fn named(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> (Vec<Named>, Force) {
+    let is_soft = |field: &wire::Field| {
+        field.name.of(bytes).eq_ignore_ascii_case(b"fastly-soft-purge") && field.value.of(bytes) == b"1"
+    };
+    let force = if head.fields.iter().any(is_soft) { Force::Soft } else { Force::Hard };
+    let mut named: Vec<Named> = tags(head, bytes).map(|tag| Named::Tag(tag.into())).collect();
+    if named.is_empty() {
+        let target = &admitted.target;
+        // Who purges mostly comes another way than clients do: by which scheme says nothing.
+        let address = Address::of(None, target.authority.of(bytes), target.path_and_query.of(bytes));
+        named.push(Named::Url(address));
+    }
+    (named, force)
+}
+
+/// Frees what was purged, until the proxy ends.
+pub(crate) async fn sweep(control: Weak<Control>) {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let Some(control) = control.upgrade() else { return };
+        let Some(Cache { store, .. }) = control.plan().cache.clone() else { continue };
+        drop(control);
+        if store.is_sweep_due() {
+            // It looks at all that is stored.
+            let _ = tokio::task::spawn_blocking(move || store.sweep()).await;
+        }
+    }
+}

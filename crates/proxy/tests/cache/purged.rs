@@ -1,0 +1,223 @@
+//! What is purged answers no more, on no worker, however it is named; and what is fetched meanwhile is not stored.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use crate::answered::{ONE_ROUTE, response};
+use crate::scene::{Asked, BOTH, Got, Scene, Spoken, get};
+
+const FRESH: &str = "Cache-Control: max-age=60\r\n";
+
+/// With an admin socket, and what else is given for `[cache]` and the route's cache.
+fn scene(store: &str, route: &str) -> Scene {
+    let text = ONE_ROUTE
+        .replace("object = \"1MiB\"", &format!("object = \"1MiB\"\n{store}"))
+        .replace("cache = {}", &format!("cache = {{ {route} }}"));
+    Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
+}
+
+/// What the admin API answers: a status and a body.
+fn order(scene: &Scene, place: &str, body: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(scene.file("admin")).expect("the admin API listens");
+    let head = format!("POST {place} HTTP/1.1\r\nHost: admin\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("it answers");
+    let (head, body) = response.split_once("\r\n\r\n").expect("has a head");
+    (head[9..12].parse().expect("has a status"), body.to_owned())
+}
+
+fn purge(scene: &Scene, body: &str) -> String {
+    let (status, told) = order(scene, "/cache/purge", body);
+    assert_eq!(status, 200, "{body}: {told}");
+    told.split_whitespace().collect()
+}
+
+fn from<'a>(host: &'a str, target: &'a str) -> Asked<'a> {
+    Asked { host, ..get(target) }
+}
+
+/// Has a response stored.
+fn store(scene: &Scene, request: &Asked<'_>, fields: &str) {
+    let (_, got) = scene.exchange(Spoken::Http1, request, &response(&format!("{FRESH}{fields}"), "old"));
+    assert_eq!(got.body, "old");
+    // Its client may be done before the store is.
+    while !is_stored(scene, Spoken::Http1, request) {
+        std::thread::yield_now();
+    }
+}
+
+fn is_stored(scene: &Scene, spoken: Spoken, request: &Asked<'_>) -> bool {
+    let fields = format!("{}cache-control: only-if-cached\n", request.fields);
+    scene.answer(spoken, &Asked { fields: &fields, ..*request }).status == 200
+}
+
+/// Connections enough to meet all workers.
+fn is_stored_anywhere(scene: &Scene, request: &Asked<'_>) -> bool {
+    (0..8).any(|number| is_stored(scene, BOTH[number % 2], request))
+}
+
+const STORED: [(&str, &str, &str); 4] = [
+    ("test", "/img/a", "Surrogate-Key: news sport\r\n"),
+    ("test", "/img/b?x=1", "Cache-Tag: sport, front page\r\n"),
+    ("test", "/c", ""),
+    ("other.test:8080", "/img/a", "Surrogate-Key: news\r\n"),
+];
+
+#[test]
+fn whatever_is_named_is_gone_for_all_workers_at_once() {
+    for (body, told, gone) in [
+        (r#"{"urls":["http://test/img/a"]}"#, 1, [true, false, false, false]),
+        (r#"{"urls":["TEST:80/img/b?x=1","test/none"]}"#, 1, [false, true, false, false]),
+        (r#"{"urls":["https://test/c"]}"#, 0, [false; 4]),
+        (r#"{"tags":["news"]}"#, 0, [true, false, false, true]),
+        (r#"{"tags":["front page"]}"#, 0, [false, true, false, false]),
+        (r#"{"prefixes":["http://test/img/"]}"#, 0, [true, true, false, false]),
+        (r#"{"hosts":["other.test"]}"#, 0, [false, false, false, true]),
+        (r#"{"hosts":["Test"],"soft":true}"#, 0, [true, true, true, false]),
+        (r#"{"all":true}"#, 0, [true; 4]),
+    ] {
+        let scene = scene("", "");
+        for (host, target, fields) in STORED {
+            store(&scene, &from(host, target), fields);
+        }
+        let answer = purge(&scene, body);
+        assert!(answer.contains(&format!("\"responses\":{told}}}")), "{body}: {answer}");
+        for ((host, target, _), is_gone) in STORED.iter().zip(gone) {
+            assert_eq!(is_stored_anywhere(&scene, &from(host, target)), !is_gone, "{body} {host}{target}");
+        }
+    }
+}
+
+#[test]
+fn what_is_being_fetched_is_not_stored() {
+    for body in [
+        r#"{"urls":["http://test/a"]}"#,
+        r#"{"tags":["news"]}"#,
+        r#"{"prefixes":["test/"]}"#,
+        r#"{"hosts":["test"],"soft":true}"#,
+        r#"{"all":true}"#,
+    ] {
+        let scene = scene("", "");
+        let mut first = scene.client(Spoken::Http1);
+        first.asks(&get("/a"));
+        let mut server = scene.accept(0);
+        server.head();
+        purge(&scene, body);
+        // Who comes now does not wait for what was asked before.
+        let mut second = scene.client(Spoken::Http2);
+        second.asks(&get("/a"));
+        let mut other = scene.accept(0);
+        other.head();
+        let fields = format!("{FRESH}Surrogate-Key: news\r\n");
+        server.sends(response(&fields, "old"));
+        assert_eq!(first.gets().body, "old", "{body}");
+        other.sends(response(&fields, "new"));
+        assert_eq!(second.gets().body, "new", "{body}");
+        assert_eq!(scene.answer(Spoken::Http1, &get("/a")).body, "new", "{body}");
+    }
+}
+
+#[test]
+fn a_url_is_purged_whatever_else_its_keys_have() {
+    let scene = scene("", "key_headers = \"X-Kind\", key_cookies = \"lang\", query_drop = \"utm_*\"");
+    let of = |fields| Asked { fields, ..get("/a?utm_source=x") };
+    let kinds = ["", "x-kind: a\n", "x-kind: b\ncookie: lang=de\n"];
+    for fields in kinds {
+        store(&scene, &of(fields), "");
+    }
+    store(&scene, &get("/b"), "");
+    purge(&scene, r#"{"urls":["http://test/a?utm_medium=y"]}"#);
+    for fields in kinds {
+        assert!(!is_stored_anywhere(&scene, &of(fields)), "{fields}");
+    }
+    assert!(is_stored_anywhere(&scene, &get("/b")));
+}
+
+#[test]
+fn what_is_not_understood_purges_nothing() {
+    let scene = scene("", "");
+    store(&scene, &get("/a"), "");
+    for (body, what) in [
+        ("{}", "nothing is named"),
+        ("", "not understood"),
+        (r#"{"urls":["http://test/a","ftp://test/a"]}"#, "another scheme"),
+        (r#"{"hosts":["test:80"]}"#, "without scheme, port and path"),
+        (r#"{"url":"http://test/a"}"#, "unknown field"),
+    ] {
+        let (status, told) = order(&scene, "/cache/purge", body);
+        assert!(status == 400 && told.contains(what), "{body}: {status} {told}");
+    }
+    assert!(is_stored(&scene, Spoken::Http1, &get("/a")));
+}
+
+fn asks_to_purge(scene: &Scene, spoken: Spoken, fields: &str) -> Got {
+    scene.answer(spoken, &Asked { method: "PURGE", fields, ..get("/a") })
+}
+
+#[test]
+fn the_method_purge_is_for_some_networks() {
+    for spoken in BOTH {
+        for (fields, gone) in [
+            ("", [true, false]),
+            ("surrogate-key: one two\n", [false, true]),
+            ("cache-tag: one, two\n", [false, true]),
+            ("fastly-soft-purge: 1\n", [true, false]),
+        ] {
+            let scene = scene("purge_from = [\"127.0.0.0/8\"]", "");
+            store(&scene, &get("/a"), "");
+            store(&scene, &get("/b"), "Cache-Tag: two\r\n");
+            let got = asks_to_purge(&scene, spoken, fields);
+            assert_eq!(
+                (got.status, got.field("content-type")),
+                (200, Some("application/json")),
+                "{}",
+                got.body
+            );
+            for (target, is_gone) in ["/a", "/b"].into_iter().zip(gone) {
+                assert_eq!(is_stored_anywhere(&scene, &get(target)), !is_gone, "{fields} {target}");
+            }
+            assert!(scene.try_accept(0).is_none());
+        }
+        let scene = scene("purge_from = [\"192.0.2.0/24\"]", "");
+        store(&scene, &get("/a"), "");
+        assert_eq!(asks_to_purge(&scene, spoken, "").status, 403);
+        assert!(is_stored(&scene, spoken, &get("/a")));
+    }
+}
+
+#[test]
+fn without_networks_purge_is_a_method_like_any() {
+    let scene = scene("", "");
+    let mut client = scene.client(Spoken::Http1);
+    client.asks(&Asked { method: "PURGE", ..get("/a") });
+    let mut server = scene.accept(0);
+    assert!(server.head().starts_with("PURGE /a HTTP/1.1\r\n"));
+    server.sends(response("", "ok"));
+    assert_eq!(client.gets().body, "ok");
+}
+
+#[test]
+fn tags_are_for_caches_unless_the_route_sends_them() {
+    const TAGS: &str = "Surrogate-Key: a\r\nX-Kept: yes\r\nCache-Tag: b\r\n";
+    let edits = "response_headers = { remove = \"X-Gone\" }";
+    for (route, more, is_sent) in [
+        ("", "", false),
+        ("send_tags = true", "", true),
+        ("", edits, false),
+        ("send_tags = true", edits, true),
+    ] {
+        let text = ONE_ROUTE.replace("cache = {}", &format!("cache = {{ {route} }}\n{more}"));
+        let scene = Scene::new(&text);
+        for (target, control) in [("/a", FRESH), ("/b", "Cache-Control: no-store\r\n")] {
+            let (_, got) =
+                scene.exchange(Spoken::Http1, &get(target), &response(&format!("{control}{TAGS}"), "ok"));
+            for name in ["surrogate-key", "cache-tag"] {
+                assert_eq!(got.field(name).is_some(), is_sent, "{target} {name} {text}");
+            }
+            assert_eq!(got.field("x-kept"), Some("yes"));
+        }
+        let stored = scene.answer(Spoken::Http2, &get("/a"));
+        assert_eq!((stored.field("x-kept"), stored.field("cache-tag").is_some()), (Some("yes"), is_sent));
+    }
+}
