@@ -82,6 +82,31 @@ impl Forward {
             Self::Partial => "partial",
         }
     }
+
+    /// What was in the way of a hit.
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::Bypass => "the request has a body, or asks for another protocol",
+            Self::Method => "only GET and HEAD are answered from what is stored",
+            Self::UriMiss => "nothing of this URL is stored",
+            Self::VaryMiss => "what is stored is for other values of the fields that its Vary names",
+            Self::Request => "the request's Cache-Control, Pragma or preconditions ask for the server",
+            Self::Stale => "what is stored is no longer fresh",
+            Self::Partial => "only a part is stored, and more is asked for",
+        }
+    }
+
+    /// What the origin's owner, or that of the route, can do about it, where something can be done.
+    pub const fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::VaryMiss => {
+                Some("name in Vary only fields that the response depends on, with few values each")
+            }
+            Self::Request => Some("set cache.ignore = [\"request-directives\"] if clients are not to decide"),
+            Self::Stale => Some("send a greater max-age or s-maxage, or stale-while-revalidate beside it"),
+            Self::Bypass | Self::Method | Self::UriMiss | Self::Partial => None,
+        }
+    }
 }
 
 /// Decides about a request that a stored response may answer (`Asked::may_be_answered`).

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use crate::purge::Force;
+use crate::refusal::Refusal;
 use crate::store::Store;
 use crate::store::object::{Object, Opening};
 
@@ -215,6 +216,7 @@ impl Fill {
             };
         });
         if is_refused {
+            self.store.refuse(self.flight.key, Refusal::TooLarge);
             self.store.pass(self.flight.key, refused_until_seconds);
         }
         if wanted != Wanted::ToStore {
@@ -241,6 +243,7 @@ impl Fill {
             (stream.keeping == Keeping::Whole, stream.opening.clone(), stream.parts(), stream.total_bytes)
         };
         if opening.body_bytes.is_some_and(|told| told != total_bytes) {
+            self.store.refuse(self.flight.key, Refusal::Incomplete);
             self.end(End::Broken);
             return Filled::Broken;
         }
@@ -253,10 +256,15 @@ impl Fill {
         let object = Object::new(self.flight.key, self.flight.epoch, opening.clone(), parts);
         self.store.survey_miss(&object);
         if object.weight_bytes() > self.store.object_bytes_max() {
+            self.store.refuse(self.flight.key, Refusal::TooLarge);
             return Filled::TooLarge;
         }
         let object = Arc::new(object);
-        if self.store.put(&self.flight, &object) { Filled::Stored(object) } else { Filled::Purged }
+        if self.store.put(&self.flight, &object) {
+            return Filled::Stored(object);
+        }
+        self.store.refuse(self.flight.key, Refusal::Purged);
+        Filled::Purged
     }
 
     fn end(&self, end: End) {
@@ -272,6 +280,7 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         if !self.is_over {
+            self.store.refuse(self.flight.key, Refusal::Incomplete);
             self.end(End::Broken);
         }
     }

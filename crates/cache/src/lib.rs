@@ -51,6 +51,8 @@ mod purge;
 mod labels;
 /// What is named to be purged.
 mod named;
+/// Why requests were no hits.
+mod outcome;
 /// How many hits another size of memory would give.
 mod survey;
 
@@ -64,6 +66,7 @@ pub use invalidate::{also_invalid, invalidates};
 pub use key::{Key, KeySecret, Uri, write_key};
 pub use labels::{also_labelled, labels, names_tags, tags};
 pub use named::{Address, Named, NotNamed};
+pub use outcome::{Ending, Outcome};
 pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 pub use purge::{Force, Label, Rules, RulesFull, Scope};
 pub use ranges::{

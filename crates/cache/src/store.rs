@@ -7,10 +7,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::decide::Forward;
 use crate::fill::flight::{Flight, Keeping, Stage};
 use crate::fill::{Lead, Reader, Wait};
 use crate::key::Key;
+use crate::outcome::{Ending, Outcome, Outcomes};
 use crate::purge::{Force, Rules, RulesFull, Scope};
+use crate::refusal::Refusal;
 use crate::survey::{HitRates, Survey};
 use crate::vary::{VariantKey, Vary};
 
@@ -42,6 +45,7 @@ pub struct Store {
     filling_bytes: Arc<AtomicU64>,
     counts: Counts,
     survey: Survey,
+    outcomes: Outcomes,
 }
 
 #[derive(Debug, Default)]
@@ -105,6 +109,7 @@ impl Store {
             filling_bytes: Arc::default(),
             counts: Counts::default(),
             survey: Survey::new(settings.memory_bytes),
+            outcomes: Outcomes::new(settings.memory_bytes),
         }
     }
 
@@ -187,6 +192,32 @@ impl Store {
             }
             _ => None,
         }
+    }
+
+    /// All variants that are stored under a key, for who wants to know; none of them counts as used.
+    pub fn variants(&self, key: Key) -> Vec<Arc<Object>> {
+        let variants: Vec<Arc<Object>> = self.shard(key).peek(key).cloned().collect();
+        variants.into_iter().filter(|object| self.is_good(object)).collect()
+    }
+
+    /// Remembers that nothing stored answers a request, and why.
+    pub fn note(&self, key: Key, at_ms: u64, forward: Forward) {
+        self.outcomes.note(key, Outcome { at_ms, forward, status: None, ending: Ending::Failed });
+    }
+
+    /// What has become of the request that was noted last.
+    pub fn settle(&self, key: Key, status: u16, ending: Ending) {
+        self.outcomes.settle(key, status, ending);
+    }
+
+    /// What became of the last request for a key that nothing stored answered, if that is still known.
+    pub fn outcome(&self, key: Key) -> Option<Outcome> {
+        self.outcomes.of(key)
+    }
+
+    /// What was to be stored was not.
+    pub(crate) fn refuse(&self, key: Key, refusal: Refusal) {
+        self.outcomes.amend(key, refusal);
     }
 
     /// Purges one key, with all its variants and what is being fetched of it, and says how many objects were stored.

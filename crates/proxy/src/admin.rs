@@ -128,6 +128,7 @@ pub(crate) async fn serve(
         .route("/reload", post(reload))
         .route("/servers/{amendment}", post(amend))
         .route("/cache/purge", post(stored::purge))
+        .route("/cache/explain", post(stored::explain))
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
         .with_state(control);
     let mut serving: Option<tokio::task::JoinHandle<()>> = None;
@@ -141,8 +142,8 @@ pub(crate) async fn serve(
     }
 }
 
-const PLACES: &str = "there are GET /status and /configuration, POST /reload, /cache/purge, and /servers/drain, \
-                      restore, weigh, add and remove";
+const PLACES: &str = "there are GET /status and /configuration, POST /reload, /cache/purge and explain, and \
+                      /servers/drain, restore, weigh, add and remove";
 
 async fn status(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {

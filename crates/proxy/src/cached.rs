@@ -25,6 +25,8 @@ mod pass;
 mod tally;
 /// What is purged.
 mod purge;
+/// Why a request is a hit, or none.
+mod explain;
 /// What clients do not see.
 mod tags;
 
@@ -47,6 +49,7 @@ use crate::record::Record;
 use crate::respond;
 use crate::shaping;
 pub(crate) use asking::Asking;
+pub(crate) use explain::Question;
 use hit::Told;
 pub(crate) use purge::{is_purge, purge, sweep};
 pub(crate) use tags::WithoutTags;

@@ -10,6 +10,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
 use super::{elsewhere, ending, json, refused};
+use crate::cached::Question;
 use crate::change::Control;
 use crate::control::notice;
 
@@ -49,6 +50,121 @@ impl PurgeOrder {
         let tags = self.tags.iter().map(|tag| Named::tag(tag));
         let all = self.all.then_some(Ok(Named::All));
         urls.chain(prefixes).chain(hosts).chain(tags).chain(all).collect()
+    }
+}
+
+/// A GET that is asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainOrder {
+    /// Without a scheme, that of https where it is spoken.
+    pub url: String,
+    /// Its header fields.
+    #[serde(default)]
+    pub headers: Vec<(String, String)>,
+}
+
+/// What would become of a GET, and what has become of those before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explained {
+    /// The route that it takes, as the log calls it.
+    pub route: String,
+    /// What its response is found by; `None` where the route stores nothing.
+    pub key: Option<String>,
+    /// What would become of it now.
+    pub now: NowTold,
+    /// All that is stored under its key.
+    pub stored: Vec<StoredTold>,
+    /// The last request with its key that nothing stored answered, if that is still known.
+    pub last_miss: Option<LastMiss>,
+    /// What would make hits of the next ones.
+    pub remedies: Vec<String>,
+}
+
+/// What would become of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NowTold {
+    /// Its route stores nothing.
+    Off,
+    /// What is stored answers, and is fresh.
+    Hit,
+    /// What is stored answers, and is stale.
+    StaleHit,
+    /// A server is asked whether what is stored is still good, for this reason.
+    Validated(String),
+    /// A server is asked, for this reason.
+    Miss(String),
+    /// It wants nothing but what is stored, which does not answer.
+    Refused,
+}
+
+/// A stored response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredTold {
+    /// Its status.
+    pub status: u16,
+    /// Whether it is the variant that the request asks for.
+    pub is_asked_for: bool,
+    /// The fields that it varies by, a comma between them.
+    pub vary: String,
+    /// How old it is.
+    pub age_seconds: u64,
+    /// How long it stays fresh; negative where it is stale.
+    pub ttl_seconds: i64,
+    /// Whether it is stale since it was purged.
+    pub is_purged_softly: bool,
+    /// Whether its freshness is a guess from its Last-Modified.
+    pub is_guess: bool,
+    /// How long its body is.
+    pub body_bytes: u64,
+    /// All memory that it takes.
+    pub memory_bytes: u64,
+    /// Its ETag.
+    pub etag: Option<String>,
+    /// Its Last-Modified.
+    pub last_modified: Option<String>,
+}
+
+/// A request that nothing stored answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastMiss {
+    /// When it was asked.
+    pub seconds_ago: u64,
+    /// Why it was no hit, in the word of RFC 9211.
+    pub forward: String,
+    /// The same in a sentence.
+    pub why: String,
+    /// What the server answered, if it did.
+    pub status: Option<u16>,
+    /// Whether that was stored, or said that what is stored is good.
+    pub is_stored: bool,
+    /// Why not.
+    pub not_stored: Option<RefusalTold>,
+}
+
+/// Why a response was not stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalTold {
+    /// The word for it, as in `detail` of Cache-Status.
+    pub reason: String,
+    /// In a sentence.
+    pub what: String,
+}
+
+/// Says what would become of a GET, and why the last one was no hit.
+pub(super) async fn explain(State(control): State<Weak<Control>>, body: Bytes) -> Response {
+    let ExplainOrder { url, headers } = match serde_json::from_slice(&body) {
+        Ok(order) => order,
+        Err(error) => {
+            return refused(StatusCode::BAD_REQUEST, &format!("the body is not understood: {error}"));
+        }
+    };
+    let Some(control) = control.upgrade() else { return ending() };
+    let plan = control.plan();
+    match Question::of(&plan, &url, &headers).and_then(|question| question.answer(&plan)) {
+        Ok(explained) => json(StatusCode::OK, &explained),
+        Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
     }
 }
 

@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use ::cache::{
-    Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed, Refusal, Times, Vary, Waited,
-    also_labelled, is_about, labels, refresh, write_conditions, write_key,
+    Ending, Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed, Refusal, Times, Vary,
+    Waited, also_labelled, is_about, labels, refresh, write_conditions, write_key,
 };
 use wire::Framing;
 
@@ -96,6 +96,7 @@ async fn lead_all(
         let forward = miss.forward;
         ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed: false })
     };
+    ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
     match fetch(call, admitted, memory, ask, lead, miss.found.as_ref(), record).await? {
         Fetched::Stored { object, status, is_stored } => {
             hit::stored(call, admitted, memory, &object, forwarded(status, is_stored), record).await
@@ -148,6 +149,9 @@ pub(super) async fn fetch(
                 record.received_apart(memory.response.head.len as u64);
             }
             let status = outcome.is_ok().then_some(status);
+            if let Some(status) = status {
+                ask.settle(status, Ending::Failed);
+            }
             return Ok(Fetched::Stored { object: Arc::clone(object), status, is_stored: false });
         }
         let reply = match outcome {
@@ -167,10 +171,11 @@ pub(super) async fn fetch(
         record.received_apart(memory.response.head.len as u64);
         give_back(call, admitted, reply, &memory.response);
         if let Some(renewal) = renewal {
-            let is_stored = renewal.is_kept;
+            let is_stored = renewal.ending == Ending::Validated;
             if let Some(cell) = tally::cell(call, admitted).filter(|_| is_stored) {
                 cell.stored.increment();
             }
+            ask.settle(status, renewal.ending);
             let object = renewal.carry_out(ask, lead, object);
             return Ok(Fetched::Stored { object, status: Some(304), is_stored });
         }
@@ -192,7 +197,7 @@ fn conditions(known: Option<&Arc<Object>>) -> Vec<u8> {
 struct Renewal {
     opening: Opening,
     /// Whether it stays stored.
-    is_kept: bool,
+    ending: Ending,
 }
 
 impl Renewal {
@@ -208,9 +213,9 @@ impl Renewal {
         let mut kept = Vec::new();
         let refreshed =
             refresh(&ask.asked, old, old_head, head, bytes, times, ask.policy, limits, &mut kept).ok()?;
-        let (stored, is_kept) = match refreshed {
-            Refreshed::Stored(stored) => (stored, true),
-            Refreshed::Unstored(stored, _) => (stored, false),
+        let (stored, ending) = match refreshed {
+            Refreshed::Stored(stored) => (stored, Ending::Validated),
+            Refreshed::Unstored(stored, refusal) => (stored, Ending::Refused(refusal)),
         };
         let opening = Opening {
             stored,
@@ -221,11 +226,11 @@ impl Renewal {
             labels: also_labelled(ask.cache.secret, object.labels(), head, bytes),
             body_bytes: Some(object.body_bytes()),
         };
-        Some(Self { opening, is_kept })
+        Some(Self { opening, ending })
     }
 
     fn carry_out(self, ask: &Ask<'_>, lead: Lead, object: &Object) -> Arc<Object> {
-        if self.is_kept {
+        if self.ending == Ending::Validated {
             return lead.renew(object, self.opening);
         }
         lead.release(object, self.opening, ask.now_ms / 1000 + REFUSED_FOR_SECONDS)
@@ -252,8 +257,10 @@ fn settle(
     record: &mut Record<'_>,
 ) -> Fetched {
     let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
+    let status = memory.response.head.start.status;
     match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
         Ok(opening) => {
+            ask.settle(status, Ending::Stored);
             let (fill, reader) = lead.open(opening);
             record.received_apart(memory.response.head.len as u64);
             Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
@@ -261,9 +268,9 @@ fn settle(
         }
         Err(refusal) => {
             tally::refused(call, admitted, refusal);
+            ask.settle(status, Ending::Refused(refusal));
             // What a server says while it fails, or of one request alone, says nothing of the next.
-            let is_passing = memory.response.head.start.status >= 500
-                || matches!(refusal, Refusal::Status | Refusal::RequestNoStore);
+            let is_passing = status >= 500 || matches!(refusal, Refusal::Status | Refusal::RequestNoStore);
             lead.refuse(if is_passing { 0 } else { refused_until_seconds });
             Fetched::Passing(Box::new(reply), refusal)
         }
@@ -315,6 +322,11 @@ pub(super) fn opening(
 }
 
 impl Ask<'_> {
+    /// What has become of the response, for whoever asks.
+    pub(super) fn settle(&self, status: u16, ending: Ending) {
+        self.cache.store.settle(self.key, status, ending);
+    }
+
     /// When the server was asked, and when it answered.
     fn times(&self, call: &Call<'_>) -> Times {
         Times { requested_ms: self.now_ms, received_ms: call.worker.unix_ms() }

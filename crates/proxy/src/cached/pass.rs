@@ -1,6 +1,8 @@
 //! Requests that go to a server by themselves: what changes things there, and what the store has no answer for.
 
-use ::cache::{CacheStatus, Force, Forward, Handling, Key, OriginError, Refusal, also_invalid, invalidates};
+use ::cache::{
+    CacheStatus, Ending, Force, Forward, Handling, Key, OriginError, Refusal, also_invalid, invalidates,
+};
 
 use super::{Ask, Miss, Way, fetch, hit, tally, uri};
 use crate::client::Next;
@@ -20,6 +22,7 @@ pub(super) async fn pass(
     miss: Miss,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
+    ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
     let outcome = forward::forward(call, admitted, memory, record).await;
     let error = match &outcome {
         Ok(_) => OriginError::of_status(memory.response.head.start.status),
@@ -52,6 +55,7 @@ pub(super) async fn pass(
         }
         Way::Pass | Way::Change => None,
     };
+    ask.settle(memory.response.head.start.status, refusal.map_or(Ending::Passed, Ending::Refused));
     relay(call, admitted, memory, (reply, miss.forward, refusal), record).await
 }
 

@@ -38,3 +38,5 @@ mod counted;
 mod shared;
 /// What is purged.
 mod purged;
+/// What is told of a URL.
+mod explained;

@@ -9,7 +9,7 @@ use crate::scene::{Asked, BOTH, Got, Scene, Spoken, get};
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
 /// With an admin socket, and what else is given for `[cache]` and the route's cache.
-fn scene(store: &str, route: &str) -> Scene {
+pub(crate) fn scene(store: &str, route: &str) -> Scene {
     let text = ONE_ROUTE
         .replace("object = \"1MiB\"", &format!("object = \"1MiB\"\n{store}"))
         .replace("cache = {}", &format!("cache = {{ {route} }}"));
@@ -17,7 +17,7 @@ fn scene(store: &str, route: &str) -> Scene {
 }
 
 /// What the admin API answers: a status and a body.
-fn order(scene: &Scene, place: &str, body: &str) -> (u16, String) {
+pub(crate) fn order(scene: &Scene, place: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(scene.file("admin")).expect("the admin API listens");
     let head = format!("POST {place} HTTP/1.1\r\nHost: admin\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use ::proxy::stored::{PurgeOrder, Purged};
 
-use super::reach::{Answer, Reach};
+use super::cache_explain::{Explain, explain};
+use super::reach::Reach;
 
 /// Purges what the running proxy has stored, and explains it.
 #[derive(clap::Args)]
@@ -18,11 +19,13 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   vanward cache purge https://www.example.com/news
-  vanward cache purge --tag news";
+  vanward cache purge --tag news
+  vanward cache explain https://www.example.com/news";
 
 #[derive(clap::Subcommand)]
 enum Command {
     Purge(Purge),
+    Explain(Explain),
 }
 
 /// Has stored responses answer no more, as of when this command returns.
@@ -76,6 +79,7 @@ Examples:
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let done = match &arguments.command {
         Command::Purge(arguments) => purge(arguments),
+        Command::Explain(arguments) => explain(arguments),
     };
     done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
 }
@@ -93,7 +97,8 @@ fn purge(arguments: &Purge) -> Result<(), ExitCode> {
     let answer = reach.post("/cache/purge", &order)?;
     let purged: Purged = answer.told()?;
     if *json {
-        return print(&answer);
+        print(&answer.body);
+        return Ok(());
     }
     super::say(&sentence(&order, &purged));
     Ok(())
@@ -120,11 +125,9 @@ fn sentence(order: &PurgeOrder, purged: &Purged) -> String {
     if order.soft { format!("stale as of now: {what}") } else { format!("purged: {what}") }
 }
 
-/// Prints what the proxy answered, as it is.
-fn print(answer: &Answer) -> Result<(), ExitCode> {
+pub(super) fn print(text: &[u8]) {
     // Who reads no further has seen enough.
-    let _ = std::io::stdout().lock().write_all(&answer.body);
-    Ok(())
+    let _ = std::io::stdout().lock().write_all(text);
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(crate) mod reload;
 pub(crate) mod servers;
 /// What it has stored.
 pub(crate) mod cache;
+/// What is stored of a URL, and why not.
+mod cache_explain;
 /// Breaks the network between programs.
 pub(crate) mod chaos;
 /// Runs the test backend.

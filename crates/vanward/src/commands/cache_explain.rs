@@ -1,0 +1,190 @@
+//! `vanward cache explain`: what is stored of a URL, why its last request was no hit, and what to change.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use ::proxy::stored::{ExplainOrder, Explained, LastMiss, NowTold, StoredTold};
+
+use super::reach::Reach;
+
+/// Says what is stored of a URL, how fresh, why its last request was no hit, and what to change at its server.
+///
+/// Nothing is sent to the server, and nothing changes.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Explain {
+    /// `http://HOST/PATH`, `https://HOST/PATH`, or without the scheme: then https where it is spoken
+    url: String,
+
+    /// A header field of the request that is asked about; may be repeated
+    #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = field)]
+    header: Vec<(String, String)>,
+
+    /// Prints all of it as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward cache explain https://www.example.com/news
+  vanward cache explain www.example.com/app.js -H 'Accept-Encoding: br'
+  vanward cache explain www.example.com/ --json | jq -r '.remedies[]'";
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write it as NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+pub(crate) fn explain(arguments: &Explain) -> Result<(), ExitCode> {
+    let order = ExplainOrder { url: arguments.url.clone(), headers: arguments.header.clone() };
+    let answer = arguments.reach.post("/cache/explain", &order)?;
+    let explained: Explained = answer.told()?;
+    if arguments.json {
+        super::cache::print(&answer.body);
+    } else {
+        super::cache::print(page(&explained).as_bytes());
+    }
+    Ok(())
+}
+
+fn page(explained: &Explained) -> String {
+    let mut page = String::new();
+    let mut line = |name: &str, text: &str| {
+        // Writing into a String does not fail.
+        let _ = writeln!(page, "{name:12}{text}");
+    };
+    line("route", &explained.route);
+    for (index, part) in explained.key.iter().flat_map(|key| key.lines()).enumerate() {
+        line(if index == 0 { "found by" } else { "" }, part);
+    }
+    line("a GET now", &now(&explained.now));
+    if explained.key.is_some() && explained.stored.is_empty() {
+        line("stored", "nothing");
+    }
+    for (index, stored) in explained.stored.iter().enumerate() {
+        line(if index == 0 { "stored" } else { "" }, &variant(stored));
+    }
+    if let Some(last) = &explained.last_miss {
+        for (index, text) in last_miss(last).iter().enumerate() {
+            line(if index == 0 { "last miss" } else { "" }, text);
+        }
+    }
+    for (index, remedy) in explained.remedies.iter().enumerate() {
+        line(if index == 0 { "to change" } else { "" }, remedy);
+    }
+    page
+}
+
+fn now(now: &NowTold) -> String {
+    match now {
+        NowTold::Off => "goes to a server: the route stores nothing".to_owned(),
+        NowTold::Hit => "is a hit".to_owned(),
+        NowTold::StaleHit => "is answered with what is stored, though that is stale".to_owned(),
+        NowTold::Validated(why) => format!("has what is stored validated: {why}"),
+        NowTold::Miss(why) => format!("goes to a server: {why}"),
+        NowTold::Refused => "is answered 504: it wants nothing but what is stored".to_owned(),
+    }
+}
+
+/// `200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding; ETag "a"`.
+fn variant(stored: &StoredTold) -> String {
+    let StoredTold { status, body_bytes, age_seconds, ttl_seconds, .. } = stored;
+    let mut text = format!("{status}, {body_bytes} bytes, age {age_seconds} s, ");
+    let _ = match ttl_seconds {
+        _ if stored.is_purged_softly => write!(text, "stale since it was purged"),
+        1.. if stored.is_guess => write!(text, "fresh for {ttl_seconds} s, by a guess"),
+        1.. => write!(text, "fresh for {ttl_seconds} s"),
+        _ => write!(text, "stale for {} s", ttl_seconds.unsigned_abs()),
+    };
+    if !stored.vary.is_empty() {
+        let _ = write!(text, "; varies by {}", stored.vary.replace(',', ", "));
+    }
+    if !stored.is_asked_for {
+        text.push_str(", which is not what is asked for");
+    }
+    let validators = [("ETag", &stored.etag), ("Last-Modified", &stored.last_modified)];
+    for (name, value) in validators {
+        if let Some(value) = value {
+            let _ = write!(text, "; {name} {value}");
+        }
+    }
+    text
+}
+
+fn last_miss(last: &LastMiss) -> Vec<String> {
+    let mut lines = vec![format!("{} s ago: {}", last.seconds_ago, last.why)];
+    lines.push(match (last.status, &last.not_stored) {
+        (None, _) => "the server gave no answer".to_owned(),
+        (Some(status), Some(refusal)) => {
+            format!("the server's {status} was not stored ({}): {}", refusal.reason, refusal.what)
+        }
+        (Some(304), None) if last.is_stored => "the server said that what is stored is still good".to_owned(),
+        (Some(status), None) if last.is_stored => format!("the server's {status} was stored"),
+        (Some(status), None) => format!("the server's {status} was for this request alone"),
+    });
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use ::proxy::stored::RefusalTold;
+
+    use super::*;
+
+    fn explained() -> Explained {
+        let stored = StoredTold {
+            status: 200,
+            is_asked_for: true,
+            vary: "accept-encoding,x-kind".to_owned(),
+            age_seconds: 3,
+            ttl_seconds: 57,
+            is_purged_softly: false,
+            is_guess: false,
+            body_bytes: 5,
+            memory_bytes: 600,
+            etag: Some("\"a\"".to_owned()),
+            last_modified: None,
+        };
+        let other = StoredTold { is_asked_for: false, ttl_seconds: -2, etag: None, ..stored.clone() };
+        Explained {
+            route: "/".to_owned(),
+            key: Some("http://test/a\nx-kind=b".to_owned()),
+            now: NowTold::Hit,
+            stored: vec![stored, other],
+            last_miss: Some(LastMiss {
+                seconds_ago: 4,
+                forward: "uri-miss".to_owned(),
+                why: "nothing was stored".to_owned(),
+                status: Some(200),
+                is_stored: false,
+                not_stored: Some(RefusalTold {
+                    reason: "private".to_owned(),
+                    what: "it was private".to_owned(),
+                }),
+            }),
+            remedies: vec!["leave private out".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_page_has_each_thing_in_a_line() {
+        let expected = "\
+route       /
+found by    http://test/a
+            x-kind=b
+a GET now   is a hit
+stored      200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding, x-kind; ETag \"a\"
+            200, 5 bytes, age 3 s, stale for 2 s; varies by accept-encoding, x-kind, which is not what is asked for
+last miss   4 s ago: nothing was stored
+            the server's 200 was not stored (private): it was private
+to change   leave private out
+";
+        assert_eq!(page(&explained()), expected);
+        let nothing = Explained { stored: Vec::new(), last_miss: None, remedies: Vec::new(), ..explained() };
+        assert!(page(&nothing).contains("\nstored      nothing\n"));
+    }
+}
