@@ -184,9 +184,9 @@ fn the_rate_of_a_route_is_that_of_stored_bodies_too() {
         scene.exchange(spoken, &get(target), &response(FRESH, &"x".repeat(4000)));
         let stored = Instant::now();
         assert_eq!(scene.answer(spoken, &get(target)).body.len(), 4000);
-        // A link makes up for a millisecond at most.
         assert!(stored.duration_since(began) >= Duration::from_millis(198), "as it came");
-        assert!(stored.elapsed() >= Duration::from_millis(198), "from the store");
+        // Of what a late timer left to the first, the second has 32 ms at most.
+        assert!(stored.elapsed() >= Duration::from_millis(167), "from the store");
     }
 }
 

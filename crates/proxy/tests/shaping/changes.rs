@@ -52,6 +52,7 @@ fn a_body_that_is_under_way_is_slowed_down_as_well() {
         let began = Instant::now();
         pieces.send(5_000).expect("a server");
         client.read_exact(&mut [0; 5_000]).expect("the rest");
-        assert!(began.elapsed() >= Duration::from_millis(248), "{before:?}: {:?}", began.elapsed());
+        // Of what there was before, 32 ms are left at most.
+        assert!(began.elapsed() >= Duration::from_millis(217), "{before:?}: {:?}", began.elapsed());
     }
 }
