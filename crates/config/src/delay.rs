@@ -42,7 +42,7 @@ fn refusal(fault: Fault) -> ValueError {
     ValueError { fault, expected: EXPECTED }
 }
 
-fn written(delay: &Delay) -> String {
+pub(crate) fn written(delay: &Delay) -> String {
     let length = |ns: u64| written_duration(Duration::from_nanos(ns));
     let mean = length(delay.mean_ns);
     match &delay.jitter {

@@ -12,6 +12,8 @@ mod quantity;
 mod delay;
 /// Limits on bandwidth.
 mod bandwidth;
+/// What goes wrong on purpose, as it is written.
+mod injected;
 /// Hosts, ports, listening addresses and networks.
 mod host;
 /// Servers as URLs.
@@ -56,6 +58,8 @@ mod watch_options;
 mod retry_options;
 /// Those of the cache.
 mod cache_options;
+/// Those of what goes wrong on purpose.
+mod injected_options;
 /// Those of TLS.
 mod tls_options;
 /// Relations between values; from the file as written to its meaning, and back.
@@ -66,6 +70,10 @@ mod route_resolve;
 mod route_written;
 /// And for upstreams.
 mod upstream_resolve;
+/// And for what goes wrong on purpose.
+mod injected_resolve;
+/// Faults for a proxy that runs.
+mod injected_read;
 /// And for TLS.
 mod tls_resolve;
 /// From text to meaning, or to every mistake.
@@ -81,13 +89,15 @@ pub use bandwidth::bandwidth;
 pub use delay::delay;
 pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
+pub use injected::{injection, written_fault, written_share};
+pub use injected_read::faults;
 pub use ipnet::IpNet;
 pub use meaning::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheStore, Check, Config,
-    CookieSecrets, Dns, HostHeader, Limits, ListenAddress, Listener, LogFormat, LogTarget, MemoryBound, Page,
-    Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite,
-    Route, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie,
-    StickySessions, StickyTable, Timeouts, Upstream,
+    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Limits, ListenAddress, Listener, LogFormat,
+    LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond,
+    Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding,
+    Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
 };
 pub use mistake::Mistake;
 pub use quantity::{duration, size};

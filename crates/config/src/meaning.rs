@@ -12,10 +12,13 @@ mod upstreams;
 mod cache;
 /// How they are slowed down on purpose.
 mod shaping;
+/// What goes wrong on purpose.
+mod faults;
 /// How long, how large and how many.
 mod limits;
 
 pub use cache::CacheStore;
+pub use faults::{FaultRule, Faults, First};
 pub use limits::{AccessLog, Limits, LogFormat, LogTarget, MemoryBound, Shedding, Timeouts};
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
@@ -53,6 +56,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// The pages of errors where a route has none of its own.
     pub error_pages: Pages,
+    /// What goes wrong on purpose.
+    pub faults: Faults,
     /// How long each wait may take.
     pub timeouts: Timeouts,
     /// How large or many each thing may be.
@@ -81,6 +86,7 @@ impl Config {
             upstreams: vec![Upstream::of("default", servers)],
             trusted_proxies: Vec::new(),
             error_pages: Pages::default(),
+            faults: Faults::default(),
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             shed: Shedding::default(),

@@ -14,6 +14,7 @@ use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{CACHE, CacheWritten};
 use crate::fault::{Fault, ValueError};
 use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
+use crate::injected_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted};
 use crate::meaning::{
     Bandwidth, Limits, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage, Shedding,
@@ -42,6 +43,8 @@ pub(crate) struct File {
     pub(crate) listen: Vec<Element<Listen>>,
     pub(crate) routes: Vec<Element<RouteWritten>>,
     pub(crate) upstreams: Vec<(Span, String, UpstreamWritten)>,
+    pub(crate) faults: FaultsWritten,
+    pub(crate) fault: Vec<Element<FaultWritten>>,
     pub(crate) timeouts: Timeouts,
     pub(crate) limits: Limits,
     pub(crate) shed: ShedWritten,
@@ -133,6 +136,20 @@ pub(crate) static FILE: Table<File> = Table {
             table: &CACHE,
             place: |file: &mut File| &mut file.cache,
             doc: "Responses that are kept to answer others with (RFC 9111), for routes with `cache`.",
+        },
+        &Section {
+            name: "faults",
+            table: &FAULTS,
+            place: |file: &mut File| &mut file.faults,
+            doc: "What holds for all faults that are injected on purpose.",
+        },
+        &Sections {
+            name: "fault",
+            table: &FAULT,
+            place: |file: &mut File| &mut file.fault,
+            required: false,
+            doc: "Something that goes wrong on purpose. Of several the first that happens to a request is the only one. Nothing \
+                  of a fault outlives `vanward faults clear`.",
         },
         &Section {
             name: "log",

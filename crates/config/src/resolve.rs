@@ -6,8 +6,9 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use crate::cache_options::CacheWritten;
+use crate::injected_resolve::{self, faults};
 use crate::kind::{Located, located};
-use crate::meaning::{AccessLog, Config, ListenAddress, Listener, Route, Scheme, Shedding};
+use crate::meaning::{AccessLog, Config, Faults, ListenAddress, Listener, Route, Scheme, Shedding};
 use crate::options::{FILE, File, Listen, Log, ShedWritten};
 use crate::pairs::pair;
 use crate::reader::Reader;
@@ -30,8 +31,9 @@ pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
         check_upstream(at, upstream, reader);
     }
     check_tls(&file, reader);
+    let faults = faults(&file, &names, &routes, reader);
     warn_of_unused(&file, &routes, &tcp, reader);
-    if reader.has_mistakes() { None } else { meaning(file, routes, tcp) }
+    if reader.has_mistakes() { None } else { meaning(file, routes, tcp, faults) }
 }
 
 fn check_listeners(file: &File, reader: &mut Reader<'_>) {
@@ -70,7 +72,7 @@ fn listener_names(file: &File) -> Vec<String> {
 }
 
 /// Names as they are written, and for the others their defaults, with a number where that is taken.
-fn unique(names: impl Iterator<Item = (Option<String>, String)> + Clone) -> Vec<String> {
+pub(crate) fn unique(names: impl Iterator<Item = (Option<String>, String)> + Clone) -> Vec<String> {
     let mut taken: HashSet<String> = names.clone().filter_map(|(written, _)| written).collect();
     let mut next_of: HashMap<String, usize> = HashMap::new();
     let name = |(written, default): (Option<String>, String)| {
@@ -199,7 +201,12 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], 
 }
 
 /// What a file without mistakes means.
-fn meaning(file: File, routes: Vec<Option<Route>>, tcp: Vec<Option<usize>>) -> Option<Config> {
+fn meaning(
+    file: File,
+    routes: Vec<Option<Route>>,
+    tcp: Vec<Option<usize>>,
+    faults: Option<Faults>,
+) -> Option<Config> {
     let names = listener_names(&file);
     let listeners = file.listen.into_iter().zip(names).zip(tcp);
     let listeners =
@@ -214,6 +221,7 @@ fn meaning(file: File, routes: Vec<Option<Route>>, tcp: Vec<Option<usize>>) -> O
         upstreams: upstreams.collect::<Option<_>>()?,
         trusted_proxies: file.trusted_proxies,
         error_pages: ErrorPages::new(file.error_pages.into_iter().map(|page| (page.name, page.value))),
+        faults: faults?,
         timeouts: file.timeouts,
         limits: file.limits,
         shed: Shedding {
@@ -254,6 +262,8 @@ impl From<&Config> for File {
                 .iter()
                 .map(|each| (0..0, each.name.clone(), UpstreamWritten::from(each)))
                 .collect(),
+            faults: injected_resolve::written_section(&config.faults),
+            fault: injected_resolve::written(config),
             timeouts: config.timeouts,
             limits: config.limits,
             shed: ShedWritten::from(&config.shed),

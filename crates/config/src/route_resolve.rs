@@ -75,7 +75,7 @@ impl Names<'_> {
         Some(found)
     }
 
-    fn listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
+    pub(crate) fn listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
         let Some(&found) = self.listeners.get(&wanted.value) else {
             if reader.is_whole() {
                 let mut names: Vec<&str> = self.listeners.keys().map(String::as_str).collect();

@@ -61,6 +61,37 @@ weight = 3
 delay = "2s±100ms normal"
 cache = { ttl = "1m", default_ttl = "10s", status_ttl = { 404 = "10s", 5xx = "0s" }, heuristic = "20%", heuristic_max = "1h", grace = "1h", stale_while_revalidate = "30s", show_key = true, send_tags = true, force = true, ignore = ["request-directives", "vary"], query_drop = ["utm_*", "id"], sort_query = true, key_headers = "X-Tenant", key_cookies = ["lang"] }
 
+[faults]
+seed = 7
+header = "X-Fault"
+header_clients = ["127.0.0.0/8"]
+
+[[fault]]
+inject = "delay 2s±100ms normal"
+probability = "0.5%"
+client_share = "10%"
+first = 3
+key = ["client", "header:X-Key"]
+from = "10s"
+until = "15s"
+repeat = "20s"
+expires = "1h"
+show = true
+route = "api"
+listener = "web"
+host = "*.example.com"
+path = "= /api"
+methods = "POST"
+headers = { X-Debug = true }
+query = { page = "1" }
+clients = ["192.0.2.0/24"]
+
+[[fault]]
+name = "all"
+inject = "length -3"
+first = 1
+key = "route"
+
 [[route]]
 path = "/old"
 upstream = "app"

@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; expected workers, admin, metrics, error_pages, \
-             trusted_proxies, listen, route, upstream, timeouts, limits, shed, cache or log; did you mean \"workers\"?",
+             trusted_proxies, listen, route, upstream, timeouts, limits, shed, cache, faults, fault or log; did you mean \"workers\"?",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -97,7 +97,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; expected workers, admin, metrics, error_pages, trusted_proxies, \
-             listen, route, upstream, timeouts, limits, shed, cache or log",
+             listen, route, upstream, timeouts, limits, shed, cache, faults, fault or log",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();

@@ -5,6 +5,8 @@
 pub mod told;
 /// What is stored.
 pub mod stored;
+/// What it does about faults.
+mod faults;
 
 use std::io;
 use std::net::TcpListener;
@@ -19,7 +21,7 @@ use axum::extract::{Path as Segment, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use config::{ListenAddress, Mistake};
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -129,6 +131,8 @@ pub(crate) async fn serve(
         .route("/servers/{amendment}", post(amend))
         .route("/cache/purge", post(stored::purge))
         .route("/cache/explain", post(stored::explain))
+        .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))
+        .route("/faults/{name}", delete(faults::remove))
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
         .with_state(control);
     let mut serving: Option<tokio::task::JoinHandle<()>> = None;
@@ -142,8 +146,8 @@ pub(crate) async fn serve(
     }
 }
 
-const PLACES: &str = "there are GET /status and /configuration, POST /reload, /cache/purge and explain, and \
-                      /servers/drain, restore, weigh, add and remove";
+const PLACES: &str = "there are GET /status, /configuration and /faults, POST /reload, /faults, /cache/purge and explain, \
+                      and /servers/drain, restore, weigh, add and remove, DELETE /faults and /faults/NAME";
 
 async fn status(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {
@@ -155,7 +159,8 @@ async fn status(State(control): State<Weak<Control>>) -> Response {
 async fn configuration(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {
         Some(control) => {
-            ([(CONTENT_TYPE, "application/toml")], control.plan().config.to_toml()).into_response()
+            let config = control.faults.over(control.plan().config.clone());
+            ([(CONTENT_TYPE, "application/toml")], config.to_toml()).into_response()
         }
         None => ending(),
     }

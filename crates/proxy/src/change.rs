@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use crate::admin::Admin;
 use crate::certificates;
 use crate::control::{Reread, StartError};
+use crate::faults::Faults;
 use crate::handover::{self, Estate, Inheritance, Purpose};
 use crate::legacy::Legacy;
 use crate::listen::{self, ListenerId, Opened};
@@ -51,6 +52,8 @@ pub(crate) struct Control {
     pub(crate) metrics: Metrics,
     /// Whether memory is short.
     pub(crate) pressure: Arc<Pressure>,
+    /// What goes wrong on purpose: in force at once, not with the next plan.
+    pub(crate) faults: Arc<Faults>,
     /// Told when there is another plan.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) admin: Admin,
@@ -146,6 +149,7 @@ impl Control {
         plan.inherit(&std::mem::take(&mut inherited.legacy), Time::START);
         overlay.settle(&plan, Time::START);
         certificates::remark(&plan, None);
+        let faults = Faults::new(&file.faults);
         Ok(Arc::new(Self {
             plan: ArcSwap::from_pointee(plan),
             epoch: Instant::now(),
@@ -160,6 +164,7 @@ impl Control {
             reread,
             metrics,
             pressure: Arc::default(),
+            faults,
             changes: watch::Sender::new(()),
             admin,
         }))
@@ -293,6 +298,12 @@ impl Control {
         Time::from_micros(self.epoch.elapsed().as_micros() as u64)
     }
 
+    /// The same in nanoseconds.
+    pub(crate) fn time_ns(&self) -> u64 {
+        // 2^64 nanoseconds are 584 years.
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
     /// Has the workers go. The sockets are closed with theirs; the files of Unix sockets stay if another process listens
     /// there now.
     pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> Message) {
@@ -385,6 +396,7 @@ impl Control {
         overlay.settle(&plan, now);
         certificates::remark(&plan, Some(&before));
         self.tell(plan, &next, opened, log.as_ref());
+        self.faults.reread(&file.faults, self.time_ns());
         let mut held = lock(&self.held);
         (held.file, held.overlay, held.open) = (file, overlay, next);
         if let Some(log) = log {

@@ -174,6 +174,7 @@ pub(crate) fn start_resolving(
             series,
             epoch: running.control.epoch,
             pressure: Arc::clone(&running.control.pressure),
+            faults: Arc::clone(&running.control.faults),
         };
         running.workers.push(on_thread(format!("worker-{index}"), || worker::run(parts))?);
     }

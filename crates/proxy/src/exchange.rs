@@ -11,6 +11,8 @@ use crate::answer;
 use crate::cached::{self, Looked};
 use crate::client::{Client, Next};
 use crate::failure::Failure;
+use crate::faults::Drawn;
+use crate::faulty;
 use crate::forward;
 use crate::lane::Memory;
 use crate::plan::{Listener, Policies};
@@ -59,6 +61,8 @@ pub(crate) struct Admitted {
     has_policies: bool,
     /// Whether responses of its route are stored.
     is_cached: bool,
+    /// What goes wrong with it on purpose.
+    pub(crate) fault: Option<Box<Drawn>>,
 }
 
 impl Admitted {
@@ -130,6 +134,11 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         }
         return answer::redirect(call, memory, &admitted, port, record).await;
     }
+    if call.worker.faults.is_on()
+        && let Some(next) = Box::pin(faulty::request(call, memory, &mut admitted, record)).await?
+    {
+        return Ok(next);
+    }
     if let Some(policies) = admitted.policies(call) {
         if let Some(claim) = policy::ask(call, policies, &admitted, &mut memory.request, record)? {
             // Rare and slow: in a box it is no part of every lane.
@@ -199,6 +208,7 @@ fn admit(
         upstream: meant.upstream,
         has_policies: meant.policies.is_some(),
         is_cached: meant.is_cached,
+        fault: None,
     })
 }
 

@@ -146,6 +146,7 @@ fn upload_outcome(result: Result<(), Stop>) -> Result<UploadState, Failure> {
         Err(Stop::Source(End::TooSlow)) => Err(Failure::ClientTooSlow),
         Err(Stop::Malformed(error)) => Err(error.into()),
         Err(Stop::TooLarge) => Err(Failure::BodyTooLarge),
+        Err(Stop::Cut) => Err(Failure::FaultInjected),
     }
 }
 

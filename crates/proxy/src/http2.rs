@@ -146,7 +146,7 @@ impl Driver<'_> {
             self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
             return Poll::Ready(None);
         }
-        if self.session.is_worn() || !self.worker.keeps(&self.listening) {
+        if self.session.is_worn() || self.session.is_left() || !self.worker.keeps(&self.listening) {
             self.close();
         }
         loop {

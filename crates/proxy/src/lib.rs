@@ -53,6 +53,10 @@ mod relay;
 mod tunnel;
 /// Messages that are slowed down on purpose.
 mod shaping;
+/// What goes wrong on purpose, and with which requests.
+mod faults;
+/// How it goes wrong.
+mod faulty;
 /// What the client is sent.
 mod respond;
 /// What the client is sent without a server.

@@ -12,6 +12,7 @@ use crate::choose::Detours;
 use crate::client_tls::ClientTls;
 use crate::exchange::Call;
 use crate::failure::Failure;
+use crate::faults::Drawn;
 use crate::lane::{Memory, Request};
 
 /// Attempts of a request whose failure is told, the first ones.
@@ -53,6 +54,8 @@ pub(crate) struct Record<'a> {
     /// The servers of attempts that were followed by another one, and why those failed.
     retried: [(u16, Failure); RETRIES_NOTED],
     pub(crate) detours: Detours,
+    /// What went wrong on purpose.
+    fault: Option<Box<Drawn>>,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -92,6 +95,7 @@ impl<'a> Record<'a> {
             retries: 0,
             retried: [(0, Failure::BadRequest); RETRIES_NOTED],
             detours: Detours::default(),
+            fault: None,
             failure: None,
         }
     }
@@ -170,6 +174,13 @@ impl<'a> Record<'a> {
     pub(crate) fn received_apart(&mut self, bytes: u64) {
         self.call.worker.counters.upstream_bytes_received.add(bytes);
         self.is_received_apart = true;
+    }
+
+    /// Something goes wrong on purpose.
+    pub(crate) fn injected(&mut self, drawn: &Drawn) {
+        drawn.count();
+        self.call.worker.counters.faults_injected.increment();
+        self.fault = Some(Box::new(drawn.clone()));
     }
 
     /// The server's response is over.
@@ -293,6 +304,7 @@ impl<'a> Record<'a> {
             queued: self.detours.queued,
             session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
             shed: self.detours.shed,
+            fault: self.fault.as_deref().map(Drawn::told),
             cause: self.failure.map(|failure| failure.facts().word),
         };
         log.record(&entry, self.call.worker.wall_clock());

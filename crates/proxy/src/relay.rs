@@ -49,6 +49,11 @@ pub(crate) struct Pump {
     pub(crate) moved: u64,
     /// More than this many is `Stop::TooLarge`.
     limit: u64,
+    /// Where it is broken off on purpose; `u64::MAX` is nowhere.
+    cut_at: u64,
+    is_cut: bool,
+    /// Whether trailers are left out on purpose.
+    drops_trailers: bool,
 }
 
 /// Why a pump stopped before the end of the body.
@@ -62,6 +67,8 @@ pub(crate) enum Stop {
     Malformed(ChunkError),
     /// The body is larger than its limit.
     TooLarge,
+    /// It was broken off on purpose, and nothing has been said of its end.
+    Cut,
 }
 
 /// How one side of a pump ended.
@@ -114,6 +121,9 @@ impl Pump {
             fills: false,
             moved: 0,
             limit: u64::MAX,
+            cut_at: u64::MAX,
+            is_cut: false,
+            drops_trailers: false,
         }
     }
 
@@ -136,6 +146,45 @@ impl Pump {
         self.fills = false;
         self.moved = 0;
         self.limit = limit.unwrap_or(u64::MAX);
+        self.cut_at = u64::MAX;
+        self.is_cut = false;
+        self.drops_trailers = false;
+    }
+
+    /// Breaks the body off after so many bytes, if it has more. For one that has begun, and of which nothing is taken yet.
+    pub(crate) fn cut_after(&mut self, bytes: u64) {
+        match &mut self.incoming {
+            Incoming::Ended => {}
+            Incoming::Length(left) if *left <= bytes => {}
+            Incoming::Length(left) => {
+                self.is_cut = true;
+                *left = bytes;
+                if bytes == 0 {
+                    self.incoming = Incoming::Ended;
+                }
+            }
+            Incoming::Chunked | Incoming::UntilClose => self.cut_at = bytes,
+        }
+    }
+
+    /// Leaves the trailers out.
+    pub(crate) fn drop_trailers(&mut self) {
+        self.drops_trailers = true;
+    }
+
+    fn trailers(&self) -> &[u8] {
+        if self.drops_trailers { b"" } else { self.decoder.trailers() }
+    }
+
+    /// So much of these bytes, that come next, is sent.
+    fn up_to_cut(&mut self, len: usize) -> usize {
+        let left = self.cut_at - self.moved;
+        if len as u64 <= left {
+            return len;
+        }
+        self.is_cut = true;
+        self.incoming = Incoming::Ended;
+        left as usize
     }
 
     /// Whether the whole body was taken from its source and has been written.
@@ -149,7 +198,7 @@ impl Pump {
     }
 
     fn has_trailers_for(&self, sink: &Socket) -> bool {
-        sink.frames_itself() && !self.decoder.trailers().is_empty()
+        sink.frames_itself() && !self.trailers().is_empty()
     }
 
     /// Bytes at the front of the buffer that are ready to be written.
@@ -184,8 +233,9 @@ impl Pump {
                 self.unsent = count as usize;
             }
             Incoming::UntilClose => {
-                self.moved += buffer.len() as u64;
-                self.frame(buffer, buffer.len(), buffer.len(), false);
+                let data = self.up_to_cut(buffer.len());
+                self.moved += data as u64;
+                self.frame(buffer, data, buffer.len(), false);
             }
             Incoming::Chunked => {
                 let decoded = self
@@ -195,8 +245,9 @@ impl Pump {
                 if decoded.done {
                     self.incoming = Incoming::Ended;
                 }
-                self.moved += decoded.data as u64;
-                self.frame(buffer, decoded.data, decoded.consumed, decoded.done);
+                let data = self.up_to_cut(decoded.data);
+                self.moved += data as u64;
+                self.frame(buffer, data, decoded.consumed, decoded.done && !self.is_cut);
             }
         }
         if self.moved > self.limit { Err(Stop::TooLarge) } else { Ok(()) }
@@ -206,7 +257,7 @@ impl Pump {
     /// stays behind.
     fn frame(&mut self, buffer: &mut Buffer, data: usize, consumed: usize, is_last: bool) {
         let behind = buffer.len() - consumed;
-        let trailers = if is_last { self.decoder.trailers() } else { b"" };
+        let trailers = if is_last && !self.drops_trailers { self.decoder.trailers() } else { b"" };
         let data_end: &[u8] = if data > 0 { b"\r\n" } else { b"" };
         let body_end: &[&[u8]] = if is_last { &[b"0\r\n", trailers, b"\r\n"] } else { &[] };
         let tail = |out: bool| std::iter::once(data_end).chain(body_end.iter().copied()).filter(move |_| out);
@@ -236,7 +287,7 @@ impl Pump {
                 // Trailers of a size that fits nowhere are limited by the decoder to less than any buffer.
                 assert!(buffer.append(part), "a chunk's tail fits behind what was read");
             }
-        } else if data == 0 {
+        } else if data == 0 && is_last {
             for part in [b"\r\n".as_slice(), trailers, b"0\r\n"] {
                 buffer.push_front(part);
             }
@@ -290,12 +341,17 @@ impl Pump {
             }
         }
         self.give_pipe(ends.worker);
-        ends.sink.end(self.decoder.trailers()).map_err(|_| Stop::Sink(End::Gone))
+        if self.is_cut {
+            return Err(Stop::Cut);
+        }
+        ends.sink.end(self.trailers()).map_err(|_| Stop::Sink(End::Gone))
     }
 
     /// What comes behind the unsent bytes.
     fn follows(&self, ends: &Ends<'_>) -> Follows {
-        if self.incoming == Incoming::Ended {
+        if self.is_cut {
+            Follows::Nothing
+        } else if self.incoming == Incoming::Ended {
             match (self.has_trailers_for(ends.sink), ends.closes_sink) {
                 (true, _) => Follows::More,
                 (false, true) => Follows::Close,
@@ -415,7 +471,7 @@ impl Pump {
         let is_long = match self.incoming {
             Incoming::Length(left) => left >= SPLICE_MIN,
             // Nobody knows; the last piece was.
-            Incoming::UntilClose => self.fills,
+            Incoming::UntilClose => self.fills && self.cut_at == u64::MAX,
             Incoming::Chunked | Incoming::Ended => false,
         };
         is_long && !self.is_chunked_out && ends.spliceable().is_some()

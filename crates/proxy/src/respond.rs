@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 
 use config::Page;
+use shape::Fault;
 use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
 
 use crate::answer;
@@ -11,6 +12,7 @@ use crate::cached::WithoutTags;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
+use crate::faulty;
 use crate::forward::Reply;
 use crate::lane::{Memory, Request, Response};
 use crate::policy::{self, Sender};
@@ -33,9 +35,14 @@ pub(crate) async fn respond(
         // Rare: in a box it is no part of every lane.
         return Box::pin(stand_in(call, admitted, memory, reply, page, record)).await;
     }
-    let plan = Plan::new(call, admitted, &memory.response, &reply);
+    let mut plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
+    let drawn = admitted.fault.as_deref();
+    let fault = drawn.and_then(|drawn| faulty::plan(drawn, admitted, response, &mut plan, &reply, record));
     render(call, admitted, request, response, &reply, &plan);
+    if let Some(fault) = fault {
+        faulty::alter(fault, call, response, &mut plan);
+    }
     record.status = response.head.start.status;
     record.head_bytes_sent = response.out.len() as u64;
     if record.status == 101 {
@@ -47,22 +54,14 @@ pub(crate) async fn respond(
         return Box::pin(tunnel(call, admitted, memory, &reply, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
-    begin(response, &reply, is_chunked).inspect_err(|_| record.status = 0)?;
+    begin(response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
+    if let Some(fault) = fault {
+        // Rare: in a box it is no part of every lane.
+        Box::pin(faulty::begun(fault, call, response)).await?;
+    }
     let pace = pace(call, response, record.head_bytes_sent);
-    let ends = Ends {
-        worker,
-        minimum_rate: snapshot.minimum_rate,
-        source: &reply.connection.socket,
-        sink: &client.socket,
-        deadline: &client.deadline,
-        source_limit: admitted.ticks(call).upstream_body,
-        sink_limit: snapshot.ticks.client_write,
-        paced: Some(Side::Sink),
-        closes_sink: plan.client_connection == ClientConnection::Close && reply.upload.is_done(),
-        pace: &pace,
-        place: admitted.place(call),
-        activity: None,
-    };
+    let closes_sink = plan.client_connection == ClientConnection::Close && reply.upload.is_done();
+    let ends = ends(call, admitted, &reply, &pace, closes_sink);
     let is_long = response.body.will_splice(&ends);
     let outcome = {
         let relay = pin!(async {
@@ -79,6 +78,9 @@ pub(crate) async fn respond(
             client.socket.reset_on_drop();
         }
         record.failure = Some(failure);
+        if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
+            Box::pin(faulty::broken_off(fault, call)).await?;
+        }
         return Ok(Next::Close);
     }
     let has_uploaded = reply.upload.is_done();
@@ -130,6 +132,31 @@ async fn stand_in(
     Ok(plan.next(has_uploaded))
 }
 
+/// The two ends of a response's body.
+fn ends<'a>(
+    call: &Call<'a>,
+    admitted: &Admitted,
+    reply: &'a Reply,
+    pace: &'a Pace,
+    closes_sink: bool,
+) -> Ends<'a> {
+    let Call { worker, snapshot, client, .. } = *call;
+    Ends {
+        worker,
+        minimum_rate: snapshot.minimum_rate,
+        source: &reply.connection.socket,
+        sink: &client.socket,
+        deadline: &client.deadline,
+        source_limit: admitted.ticks(call).upstream_body,
+        sink_limit: snapshot.ticks.client_write,
+        paced: Some(Side::Sink),
+        closes_sink,
+        pace,
+        place: admitted.place(call),
+        activity: None,
+    }
+}
+
 /// The pace of the body. Its head is not counted: in the buffer before it, unless it is in `out` and leaves alone.
 fn pace(call: &Call<'_>, response: &Response, head_bytes: u64) -> Pace {
     let pace = Pace::new(Way::Down, call.worker);
@@ -138,9 +165,9 @@ fn pace(call: &Call<'_>, response: &Response, head_bytes: u64) -> Pace {
 }
 
 /// What is decided about a response before its first byte leaves.
-struct Plan {
-    framing: Framing,
-    client_connection: ClientConnection,
+pub(crate) struct Plan {
+    pub(crate) framing: Framing,
+    pub(crate) client_connection: ClientConnection,
     /// Whether a page stands in for what the server says.
     has_page: bool,
 }
@@ -230,13 +257,21 @@ fn added<'a>(call: &Call<'a>, response: &Response) -> &'a [u8] {
 /// Exchanges the server's head for the new one in the buffer, with the body's first piece behind it.
 ///
 /// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
-fn begin(response: &mut Response, reply: &Reply, is_chunked: bool) -> Result<(), Failure> {
+fn begin(
+    response: &mut Response,
+    reply: &Reply,
+    is_chunked: bool,
+    fault: Option<&Fault>,
+) -> Result<(), Failure> {
     let Response { head, buffer, out, body, .. } = response;
     buffer.consume(head.len);
     body.begin(reply.framing, is_chunked, None);
+    if let Some(fault) = fault {
+        faulty::alter_body(fault, body);
+    }
     body.take_in(buffer).map_err(outcome)?;
-    // Where the head is too large for the room in front it stays in `out`, and leaves alone.
-    if body.lead_with(buffer, out) {
+    // Where the head is too large for the room in front it stays in `out`, and leaves alone. So does one that drips.
+    if !matches!(fault, Some(Fault::Drip { .. })) && body.lead_with(buffer, out) {
         out.clear();
     }
     Ok(())
@@ -257,6 +292,7 @@ fn outcome(stop: Stop) -> Failure {
         Stop::Sink(End::Gone) => Failure::ClientGone,
         Stop::Sink(End::Stalled | End::TooSlow) => Failure::ClientStalled,
         Stop::Malformed(_) | Stop::TooLarge => Failure::UpstreamFraming,
+        Stop::Cut => Failure::FaultInjected,
     }
 }
 

@@ -245,6 +245,14 @@ impl Socket {
         }
     }
 
+    /// Has the connection take no further streams, where that is told.
+    pub(crate) fn retire(&self) {
+        match self {
+            Self::Plain(_) | Self::Secure(_) | Self::Nobody => {}
+            Self::Stream(stream) => stream.retire(),
+        }
+    }
+
     /// Closes so that the peer sees a reset, not an end: the message is not whole.
     pub(crate) fn reset_on_drop(&self) {
         match self {

@@ -138,6 +138,11 @@ impl Stream {
         self.session.reset(self.key, Reason::INTERNAL_ERROR);
     }
 
+    /// Has the connection end with the streams that it has.
+    pub(crate) fn retire(&self) {
+        self.session.leave();
+    }
+
     /// Ready once the peer has given the stream up.
     pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         self.session.poll_gone(context, self.key)

@@ -20,6 +20,7 @@ use crate::alarm::Alarms;
 use crate::buffer::Buffers;
 use crate::client::{self, Client};
 use crate::deadline::{Deadlines, TICK};
+use crate::faults::Faults;
 use crate::lane::Lanes;
 use crate::line::Line;
 use crate::listen::{self, ListenerId, Listening};
@@ -100,6 +101,7 @@ pub(crate) struct Parts {
     /// When time began, for all workers.
     pub(crate) epoch: Instant,
     pub(crate) pressure: Arc<Pressure>,
+    pub(crate) faults: Arc<Faults>,
 }
 
 /// One core's share of the proxy.
@@ -117,6 +119,8 @@ pub(crate) struct Worker {
     pub(crate) records: Rc<Records>,
     pub(crate) pipes: Pipes,
     pub(crate) shaper: Shaper,
+    pub(crate) alarms: Rc<Alarms>,
+    pub(crate) faults: Arc<Faults>,
     pub(crate) frames: Rc<session::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
@@ -139,8 +143,9 @@ pub(crate) struct Worker {
 /// Runs a worker until it is stopped or drained: the body of its thread.
 pub(crate) async fn run(parts: Parts) {
     let Parts { listeners, opened, mut messages, .. } = parts;
+    let alarms = Alarms::new(parts.epoch);
     let snapshot = Snapshot::new(parts.plan, None, parts.index, &parts.others, Time::START);
-    let shaper = Shaper::new(parts.index, Alarms::new(parts.epoch), &snapshot.plan);
+    let shaper = Shaper::new(parts.index, Rc::clone(&alarms), &snapshot.plan);
     let worker = Rc::new(Worker {
         index: parts.index,
         snapshot: RefCell::new(Rc::new(snapshot)),
@@ -153,6 +158,8 @@ pub(crate) async fn run(parts: Parts) {
         records: Records::new(),
         pipes: Pipes::default(),
         shaper,
+        alarms,
+        faults: parts.faults,
         frames: session::Stock::new(),
         counters: parts.counters,
         series: parts.series,

@@ -6,9 +6,12 @@
 mod gcra;
 /// What requests are counted by.
 mod key;
+/// The first requests of each key.
+mod first;
 /// The states of very many keys in bounded memory.
 mod states;
 
+pub use first::FirstRequests;
 pub use gcra::{Rate, RateError};
 pub use key::{RateKey, RateKeyPart};
 pub use states::KEY_BYTES;

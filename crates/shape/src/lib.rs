@@ -17,6 +17,10 @@ mod line;
 mod delay;
 /// Draws that a seed decides.
 mod draw;
+/// What goes wrong on purpose.
+mod fault;
+/// When it does.
+mod occasion;
 /// What can be done to the bytes of a connection.
 mod toxic;
 /// One such thing at work.
@@ -27,8 +31,10 @@ mod toxic_chain;
 pub use bucket::Bucket;
 pub use delay::{Delay, DelayLine, Jitter};
 pub use draw::{Draws, number_of};
+pub use fault::Fault;
 pub use limit::{Limit, Model};
 pub use line::{Grant, Line, StreamId};
+pub use occasion::{Dice, Occasion, Share};
 pub use total::Total;
 pub use toxic::{ATTRIBUTES_MAX, Effect, Ending, KINDS, Kind};
 pub use toxic_chain::{Chain, Link};

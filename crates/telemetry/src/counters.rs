@@ -137,6 +137,8 @@ counters! {
     requests_shed: Counter,
     /// Requests of a session that went to another server than the one that it had.
     sessions_moved: Counter,
+    /// Requests with which something went wrong on purpose.
+    faults_injected: Counter,
     /// Changes of the configuration that were taken over.
     reloads: Counter,
     /// Changes of the configuration that were refused, and changed nothing.

@@ -56,6 +56,8 @@ pub struct Entry<'a> {
     pub session_moved: Option<(&'static str, Option<&'a str>)>,
     /// By which limit on what is under way it was turned away.
     pub shed: Option<&'static str>,
+    /// What went wrong on purpose.
+    pub fault: Option<Injected<'a>>,
     /// The log word of what went wrong.
     pub cause: Option<&'static str>,
 }
@@ -89,6 +91,7 @@ impl Entry<'_> {
             queued: None,
             session_moved: None,
             shed: None,
+            fault: None,
             cause: None,
         }
     }
@@ -114,6 +117,17 @@ pub struct Retried<'a> {
     pub server: &'a str,
     /// The log word of what went wrong.
     pub cause: &'static str,
+}
+
+/// Something that went wrong on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Injected<'a> {
+    /// The name of its rule.
+    pub rule: &'a str,
+    /// By what it was decided.
+    pub seed: u64,
+    /// The how manyth request it was that the rule was asked about.
+    pub number: u64,
 }
 
 /// A version of HTTP, major and minor: `Version(1, 1)`.

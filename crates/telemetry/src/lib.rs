@@ -36,7 +36,7 @@ mod cached;
 pub use cached::CacheState;
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
-pub use entry::{ClientTls, Entry, Retried, Version};
+pub use entry::{ClientTls, Entry, Injected, Retried, Version};
 pub use exposition::{Exposition, ServerState, Standing};
 pub use histogram::{BUCKETS, Histogram};
 pub use line::Format;

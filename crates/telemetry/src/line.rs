@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::entry::{ClientTls, Entry, Retried, Version};
+use crate::entry::{ClientTls, Entry, Injected, Retried, Version};
 use crate::escape;
 use crate::timestamp::Timestamp;
 
@@ -149,6 +149,11 @@ impl Pairs<'_> {
             self.text(name!("session_from"), from.unwrap_or_default().as_bytes(), limit::NAME);
         }
         self.text(name!("shed"), entry.shed.unwrap_or_default().as_bytes(), limit::NAME);
+        if let Some(Injected { rule, seed, number }) = entry.fault {
+            self.text(name!("fault"), rule.as_bytes(), limit::NAME);
+            self.number(name!("fault_seed"), seed);
+            self.number(name!("fault_number"), number);
+        }
         self.text(name!("cause"), entry.cause.unwrap_or_default().as_bytes(), limit::NAME);
     }
 
@@ -309,6 +314,7 @@ mod tests {
         queued: Some(Duration::from_micros(1500)),
         session_moved: Some(("stopped", Some("127.0.0.1:9001"))),
         shed: Some("memory"),
+        fault: Some(Injected { rule: "503", seed: 1, number: 17 }),
         cause: Some("upstream_reset"),
         ..MINIMAL
     };
@@ -331,7 +337,8 @@ mod tests {
              bytes_received=310 duration_ms=12.034 route=\"/a\" upstream=\"app\" server=\"127.0.0.1:9000\" upstream_connect_ms=0.000 \
              upstream_first_byte_ms=10.000 upstream_total_ms=11.999 queued_ms=1.500 retries=2 \
              retried=\"upstream-refused@127.0.0.1:9001,upstream-reset@\\\"\" session_moved=\"stopped\" \
-             session_from=\"127.0.0.1:9001\" shed=\"memory\" cause=\"upstream_reset\"\n"
+             session_from=\"127.0.0.1:9001\" shed=\"memory\" fault=\"503\" fault_seed=1 fault_number=17 \
+             cause=\"upstream_reset\"\n"
         );
         assert_eq!(
             line(Format::Combined, &MINIMAL),
@@ -357,7 +364,7 @@ mod tests {
                     { "cause": "upstream-reset", "server": "\"" },
                 ],
                 "session_moved": "stopped", "session_from": "127.0.0.1:9001", "shed": "memory",
-                "cause": "upstream_reset",
+                "fault": "503", "fault_seed": 1, "fault_number": 17, "cause": "upstream_reset",
             })
         );
         assert_eq!(
@@ -461,7 +468,7 @@ mod tests {
                     prop_assert!(shown.contains(char::REPLACEMENT_CHARACTER), "{}", shown);
                 }
             }
-            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(29));
+            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(32));
         }
 
         #[test]

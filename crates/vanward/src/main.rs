@@ -44,6 +44,7 @@ enum Command {
     Add(commands::servers::Add),
     Remove(commands::servers::Remove),
     Cache(commands::cache::Args),
+    Faults(commands::faults::Args),
     Chaos(commands::chaos::Args),
     #[cfg(feature = "lab")]
     Origin(commands::origin::Args),
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Command::Add(arguments) => commands::servers::add(&arguments),
         Command::Remove(arguments) => commands::servers::remove(&arguments),
         Command::Cache(arguments) => commands::cache::run(&arguments),
+        Command::Faults(arguments) => commands::faults::run(&arguments),
         Command::Chaos(arguments) => commands::chaos::run(&arguments),
         #[cfg(feature = "lab")]
         Command::Origin(arguments) => commands::origin::run(&arguments),

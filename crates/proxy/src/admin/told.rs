@@ -12,6 +12,7 @@ use telemetry::{RouteCell, Snapshot};
 use crate::cached::{self, Cache};
 use crate::change::Control;
 use crate::failure::Failure;
+use crate::faults::Rule;
 use crate::overlay::{Overlay, Presence, ServerChange};
 use crate::plan::{Plan, Route, Stickiness, UpstreamPlan};
 
@@ -40,6 +41,8 @@ pub struct Status {
     pub upstreams: Vec<UpstreamTold>,
     /// What is stored of responses; `None` without a cache.
     pub cache: Option<CacheTold>,
+    /// What goes wrong on purpose, in the order in which requests are asked about.
+    pub faults: Vec<FaultTold>,
     /// What was counted since the start, by name.
     pub counters: BTreeMap<String, u64>,
     /// What has failed since the start, by the word that the log has for it; what never did is left out.
@@ -117,6 +120,39 @@ pub struct HitRatesTold {
     pub double: f64,
     /// With four times as much.
     pub quadruple: f64,
+}
+
+/// Something that goes wrong on purpose.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultTold {
+    /// What the log calls it.
+    pub name: String,
+    /// What goes wrong, as in a file.
+    pub inject: String,
+    /// How probable it is, as in a file.
+    pub probability: String,
+    /// Whether it may happen now, as its timeline has it.
+    pub is_on: bool,
+    /// After how long it ends for good, if it does.
+    pub expires_in_seconds: Option<f64>,
+    /// Requests that matched.
+    pub matched: u64,
+    /// Those that it happened to.
+    pub injected: u64,
+}
+
+/// Faults that are injected from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultsAdded {
+    /// Their names.
+    pub faults: Vec<String>,
+}
+
+/// Faults that are not injected any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultsRemoved {
+    /// How many.
+    pub removed: usize,
 }
 
 /// An upstream.
@@ -268,6 +304,7 @@ pub(crate) fn status(control: &Control) -> Status {
         routes: routes(control, &plan),
         cache: plan.cache.as_ref().map(Cache::told),
         upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overlay, now)).collect(),
+        faults: faults(control),
         counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
         failures: failures.map(|(word, count)| ((*word).to_owned(), count)).collect(),
     }
@@ -280,6 +317,24 @@ fn routes(control: &Control, plan: &Plan) -> Vec<RouteTold> {
         cache: counted.get(route.label.as_str()).and_then(|cell| cell.cache.look()).map(cached::of_route),
     };
     plan.routes.iter().map(told).collect()
+}
+
+/// What goes wrong on purpose now.
+pub(crate) fn faults(control: &Control) -> Vec<FaultTold> {
+    let now_ns = control.time_ns();
+    let told = |rule: &Arc<Rule>| {
+        let (matched, injected) = rule.counts();
+        FaultTold {
+            name: rule.meant.name.clone(),
+            inject: config::written_fault(&rule.meant.fault),
+            probability: config::written_share(&rule.meant.occasion.probability),
+            is_on: rule.is_on(now_ns),
+            expires_in_seconds: rule.expires_in(now_ns).map(|time| time.as_secs_f64()),
+            matched,
+            injected,
+        }
+    };
+    control.faults.rules().iter().map(told).collect()
 }
 
 fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> UpstreamTold {

@@ -32,6 +32,8 @@ pub(crate) mod servers;
 pub(crate) mod cache;
 /// What is stored of a URL, and why not.
 mod cache_explain;
+/// Has things go wrong in it on purpose.
+pub(crate) mod faults;
 /// Breaks the network between programs.
 pub(crate) mod chaos;
 /// Runs the test backend.

@@ -11,7 +11,7 @@ use config::{
     AccessLog, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config,
     KeyPair, LogFormat, LogTarget, Server, ServerTls, Shaping, UnknownNames,
 };
-use shape::Delay;
+use shape::{Delay, Fault, Occasion};
 
 /// Runs a reverse proxy from flags.
 ///
@@ -71,6 +71,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DELAY", value_parser = config::delay)]
     delay: Option<Delay>,
 
+    /// Have requests go wrong on purpose, `[PROBABILITY:]FAULT`: `1%:503`, `delay 2s`, `5%:cut 10KB`; may be repeated.
+    #[arg(long, value_name = "FAULT", value_parser = config::injection)]
+    fail: Vec<(Occasion, Fault)>,
+
+    /// What everything that is left to chance goes by: the same seed and requests give the same faults.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "fail")]
+    seed: u64,
+
     #[command(flatten)]
     operation: super::Operation,
 }
@@ -91,6 +99,7 @@ Examples:
   vanward proxy --from 127.0.0.1:8443 --self-signed --to https://www.example.com
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --rate 5KB/s --delay 2s±100ms
   vanward proxy --from 0.0.0.0:80 --to http://127.0.0.1:9000 --cache 256M
+  vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --fail 1%:503 --fail '5%:cut 10KB'
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -106,6 +115,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
             route.cache = Some(cache::Policy::default());
         }
     }
+    config.faults.seed = arguments.seed;
+    config.faults.rules = super::faults::rules(&arguments.fail);
     for listener in &mut config.listeners {
         listener.tls = certificates(arguments).map(|certificates| ServerTls {
             certificates,

@@ -47,6 +47,16 @@ impl Reach {
         self.ask("POST", path, &body)
     }
 
+    /// Has what a text says done.
+    pub(crate) fn post_text(&self, path: &str, text: &str) -> Result<Answer, ExitCode> {
+        self.ask("POST", path, text.as_bytes())
+    }
+
+    /// Has something removed.
+    pub(crate) fn delete(&self, path: &str) -> Result<Answer, ExitCode> {
+        self.ask("DELETE", path, b"")
+    }
+
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<Answer, ExitCode> {
         let socket = self.socket()?;
         let failed = |what: &str, error: std::io::Error| {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use ::proxy::status::{ServerTold, StateTold, Status, UpstreamTold};
 
+use super::faults;
 use super::reach::Reach;
 
 /// Shows how the running proxy stands: listeners, upstreams, and each server's state and why.
@@ -87,6 +88,10 @@ fn page(status: &Status, has_colour: bool) -> String {
     }
     if let Some(stored) = &status.cache {
         cache::told(&mut page, stored, &status.routes);
+    }
+    if !status.faults.is_empty() {
+        let _ = writeln!(page, "\nfaults, injected on purpose; `vanward faults clear` removes them");
+        page += &faults::table(&status.faults);
     }
     page
 }
@@ -229,6 +234,7 @@ mod tests {
             listeners: vec![listener("127.0.0.1:8080", false), listener("[::]:8443", true)],
             routes: Vec::new(),
             cache: None,
+            faults: Vec::new(),
             upstreams: vec![upstream(), table],
             counters: BTreeMap::new(),
             failures: BTreeMap::new(),

@@ -1,0 +1,205 @@
+//! What goes wrong on purpose, as it is written: `503`, `delay 200ms±50ms`, `cut 10KB`; with a probability before it where
+//! nothing else says one: `1%:503`.
+
+use std::time::Duration;
+
+use shape::{Fault, Occasion, Share};
+
+use crate::delay::{delay, written as written_delay};
+use crate::fault::{self, ValueError};
+use crate::kind::Text;
+use crate::matching::unknown;
+use crate::quantity::{duration, size, written_duration, written_size};
+
+/// A fault, as a file or a header has it.
+pub(crate) const INJECTED: Text<Fault> = Text { expected: EXPECTED, read: injected, print: written };
+
+const EXPECTED: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", \"length +10\", bad-chunk, \
+                        \"drip 100ms\", no-trailers, reset or goaway";
+
+/// A share, such as `1%` or `0.5%`.
+pub(crate) const SHARE: Text<Share> = Text { expected: EXPECTED_SHARE, read: share, print: written_share };
+
+const EXPECTED_SHARE: &str = "a share such as 1%, 0.5% or 100%";
+
+/// The longest that anything is put off: as long as the waits of the configuration.
+const LATEST: Duration = Duration::from_secs(24 * 3600);
+const WORDS: [&str; 8] = ["delay", "cut", "length", "bad-chunk", "drip", "no-trailers", "reset", "goaway"];
+
+/// Reads `PROBABILITY:FAULT` or `FAULT`: what happens, and how probable it is.
+///
+/// # Errors
+/// What is wrong with it, and what would do.
+pub fn injection(text: &str) -> Result<(Occasion, Fault), ValueError> {
+    match text.split_once(':') {
+        Some((probability, fault)) => {
+            let probability = share(probability)?;
+            Ok((Occasion { probability, ..Occasion::default() }, injected(fault)?))
+        }
+        None => Ok((Occasion::default(), injected(text)?)),
+    }
+}
+
+fn injected(text: &str) -> Result<Fault, ValueError> {
+    let text = text.trim();
+    let (word, extent) = text.split_once([' ', '=']).map_or((text, ""), |(word, rest)| (word, rest.trim()));
+    let refuse = |fault| ValueError { fault, expected: EXPECTED };
+    let alone =
+        |fault: Fault| if extent.is_empty() { Ok(fault) } else { Err(unknown(text, &WORDS, EXPECTED)) };
+    match word {
+        "" => Err(refuse(fault::Fault::Empty)),
+        "delay" => {
+            delay(extent).map(Fault::Delay).map_err(|error| ValueError { expected: EXPECTED, ..error })
+        }
+        "cut" => size(extent).map(|bytes| Fault::Cut { bytes }).map_err(|error| refuse(error.fault)),
+        "length" => length(extent).ok_or_else(|| refuse(fault::Fault::NotANumber(extent.to_owned()))),
+        "drip" => match duration(extent) {
+            Ok(pause) if pause <= LATEST => Ok(Fault::Drip { pause }),
+            Ok(_) => Err(refuse(fault::Fault::TooLarge(extent.to_owned()))),
+            Err(error) => Err(refuse(error.fault)),
+        },
+        "bad-chunk" => alone(Fault::BadChunk),
+        "no-trailers" => alone(Fault::NoTrailers),
+        "reset" => alone(Fault::Reset),
+        "goaway" => alone(Fault::GoAway),
+        status if status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) => {
+            match status.parse() {
+                Ok(status @ 200..=599) => alone(Fault::Answer { status }),
+                _ => Err(refuse(fault::Fault::Unknown { written: status.to_owned(), nearest: None })),
+            }
+        }
+        other => Err(unknown(other, &WORDS, EXPECTED)),
+    }
+}
+
+/// `+10` or `-10`.
+fn length(text: &str) -> Option<Fault> {
+    let by = text.parse().ok().filter(|by| *by != 0)?;
+    Some(Fault::Length { by })
+}
+
+fn written(fault: &Fault) -> String {
+    match fault {
+        Fault::Answer { status } => status.to_string(),
+        Fault::Delay(delay) => format!("delay {}", written_delay(delay)),
+        Fault::Cut { bytes } => format!("cut {}", written_size(*bytes)),
+        Fault::Length { by } => format!("length {by:+}"),
+        Fault::BadChunk => "bad-chunk".to_owned(),
+        Fault::Drip { pause } => format!("drip {}", written_duration(*pause)),
+        Fault::NoTrailers => "no-trailers".to_owned(),
+        Fault::Reset => "reset".to_owned(),
+        Fault::GoAway => "goaway".to_owned(),
+    }
+}
+
+/// A fault, as it is written.
+pub fn written_fault(fault: &Fault) -> String {
+    written(fault)
+}
+
+fn share(text: &str) -> Result<Share, ValueError> {
+    let refuse = |fault| ValueError { fault, expected: EXPECTED_SHARE };
+    let written = text.trim();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(number) = written.strip_suffix('%').map(str::trim_end) else {
+        let nearest = is_number(written).then(|| format!("{written}%"));
+        return Err(refuse(fault::Fault::Unknown { written: written.to_owned(), nearest }));
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if !is_number(whole) || !is_number(fraction) {
+        return Err(refuse(fault::Fault::NotANumber(number.to_owned())));
+    }
+    let digits = fraction.trim_end_matches('0');
+    if digits.len() > 4 {
+        return Err(refuse(fault::Fault::NotWhole { written: written.to_owned(), unit: "millionths" }));
+    }
+    // Four places of a per cent are millionths.
+    let millionths = format!("{whole}{digits:0<4}").parse().ok().and_then(Share::of_millionths);
+    millionths.ok_or_else(|| refuse(fault::Fault::TooLarge(written.to_owned())))
+}
+
+/// A share, as it is written.
+pub fn written_share(share: &Share) -> String {
+    let millionths = share.millionths();
+    let fraction = format!("{:04}", millionths % 10_000);
+    match fraction.trim_end_matches('0') {
+        "" => format!("{}%", millionths / 10_000),
+        fraction => format!("{}.{fraction}%", millionths / 10_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_and_written_alike() {
+        for (text, again) in [
+            ("503", "503"),
+            (" delay  50ms±10ms normal", "delay 50ms±10ms normal"),
+            ("delay=1s", "delay 1s"),
+            ("cut 0", "cut 0"),
+            ("cut 10KB", "cut 10KB"),
+            ("length +10", "length +10"),
+            ("length -3", "length -3"),
+            ("bad-chunk", "bad-chunk"),
+            ("drip 100ms", "drip 100ms"),
+            ("no-trailers", "no-trailers"),
+            ("reset", "reset"),
+            ("goaway", "goaway"),
+        ] {
+            let read = injected(text).unwrap();
+            assert_eq!(written(&read), again);
+            assert_eq!(injected(again).unwrap(), read);
+        }
+    }
+
+    #[test]
+    fn what_is_no_fault_is_refused_with_what_may_be_meant() {
+        for (text, said) in [
+            ("", "it is empty"),
+            ("99", "\"99\" has no meaning here"),
+            ("600", "\"600\" has no meaning here"),
+            ("101", "\"101\" has no meaning here"),
+            ("dela 1s", "\"dela\" has no meaning here"),
+            ("delay", "it is empty"),
+            ("delay 5", "5 has no unit"),
+            ("cut x", "\"x\" is not a number"),
+            ("length 0", "\"0\" is not a number"),
+            ("drip 3d", "3d is too large"),
+            ("reset now", "\"reset now\" has no meaning here"),
+        ] {
+            let error = injected(text).unwrap_err();
+            assert_eq!(error.fault.to_string(), said, "{text}");
+            assert_eq!(error.expected, EXPECTED);
+        }
+        assert_eq!(injected("dela 1s").unwrap_err().fault.meant().as_deref(), Some("delay"));
+    }
+
+    #[test]
+    fn shares() {
+        for (text, millionths, again) in [
+            ("1%", 10_000, "1%"),
+            ("0.5%", 5_000, "0.5%"),
+            ("0.0001 %", 1, "0.0001%"),
+            ("100.00%", 1_000_000, "100%"),
+            ("12.3400%", 123_400, "12.34%"),
+            ("0%", 0, "0%"),
+        ] {
+            let read = share(text).unwrap();
+            assert_eq!((read.millionths(), written_share(&read).as_str()), (millionths, again));
+        }
+        for text in ["", "%", "1", ".5%", "1.%", "-1%", "101%", "0.00001%", "x%", "9999999999999%"] {
+            assert!(share(text).is_err(), "{text}");
+        }
+        assert_eq!(share("5").unwrap_err().fault.meant().as_deref(), Some("5%"));
+    }
+
+    #[test]
+    fn a_probability_may_stand_before_a_fault() {
+        let (occasion, fault) = injection("0.1%:cut 1KB").unwrap();
+        assert_eq!((occasion.probability.millionths(), fault), (1000, Fault::Cut { bytes: 1000 }));
+        assert_eq!(injection("503").unwrap(), (Occasion::default(), Fault::Answer { status: 503 }));
+        assert!(injection("x:503").is_err() && injection("1%:").is_err());
+    }
+}

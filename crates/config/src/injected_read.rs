@@ -1,0 +1,50 @@
+//! Faults by themselves, for a proxy that runs: the same tables with the same mistakes as in its file.
+
+use crate::injected_options::{FAULT, FaultWritten};
+use crate::injected_resolve::rules;
+use crate::meaning::{Config, FaultRule};
+use crate::mistake::Mistake;
+use crate::reader::Reader;
+use crate::route_resolve::Names;
+use crate::table::{Element, Sections, Table};
+
+/// A text of nothing but faults.
+#[derive(Debug, Clone, Default)]
+struct Written {
+    faults: Vec<Element<FaultWritten>>,
+}
+
+static TEXT: Table<Written> = Table {
+    options: &[&Sections {
+        name: "fault",
+        table: &FAULT,
+        place: |written: &mut Written| &mut written.faults,
+        required: true,
+        doc: "",
+    }],
+};
+
+/// Reads `[[fault]]` tables for a proxy with this configuration; `name` is what mistakes are told to be in.
+///
+/// # Errors
+/// All that is wrong with them, in their order.
+pub fn faults(text: &str, name: &str, config: &Config) -> Result<Vec<FaultRule>, Vec<Mistake>> {
+    let (mut reader, root) = Reader::new(text, name);
+    let written = TEXT.read((name, ""), root.get_ref(), &(0..0), &mut reader);
+    let named = config.listeners.iter().enumerate();
+    let listeners = named.flat_map(|(index, listener)| {
+        [(listener.name.clone(), index), (listener.address.to_string(), index)]
+    });
+    let names = Names {
+        listeners: listeners.collect(),
+        is_tcp: config.listeners.iter().map(|listener| listener.tcp.is_some()).collect(),
+        upstreams: Default::default(),
+        upstream_names: Vec::new(),
+        has_bytes_only: Vec::new(),
+        has_cache: config.cache.is_some(),
+    };
+    let routes: Vec<&str> = config.routes.iter().map(|route| route.name.as_str()).collect();
+    let rules = rules(&written.faults, &names, Some(&routes), &mut reader);
+    let (mistakes, _) = reader.finish();
+    rules.filter(|_| mistakes.is_empty()).ok_or(mistakes)
+}

@@ -1,0 +1,185 @@
+//! Relations between the options of what goes wrong on purpose; from what was written to its meaning, and back.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use ::route::{HostRule, RateKey, Rule};
+use shape::Occasion;
+
+use crate::injected::written_fault;
+use crate::injected_options::{FaultWritten, FaultsWritten};
+use crate::kind::{Located, located};
+use crate::matching::FieldName;
+use crate::meaning::{Config, FaultRule, Faults, First, Route};
+use crate::nearest::nearest;
+use crate::options::File;
+use crate::pairs::pair;
+use crate::quantity::written_duration;
+use crate::reader::Reader;
+use crate::resolve::unique;
+use crate::route_resolve::Names;
+use crate::table::{Element, element, one_of};
+
+/// What the faults of a file mean; `None` with a mistake in one.
+pub(crate) fn faults(
+    file: &File,
+    names: &Names<'_>,
+    routes: &[Option<Route>],
+    reader: &mut Reader<'_>,
+) -> Option<Faults> {
+    let FaultsWritten { seed, header, header_clients } = &file.faults;
+    match header {
+        Some(header) if header_clients.is_empty() => {
+            let mistake = reader.mistake(&header.at, "header: nobody may use it");
+            reader.add(mistake.expecting("header_clients with a network such as 127.0.0.0/8"));
+        }
+        _ => {}
+    }
+    let known: Option<Vec<&str>> =
+        routes.iter().map(|route| route.as_ref().map(|route| route.name.as_str())).collect();
+    let rules = rules(&file.fault, names, known.as_deref(), reader)?;
+    let header = header.as_ref().map(|header| header.value.clone());
+    Some(Faults { seed: *seed, header, header_clients: header_clients.clone(), rules })
+}
+
+/// What `[[fault]]` tables mean, for these routes, if they are known; `None` with a mistake in one.
+pub(crate) fn rules(
+    faults: &[Element<FaultWritten>],
+    names: &Names<'_>,
+    routes: Option<&[&str]>,
+    reader: &mut Reader<'_>,
+) -> Option<Vec<FaultRule>> {
+    check_names(faults, reader);
+    let rules: Vec<Option<FaultRule>> =
+        faults.iter().map(|fault| rule(fault, names, routes, reader)).collect();
+    let mut rules: Vec<FaultRule> = rules.into_iter().collect::<Option<_>>()?;
+    let written = faults.iter().map(|fault| fault.value.name.as_ref().map(|name| name.value.clone()));
+    let defaults: Vec<String> = rules.iter().map(|rule| rule.name.clone()).collect();
+    for (rule, name) in rules.iter_mut().zip(unique(written.zip(defaults))) {
+        rule.name = name;
+    }
+    Some(rules)
+}
+
+fn check_names(faults: &[Element<FaultWritten>], reader: &mut Reader<'_>) {
+    let mut seen = HashMap::new();
+    for Located { value, at } in faults.iter().filter_map(|fault| fault.value.name.as_ref()) {
+        let first = *seen.entry(value).or_insert(at);
+        if first != at {
+            let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
+            let line = reader.line(first);
+            reader.add(mistake.expecting(format!("a name other than that of line {line}")));
+        }
+    }
+}
+
+fn rule(
+    Element { value: written, is_intact, .. }: &Element<FaultWritten>,
+    names: &Names<'_>,
+    routes: Option<&[&str]>,
+    reader: &mut Reader<'_>,
+) -> Option<FaultRule> {
+    let refused_before = reader.refused();
+    check_times(written, reader);
+    check_routes(&written.route, routes, reader);
+    let rule = Rule {
+        listeners: written.listener.iter().filter_map(|name| names.listener(name, reader)).collect(),
+        host: written.host.clone().unwrap_or(HostRule::Any),
+        path: written.path.clone(),
+        methods: written.methods.clone(),
+        headers: written.headers.iter().map(|pair| (pair.name.0.clone(), pair.value.clone())).collect(),
+        query: written.query.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
+        clients: written.clients.clone(),
+    };
+    let fault = written.inject.as_ref()?.value.clone();
+    let key = || RateKey(written.key.iter().flatten().cloned().collect());
+    (*is_intact && reader.refused() == refused_before).then(|| FaultRule {
+        name: written.name.as_ref().map_or_else(|| written_fault(&fault), |name| name.value.clone()),
+        fault,
+        occasion: Occasion {
+            probability: written.probability,
+            clients: written.client_share,
+            from: written.from,
+            until: written.until.as_ref().map(|until| until.value),
+            repeat: written.repeat.as_ref().map(|repeat| repeat.value),
+            expires: written.expires,
+        },
+        rule,
+        routes: written.route.iter().map(|name| name.value.clone()).collect(),
+        first: written.first.and_then(NonZeroU32::new).map(|count| First { count, key: key() }),
+        is_shown: written.show,
+    })
+}
+
+fn check_times(written: &FaultWritten, reader: &mut Reader<'_>) {
+    let FaultWritten { from, until, repeat, .. } = written;
+    if let Some(until) = until.as_ref().filter(|until| until.value <= *from) {
+        let message = format!("until: {} is not after from", written_duration(until.value));
+        let mistake = reader.mistake(&until.at, message);
+        reader.add(mistake.expecting(format!("more than {}", written_duration(*from))));
+    }
+    let last = until.as_ref().map_or(*from, |until| until.value);
+    // A fault that begins when all begins again never happens.
+    let is_late = |repeat: Duration| repeat < last || repeat <= *from;
+    if let Some(repeat) = repeat.as_ref().filter(|repeat| is_late(repeat.value)) {
+        let message = format!("repeat: {} ends before the fault does", written_duration(repeat.value));
+        let mistake = reader.mistake(&repeat.at, message);
+        reader.add(mistake.expecting(format!("at least {}", written_duration(last))));
+    }
+}
+
+/// Where routes are not known, since they have mistakes, nothing is said: what is missing may have been lost.
+fn check_routes(wanted: &[Located<String>], routes: Option<&[&str]>, reader: &mut Reader<'_>) {
+    let Some(known) = routes.filter(|_| reader.is_whole()) else { return };
+    for Located { value, at } in wanted.iter().filter(|name| !known.contains(&name.value.as_str())) {
+        let mistake = reader.mistake(at, format!("route: no route is named {value:?}"));
+        let near = nearest(value, known.iter().copied()).map(str::to_owned);
+        reader.add(mistake.meaning(near).expecting(one_of(known)));
+    }
+}
+
+/// `[faults]` as it would have been read.
+pub(crate) fn written_section(faults: &Faults) -> FaultsWritten {
+    FaultsWritten {
+        seed: faults.seed,
+        header: faults.header.clone().map(located),
+        header_clients: faults.header_clients.clone(),
+    }
+}
+
+/// Each `[[fault]]` as it would have been read.
+pub(crate) fn written(config: &Config) -> Vec<Element<FaultWritten>> {
+    let fault = |fault: &FaultRule| {
+        let FaultRule { name, fault, occasion, rule, routes, first, is_shown } = fault.clone();
+        let listener =
+            |index: usize| config.listeners.get(index).map(|listener| located(listener.name.clone()));
+        let mut key: Option<Vec<_>> =
+            first.as_ref().map(|first| first.key.0.iter().cloned().map(Some).collect());
+        if let Some(key) = key.as_mut().filter(|key| key.is_empty()) {
+            key.push(None);
+        }
+        element(FaultWritten {
+            name: Some(located(name)),
+            inject: Some(located(fault)),
+            probability: occasion.probability,
+            client_share: occasion.clients,
+            first: first.map(|first| first.count.get()),
+            key: key.unwrap_or_else(|| FaultWritten::default().key),
+            from: occasion.from,
+            until: occasion.until.map(located),
+            repeat: occasion.repeat.map(located),
+            expires: occasion.expires,
+            show: is_shown,
+            route: routes.into_iter().map(located).collect(),
+            listener: rule.listeners.into_iter().filter_map(listener).collect(),
+            host: Some(rule.host).filter(|host| *host != HostRule::Any),
+            path: rule.path,
+            methods: rule.methods,
+            headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
+            query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
+            clients: rule.clients,
+        })
+    };
+    config.faults.rules.iter().map(fault).collect()
+}

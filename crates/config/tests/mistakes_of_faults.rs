@@ -1,0 +1,73 @@
+//! Mistakes in faults: what is wrong with a value, and what makes no sense together.
+
+use config::{Fault, parse};
+
+/// The mistakes of a file with this from line 4 on, a line each, without the file's name.
+fn said(faults: &str) -> Vec<String> {
+    let file = format!(
+        "listen = [{{ address = \"127.0.0.1:8080\" }}, {{ address = \"127.0.0.1:1\", tcp = \"app\", name = \"bytes\" }}]\n\
+         route = [{{ name = \"api\", upstream = \"app\" }}]\nupstream.app.servers = [\"http://a\"]\n{faults}"
+    );
+    let mistakes = parse(&file, "f").err().unwrap_or_default();
+    mistakes.iter().map(|mistake| mistake.to_string().replacen("f:", "", 1)).collect()
+}
+
+const WHAT: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", \"length +10\", bad-chunk, \"drip 100ms\", \
+                    no-trailers, reset or goaway";
+
+#[test]
+fn mistakes() {
+    let cases: &[(&str, &[&str])] = &[
+        ("[[fault]]\nprobability = \"1%\"", &[&format!("4:1: [[fault]] has no inject; expected {WHAT}")]),
+        (
+            "[[fault]]\ninject = \"rset\"",
+            &[&format!(
+                "5:10: inject: \"rset\" has no meaning here; expected {WHAT}; did you mean \"reset\"?"
+            )],
+        ),
+        (
+            "[[fault]]\ninject = \"503\"\nprobability = \"5\"",
+            &[
+                "6:15: probability: \"5\" has no meaning here; expected a share such as 1%, 0.5% or 100%; did you mean \"5%\"?",
+            ],
+        ),
+        (
+            "[[fault]]\ninject = \"503\"\nroute = \"apo\"",
+            &["6:9: route: no route is named \"apo\"; expected api; did you mean \"api\"?"],
+        ),
+        (
+            "[[fault]]\ninject = \"503\"\nlistener = \"bytes\"",
+            &["6:12: listener: \"bytes\" has tcp, so no route counts there; expected a listener without tcp"],
+        ),
+        (
+            "[[fault]]\ninject = \"503\"\nfrom = \"10s\"\nuntil = \"10s\"",
+            &["7:9: until: 10s is not after from; expected more than 10s"],
+        ),
+        (
+            "[[fault]]\ninject = \"503\"\nuntil = \"10s\"\nrepeat = \"5s\"",
+            &["7:10: repeat: 5s ends before the fault does; expected at least 10s"],
+        ),
+        (
+            "[[fault]]\ninject = \"503\"\nname = \"a\"\n[[fault]]\ninject = \"502\"\nname = \"a\"",
+            &["9:8: name: \"a\" is there twice; expected a name other than that of line 6"],
+        ),
+        (
+            "[faults]\nheader = \"X-Fault\"",
+            &["5:10: header: nobody may use it; expected header_clients with a network such as 127.0.0.0/8"],
+        ),
+        (
+            "[[fault]]\ninject = \"503\"\nfirst = 0",
+            &["6:9: first: 0 is too small; expected a whole number, 1 to 1000000000"],
+        ),
+    ];
+    for (faults, expected) in cases {
+        assert_eq!(said(faults), *expected, "{faults}");
+    }
+}
+
+#[test]
+fn what_a_flag_has_is_refused_in_the_same_words() {
+    let error = config::injection("1:503").unwrap_err();
+    assert_eq!(error.fault, Fault::Unknown { written: "1".to_owned(), nearest: Some("1%".to_owned()) });
+    assert!(config::injection("1%:503").is_ok());
+}

@@ -1,0 +1,70 @@
+//! What the admin API does about faults: they are in force, or gone, when it has answered. Changing them waits for
+//! nobody, so it is done on this thread.
+
+use std::sync::Weak;
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::told::{self, FaultsAdded, FaultsRemoved, MistakeTold, Refused};
+use super::{ending, json, refused};
+use crate::change::Control;
+use crate::control::notice;
+use crate::faults::FaultRefusal;
+
+/// What a mistake in a body is told to be in.
+const NAME: &str = "the request's body";
+
+pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
+    match control.upgrade() {
+        Some(control) => json(StatusCode::OK, &told::faults(&control)),
+        None => ending(),
+    }
+}
+
+/// Takes `[[fault]]` tables, as a file has them.
+pub(super) async fn add(State(control): State<Weak<Control>>, body: Bytes) -> Response {
+    let Some(control) = control.upgrade() else { return ending() };
+    let Ok(text) = std::str::from_utf8(&body) else {
+        return refused(StatusCode::BAD_REQUEST, "the body is not UTF-8 text");
+    };
+    let rules = match config::faults(text, NAME, &control.plan().config) {
+        Ok(rules) => rules,
+        Err(mistakes) => {
+            let error = "the faults have mistakes: nothing has changed".to_owned();
+            let mistakes = mistakes.iter().map(MistakeTold::of).collect();
+            return json(StatusCode::UNPROCESSABLE_ENTITY, &Refused { error, mistakes });
+        }
+    };
+    let names: Vec<String> = rules.iter().map(|rule| rule.name.clone()).collect();
+    match control.faults.add(rules, control.time_ns()) {
+        Ok(()) => {
+            for name in &names {
+                notice(&format!("fault {name:?} is injected, as the admin API was asked to"));
+            }
+            json(StatusCode::OK, &FaultsAdded { faults: names })
+        }
+        Err(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),
+    }
+}
+
+pub(super) async fn remove(State(control): State<Weak<Control>>, Path(name): Path<String>) -> Response {
+    let Some(control) = control.upgrade() else { return ending() };
+    match control.faults.remove(&name, control.time_ns()) {
+        Ok(()) => {
+            notice(&format!("fault {name:?} is removed, as the admin API was asked to"));
+            json(StatusCode::OK, &FaultsRemoved { removed: 1 })
+        }
+        Err(refusal @ FaultRefusal::NoFault(_)) => refused(StatusCode::NOT_FOUND, &refusal.to_string()),
+        Err(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),
+    }
+}
+
+pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
+    let Some(control) = control.upgrade() else { return ending() };
+    let removed = control.faults.clear(control.time_ns());
+    notice("all faults are removed, as the admin API was asked to");
+    json(StatusCode::OK, &FaultsRemoved { removed })
+}

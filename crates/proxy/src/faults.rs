@@ -1,0 +1,343 @@
+//! What goes wrong on purpose: the rules in force, and which of them happens to a request.
+//!
+//! One set for all workers, exchanged as a whole: a change holds for the next request of every connection. While there
+//! is no rule a request pays the reading of one flag. What is done to messages then is in `faulty`.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use config::{FaultRule, IpNet};
+use route::{Fields as _, FirstRequests, RouteTable};
+use shape::{Dice, Fault};
+
+use crate::exchange::{Admitted, Call};
+use crate::failure::Failure;
+use crate::lane::Request;
+use crate::seen::{self, Fields};
+
+/// Keys of each rule whose first requests are counted.
+const KEYS_MAX: usize = 16_384;
+/// The name of what a request asks for itself.
+const BY_REQUEST: &str = "asked for";
+
+/// All faults, as the workers and those who change them share them.
+pub(crate) struct Faults {
+    is_on: AtomicBool,
+    set: ArcSwap<Set>,
+    held: Mutex<Held>,
+}
+
+/// The rules in force.
+struct Set {
+    seed: u64,
+    by_request: Option<ByRequest>,
+    rules: Vec<Arc<Rule>>,
+}
+
+/// Who may ask for a fault, and with which header field.
+struct ByRequest {
+    header: String,
+    clients: Vec<IpNet>,
+    rule: Arc<Rule>,
+}
+
+/// What a change starts from.
+#[derive(Default)]
+struct Held {
+    /// As the file has them.
+    read: config::Faults,
+    /// Those of them that were not removed since.
+    file: config::Faults,
+    /// Beside those of the file.
+    added: Vec<FaultRule>,
+}
+
+/// A rule, with what it has come to.
+pub(crate) struct Rule {
+    pub(crate) meant: FaultRule,
+    dice: Dice,
+    table: RouteTable,
+    first: Option<FirstRequests>,
+    /// When it came in force.
+    since_ns: u64,
+    /// Requests that it was asked about.
+    asked: AtomicU64,
+    /// Those that it happened to.
+    injected: AtomicU64,
+}
+
+/// A fault that happens to a request.
+#[derive(Clone)]
+pub(crate) struct Drawn {
+    pub(crate) rule: Arc<Rule>,
+    pub(crate) fault: Fault,
+    /// The how manyth request it is that the rule was asked about.
+    pub(crate) number: u64,
+}
+
+/// Why a fault is not added or removed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FaultRefusal {
+    #[error("there is a fault {0:?} already: give this one another name, or remove that one")]
+    IsThere(String),
+    #[error("no fault is named {0:?}")]
+    NoFault(String),
+    #[error("more than {RULES_MAX} faults: remove some")]
+    TooMany,
+}
+
+/// Rules at a time.
+const RULES_MAX: usize = 1024;
+
+impl Faults {
+    /// Those of a file.
+    pub(crate) fn new(file: &config::Faults) -> Arc<Self> {
+        let held = Held { read: file.clone(), file: file.clone(), added: Vec::new() };
+        let set = Set::new(&held, None, 0);
+        Arc::new(Self {
+            is_on: AtomicBool::new(set.is_on()),
+            set: ArcSwap::from_pointee(set),
+            held: Mutex::new(held),
+        })
+    }
+
+    /// Whether there is any.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        // A request that overtakes a change is one that came before it.
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Those of another file. Where it has the same as the one before nothing changes, and what was removed stays so.
+    pub(crate) fn reread(&self, file: &config::Faults, now_ns: u64) {
+        let mut held = self.held();
+        if held.read != *file {
+            held.read.clone_from(file);
+            held.file.clone_from(file);
+            self.put(&held, now_ns);
+        }
+    }
+
+    /// Has more go wrong.
+    pub(crate) fn add(&self, rules: Vec<FaultRule>, now_ns: u64) -> Result<(), FaultRefusal> {
+        let mut held = self.held();
+        let in_force = self.set.load();
+        let taken =
+            rules.iter().find(|rule| in_force.rules.iter().any(|known| known.meant.name == rule.name));
+        if let Some(rule) = taken {
+            return Err(FaultRefusal::IsThere(rule.name.clone()));
+        }
+        if in_force.rules.len() + rules.len() > RULES_MAX {
+            return Err(FaultRefusal::TooMany);
+        }
+        held.added.extend(rules);
+        self.put(&held, now_ns);
+        Ok(())
+    }
+
+    /// Has one go wrong no more.
+    pub(crate) fn remove(&self, name: &str, now_ns: u64) -> Result<(), FaultRefusal> {
+        let mut held = self.held();
+        let is_another = |rule: &FaultRule| rule.name != name;
+        if !self.set.load().rules.iter().any(|rule| rule.meant.name == name) {
+            return Err(FaultRefusal::NoFault(name.to_owned()));
+        }
+        held.added.retain(is_another);
+        held.file.rules.retain(is_another);
+        self.put(&held, now_ns);
+        Ok(())
+    }
+
+    /// Has nothing go wrong any more, and says how many rules that were.
+    pub(crate) fn clear(&self, now_ns: u64) -> usize {
+        let mut held = self.held();
+        held.added.clear();
+        held.file.rules.clear();
+        held.file.header = None;
+        let count = self.set.load().rules.len();
+        self.put(&held, now_ns);
+        count
+    }
+
+    /// The rules in force, in their order.
+    pub(crate) fn rules(&self) -> Vec<Arc<Rule>> {
+        self.set.load().rules.clone()
+    }
+
+    /// What is in force as a file would have it.
+    pub(crate) fn over(&self, mut config: config::Config) -> config::Config {
+        config.faults.rules = self.rules().iter().map(|rule| rule.meant.clone()).collect();
+        config
+    }
+
+    /// By what a message of a server that a rule is for goes wrong, if it does.
+    #[inline(never)]
+    pub(crate) fn draw(
+        &self,
+        call: &Call<'_>,
+        admitted: &Admitted,
+        request: &Request,
+    ) -> Result<Option<Drawn>, Failure> {
+        let set = self.set.load();
+        let bytes = request.head_bytes();
+        let fields = Fields::of(&request.head, bytes);
+        if let Some(drawn) = set.asked_for(admitted.client, &fields)? {
+            return Ok(Some(drawn));
+        }
+        let seen = seen::request(call, &admitted.target, bytes, admitted.client, &fields, &request.head);
+        let route = &call.snapshot.plan.routes[admitted.route].label;
+        let now_ns = call.worker.time_ns();
+        Ok(set.rules.iter().find_map(|rule| rule.draw(&seen, route, now_ns)))
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, held: &Held, now_ns: u64) {
+        let set = Set::new(held, Some(&self.set.load()), now_ns);
+        let is_on = set.is_on();
+        self.set.store(Arc::new(set));
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+}
+
+impl Set {
+    /// Rules that were there before go on as they are.
+    fn new(held: &Held, before: Option<&Self>, now_ns: u64) -> Self {
+        let seed = held.file.seed;
+        let before = before.filter(|before| before.seed == seed);
+        let rule = |meant: &FaultRule| {
+            let known = before.and_then(|before| before.rules.iter().find(|rule| rule.meant == *meant));
+            known.cloned().unwrap_or_else(|| Arc::new(Rule::new(meant, seed, now_ns)))
+        };
+        let by_request = held.file.header.as_ref().map(|header| ByRequest {
+            header: header.clone(),
+            clients: held.file.header_clients.clone(),
+            rule: before.and_then(|before| before.by_request.as_ref()).map_or_else(
+                || Arc::new(Rule::new(&by_request(), seed, now_ns)),
+                |before| Arc::clone(&before.rule),
+            ),
+        });
+        Self { seed, by_request, rules: held.file.rules.iter().chain(&held.added).map(rule).collect() }
+    }
+
+    fn is_on(&self) -> bool {
+        !self.rules.is_empty() || self.by_request.is_some()
+    }
+
+    /// What a request asks for itself, if it may.
+    fn asked_for(&self, client: IpAddr, fields: &Fields<'_>) -> Result<Option<Drawn>, Failure> {
+        let Some(ByRequest { header, clients, rule }) = &self.by_request else { return Ok(None) };
+        if !clients.iter().any(|network| network.contains(&client)) {
+            return Ok(None);
+        }
+        let Some(value) = fields.value(header.as_bytes()) else { return Ok(None) };
+        let text = std::str::from_utf8(value).map_err(|_| Failure::BadFault)?;
+        let (occasion, fault) = config::injection(text).map_err(|_| Failure::BadFault)?;
+        let number = rule.asked.fetch_add(1, Ordering::Relaxed);
+        let happens = occasion.happens(rule.dice, number);
+        Ok(happens.then(|| Drawn { rule: Arc::clone(rule), fault, number }))
+    }
+}
+
+/// The rule of what requests ask for themselves, as far as there is one: they say what happens.
+fn by_request() -> FaultRule {
+    FaultRule {
+        is_shown: true,
+        ..FaultRule::of(BY_REQUEST.to_owned(), Fault::Reset, shape::Occasion::default())
+    }
+}
+
+impl Rule {
+    fn new(meant: &FaultRule, seed: u64, now_ns: u64) -> Self {
+        let secret = || fastrand::u64(..);
+        Self {
+            dice: Dice::new(seed, &meant.name),
+            table: RouteTable::compile(vec![meant.rule.clone()]),
+            first: meant.first.as_ref().map(|first| {
+                FirstRequests::new(first.count.get(), first.key.clone(), KEYS_MAX, [secret(), secret()])
+            }),
+            since_ns: now_ns,
+            asked: AtomicU64::new(0),
+            injected: AtomicU64::new(0),
+            meant: meant.clone(),
+        }
+    }
+
+    fn draw(
+        self: &Arc<Self>,
+        request: &route::Request<'_, Fields<'_>>,
+        route: &str,
+        now_ns: u64,
+    ) -> Option<Drawn> {
+        let FaultRule { occasion, routes, fault, .. } = &self.meant;
+        let matches = occasion.is_on(self.age(now_ns))
+            && (routes.is_empty() || routes.iter().any(|name| name == route))
+            && self.table.choose(request).is_some()
+            && match request.client {
+                IpAddr::V4(address) => occasion.is_for(self.dice, &address.octets()),
+                IpAddr::V6(address) => occasion.is_for(self.dice, &address.octets()),
+            };
+        if !matches || !self.first.as_ref().is_none_or(|first| first.take(request)) {
+            return None;
+        }
+        // The number is all that the draw depends on: the same requests in the same order fare alike.
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let happens = occasion.happens(self.dice, number);
+        happens.then(|| Drawn { rule: Arc::clone(self), fault: fault.clone(), number })
+    }
+
+    fn age(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(now_ns.saturating_sub(self.since_ns))
+    }
+
+    /// Whether it may happen now.
+    pub(crate) fn is_on(&self, now_ns: u64) -> bool {
+        self.meant.occasion.is_on(self.age(now_ns))
+    }
+
+    /// After how long it ends for good, if it does.
+    pub(crate) fn expires_in(&self, now_ns: u64) -> Option<Duration> {
+        Some(self.meant.occasion.expires?.saturating_sub(self.age(now_ns)))
+    }
+
+    /// Requests that it was asked about, and those that it happened to.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.asked.load(Ordering::Relaxed), self.injected.load(Ordering::Relaxed))
+    }
+}
+
+impl Drawn {
+    /// It is about to be done.
+    pub(crate) fn count(&self) {
+        self.rule.injected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How it is told to the log.
+    pub(crate) fn told(&self) -> telemetry::Injected<'_> {
+        telemetry::Injected { rule: &self.rule.meant.name, seed: self.rule.dice.seed(), number: self.number }
+    }
+
+    /// 64 bits that decide about its extent.
+    pub(crate) fn extent(&self) -> u64 {
+        self.rule.dice.extent(self.number)
+    }
+
+    /// Appends the line that tells a client of it, if it is to be told.
+    pub(crate) fn push_line(&self, out: &mut Vec<u8>) {
+        if !self.rule.meant.is_shown {
+            return;
+        }
+        let name = self.rule.meant.name.bytes();
+        out.extend_from_slice(b"Vanward-Fault: ");
+        // What is no visible character, or would end the text, is left out.
+        out.extend(name.filter(|byte| matches!(byte, b' '..=b'~') && *byte != b';'));
+        out.extend_from_slice(
+            format!("; seed={}; number={}\r\n", self.rule.dice.seed(), self.number).as_bytes(),
+        );
+    }
+}

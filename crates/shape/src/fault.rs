@@ -1,0 +1,57 @@
+//! What goes wrong on purpose with requests, and with connections as a whole.
+//!
+//! Just what: when is in `occasion`. How each is done belongs to whoever holds the sockets.
+
+use std::time::Duration;
+
+use crate::delay::Delay;
+
+/// Something that goes wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// The request is answered with this status, and no server is asked.
+    Answer {
+        /// From 200 to 599.
+        status: u16,
+    },
+    /// The request goes on late.
+    Delay(Delay),
+    /// The response's body ends early.
+    Cut {
+        /// So much of it is sent.
+        bytes: u64,
+    },
+    /// Content-Length is not the body's.
+    Length {
+        /// More than it, or less; not 0.
+        by: i64,
+    },
+    /// Where the body's first chunk begins is something else.
+    BadChunk,
+    /// The response's head comes line by line.
+    Drip {
+        /// Between two lines.
+        pause: Duration,
+    },
+    /// The response's trailers are left out.
+    NoTrailers,
+    /// The request is not answered: its stream, or its connection, is reset.
+    Reset,
+    /// The client is told that its connection ends: with GOAWAY, or with `Connection: close`.
+    GoAway,
+}
+
+impl Fault {
+    /// Whether it is done to the response of a server.
+    pub fn is_of_response(&self) -> bool {
+        match self {
+            Self::Answer { .. } | Self::Delay(_) | Self::Reset => false,
+            Self::Cut { .. }
+            | Self::Length { .. }
+            | Self::BadChunk
+            | Self::Drip { .. }
+            | Self::NoTrailers
+            | Self::GoAway => true,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! When something goes wrong: by chance, for some clients, within times. A seed decides; the same seed, name and number
+//! always decide alike.
+
+use std::time::Duration;
+
+use crate::draw::{Draws, number_of};
+
+/// A share of something, in millionths: what is written in per cent is exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share(u32);
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self(1_000_000);
+
+    /// So many millionths; `None` where that is more than all.
+    pub fn of_millionths(millionths: u32) -> Option<Self> {
+        (millionths <= Self::WHOLE.0).then_some(Self(millionths))
+    }
+
+    /// In millionths.
+    pub fn millionths(self) -> u32 {
+        self.0
+    }
+
+    fn as_f64(self) -> f64 {
+        f64::from(self.0) / f64::from(Self::WHOLE.0)
+    }
+}
+
+/// When a fault happens to what matches it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occasion {
+    /// How probable it is.
+    pub probability: Share,
+    /// How many of the clients it happens to: always the same ones.
+    pub clients: Share,
+    /// When it begins, from when its rule came in force.
+    pub from: Duration,
+    /// When it ends.
+    pub until: Option<Duration>,
+    /// After which time all begins again.
+    pub repeat: Option<Duration>,
+    /// When it ends for good.
+    pub expires: Option<Duration>,
+}
+
+impl Default for Occasion {
+    fn default() -> Self {
+        Self {
+            probability: Share::WHOLE,
+            clients: Share::WHOLE,
+            from: Duration::ZERO,
+            until: None,
+            repeat: None,
+            expires: None,
+        }
+    }
+}
+
+/// What the draws of one rule are made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dice {
+    seed: u64,
+    rule: u64,
+}
+
+/// What one rule is asked: kept apart, so that one draw says nothing about the other.
+const HAPPENS: u64 = 1;
+const CLIENT: u64 = 2;
+const EXTENT: u64 = 3;
+
+impl Dice {
+    /// Those of a rule with this name.
+    pub fn new(seed: u64, rule: &str) -> Self {
+        Self { seed, rule: number_of(rule.as_bytes()) }
+    }
+
+    /// By what everything is decided.
+    pub fn seed(self) -> u64 {
+        self.seed
+    }
+
+    /// 64 bits for the extent of what happens for the `number`th time.
+    pub fn extent(self, number: u64) -> u64 {
+        self.draws(EXTENT, number).next_u64()
+    }
+
+    fn draws(self, question: u64, number: u64) -> Draws {
+        Draws::new(self.seed, &[self.rule, question, number])
+    }
+}
+
+impl Occasion {
+    /// Whether it happens `age` after its rule came in force.
+    pub fn is_on(&self, age: Duration) -> bool {
+        if self.expires.is_some_and(|expires| age >= expires) {
+            return false;
+        }
+        let age = match self.repeat.map(|repeat| repeat.as_nanos()) {
+            // Years of nanoseconds fit.
+            Some(repeat_ns) if repeat_ns > 0 => Duration::from_nanos((age.as_nanos() % repeat_ns) as u64),
+            _ => age,
+        };
+        age >= self.from && self.until.is_none_or(|until| age < until)
+    }
+
+    /// Whether it happens to this client, named by any bytes.
+    pub fn is_for(&self, dice: Dice, client: &[u8]) -> bool {
+        self.clients == Share::WHOLE || dice.draws(CLIENT, number_of(client)).happens(self.clients.as_f64())
+    }
+
+    /// Whether it happens to the `number`th that it may happen to.
+    pub fn happens(&self, dice: Dice, number: u64) -> bool {
+        self.probability == Share::WHOLE || dice.draws(HAPPENS, number).happens(self.probability.as_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(millionths: u32) -> Share {
+        Share::of_millionths(millionths).unwrap()
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn timelines() {
+        let from_10_until_15 =
+            Occasion { from: 10 * SECOND, until: Some(15 * SECOND), ..Occasion::default() };
+        let each_20 = Occasion { repeat: Some(20 * SECOND), ..from_10_until_15.clone() };
+        let for_a_minute = Occasion { expires: Some(60 * SECOND), ..each_20.clone() };
+        let from_10 = Occasion { from: 10 * SECOND, ..Occasion::default() };
+        for (age, expected) in [
+            (0, [true, false, false, false, false]),
+            (10, [true, true, true, true, true]),
+            (14, [true, true, true, true, true]),
+            (15, [true, false, false, false, true]),
+            (29, [true, false, false, false, true]),
+            (30, [true, false, true, true, true]),
+            (35, [true, false, false, false, true]),
+            (70, [true, false, true, false, true]),
+        ] {
+            let rules = [&Occasion::default(), &from_10_until_15, &each_20, &for_a_minute, &from_10];
+            assert_eq!(rules.map(|rule| rule.is_on(age * SECOND)), expected, "at {age} s");
+        }
+    }
+
+    #[test]
+    fn the_same_seed_and_number_decide_alike() {
+        let rule = Occasion { probability: share(300_000), ..Occasion::default() };
+        let run = |seed, name| {
+            let dice = Dice::new(seed, name);
+            (0..10_000).map(|number| rule.happens(dice, number)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(1, "a"), run(1, "a"));
+        assert_ne!(run(1, "a"), run(2, "a"));
+        assert_ne!(run(1, "a"), run(1, "b"));
+        let happened = run(1, "a").iter().filter(|happens| **happens).count();
+        assert!((2_800..3_200).contains(&happened), "{happened}");
+    }
+
+    #[test]
+    fn a_share_of_the_clients_is_always_the_same() {
+        let rule = Occasion { clients: share(100_000), ..Occasion::default() };
+        let dice = Dice::new(7, "a");
+        let chosen = |address: u32| rule.is_for(dice, &address.to_be_bytes());
+        let count = (0..10_000).filter(|address| chosen(*address)).count();
+        assert!((850..1_150).contains(&count), "{count}");
+        assert!((0..10_000).all(|address| chosen(address) == chosen(address)));
+    }
+
+    #[test]
+    fn never_and_always() {
+        let dice = Dice::new(1, "a");
+        let never = Occasion { probability: share(0), clients: share(0), ..Occasion::default() };
+        for number in 0..1000 {
+            assert!(Occasion::default().happens(dice, number) && !never.happens(dice, number));
+            assert!(!never.is_for(dice, &number.to_be_bytes()));
+        }
+        assert_eq!(Share::of_millionths(1_000_001), None);
+    }
+
+    #[test]
+    fn extents_stay_what_they_are() {
+        // Logs are compared between versions.
+        assert_eq!(
+            [0, 1].map(|number| Dice::new(1, "a").extent(number)),
+            [16_931_423_577_076_343_845, 13_112_128_946_154_809_698]
+        );
+    }
+}
