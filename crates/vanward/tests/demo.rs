@@ -5,8 +5,6 @@
 /// The program as a process.
 mod process;
 
-use std::path::Path;
-
 use report::Results;
 use rustix::process::Signal;
 
@@ -43,7 +41,7 @@ fn the_demo_leaves_a_report_that_needs_nothing_else() {
         assert!(!page.contains(outside), "{outside} in the report");
     }
     assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
-    assert_eq!(processes_in(folder.path()), Vec::<String>::new());
+    assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
 }
 
 #[test]
@@ -53,27 +51,14 @@ fn a_demo_that_is_interrupted_leaves_no_process() {
         let demo = Process::start_in(folder.path(), &["demo", "--seconds", "600", "--out", "out"]);
         // Itself, two origins and a proxy or the load.
         let patience = Patience::new();
-        while processes_in(folder.path()).len() < 4 {
+        while process::all_in(folder.path()).len() < 4 {
             patience.wait_a_little("the demo starts no processes");
         }
         demo.signal(signal);
         let ended = demo.ended().with_code(1);
         assert!(ended.errors.contains("interrupted"), "{}", ended.errors);
-        assert_eq!(processes_in(folder.path()), Vec::<String>::new());
+        assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
         let text = std::fs::read_to_string(folder.path().join("out/results.json")).expect("it is written");
         Results::from_json(&text).expect("it reads what it wrote");
     }
-}
-
-/// The command lines of the processes that run in a folder. Whatever the demo starts stays in its own.
-fn processes_in(folder: &Path) -> Vec<String> {
-    let folder = folder.canonicalize().expect("it is there");
-    let processes = std::fs::read_dir("/proc").expect("the kernel tells").filter_map(Result::ok);
-    processes
-        .filter(|process| std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder))
-        .map(|process| {
-            let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&words).replace('\0', " ")
-        })
-        .collect()
 }

@@ -85,14 +85,14 @@ fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_proce
     let lab = start(folder.path(), &long, &[]);
     // Itself, the origin, the load: whatever is measured first.
     let patience = Patience::new();
-    while processes_in(folder.path()).len() < 3 {
+    while process::all_in(folder.path()).len() < 3 {
         patience.wait_a_little("the lab starts no processes");
     }
     lab.signal(Signal::INT);
     let ended = lab.ended().with_code(1);
     assert!(ended.errors.contains("ended after 0 of 2 measurements"), "{}", ended.errors);
     assert!(results(folder.path()).incomplete.is_some());
-    assert_eq!(processes_in(folder.path()), Vec::<String>::new());
+    assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
 }
 
 #[test]
@@ -121,17 +121,4 @@ fn what_is_here_and_how_to_get_the_rest_is_told() {
     }
     let listed = process::run(&["lab", "list"]).with_code(0);
     assert_eq!(listed.output.lines().count(), 5, "{}", listed.output);
-}
-
-/// The command lines of the processes that run in a folder. Whatever the lab starts stays in its own.
-fn processes_in(folder: &Path) -> Vec<String> {
-    let folder = folder.canonicalize().expect("it is there");
-    let processes = std::fs::read_dir("/proc").expect("the kernel tells").filter_map(Result::ok);
-    processes
-        .filter(|process| std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder))
-        .map(|process| {
-            let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&words).replace('\0', " ")
-        })
-        .collect()
 }

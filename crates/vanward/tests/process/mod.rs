@@ -233,3 +233,16 @@ pub(crate) fn read_head(stream: &mut TcpStream) -> String {
     }
     String::from_utf8(head).expect("heads here are text")
 }
+
+/// The command lines of the processes that run in a folder. Whatever the program starts stays in its own.
+pub(crate) fn all_in(folder: &Path) -> Vec<String> {
+    let folder = folder.canonicalize().expect("it is there");
+    let processes = std::fs::read_dir("/proc").expect("the kernel tells").filter_map(Result::ok);
+    processes
+        .filter(|process| std::fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder))
+        .map(|process| {
+            let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).replace('\0', " ")
+        })
+        .collect()
+}
