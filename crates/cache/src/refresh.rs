@@ -6,7 +6,7 @@ use crate::asked::Asked;
 use crate::conditional::{Comparison, matches};
 use crate::directives::ResponseDirectives;
 use crate::fields::value;
-use crate::freshness;
+use crate::freshness::{self, Lifetime, Origin};
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::storable::{Keeping, check_response, check_use, describe, has_field, push_field};
@@ -81,8 +81,8 @@ pub fn refresh(
     let merged = parse(&out[start..], limits)?;
     let merged_bytes = &out[start..];
     let directives = ResponseDirectives::of(&merged, merged_bytes);
-    // Age is that of the 304: it is not stored.
-    let lifetime = lifetime(&merged, merged_bytes, head, bytes, stored.status, &directives, times, policy);
+    let judge = |head, bytes| freshness::judge(head, bytes, stored.status, &directives, times, policy);
+    let lifetime = lifetime(judge(&merged, merged_bytes), judge(head, bytes), times.received_ms);
     let fresh =
         describe(merged_bytes, &merged, merged_bytes, stored.status, &directives, &lifetime, times, policy);
     let fresh = Stored { part: stored.part, ..fresh };
@@ -136,27 +136,16 @@ fn merge(
     out.extend_from_slice(b"\r\n");
 }
 
-/// As of a response that has what both say, with the age of the 304; its Date counts even if the old one stays.
-#[allow(clippy::too_many_arguments, reason = "two messages and what is known of each")]
-fn lifetime(
-    merged: &ResponseHead,
-    merged_bytes: &[u8],
-    head: &ResponseHead,
-    bytes: &[u8],
-    status: u16,
-    directives: &ResponseDirectives,
-    times: Times,
-    policy: &Policy,
-) -> freshness::Lifetime {
-    let of_merged = freshness::judge(merged, merged_bytes, status, directives, times, policy);
-    let of_answer = freshness::judge(head, bytes, status, directives, times, policy);
-    let age_ms = times.received_ms.saturating_sub(of_answer.made_ms);
+/// That of a response which has what both say, with the age of the 304, which is not stored; its Date counts even if the
+/// old one stays.
+fn lifetime(of_merged: Lifetime, of_answer: Lifetime, received_ms: u64) -> Lifetime {
+    let age_ms = received_ms.saturating_sub(of_answer.made_ms);
     let fresh_for_ms = of_merged.fresh_until_ms.saturating_sub(of_merged.made_ms);
-    freshness::Lifetime {
+    Lifetime {
         made_ms: of_answer.made_ms,
         fresh_until_ms: match of_merged.origin {
-            freshness::Origin::Route => of_merged.fresh_until_ms,
-            _ => times.received_ms.saturating_add(fresh_for_ms).saturating_sub(age_ms),
+            Origin::Route => of_merged.fresh_until_ms,
+            _ => received_ms.saturating_add(fresh_for_ms).saturating_sub(age_ms),
         },
         ..of_merged
     }
