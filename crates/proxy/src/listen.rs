@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::client::{self, Client};
 use crate::control::notice;
 use crate::plan::Listener;
-use crate::tcp::Tcp;
+use crate::tcp::{self, Tcp};
 use crate::unix::{self, SocketFile};
 use crate::upstream::is_out_of_descriptors;
 use crate::worker::{Message, State, Worker};
@@ -98,6 +98,7 @@ fn open_one(address: SocketAddr) -> io::Result<TcpListener> {
     // Linux passes these on to accepted connections: no call for each.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
+    tcp::suit(&socket, address);
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

@@ -11,10 +11,11 @@ use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_congestion;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::unix;
 
@@ -39,8 +40,10 @@ impl Tcp {
 
     /// Connects to `address`.
     pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_nodelay(true)?;
+        suit(&socket, address);
+        let stream = socket.connect(address).await?;
         Ok(Self {
             fresh: Cell::new(None),
             registered: OnceCell::from(stream),
@@ -249,6 +252,18 @@ impl Tcp {
     }
 }
 
+/// Suits a socket that is yet to connect or to listen to the way to this address.
+///
+/// What goes from a machine to itself meets no congestion, so that the cheapest way to control it is the best: BBR, where
+/// the system has it by default, paces and samples what nothing holds up, for 2% of a small request's time and more of a
+/// large one's. Reno is part of every kernel, and everybody may choose it.
+pub(crate) fn suit(socket: &impl AsFd, address: SocketAddr) {
+    if address.ip().to_canonical().is_loopback() {
+        // A kernel that refuses goes on with what it has.
+        let _ = set_tcp_congestion(socket, "reno");
+    }
+}
+
 /// What comes behind the bytes that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Follows {
@@ -340,5 +355,30 @@ impl Pipe {
     /// Moves at most `limit` bytes on into another pipe; fewer where that is full.
     pub(crate) fn move_on(&self, other: &Self, limit: usize) -> usize {
         splice(&self.exit, None, &other.entry, None, limit, SPLICE).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::tcp_congestion;
+
+    use super::*;
+
+    #[test]
+    fn only_the_way_to_this_machine_goes_without_what_others_need() {
+        let of = |address: &str| {
+            let address: SocketAddr = address.parse().unwrap();
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();
+            let before = tcp_congestion(&socket).unwrap();
+            suit(&socket, address);
+            (before, tcp_congestion(&socket).unwrap())
+        };
+        for ours in ["127.0.0.1:80", "127.1.2.3:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(of(ours).1, "reno", "{ours}");
+        }
+        for far in ["192.0.2.1:80", "0.0.0.0:80", "[2001:db8::1]:80", "[::]:80"] {
+            let (before, after) = of(far);
+            assert_eq!(before, after, "{far}");
+        }
     }
 }
