@@ -19,14 +19,9 @@ pub enum Scheme {
 
 /// The length of the head at the front of `text`.
 pub(crate) fn head_len(text: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    loop {
-        at += memchr::memchr(b'\r', &text[at..])?;
-        match text.get(at..at + 4)? {
-            b"\r\n\r\n" => return Some(at + 4),
-            _ => at += 2,
-        }
-    }
+    let mut lines = Lines { rest: text };
+    lines.by_ref().for_each(drop);
+    Some(text.len() - lines.rest.strip_prefix(b"\r\n")?.len())
 }
 
 /// Appends the block of a request, and says what its response has to be read by. `may_upgrade` says whether the server
@@ -44,9 +39,11 @@ pub(crate) fn request(
     if method.is_empty() || target.is_empty() {
         return Err(Untold);
     }
-    let find = |wanted: &[u8]| fields(lines).find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-    let value_of = |wanted: &[u8]| find(wanted).map(|(_, value)| value);
-    let protocol = value_of(b"upgrade").filter(|_| may_upgrade);
+    let value_of = |name: &[u8]| {
+        let line = Lines { rest: lines }.find(|line| is_named(line, name))?;
+        Some(line[name.len() + 1..].trim_ascii())
+    };
+    let protocol = if may_upgrade { value_of(b"upgrade") } else { None };
     let asked = match protocol {
         Some(protocol) => Asked::Upgrade {
             protocol: protocol.to_vec(),
@@ -73,22 +70,22 @@ pub(crate) fn request(
     if let Some(protocol) = protocol {
         encoder.field(block, b":protocol", protocol);
     }
-    let mut name = Lower::default();
-    for (written, value) in fields(lines) {
-        match name.of(written) {
-            b"host" => {}
-            // RFC 8441 §5: it says nothing that CONNECT does not.
-            b"sec-websocket-key" if protocol.is_some() => {}
-            field if is_of_connection(field) => {}
-            field => encoder.field(block, field, value),
+    for line in (Lines { rest: lines }) {
+        // RFC 8441 §5: it says nothing that CONNECT does not.
+        if protocol.is_none() || !is_named(line, b"sec-websocket-key") {
+            encoder.line(block, line, |name| name != b"host" && !is_of_connection(name));
         }
     }
     Ok(asked)
 }
 
-/// Appends the block of a response, and says its status.
-pub(crate) fn response(head: &[u8], encoder: &mut Encoder, block: &mut Vec<u8>) -> Result<u16, Untold> {
-    let (start, lines) = start_line(head)?;
+/// Appends the block of the response at the front of `text`, and says its status and the length of its head.
+pub(crate) fn response(
+    text: &[u8],
+    encoder: &mut Encoder,
+    block: &mut Vec<u8>,
+) -> Result<(u16, usize), Untold> {
+    let (start, lines) = start_line(text)?;
     let status = start.get(9..12).filter(|status| status.iter().all(u8::is_ascii_digit)).ok_or(Untold)?;
     let number = status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
     let switches = number == 101;
@@ -99,74 +96,49 @@ pub(crate) fn response(head: &[u8], encoder: &mut Encoder, block: &mut Vec<u8>) 
         404 => encoder.fixed(block, 13),
         _ => encoder.field(block, b":status", status),
     }
-    let mut name = Lower::default();
-    for (written, value) in fields(lines) {
-        let field = name.of(written);
-        let is_of_handshake = switches && field == b"sec-websocket-accept";
-        if !is_of_handshake && !is_of_connection(field) {
-            encoder.field(block, field, value);
+    let mut lines = Lines { rest: lines };
+    for line in &mut lines {
+        if !switches || !is_named(line, b"sec-websocket-accept") {
+            encoder.line(block, line, |name| !is_of_connection(name));
         }
     }
-    Ok(number)
+    let rest = lines.rest.strip_prefix(b"\r\n").ok_or(Untold)?;
+    Ok((number, text.len() - rest.len()))
 }
 
 /// Appends the block of trailers, from lines with their CRLF.
 pub(crate) fn trailers(lines: &[u8], encoder: &mut Encoder, block: &mut Vec<u8>) {
-    let mut name = Lower::default();
-    for (written, value) in fields(lines) {
-        let field = name.of(written);
-        if !is_of_connection(field) {
-            encoder.field(block, field, value);
-        }
+    for line in (Lines { rest: lines }) {
+        encoder.line(block, line, |name| !is_of_connection(name));
     }
 }
 
 fn start_line(head: &[u8]) -> Result<(&[u8], &[u8]), Untold> {
-    let end = memchr::memchr(b'\r', head).ok_or(Untold)?;
+    let end = wire::line_end(head, 0).ok_or(Untold)?;
     Ok((&head[..end], head.get(end + 2..).ok_or(Untold)?))
 }
 
-/// Name and value of each field.
-fn fields(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut rest = lines;
-    std::iter::from_fn(move || {
-        let end = memchr::memchr(b'\r', rest)?;
-        let line = &rest[..end];
-        let colon = line.iter().position(|&byte| byte == b':')?;
-        rest = rest.get(end + 2..).unwrap_or_default();
-        // The path writes one space; what is passed on as it came may have none, or more.
-        Some((&line[..colon], line[colon + 1..].trim_ascii()))
-    })
+/// Lines without their ends, up to the one that is empty.
+struct Lines<'a> {
+    rest: &'a [u8],
 }
 
-/// Names in lower case (RFC 9113 §8.2).
-struct Lower {
-    short: [u8; 40],
-    long: Vec<u8>,
-}
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
 
-impl Default for Lower {
-    fn default() -> Self {
-        Self { short: [0; 40], long: Vec::new() }
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = wire::line_end(self.rest, 0).filter(|&end| end > 0)?;
+        let line = &self.rest[..end];
+        self.rest = self.rest.get(end + 2..)?;
+        Some(line)
     }
 }
 
-impl Lower {
-    fn of(&mut self, name: &[u8]) -> &[u8] {
-        let lower = match self.short.get_mut(..name.len()) {
-            Some(short) => {
-                short.copy_from_slice(name);
-                short
-            }
-            None => {
-                self.long.clear();
-                self.long.extend_from_slice(name);
-                &mut self.long
-            }
-        };
-        lower.make_ascii_lowercase();
-        lower
-    }
+/// Whether a line is of the field with this name.
+fn is_named(line: &[u8], name: &[u8]) -> bool {
+    line.split_at_checked(name.len())
+        .is_some_and(|(written, rest)| rest.first() == Some(&b':') && written.eq_ignore_ascii_case(name))
 }
 
 /// RFC 9113 §8.2.2: fields of one connection, which HTTP/2 has no use for.
@@ -242,12 +214,31 @@ mod tests {
         ];
         for (text, status, expected) in rows {
             let mut block = Vec::new();
-            assert_eq!(response(text.as_bytes(), &mut Encoder::default(), &mut block), Ok(status));
+            assert_eq!(
+                response(text.as_bytes(), &mut Encoder::default(), &mut block),
+                Ok((status, text.len()))
+            );
             assert_eq!(said(&block), expected, "{text}");
         }
         let mut block = Vec::new();
         trailers(b"X-Sum: 1\r\nConnection: x\r\n", &mut Encoder::default(), &mut block);
         assert_eq!(said(&block), "x-sum: 1\n");
+    }
+
+    #[test]
+    fn what_belongs_to_a_handshake_is_left_out_even_if_it_was_said_before() {
+        let (mut encoder, mut block) = (Encoder::default(), Vec::new());
+        let mut decoder = Decoder::default();
+        for (status, expected) in
+            [("200 OK", 2), ("200 OK", 2), ("200 OK", 2), ("101 Switching Protocols", 1)]
+        {
+            let text = format!("HTTP/1.1 {status}\r\nSec-WebSocket-Accept: k\r\n\r\n");
+            block.clear();
+            response(text.as_bytes(), &mut encoder, &mut block).expect("is a head");
+            let mut count = 0;
+            decoder.decode(&block, |_, _| count += 1).expect("is a block");
+            assert_eq!(count, expected, "{text}");
+        }
     }
 
     #[test]

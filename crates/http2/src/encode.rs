@@ -17,6 +17,8 @@ pub struct Encoder {
     rows: Box<[[Place; PLACES]; ROWS]>,
     /// The table's sizes to be told with the next block: the smallest there was, and the last.
     resized: Option<(usize, usize)>,
+    /// For a name in lower case.
+    lower: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -29,7 +31,8 @@ struct Place {
 
 impl Default for Encoder {
     fn default() -> Self {
-        Self { table: Table::new(), rows: Box::new([[Place::default(); PLACES]; ROWS]), resized: None }
+        let rows = Box::new([[Place::default(); PLACES]; ROWS]);
+        Self { table: Table::new(), rows, resized: None, lower: Vec::new() }
     }
 }
 
@@ -55,27 +58,62 @@ impl Encoder {
 
     /// Appends a field whose name is in lower case.
     pub fn field(&mut self, block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        let hash = hash_of([name, value]);
+        if !self.again(block, hash, |known| known == (name, value)) {
+            self.say(block, hash, name, value);
+        }
+    }
+
+    /// Appends the field of a line of HTTP/1.1 without its end, but for those whose name, in lower case, is not wanted. What
+    /// was said before in just such a line is not taken apart.
+    pub(crate) fn line(&mut self, block: &mut Vec<u8>, line: &[u8], is_wanted: impl FnOnce(&[u8]) -> bool) {
+        let hash = hash_of([line]);
+        if self.again(block, hash, |known| is_line_of(line, known)) {
+            return;
+        }
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else { return };
+        let mut lower = std::mem::take(&mut self.lower);
+        lower.clear();
+        lower.extend_from_slice(&line[..colon]);
+        lower.make_ascii_lowercase();
+        if is_wanted(&lower) {
+            // The path writes one space; what is passed on as it came may have none, or more.
+            self.say(block, hash, &lower, line[colon + 1..].trim_ascii());
+        }
+        lower.shrink_to(VALUE_MAX);
+        self.lower = lower;
+    }
+
+    /// Refers to the field with this hash that is in the table, if it is the one that is meant.
+    fn again(&mut self, block: &mut Vec<u8>, hash: u32, is_it: impl FnOnce((&[u8], &[u8])) -> bool) -> bool {
+        let row = &mut self.rows[hash as usize % ROWS];
+        let Some(at) = row.iter().position(|place| place.hash == hash) else { return false };
+        if at > 0 {
+            row[..=at].rotate_right(1);
+        }
+        let Some(number) = row[0].number else { return false };
+        let back = self.table.inserted().wrapping_sub(number).wrapping_sub(1) as usize;
+        let is_there = self.table.at(back).is_some_and(is_it);
+        if is_there {
+            integer(block, 0x80, 7, STATIC_LEN + 1 + back);
+        }
+        is_there
+    }
+
+    /// Writes a field out, and remembers it when it is said for the second time.
+    fn say(&mut self, block: &mut Vec<u8>, hash: u32, name: &[u8], value: &[u8]) {
         let index = table::index_of(name);
         // RFC 7541 §7.1.3: what is secret is kept out of every table, here and further on.
         let is_secret = matches!(index, 23 | 32 | 49 | 55);
         if !is_secret && value.len() <= VALUE_MAX && self.table.limit() > 0 {
-            let hash = hash_of(name, value);
             let row = &mut self.rows[hash as usize % ROWS];
-            let known = row.iter().position(|place| place.hash == hash);
-            row[..=known.unwrap_or(PLACES - 1)].rotate_right(1);
-            let place = &mut row[0];
-            if known.is_some() {
-                if let Some(number) = place.number {
-                    let back = self.table.inserted().wrapping_sub(number).wrapping_sub(1) as usize;
-                    if self.table.at(back) == Some((name, value)) {
-                        return integer(block, 0x80, 7, STATIC_LEN + 1 + back);
-                    }
-                }
-                place.number = Some(self.table.inserted());
+            if row[0].hash == hash {
+                row[0].number = Some(self.table.inserted());
                 literal(block, 0x40, 6, index, name, value);
                 return self.table.insert(name, value);
             }
-            *place = Place { hash, number: None };
+            row.rotate_right(1);
+            row[0] = Place { hash, number: None };
         }
         literal(block, if is_secret { 0x10 } else { 0 }, 4, index, name, value);
     }
@@ -122,15 +160,28 @@ fn string(block: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
+/// Whether a line says this field, its name in any case, its value with any space around it.
+fn is_line_of(line: &[u8], (name, value): (&[u8], &[u8])) -> bool {
+    line.split_at_checked(name.len()).is_some_and(|(written, rest)| {
+        rest.strip_prefix(b":").is_some_and(|rest| rest.trim_ascii() == value)
+            && written.eq_ignore_ascii_case(name)
+    })
+}
+
 /// A hash of no secret: fields that collide are said at length, and nothing else happens.
-fn hash_of(name: &[u8], value: &[u8]) -> u32 {
+fn hash_of<const PARTS: usize>(parts: [&[u8]; PARTS]) -> u32 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut hash = name.len() as u64 ^ (value.len() as u64) << 32;
+    let mut hash = 0u64;
     let mut mix = |word: u64| hash = (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR);
-    for bytes in [name, value] {
+    for bytes in parts {
+        mix(bytes.len() as u64);
         let (words, rest) = bytes.as_chunks();
         words.iter().for_each(|&word| mix(u64::from_le_bytes(word)));
-        mix(rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+        mix(match bytes.last_chunk() {
+            // Some of these for the second time.
+            Some(&word) => u64::from_le_bytes(word),
+            None => rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        });
     }
     (hash >> 32) as u32
 }
@@ -180,6 +231,37 @@ mod tests {
         assert_eq!(block_of(&mut encoder, &fields)[..2], [0x20, 0x20]);
         for _ in 0..3 {
             assert!(block_of(&mut encoder, &fields).len() > 2);
+        }
+    }
+
+    #[test]
+    fn lines_say_what_they_were_taken_apart_to() {
+        let mut encoder = Encoder::default();
+        let mut decoder = Decoder::default();
+        let mut said = |line: &str| {
+            let (mut block, mut said) = (Vec::new(), String::new());
+            encoder.line(&mut block, line.as_bytes(), |name| name != b"te");
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            decoder.decode(&block, |name, value| said += &format!("{}={}", text(name), text(value))).unwrap();
+            (said, block.len())
+        };
+        for (line, expected) in [
+            ("Server: a", "server=a"),
+            ("server: a", "server=a"),
+            ("Server:a", "server=a"),
+            ("Server:  a ", "server=a"),
+            ("Server: ", "server="),
+            ("X: y: z", "x=y: z"),
+            ("Set-Cookie: a=b", "set-cookie=a=b"),
+            ("TE: trailers", ""),
+        ] {
+            let lens: Vec<_> = (0..4)
+                .map(|_| said(line))
+                .inspect(|(said, _)| assert_eq!(said, expected, "{line}"))
+                .map(|(_, len)| len)
+                .collect();
+            let is_forgotten = line.contains("Cookie");
+            assert_eq!(lens[3] > 1, is_forgotten, "{line} {lens:?}");
         }
     }
 

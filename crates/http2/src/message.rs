@@ -58,14 +58,14 @@ const AUTHORITY: usize = 2;
 const PATH: usize = 3;
 const PROTOCOL: usize = 4;
 const STATUS: usize = 5;
-const PSEUDO: [&[u8]; 6] = [b":method", b":scheme", b":authority", b":path", b":protocol", b":status"];
+const PSEUDO_COUNT: usize = 6;
 
 /// Takes fields as they are decoded and makes text of them.
 #[derive(Default)]
 pub(crate) struct Fields {
     /// Values of the pseudo-header fields, one behind the other, and where each is.
     pseudo: Vec<u8>,
-    spans: [Option<(u16, u16)>; PSEUDO.len()],
+    spans: [Option<(u16, u16)>; PSEUDO_COUNT],
     /// Lines.
     text: Vec<u8>,
     host: Option<Vec<u8>>,
@@ -148,7 +148,15 @@ impl Fields {
     fn put_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unfit> {
         // RFC 9113 §8.3: before all others, known, and once.
         let is_late = !self.text.is_empty() || !self.cookie.is_empty() || self.host.is_some();
-        let at = PSEUDO.iter().position(|known| *known == name).ok_or(Unfit::Malformed)?;
+        let at = match name {
+            b":method" => METHOD,
+            b":scheme" => SCHEME,
+            b":authority" => AUTHORITY,
+            b":path" => PATH,
+            b":protocol" => PROTOCOL,
+            b":status" => STATUS,
+            _ => return Err(Unfit::Malformed),
+        };
         if is_late || self.spans[at].is_some() {
             return Err(Unfit::Malformed);
         }
@@ -230,7 +238,7 @@ impl Fields {
     pub(crate) fn response(&self, has_ended: bool, asked: &Asked, out: &mut Vec<u8>) -> Result<Told, Unfit> {
         self.unfit.map_or(Ok(()), Err)?;
         let is_other = |at: &usize| *at != STATUS;
-        if (0..PSEUDO.len()).filter(is_other).any(|at| self.spans[at].is_some()) {
+        if (0..PSEUDO_COUNT).filter(is_other).any(|at| self.spans[at].is_some()) {
             return Err(Unfit::Malformed);
         }
         let status = self.pseudo(STATUS).and_then(status_of).ok_or(Unfit::Malformed)?;
@@ -315,7 +323,7 @@ fn is_field_value(value: &[u8]) -> bool {
     // RFC 9110 §5.5.
     !is_blank(value.first())
         && !is_blank(value.last())
-        && value.iter().all(|&byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t')
+        && (!wire::has_controls(value) || value.iter().all(|&byte| !byte.is_ascii_control() || byte == b'\t'))
 }
 
 fn is_token(bytes: &[u8]) -> bool {

@@ -38,6 +38,18 @@ fn first_of_rest(bytes: &[u8], len: usize, kind: impl Fn(Window) -> Window) -> O
     (marks != 0).then(|| at + marks.trailing_zeros() as usize)
 }
 
+/// Where the line ends that begins at `start`, at its CR.
+#[inline]
+pub fn line_end(bytes: &[u8], start: usize) -> Option<usize> {
+    first(bytes, start, |window| is(window, b'\r'))
+}
+
+/// Whether there are control characters among these bytes, HTAB included.
+#[inline]
+pub fn has_controls(bytes: &[u8]) -> bool {
+    first(bytes, 0, controls).is_some()
+}
+
 /// What ends a plain field value: CR and LF, and what the strict reader has to see, HTAB included.
 #[inline(always)]
 pub(crate) fn controls(bytes: Window) -> Window {
@@ -95,6 +107,18 @@ mod tests {
                 assert_eq!(first(&vec![b'x'; len], start, |bytes| is(bytes, 0)), None);
             }
         }
+    }
+
+    #[test]
+    fn ends_of_lines() {
+        let text = b"abc\r\n0123456789abcdef\r\n\r\nx\n";
+        let ends: Vec<_> = [0, 3, 5, 23, 25].iter().map(|&start| line_end(text, start)).collect();
+        assert_eq!(ends, [Some(3), Some(3), Some(21), Some(23), None]);
+        assert!(
+            has_controls(b"a\tb")
+                && has_controls(b"0123456789abcdef\x7f")
+                && !has_controls("a \u{e4}".as_bytes())
+        );
     }
 
     #[test]
