@@ -162,10 +162,40 @@ fn string(block: &mut Vec<u8>, text: &[u8]) {
 
 /// Whether a line says this field, its name in any case, its value with any space around it.
 fn is_line_of(line: &[u8], (name, value): (&[u8], &[u8])) -> bool {
-    line.split_at_checked(name.len()).is_some_and(|(written, rest)| {
-        rest.strip_prefix(b":").is_some_and(|rest| rest.trim_ascii() == value)
-            && written.eq_ignore_ascii_case(name)
-    })
+    let Some((written, rest)) = line.split_at_checked(name.len()) else { return false };
+    let is_value = match rest {
+        // As nearly everybody writes it.
+        [b':', b' ', rest @ ..] if rest == value => true,
+        [b':', rest @ ..] => rest.trim_ascii() == value,
+        _ => false,
+    };
+    is_value && is_lower_case_of(name, written)
+}
+
+/// Whether a name is another one of the same length in lower case.
+fn is_lower_case_of(name: &[u8], written: &[u8]) -> bool {
+    let (words, rest) = name.as_chunks::<8>();
+    let (others, other_rest) = written.as_chunks::<8>();
+    let is_same = |(word, other): (&[u8; 8], &[u8; 8])| {
+        u64::from_ne_bytes(*word) == lower_case_of(u64::from_ne_bytes(*other))
+    };
+    words.iter().zip(others).all(is_same)
+        && match (name.last_chunk(), written.last_chunk()) {
+            // Some of these for the second time.
+            (Some(word), Some(other)) => is_same((word, other)),
+            _ => rest.eq_ignore_ascii_case(other_rest),
+        }
+}
+
+/// Eight bytes at once, of which only letters of ASCII change.
+fn lower_case_of(bytes: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 0xff;
+    let low = bytes & (ONES * 0x7f);
+    // The highest bit of each byte says so.
+    let is_from_a = low + ONES * (0x80 - b'A' as u64);
+    let is_beyond_z = low + ONES * (0x7f - b'Z' as u64);
+    let is_upper = is_from_a & !is_beyond_z & !bytes & (ONES * 0x80);
+    bytes | is_upper >> 2
 }
 
 /// A hash of no secret: fields that collide are said at length, and nothing else happens.
@@ -262,6 +292,26 @@ mod tests {
                 .collect();
             let is_forgotten = line.contains("Cookie");
             assert_eq!(lens[3] > 1, is_forgotten, "{line} {lens:?}");
+        }
+    }
+
+    #[test]
+    fn only_letters_have_a_case() {
+        for byte in 0..=255u8 {
+            let eight = [b'x', byte, b'X', byte, 0xff, 0, byte, b'Z'];
+            let expected = u64::from_ne_bytes(eight.map(|byte| byte.to_ascii_lowercase()));
+            assert_eq!(lower_case_of(u64::from_ne_bytes(eight)), expected, "{byte:#x}");
+        }
+        for (name, written, is) in [
+            (&b"etag"[..], &b"ETag"[..], true),
+            (b"x^y", b"x~y", false),
+            (b"content-type", b"Content-Type", true),
+            (b"content-type", b"Content-Tyqe", false),
+            (b"sontent-type", b"Content-Type", false),
+            (b"accept-r", b"ACCEPT-R", true),
+            (b"", b"", true),
+        ] {
+            assert_eq!(is_lower_case_of(name, written), is, "{name:?}");
         }
     }
 
