@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use ::route::{HostRule, PathRule, RateKeyPart, ValueRule};
+use ::route::RateKeyPart;
 use ipnet::IpNet;
 use shape::{Fault, Share};
 
 use crate::injected::{INJECTED, SHARE};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Text};
-use crate::matching::{FieldName, HOST_RULE, METHOD, PATH_RULE, ValueRuleKind, parameter_name};
+use crate::matching::FieldName;
 use crate::options::NETWORK_KIND;
-use crate::pairs::{OneOrMany, Pair, Pairs};
+use crate::pairs::OneOrMany;
 use crate::range::{Count, Unit, Wait};
-use crate::table::{Table, key, required};
+use crate::requests::{self, Requests};
+use crate::table::{Table, Within, key, required};
 
 /// `[[fault]]`.
 #[derive(Debug, Clone)]
@@ -30,13 +31,7 @@ pub(crate) struct FaultWritten {
     pub(crate) expires: Option<Duration>,
     pub(crate) show: bool,
     pub(crate) route: Vec<Located<String>>,
-    pub(crate) listener: Vec<Located<String>>,
-    pub(crate) host: Option<HostRule>,
-    pub(crate) path: PathRule,
-    pub(crate) methods: Vec<String>,
-    pub(crate) headers: Vec<Pair<FieldName, ValueRule>>,
-    pub(crate) query: Vec<Pair<String, ValueRule>>,
-    pub(crate) clients: Vec<IpNet>,
+    pub(crate) requests: Requests,
 }
 
 impl Default for FaultWritten {
@@ -54,13 +49,7 @@ impl Default for FaultWritten {
             expires: None,
             show: false,
             route: Vec::new(),
-            listener: Vec::new(),
-            host: None,
-            path: PathRule::default(),
-            methods: Vec::new(),
-            headers: Vec::new(),
-            query: Vec::new(),
-            clients: Vec::new(),
+            requests: Requests::default(),
         }
     }
 }
@@ -145,55 +134,19 @@ pub(crate) static FAULT: Table<FaultWritten> = Table {
             |fault: &mut FaultWritten| &mut fault.route,
             "The routes of these requests, by name. Left out, all.",
         ),
-        &key(
-            "listener",
-            OneOrMany(At(Name { expected: "the name of a [[listen]]" })),
-            |fault: &mut FaultWritten| &mut fault.listener,
-            "The listeners, by name or address. Left out, all.",
-        ),
-        &key(
-            "host",
-            Maybe(HOST_RULE),
-            |fault: &mut FaultWritten| &mut fault.host,
-            "The host, as that of a route. Left out, any.",
-        ),
-        &key("path", PATH_RULE, |fault: &mut FaultWritten| &mut fault.path, "The path, as that of a route."),
-        &key(
-            "methods",
-            OneOrMany(METHOD),
-            |fault: &mut FaultWritten| &mut fault.methods,
-            "Methods. Left out, any.",
-        ),
-        &key(
-            "headers",
-            Pairs {
-                expected: "a table such as { X-Tenant = \"a\", X-Debug = true }",
-                name: FieldName::read,
-                print_name: FieldName::print,
-                kind: ValueRuleKind,
-            },
-            |fault: &mut FaultWritten| &mut fault.headers,
-            "Header fields, as those of a route.",
-        ),
-        &key(
-            "query",
-            Pairs {
-                expected: "a table such as { version = \"2\", debug = true }",
-                name: parameter_name,
-                print_name: String::clone,
-                kind: ValueRuleKind,
-            },
-            |fault: &mut FaultWritten| &mut fault.query,
-            "Parameters of the query, likewise.",
-        ),
-        &key(
-            "clients",
-            List { kind: NETWORK_KIND, may_be_empty: true },
-            |fault: &mut FaultWritten| &mut fault.clients,
-            "Networks of clients. Left out or empty, all.",
-        ),
+        &Within { place: requests, option: requests::LISTENER },
+        &Within { place: requests, option: requests::HOST },
+        &Within { place: requests, option: requests::PATH },
+        &Within { place: requests, option: requests::METHODS },
+        &Within { place: requests, option: requests::HEADERS },
+        &Within { place: requests, option: requests::QUERY },
+        &Within { place: requests, option: requests::CLIENTS },
     ],
 };
+
+fn requests(fault: &mut FaultWritten) -> &mut Requests {
+    &mut fault.requests
+}
 
 /// `[faults]`.
 #[derive(Debug, Clone)]

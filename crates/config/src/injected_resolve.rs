@@ -4,19 +4,18 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ::route::{HostRule, RateKey, Rule};
+use ::route::RateKey;
 use shape::Occasion;
 
 use crate::injected::written_fault;
 use crate::injected_options::{FaultWritten, FaultsWritten};
 use crate::kind::{Located, located};
-use crate::matching::FieldName;
 use crate::meaning::{Config, FaultRule, Faults, First, Route};
 use crate::nearest::nearest;
 use crate::options::File;
-use crate::pairs::pair;
 use crate::quantity::written_duration;
 use crate::reader::Reader;
+use crate::requests::Requests;
 use crate::resolve::unique;
 use crate::route_resolve::Names;
 use crate::table::{Element, element, one_of};
@@ -83,15 +82,7 @@ fn rule(
     let refused_before = reader.refused();
     check_times(written, reader);
     check_routes(&written.route, routes, reader);
-    let rule = Rule {
-        listeners: written.listener.iter().filter_map(|name| names.listener(name, reader)).collect(),
-        host: written.host.clone().unwrap_or(HostRule::Any),
-        path: written.path.clone(),
-        methods: written.methods.clone(),
-        headers: written.headers.iter().map(|pair| (pair.name.0.clone(), pair.value.clone())).collect(),
-        query: written.query.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
-        clients: written.clients.clone(),
-    };
+    let rules = written.requests.rules(names, reader);
     let fault = written.inject.as_ref()?.value.clone();
     let key = || RateKey(written.key.iter().flatten().cloned().collect());
     (*is_intact && reader.refused() == refused_before).then(|| FaultRule {
@@ -105,7 +96,7 @@ fn rule(
             repeat: written.repeat.as_ref().map(|repeat| repeat.value),
             expires: written.expires,
         },
-        rule,
+        rules,
         routes: written.route.iter().map(|name| name.value.clone()).collect(),
         first: written.first.and_then(NonZeroU32::new).map(|count| First { count, key: key() }),
         is_shown: written.show,
@@ -151,9 +142,7 @@ pub(crate) fn written_section(faults: &Faults) -> FaultsWritten {
 /// Each `[[fault]]` as it would have been read.
 pub(crate) fn written(config: &Config) -> Vec<Element<FaultWritten>> {
     let fault = |fault: &FaultRule| {
-        let FaultRule { name, fault, occasion, rule, routes, first, is_shown } = fault.clone();
-        let listener =
-            |index: usize| config.listeners.get(index).map(|listener| located(listener.name.clone()));
+        let FaultRule { name, fault, occasion, rules, routes, first, is_shown } = fault.clone();
         let mut key: Option<Vec<_>> =
             first.as_ref().map(|first| first.key.0.iter().cloned().map(Some).collect());
         if let Some(key) = key.as_mut().filter(|key| key.is_empty()) {
@@ -172,13 +161,7 @@ pub(crate) fn written(config: &Config) -> Vec<Element<FaultWritten>> {
             expires: occasion.expires,
             show: is_shown,
             route: routes.into_iter().map(located).collect(),
-            listener: rule.listeners.into_iter().filter_map(listener).collect(),
-            host: Some(rule.host).filter(|host| *host != HostRule::Any),
-            path: rule.path,
-            methods: rule.methods,
-            headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
-            query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
-            clients: rule.clients,
+            requests: Requests::written(&rules, &config.listeners),
         })
     };
     config.faults.rules.iter().map(fault).collect()

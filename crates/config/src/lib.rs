@@ -44,6 +44,8 @@ mod statuses;
 mod named_file;
 /// Every option, declared once.
 mod options;
+/// Those that say which requests something is for.
+mod requests;
 /// Those of routes.
 mod route_options;
 /// Kinds of values that only routes have.

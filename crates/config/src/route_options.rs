@@ -3,9 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ::route::{
-    DomainRewrite, HostRule, PageFor, PathRule, Pattern, RateKeyPart, RedirectStatus, SameSite, ValueRule,
-};
+use ::route::{DomainRewrite, PageFor, Pattern, RateKeyPart, RedirectStatus, SameSite};
 use ipnet::IpNet;
 use shape::Delay;
 
@@ -15,27 +13,22 @@ use crate::delay::DELAY;
 use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Word};
-use crate::matching::{FieldName, HOST_RULE, METHOD, PATH_RULE, PATTERN, ValueRuleKind, parameter_name};
+use crate::matching::{FieldName, PATTERN, parameter_name};
 use crate::meaning::{Bandwidth, Page, Retry, RouteTimeouts};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
 use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs};
 use crate::range::{Count, NonZero, Unit};
+use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind};
-use crate::table::{Element, Inline, Table, key, required};
+use crate::table::{Element, Inline, Table, Within, key, required};
 
 /// `[[route]]`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RouteWritten {
     pub(crate) name: Option<Located<String>>,
-    pub(crate) listener: Vec<Located<String>>,
-    pub(crate) host: Vec<Located<HostRule>>,
-    pub(crate) path: PathRule,
-    pub(crate) methods: Vec<String>,
-    pub(crate) headers: Vec<Pair<FieldName, ValueRule>>,
-    pub(crate) query: Vec<Pair<String, ValueRule>>,
-    pub(crate) clients: Vec<IpNet>,
+    pub(crate) requests: Requests,
     pub(crate) upstream: Option<Located<String>>,
     pub(crate) split: Option<Located<Vec<Pair<String, u32>>>>,
     pub(crate) redirect: Option<Element<RedirectWritten>>,
@@ -68,61 +61,13 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             |route: &mut RouteWritten| &mut route.name,
             "What it is called in logs and metrics. Left out, its host and path.",
         ),
-        &key(
-            "listener",
-            OneOrMany(At(Name { expected: "the name of a [[listen]]" })),
-            |route: &mut RouteWritten| &mut route.listener,
-            "The listeners whose requests it is for, by name or address. Left out, all.",
-        ),
-        &key(
-            "host",
-            OneOrMany(At(HOST_RULE)),
-            |route: &mut RouteWritten| &mut route.host,
-            "The hosts that requests name, whatever the port and the case: exactly, `*.example.com` for all below a name \
-             and not the name itself, or `~` with a regular expression over the whole host. Left out, any host.",
-        ),
-        &key(
-            "path",
-            PATH_RULE,
-            |route: &mut RouteWritten| &mut route.path,
-            "The start of the path, by whole segments: `/api` is for `/api` and `/api/x`, not for `/apix`. `= /api` is for \
-             that path alone, `~ /api/(.*)` for those that a regular expression matches whole.",
-        ),
-        &key(
-            "methods",
-            OneOrMany(METHOD),
-            |route: &mut RouteWritten| &mut route.methods,
-            "Methods of requests. Left out, any.",
-        ),
-        &key(
-            "headers",
-            Pairs {
-                expected: "a table such as { X-Tenant = \"a\", X-Debug = true }",
-                name: FieldName::read,
-                print_name: FieldName::print,
-                kind: ValueRuleKind,
-            },
-            |route: &mut RouteWritten| &mut route.headers,
-            "Header fields that requests have, by name: `true` for any value, the value, `\"a*\"` for its beginning, or \
-             `\"~ regex\"`. All of them have to.",
-        ),
-        &key(
-            "query",
-            Pairs {
-                expected: "a table such as { version = \"2\", debug = true }",
-                name: parameter_name,
-                print_name: String::clone,
-                kind: ValueRuleKind,
-            },
-            |route: &mut RouteWritten| &mut route.query,
-            "Parameters of the query, likewise.",
-        ),
-        &key(
-            "clients",
-            List { kind: NETWORK_KIND, may_be_empty: true },
-            |route: &mut RouteWritten| &mut route.clients,
-            "Networks of clients. Left out or empty, all. Others may take another route; see `allow`.",
-        ),
+        &Within { place: requests, option: requests::LISTENER },
+        &Within { place: requests, option: requests::HOST },
+        &Within { place: requests, option: requests::PATH },
+        &Within { place: requests, option: requests::METHODS },
+        &Within { place: requests, option: requests::HEADERS },
+        &Within { place: requests, option: requests::QUERY },
+        &Within { place: requests, option: requests::CLIENTS },
         &key(
             "upstream",
             Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
@@ -272,6 +217,10 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
         ),
     ],
 };
+
+fn requests(route: &mut RouteWritten) -> &mut Requests {
+    &mut route.requests
+}
 
 /// `redirect`.
 #[derive(Debug, Clone)]

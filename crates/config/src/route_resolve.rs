@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ::route::{
     CookieRewrite, ErrorPages, FixedResponse, FixedResponseError, HeaderEdit, HeaderEditError, HeaderEdits,
-    HostRewrite, HostRule, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Rule, Split,
-    Stage, TemplateError,
+    HostRewrite, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Split, Stage,
+    TemplateError,
 };
 
 use crate::cache_options;
@@ -104,8 +104,8 @@ pub(crate) fn route(
 ) -> Option<Route> {
     let written = &element.value;
     let refused_before = reader.refused();
-    let rules = rules(written, names, reader);
-    let pattern = match &written.path {
+    let rules = written.requests.rules(names, reader);
+    let pattern = match &written.requests.path {
         PathRule::Pattern(pattern) => Some(pattern),
         PathRule::Exact(_) | PathRule::Prefix(_) => None,
     };
@@ -144,24 +144,6 @@ fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> 
         );
     }
     cache_options::policy(value, reader)
-}
-
-/// One for each host, or one for all.
-fn rules(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Rule> {
-    let listeners = written.listener.iter().filter_map(|name| names.listener(name, reader)).collect();
-    let rule = Rule {
-        listeners,
-        host: HostRule::Any,
-        path: written.path.clone(),
-        methods: written.methods.clone(),
-        headers: written.headers.iter().map(|pair| (pair.name.0.clone(), pair.value.clone())).collect(),
-        query: written.query.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
-        clients: written.clients.clone(),
-    };
-    match written.host.as_slice() {
-        [] => vec![rule],
-        hosts => hosts.iter().map(|host| Rule { host: host.value.clone(), ..rule.clone() }).collect(),
-    }
 }
 
 fn action(
@@ -277,7 +259,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
     let rate_limits: Vec<RateLimit> =
         written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
     let rewrite = match &written.rewrite {
-        Some(element) => rewrite(&element.value, &written.path, reader)?,
+        Some(element) => rewrite(&element.value, &written.requests.path, reader)?,
         None => Rewrite::default(),
     };
     let cookies = match &written.cookies {

@@ -7,6 +7,7 @@ use crate::kind::located;
 use crate::matching::FieldName;
 use crate::meaning::{Action, Config, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts};
 use crate::pairs::pair;
+use crate::requests::Requests;
 use crate::route_options::{
     AuthWritten, CookiesWritten, EditsWritten, RateLimitWritten, RedirectWritten, RespondWritten,
     RewriteWritten, RouteWritten,
@@ -16,27 +17,18 @@ use crate::table::{Element, element};
 /// As it would have been read, from nowhere.
 pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
     let Route { name, rules, action, policies, shaping, cache } = route;
-    let rule = rules.first().cloned().unwrap_or_default();
-    let listener =
-        |index: &usize| config.listeners.get(*index).map(|listener| located(listener.name.clone()));
-    let any = rules.iter().any(|rule| rule.host == ::route::HostRule::Any);
-    let hosts = if any { &[][..] } else { rules.as_slice() };
+    let path = rules.first().map(|rule| rule.path.clone()).unwrap_or_default();
     let written = RouteWritten {
         name: Some(located(name.clone())),
-        listener: rule.listeners.iter().filter_map(listener).collect(),
-        host: hosts.iter().map(|rule| located(rule.host.clone())).collect(),
-        methods: rule.methods,
-        headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
-        query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
-        clients: rule.clients,
+        requests: Requests::written(rules, &config.listeners),
         rate: shaping.bandwidths.down.clone(),
         upload_rate: shaping.bandwidths.up.clone(),
         weight: Some(shaping.weight),
         delay: shaping.delay.clone(),
         cache: cache.as_ref().map(cache_options::written),
-        ..written_policies(policies, &rule.path)
+        ..written_policies(policies, &path)
     };
-    with_action(RouteWritten { path: rule.path, ..written }, action, config)
+    with_action(written, action, config)
 }
 
 fn with_action(written: RouteWritten, action: &Action, config: &Config) -> RouteWritten {

@@ -237,6 +237,46 @@ impl<T: Default + Clone, V, K: Kind<V>> Declared<T> for Key<T, V, K> {
     }
 }
 
+/// An option of another table, which is inside this one without a header.
+pub(crate) struct Within<T, V: 'static> {
+    pub(crate) place: fn(&mut T) -> &mut V,
+    pub(crate) option: &'static dyn Declared<V>,
+}
+
+impl<T: Clone, V> Declared<T> for Within<T, V> {
+    fn name(&self) -> &'static str {
+        self.option.name()
+    }
+
+    fn is_required(&self) -> bool {
+        self.option.is_required()
+    }
+
+    fn expected(&self) -> String {
+        self.option.expected()
+    }
+
+    fn read(&self, written: &Written<'_>, table: &mut T, reader: &mut Reader<'_>) {
+        self.option.read(written, (self.place)(table), reader);
+    }
+
+    fn line(&self, table: &T) -> Option<String> {
+        self.option.line((self.place)(&mut table.clone()))
+    }
+
+    fn sections(&self, table: &T, path: &str) -> String {
+        self.option.sections((self.place)(&mut table.clone()), path)
+    }
+
+    fn document(&self, path: &str, page: &mut Page) {
+        self.option.document(path, page);
+    }
+
+    fn schema(&self) -> Value {
+        self.option.schema()
+    }
+}
+
 /// `[name]`: one table.
 pub(crate) struct Section<T, V: 'static> {
     pub(crate) name: &'static str,

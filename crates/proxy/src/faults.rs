@@ -257,7 +257,7 @@ impl Rule {
         let secret = || fastrand::u64(..);
         Self {
             dice: Dice::new(seed, &meant.name),
-            table: RouteTable::compile(vec![meant.rule.clone()]),
+            table: RouteTable::compile(meant.rules.clone()),
             first: meant.first.as_ref().map(|first| {
                 FirstRequests::new(first.count.get(), first.key.clone(), KEYS_MAX, [secret(), secret()])
             }),

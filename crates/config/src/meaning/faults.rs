@@ -34,8 +34,8 @@ pub struct FaultRule {
     pub fault: Fault,
     /// When.
     pub occasion: Occasion,
-    /// What requests have to be like; its listeners are indices into `Config::listeners`.
-    pub rule: Rule,
+    /// What requests have to be like, one of them; their listeners are indices into `Config::listeners`.
+    pub rules: Vec<Rule>,
     /// The names of their routes; none means every one.
     pub routes: Vec<String>,
     /// It happens to so many requests of each key, the first ones.
@@ -56,7 +56,7 @@ pub struct First {
 impl FaultRule {
     /// One for every request.
     pub fn of(name: String, fault: Fault, occasion: Occasion) -> Self {
-        let rule = Rule::default();
-        Self { name, fault, occasion, rule, routes: Vec::new(), first: None, is_shown: false }
+        let rules = vec![Rule::default()];
+        Self { name, fault, occasion, rules, routes: Vec::new(), first: None, is_shown: false }
     }
 }

@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((rule.name.as_str(), &rule.fault, rule.is_shown), ("late \"one\"", &fault, true));
         assert_eq!(rule.occasion.probability, occasion.probability);
         assert_eq!(rule.occasion.expires, add.expires);
-        assert_eq!(rule.rule.path, route::PathRule::Exact("/a".to_owned()));
+        assert_eq!(rule.rules[0].path, route::PathRule::Exact("/a".to_owned()));
     }
 
     #[test]

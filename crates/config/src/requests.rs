@@ -1,0 +1,125 @@
+//! Which requests a `[[route]]` or a `[[fault]]` is for: the keys that say so, declared once.
+//!
+//! What each value may be is in `matching`.
+
+use ::route::{HostRule, PathRule, Rule, ValueRule};
+use ipnet::IpNet;
+
+use crate::kind::{At, List, Located, Name, located};
+use crate::matching::{FieldName, HOST_RULE, METHOD, PATH_RULE, ValueRuleKind, parameter_name};
+use crate::meaning::Listener;
+use crate::options::NETWORK_KIND;
+use crate::pairs::{OneOrMany, Pair, Pairs, pair};
+use crate::reader::Reader;
+use crate::route_resolve::Names;
+use crate::table::{Declared, key};
+
+/// What requests have to be like.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Requests {
+    listener: Vec<Located<String>>,
+    host: Vec<Located<HostRule>>,
+    pub(crate) path: PathRule,
+    methods: Vec<String>,
+    headers: Vec<Pair<FieldName, ValueRule>>,
+    query: Vec<Pair<String, ValueRule>>,
+    clients: Vec<IpNet>,
+}
+
+impl Requests {
+    /// One rule for each host, or one for all.
+    pub(crate) fn rules(&self, names: &Names<'_>, reader: &mut Reader<'_>) -> Vec<Rule> {
+        let rule = Rule {
+            listeners: self.listener.iter().filter_map(|name| names.listener(name, reader)).collect(),
+            host: HostRule::Any,
+            path: self.path.clone(),
+            methods: self.methods.clone(),
+            headers: self.headers.iter().map(|pair| (pair.name.0.clone(), pair.value.clone())).collect(),
+            query: self.query.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect(),
+            clients: self.clients.clone(),
+        };
+        match self.host.as_slice() {
+            [] => vec![rule],
+            hosts => hosts.iter().map(|host| Rule { host: host.value.clone(), ..rule.clone() }).collect(),
+        }
+    }
+
+    /// As they would have been written: rules that differ by their hosts alone.
+    pub(crate) fn written(rules: &[Rule], listeners: &[Listener]) -> Self {
+        let rule = rules.first().cloned().unwrap_or_default();
+        let listener = |index: &usize| listeners.get(*index).map(|listener| located(listener.name.clone()));
+        let is_for_any_host = rules.iter().any(|rule| rule.host == HostRule::Any);
+        let hosts = if is_for_any_host { &[][..] } else { rules };
+        Self {
+            listener: rule.listeners.iter().filter_map(listener).collect(),
+            host: hosts.iter().map(|rule| located(rule.host.clone())).collect(),
+            path: rule.path,
+            methods: rule.methods,
+            headers: rule.headers.into_iter().map(|(name, value)| pair(FieldName(name), value)).collect(),
+            query: rule.query.into_iter().map(|(name, value)| pair(name, value)).collect(),
+            clients: rule.clients,
+        }
+    }
+}
+
+pub(crate) static LISTENER: &dyn Declared<Requests> = &key(
+    "listener",
+    OneOrMany(At(Name { expected: "the name of a [[listen]]" })),
+    |requests: &mut Requests| &mut requests.listener,
+    "The listeners whose requests it is for, by name or address. Left out, all.",
+);
+
+pub(crate) static HOST: &dyn Declared<Requests> = &key(
+    "host",
+    OneOrMany(At(HOST_RULE)),
+    |requests: &mut Requests| &mut requests.host,
+    "The hosts that requests name, whatever the port and the case: exactly, `*.example.com` for all below a name and not \
+     the name itself, or `~` with a regular expression over the whole host. Left out, any host.",
+);
+
+pub(crate) static PATH: &dyn Declared<Requests> = &key(
+    "path",
+    PATH_RULE,
+    |requests: &mut Requests| &mut requests.path,
+    "The start of the path, by whole segments: `/api` is for `/api` and `/api/x`, not for `/apix`. `= /api` is for that \
+     path alone, `~ /api/(.*)` for those that a regular expression matches whole.",
+);
+
+pub(crate) static METHODS: &dyn Declared<Requests> = &key(
+    "methods",
+    OneOrMany(METHOD),
+    |requests: &mut Requests| &mut requests.methods,
+    "Methods of requests. Left out, any.",
+);
+
+pub(crate) static HEADERS: &dyn Declared<Requests> = &key(
+    "headers",
+    Pairs {
+        expected: "a table such as { X-Tenant = \"a\", X-Debug = true }",
+        name: FieldName::read,
+        print_name: FieldName::print,
+        kind: ValueRuleKind,
+    },
+    |requests: &mut Requests| &mut requests.headers,
+    "Header fields that requests have, by name: `true` for any value, the value, `\"a*\"` for its beginning, or \
+     `\"~ regex\"`. All of them have to.",
+);
+
+pub(crate) static QUERY: &dyn Declared<Requests> = &key(
+    "query",
+    Pairs {
+        expected: "a table such as { version = \"2\", debug = true }",
+        name: parameter_name,
+        print_name: String::clone,
+        kind: ValueRuleKind,
+    },
+    |requests: &mut Requests| &mut requests.query,
+    "Parameters of the query, likewise.",
+);
+
+pub(crate) static CLIENTS: &dyn Declared<Requests> = &key(
+    "clients",
+    List { kind: NETWORK_KIND, may_be_empty: true },
+    |requests: &mut Requests| &mut requests.clients,
+    "Networks of clients. Left out or empty, all. This refuses nobody; see `allow` of routes.",
+);
