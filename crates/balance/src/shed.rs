@@ -1,8 +1,7 @@
-//! The adaptive concurrency limit: how many requests may be under way before more of them only wait for each other.
-//!
-//! While answers come in time there is no limit, however many clients there are. Once they take too long it is what is
-//! answered each second times how long an answer may take (Little's law): as many as keep the servers busy, and no queue
-//! beyond. One worker's for one upstream; what is refused is told to come again.
+//! The adaptive concurrency limit of one worker for one upstream. While answers come in time there is none. Once they take
+//! too long it is what is answered each second times how long an answer may take (Little's law): as many as keep the
+//! servers busy, and no queue beyond. Clients that each wait for their answer before they ask again may take longer: they
+//! slow down by themselves, and who of them is refused only comes back at once.
 
 use std::time::Duration;
 
@@ -17,6 +16,10 @@ pub struct ShedSettings {
     pub tolerance_percent: u32,
     /// Never fewer than this are admitted at a time; at least 1.
     pub min: u32,
+    /// So many may have clients that wait their turn: they are refused only where more of them come than are answered.
+    pub crowd: u32,
+    /// And where their answers take longer than this.
+    pub crowd_latency: Duration,
     /// How long answers are gathered for one step, at least.
     pub window: Duration,
     /// How many answers are gathered for one step, at least; up to `SAMPLES_MAX`.
@@ -29,6 +32,8 @@ impl Default for ShedSettings {
             latency_floor: Duration::from_millis(200),
             tolerance_percent: 300,
             min: 16,
+            crowd: 512,
+            crowd_latency: Duration::from_millis(400),
             window: Duration::from_millis(100),
             samples_min: 16,
         }
@@ -52,6 +57,10 @@ pub const SAMPLES_MAX: usize = 256;
 const DRIFT: f64 = 1.0 / 64.0;
 /// A limit that was reached, and under which answers come in time, is raised by this share in a step.
 const RAISE: f64 = 1.0 / 8.0;
+/// More come than are answered where they do by this share, in so many steps in a row: after a stall the first step sees
+/// all that came meanwhile.
+const GROWTH: f64 = 1.0 / 4.0;
+const GROWING_STEPS: u32 = 2;
 /// Steps without a refusal after which there is no limit any more.
 const CALM_STEPS: u32 = 5;
 
@@ -66,6 +75,8 @@ pub struct Shed {
     usual_micros: Option<f64>,
     /// Steps since a request was refused last.
     calm_steps: u32,
+    /// Steps in a row in which more came than were answered.
+    growing_steps: u32,
     window: Window,
 }
 
@@ -78,6 +89,9 @@ struct Window {
     /// Those that were seen, kept or not.
     seen: usize,
     overruns: usize,
+    admitted: usize,
+    /// Of those that were admitted, whenever that was.
+    ended: usize,
     refused: usize,
 }
 
@@ -85,8 +99,17 @@ impl Shed {
     /// Without a limit, as nothing was seen.
     pub fn new(settings: ShedSettings, now: Time) -> Self {
         let samples = Box::new([0; SAMPLES_MAX]);
-        let window = Window { began_at: now, samples, seen: 0, overruns: 0, refused: 0 };
-        Self { settings, limit: None, in_flight: 0, usual_micros: None, calm_steps: 0, window }
+        let window =
+            Window { began_at: now, samples, seen: 0, overruns: 0, admitted: 0, ended: 0, refused: 0 };
+        Self {
+            settings,
+            limit: None,
+            in_flight: 0,
+            usual_micros: None,
+            calm_steps: 0,
+            growing_steps: 0,
+            window,
+        }
     }
 
     /// Admits a request, or says that it is to be shed. One that is admitted ends with `end`.
@@ -98,6 +121,7 @@ impl Shed {
             return false;
         }
         self.in_flight += 1;
+        self.window.admitted += 1;
         true
     }
 
@@ -105,6 +129,7 @@ impl Shed {
     #[inline]
     pub fn end(&mut self, work: Work, now: Time) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.window.ended += 1;
         match work {
             Work::Done(latency) => self.window.add(latency),
             Work::Overrun => self.window.overruns += 1,
@@ -129,18 +154,30 @@ impl Shed {
 
     #[cold]
     fn step(&mut self, now: Time) {
+        let ShedSettings { min, crowd, crowd_latency, .. } = self.settings;
         let elapsed = now.since(self.window.began_at);
         let median_micros = self.window.median_micros();
         let allowed_micros = self.allowed_micros(median_micros);
+        let crowd_micros = allowed_micros.max(crowd_latency.as_micros() as f64);
         let per_micro = self.window.seen as f64 / elapsed.as_micros().max(1) as f64;
         self.calm_steps = if self.window.refused > 0 { 0 } else { self.calm_steps + 1 };
+        self.growing_steps = if self.window.is_growing() { self.growing_steps + 1 } else { 0 };
         let is_overrun = self.window.overruns > self.window.seen;
-        let enough = (per_micro * allowed_micros).max(f64::from(self.settings.min.max(1)));
+        let is_growing = self.growing_steps >= GROWING_STEPS;
+        let is_late = match self.in_flight > crowd {
+            true => median_micros > allowed_micros,
+            false => median_micros > crowd_micros && (self.limit.is_some() || is_growing),
+        };
+        let of_a_crowd = (per_micro * crowd_micros).min(f64::from(crowd));
+        let enough = (per_micro * allowed_micros).max(of_a_crowd).max(f64::from(min.max(1)));
         self.limit = match self.limit {
             // What was begun before there was a limit may still be on its way: the limit follows what is done, not that.
-            _ if is_overrun || median_micros > allowed_micros => Some(enough),
+            _ if is_overrun || is_late => Some(enough),
             Some(_) if self.calm_steps >= CALM_STEPS => None,
-            Some(limit) if self.window.refused > 0 => Some(limit * (1.0 + RAISE) + 1.0),
+            // No more than would do: what is admitted now is answered, and seen to be late, only so much later.
+            Some(limit) if self.window.refused > 0 => {
+                Some((limit * (1.0 + RAISE) + 1.0).min(enough.max(limit)))
+            }
             limit => limit,
         };
         self.window.clear(now);
@@ -171,6 +208,12 @@ impl Window {
         self.seen += 1;
     }
 
+    /// Whether what is under way gets more and more. Of clients that each wait for their answer as many come as were
+    /// answered, however long that takes.
+    fn is_growing(&self) -> bool {
+        self.admitted as f64 > self.ended as f64 * (1.0 + GROWTH)
+    }
+
     /// The middle one of the samples, which this puts out of order; 0 without any.
     fn median_micros(&mut self) -> f64 {
         let samples = &mut self.samples[..self.seen.min(SAMPLES_MAX)];
@@ -180,6 +223,7 @@ impl Window {
 
     fn clear(&mut self, now: Time) {
         self.began_at = now;
-        (self.seen, self.overruns, self.refused) = (0, 0, 0);
+        (self.seen, self.overruns) = (0, 0);
+        (self.admitted, self.ended, self.refused) = (0, 0, 0);
     }
 }

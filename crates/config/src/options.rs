@@ -442,6 +442,19 @@ static CONCURRENCY: Table<ShedSettings> = Table {
             "So many are always admitted at a time.",
         ),
         &key(
+            "crowd",
+            Count { range: 0..=1_000_000, unit: Unit::Things },
+            |shed: &mut ShedSettings| &mut shed.crowd,
+            "So many clients may wait their turn: up to here a request is refused only where more come than are answered, and \
+             answers take longer than `crowd_latency`.",
+        ),
+        &key(
+            "crowd_latency",
+            Wait { range: Duration::from_millis(1)..=Duration::from_secs(3600) },
+            |shed: &mut ShedSettings| &mut shed.crowd_latency,
+            "What answers may take for `crowd`.",
+        ),
+        &key(
             "window",
             Wait { range: Duration::from_millis(10)..=Duration::from_secs(60) },
             |shed: &mut ShedSettings| &mut shed.window,

@@ -192,7 +192,7 @@ object = "1MiB"
 
 [shed]
 memory = "512MiB"
-concurrency = { latency_floor = "1s", tolerance = "500%", min = 4, window = "1s", samples_min = 1 }
+concurrency = { latency_floor = "1s", tolerance = "500%", min = 4, crowd = 8, crowd_latency = "2s", window = "1s", samples_min = 1 }
 "#;
 
 /// The text with files that are there.

@@ -1,0 +1,118 @@
+//! One of four servers gets fifty times slower: five seconds later requests fare as if it were not there. A simulation with
+//! fixed seeds and no clock, and all settings as they are unless written.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use balance::{
+    Ask, Changes, EjectionSettings, Ejector, Fleet, InFlight, Member, Outcome, Pick, Picker, ServerId,
+    Settings, Standing, Time,
+};
+
+const SERVERS: u64 = 4;
+/// A server works on so many requests at a time, exponentially long.
+const AT_ONCE: usize = 8;
+const USUAL_MICROS: f64 = 2_000.0;
+const TIMES_SLOWER: u64 = 50;
+/// The slow one is asked for three times what it can do still, while it gets its share.
+const REQUESTS_PER_SECOND: f64 = 1_000.0;
+const SECOND_MICROS: u64 = 1_000_000;
+
+/// Requests of this long, from which the first server is slow, and the latencies of those that came from then on.
+struct Run {
+    length_micros: u64,
+    slow_from_micros: u64,
+    judged_from_micros: u64,
+}
+
+impl Run {
+    fn p99_micros(&self, policy: &str) -> u64 {
+        let fleet = fleet(policy);
+        let mut picker = Picker::new(Arc::clone(&fleet), 1);
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut exponential = |mean: f64| -> u64 { (-(1.0 - random.f64()).ln() * mean).max(1.0) as u64 };
+        let mut ejector = Ejector::default();
+        // When each place of each server is free, and what is under way by its end.
+        let place = || (0..AT_ONCE).map(|_| Reverse(0)).collect::<BinaryHeap<_>>();
+        let mut free: Vec<BinaryHeap<Reverse<u64>>> = (0..SERVERS).map(|_| place()).collect();
+        let mut under_way: BinaryHeap<Reverse<(u64, u64, usize)>> = BinaryHeap::new();
+        let mut held: Vec<Vec<InFlight>> = (0..SERVERS).map(|_| Vec::new()).collect();
+        let mut latencies_micros = Vec::new();
+        let (mut now_micros, mut number) = (0, 0);
+        while now_micros < self.length_micros {
+            now_micros += exponential(1e6 / REQUESTS_PER_SECOND);
+            while let Some(&Reverse((end, began, server))) = under_way.peek()
+                && end <= now_micros
+            {
+                under_way.pop();
+                held[server].pop();
+                let outcome = Outcome::Answered(Duration::from_micros(end - began));
+                fleet.end(server, outcome, Time::from_micros(end));
+            }
+            let now = Time::from_micros(now_micros);
+            if now >= ejector.due(&fleet) {
+                ejector.judge(&fleet, now);
+            }
+            number += 1;
+            let random = u64::wrapping_mul(number, 0x9e37_79b9_7f4a_7c15);
+            let ask = Ask { now, random, key: Some(random), tried: &[] };
+            let Pick::Server(server) = picker.pick(&ask) else { panic!("no server") };
+            held[server].push(fleet.begin(server).expect("there is no limit"));
+            let is_slow = server == 0 && now_micros >= self.slow_from_micros;
+            let takes = exponential(USUAL_MICROS) * if is_slow { TIMES_SLOWER } else { 1 };
+            let Reverse(begin) = free[server].pop().expect("a server has places");
+            let end = begin.max(now_micros) + takes;
+            free[server].push(Reverse(end));
+            under_way.push(Reverse((end, now_micros, server)));
+            if now_micros >= self.judged_from_micros {
+                latencies_micros.push(end - now_micros);
+            }
+        }
+        latencies_micros.sort_unstable();
+        latencies_micros[latencies_micros.len() * 99 / 100]
+    }
+}
+
+fn fleet(policy: &str) -> Arc<Fleet> {
+    let changes: Arc<Changes> = Arc::default();
+    let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+    let settings = Settings {
+        ejection: Some(EjectionSettings::default()),
+        slow_start: Duration::from_secs(10),
+        ..Settings::default()
+    };
+    let policy = balance::policy(policy).expect("a policy");
+    Arc::new(Fleet::new(policy, (0..SERVERS).map(member).collect(), settings))
+}
+
+#[test]
+fn after_five_seconds_requests_fare_as_without_it() {
+    for policy in [
+        "round-robin",
+        "least-connections",
+        "two-choices",
+        "response-time",
+        "client-address",
+        "consistent-hash",
+    ] {
+        let (slow_from_micros, length_micros) = (10 * SECOND_MICROS, 55 * SECOND_MICROS);
+        let judged_from_micros = slow_from_micros + 5 * SECOND_MICROS;
+        let never = Run { length_micros, slow_from_micros: u64::MAX, judged_from_micros };
+        let usual = never.p99_micros(policy);
+        // Long enough that the server is tried again once, and is still slow.
+        let slowed = Run { length_micros, slow_from_micros, judged_from_micros }.p99_micros(policy);
+        assert!(slowed < 2 * usual, "{policy}: p99 {slowed} us, {usual} us without");
+        // What it is about: before anything is noticed it is another matter.
+        let at_first = Run {
+            length_micros: slow_from_micros + SECOND_MICROS,
+            slow_from_micros,
+            judged_from_micros: slow_from_micros,
+        };
+        if policy == "round-robin" {
+            let at_first = at_first.p99_micros(policy);
+            assert!(at_first > 10 * usual, "{policy}: p99 {at_first} us at first");
+        }
+    }
+}
