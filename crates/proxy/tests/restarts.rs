@@ -1,8 +1,9 @@
-//! A server that is killed and started again under load: every response is whole or a clear 502, 503 or 504, and
-//! traffic returns.
+//! Servers that are killed and started again under load. Of one every response is whole or a clear 502, 503 or 504, of two
+//! no request fails; and traffic returns.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -15,7 +16,11 @@ const CLIENTS: usize = 16;
 const RESTARTS: usize = 5;
 /// Responses of the server that are awaited after each start, to know that traffic has returned.
 const RESPONSES_AWAITED: usize = 200;
-const BODY_BYTES: usize = 50_000;
+/// Times that one of two servers is killed.
+const KILLS: usize = 8;
+/// Longer than what is waited for as a whole, so that it may be cut.
+const LONG_BODY_BYTES: usize = 50_000;
+const SHORT_BODY_BYTES: usize = 42;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What all clients have got so far.
@@ -30,36 +35,82 @@ struct Tally {
 
 #[test]
 fn every_response_is_whole_or_a_clear_failure() {
-    let mut server = Server::start(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let mut server = Server::start(LOOPBACK, LONG_BODY_BYTES);
     let address = server.address;
-    let url = format!("http://{address}").parse().expect("is a URL");
-    let config = Config::for_servers(vec![SocketAddr::from(([127, 0, 0, 1], 0))], vec![url]);
-    let proxy = proxy::start(config).expect("the proxy starts");
-    let front = proxy.addresses()[0];
-    let tally = Arc::new(Tally::default());
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|_| {
-            let tally = Arc::clone(&tally);
-            std::thread::spawn(move || ask_until_over(front, &tally))
-        })
-        .collect();
-    await_more(&tally.whole, RESPONSES_AWAITED);
+    let load = Load::on(&[address], LONG_BODY_BYTES);
+    await_more(&load.tally.whole, RESPONSES_AWAITED);
     for _ in 0..RESTARTS {
         server.kill();
         // Nobody answers: that has to be said.
-        await_more(&tally.refused, CLIENTS);
-        server = Server::start(address);
-        await_more(&tally.whole, RESPONSES_AWAITED);
+        await_more(&load.tally.refused, CLIENTS);
+        server = Server::start(address, LONG_BODY_BYTES);
+        await_more(&load.tally.whole, RESPONSES_AWAITED);
     }
-    tally.is_over.store(true, SeqCst);
-    for client in clients {
-        client.join().expect("no response was wrong");
-    }
+    let tally = load.ends();
     server.kill();
     // At most one for each connection that was under way when the server died.
     let cut = tally.cut.load(SeqCst);
     assert!(cut <= RESTARTS * CLIENTS, "{cut} responses were cut");
-    assert_eq!(proxy.counters().requests_active, 0);
+}
+
+#[test]
+fn while_one_of_two_servers_lives_no_request_fails() {
+    let start = |address| Server::start(address, SHORT_BODY_BYTES);
+    let mut servers: VecDeque<Server> = [LOOPBACK, LOOPBACK].map(start).into();
+    let load = Load::on(&[servers[0].address, servers[1].address], SHORT_BODY_BYTES);
+    await_more(&load.tally.whole, RESPONSES_AWAITED);
+    for _ in 0..KILLS {
+        let server = servers.pop_front().expect("there are two");
+        let address = server.address;
+        server.kill();
+        await_more(&load.tally.whole, RESPONSES_AWAITED);
+        let server = start(address);
+        // It is asked again, and by no means only to see whether it is there.
+        await_more(&server.answered, CLIENTS);
+        servers.push_back(server);
+    }
+    let tally = load.ends();
+    servers.into_iter().for_each(Server::kill);
+    assert_eq!((tally.refused.load(SeqCst), tally.cut.load(SeqCst)), (0, 0), "refused and cut");
+}
+
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Clients that ask a proxy of servers all the time.
+struct Load {
+    proxy: proxy::Running,
+    tally: Arc<Tally>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    fn on(servers: &[SocketAddr], body_bytes: usize) -> Self {
+        let url = |address| format!("http://{address}").parse().expect("is a URL");
+        let config = Config::for_servers(vec![LOOPBACK], servers.iter().map(url).collect());
+        let proxy = proxy::start(config).expect("the proxy starts");
+        let (front, tally) = (proxy.addresses()[0], Arc::new(Tally::default()));
+        let client = |_| {
+            let tally = Arc::clone(&tally);
+            std::thread::spawn(move || ask_until_over(front, body_bytes, &tally))
+        };
+        let clients = (0..CLIENTS).map(client).collect();
+        Self { proxy, tally, clients }
+    }
+
+    /// Ends all clients, and tells what they have got.
+    fn ends(self) -> Arc<Tally> {
+        self.tally.is_over.store(true, SeqCst);
+        for client in self.clients {
+            client.join().expect("no response was wrong");
+        }
+        // A response has reached its client a moment before it is counted.
+        let began = Instant::now();
+        while self.proxy.counters().requests_active > 0 {
+            assert!(began.elapsed() < PATIENCE, "a request is still under way");
+            std::thread::yield_now();
+        }
+        self.tally
+    }
 }
 
 fn await_more(count: &AtomicUsize, more: usize) {
@@ -71,7 +122,7 @@ fn await_more(count: &AtomicUsize, more: usize) {
 }
 
 /// A client: one request after the other, on one connection for as long as that lives.
-fn ask_until_over(front: SocketAddr, tally: &Tally) {
+fn ask_until_over(front: SocketAddr, body_bytes: usize, tally: &Tally) {
     let mut connection = None;
     while !tally.is_over.load(SeqCst) {
         let mut stream = connection.take().unwrap_or_else(|| {
@@ -82,7 +133,7 @@ fn ask_until_over(front: SocketAddr, tally: &Tally) {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect("an idle connection is not closed");
         match response(&mut stream) {
             Ok((200, body)) => {
-                assert!(body.len() == BODY_BYTES && body.iter().all(|&byte| byte == b'x'), "a body is wrong");
+                assert!(body.len() == body_bytes && body.iter().all(|&byte| byte == b'x'), "a body is wrong");
                 tally.whole.fetch_add(1, SeqCst);
             }
             Ok((502..=504, _)) => {
@@ -122,18 +173,22 @@ fn response(stream: &mut TcpStream) -> Result<(u16, Vec<u8>), Cut> {
 /// A server with a thread for each connection, which can be killed.
 struct Server {
     address: SocketAddr,
+    /// Requests that it has answered.
+    answered: Arc<AtomicUsize>,
     is_killed: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     accepting: JoinHandle<()>,
 }
 
 impl Server {
-    fn start(address: SocketAddr) -> Self {
+    fn start(address: SocketAddr, body_bytes: usize) -> Self {
         let listener = listen(address);
         let address = listener.local_addr().expect("it listens");
         let is_killed = Arc::new(AtomicBool::new(false));
         let connections = Arc::new(Mutex::new(Vec::new()));
         let (killed, accepted) = (Arc::clone(&is_killed), Arc::clone(&connections));
+        let answered = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&answered);
         let accepting = std::thread::spawn(move || {
             let mut threads = Vec::new();
             while let Ok((stream, _)) = listener.accept() {
@@ -141,7 +196,8 @@ impl Server {
                     break;
                 }
                 accepted.lock().expect("no panic").push(stream.try_clone().expect("a descriptor is free"));
-                threads.push(std::thread::spawn(move || answer(stream)));
+                let count = Arc::clone(&count);
+                threads.push(std::thread::spawn(move || answer(stream, body_bytes, &count)));
             }
             drop(listener);
             for stream in accepted.lock().expect("no panic").drain(..) {
@@ -151,7 +207,7 @@ impl Server {
             }
             threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         });
-        Self { address, is_killed, connections, accepting }
+        Self { address, answered, is_killed, connections, accepting }
     }
 
     /// Returns when nobody listens any more and every connection is closed.
@@ -178,9 +234,9 @@ fn listen(address: SocketAddr) -> TcpListener {
     socket.into()
 }
 
-fn answer(mut stream: TcpStream) {
-    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n").into_bytes();
-    response.resize(response.len() + BODY_BYTES, b'x');
+fn answer(mut stream: TcpStream, body_bytes: usize, answered: &AtomicUsize) {
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {body_bytes}\r\n\r\n").into_bytes();
+    response.resize(response.len() + body_bytes, b'x');
     let mut request = Vec::new();
     let mut bytes = [0; 4096];
     while let Ok(count) = stream.read(&mut bytes)
@@ -192,6 +248,7 @@ fn answer(mut stream: TcpStream) {
             if stream.write_all(&response).is_err() {
                 return;
             }
+            answered.fetch_add(1, SeqCst);
         }
     }
 }
