@@ -42,6 +42,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("config", Layer::Config),
     ("tls", Layer::Configured),
     ("telemetry", Layer::World),
+    ("disk", Layer::World),
     ("proxy", Layer::Proxy),
     ("origin", Layer::LabPart),
     ("load", Layer::LabPart),

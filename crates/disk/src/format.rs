@@ -1,0 +1,110 @@
+//! How records and segments are written down: little-endian numbers, each header with a checksum of itself.
+//!
+//! A segment is a header and records one behind the other. What is read is believed only as far as its checksums go.
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// What a segment begins with: a magic number, the store that it belongs to, and the checksum of both.
+pub(crate) const SEGMENT_HEADER_BYTES: usize = 40;
+
+/// What a record begins with.
+pub(crate) const RECORD_HEADER_BYTES: usize = 48;
+
+/// The last byte is the version.
+const SEGMENT_MAGIC: [u8; 8] = *b"vanwseg\x01";
+const RECORD_MAGIC: u32 = 0x7277_6176;
+
+/// Which store a segment belongs to.
+pub(crate) type StoreId = u128;
+
+/// The header of a segment.
+pub(crate) fn segment_header(store: StoreId, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+    let mut header = [0; SEGMENT_HEADER_BYTES];
+    header[..8].copy_from_slice(&SEGMENT_MAGIC);
+    header[8..24].copy_from_slice(&store.to_le_bytes());
+    header[24..32].copy_from_slice(&number.to_le_bytes());
+    let sum = xxh3_64(&header[..32]);
+    header[32..].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+/// What a record says of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// These bytes are under it.
+    Put,
+    /// Nothing is under it any more.
+    Remove,
+    /// Nothing is under any key any more.
+    Clear,
+}
+
+/// The header of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub(crate) kind: Kind,
+    pub(crate) key: u128,
+    pub(crate) payload_bytes: u32,
+    pub(crate) payload_sum: u64,
+}
+
+impl RecordHeader {
+    pub(crate) fn to_bytes(self) -> [u8; RECORD_HEADER_BYTES] {
+        let mut bytes = [0; RECORD_HEADER_BYTES];
+        bytes[..4].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
+        bytes[4] = match self.kind {
+            Kind::Put => 1,
+            Kind::Remove => 2,
+            Kind::Clear => 3,
+        };
+        bytes[8..24].copy_from_slice(&self.key.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.payload_sum.to_le_bytes());
+        let sum = xxh3_64(&bytes[..40]);
+        bytes[40..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` if it is damaged, or no header at all.
+    pub(crate) fn from_bytes(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Self> {
+        let (said, sum) = bytes.split_at(40);
+        let is_right = xxh3_64(said).to_le_bytes() == *sum && said[..4] == RECORD_MAGIC.to_le_bytes();
+        let kind = match said[4] {
+            1 => Kind::Put,
+            2 => Kind::Remove,
+            3 => Kind::Clear,
+            _ => return None,
+        };
+        is_right.then_some(Self {
+            kind,
+            key: u128::from_le_bytes(said[8..24].try_into().ok()?),
+            payload_bytes: u32::from_le_bytes(said[24..28].try_into().ok()?),
+            payload_sum: u64::from_le_bytes(said[32..40].try_into().ok()?),
+        })
+    }
+}
+
+/// The checksum of a payload, which depends on its key too: a record that came to the wrong place is not believed.
+pub(crate) fn payload_sum<'a>(key: u128, parts: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let mut sum = Xxh3::new();
+    sum.update(&key.to_le_bytes());
+    parts.for_each(|part| sum.update(part));
+    sum.digest()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_with_any_bit_turned_is_not_believed() {
+        let header = RecordHeader { kind: Kind::Put, key: 7 << 70, payload_bytes: 1000, payload_sum: 42 };
+        let bytes = header.to_bytes();
+        assert_eq!(RecordHeader::from_bytes(&bytes), Some(header));
+        for bit in 0..RECORD_HEADER_BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(RecordHeader::from_bytes(&damaged), None, "bit {bit}");
+        }
+    }
+}

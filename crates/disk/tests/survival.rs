@@ -1,0 +1,166 @@
+//! What is left after kill -9 in the middle of writes, after damage, and of a folder that goes away.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use disk::{Disk, DiskError, DiskSettings};
+
+/// One test at a time: a process that is just being started still holds the locks of the files that others close.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open(path: &Path) -> Disk {
+    Disk::open(&DiskSettings { path: path.to_owned(), size_bytes: 8 << 20, fresh_secret: 1 })
+        .expect("it opens")
+}
+
+/// The bytes that belong to a key, told by it alone.
+fn body(key: u128) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(key as u64);
+    let bytes = random.usize(0..20_000);
+    (0..bytes).map(|_| random.u8(..)).collect()
+}
+
+fn read(disk: &Disk, key: u128) -> Option<Vec<u8>> {
+    let (tell, told) = channel();
+    if !disk.read(key, move |found| tell.send(found).expect("somebody waits")) {
+        return None;
+    }
+    told.recv().expect("it is called")
+}
+
+/// Puts keys until there are so many; those beyond the store's pace are not counted.
+fn fill(disk: &Disk, keys: std::ops::Range<u128>) {
+    keys.for_each(|key| disk.put(key, vec![Bytes::from(body(key))]));
+}
+
+/// In the child: writes for ever.
+#[test]
+#[ignore = "run by the other test, in a process of its own"]
+fn child() {
+    let folder = std::env::var("FOLDER").expect("given");
+    let disk = open(Path::new(&folder));
+    let mut is_told = false;
+    for key in (0..500).cycle() {
+        disk.put(key, vec![Bytes::from(body(key))]);
+        if !is_told && disk.tally().written >= 50 {
+            is_told = true;
+            std::io::stderr().write_all(b"written\n").expect("somebody listens");
+        }
+    }
+}
+
+#[test]
+fn a_hundred_kills_in_the_middle_of_writes_leave_only_what_is_right() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut served = 0;
+    for _ in 0..100 {
+        let mut child = Command::new(std::env::current_exe().expect("it runs"))
+            .args(["--exact", "child", "--ignored", "--nocapture"])
+            .env("FOLDER", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut said = BufReader::new(child.stderr.take().expect("piped"));
+        said.read_line(&mut String::new()).expect("it says that it writes");
+        child.kill().expect("SIGKILL");
+        child.wait().expect("it is gone");
+        let disk = open(folder.path());
+        for key in 0..500 {
+            if let Some(found) = read(&disk, key) {
+                assert!(found == body(key), "key {key}");
+                served += 1;
+            }
+        }
+        assert_eq!(disk.tally().failure, None);
+        assert!(disk.tally().bytes <= 8 << 20);
+    }
+    assert!(served > 1000, "{served}");
+}
+
+#[test]
+fn what_was_put_and_removed_stays_so_in_the_next_process() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = open(folder.path());
+    fill(&disk, 0..100);
+    disk.remove(7);
+    assert!(!disk.has(7));
+    let secret = disk.secret();
+    assert!(matches!(
+        Disk::open(&DiskSettings { path: folder.path().to_owned(), size_bytes: 8 << 20, fresh_secret: 2 }),
+        Err(DiskError::InUse(_))
+    ));
+    drop(disk);
+    let disk = open(folder.path());
+    assert_eq!(disk.secret(), secret);
+    for key in 0..100 {
+        assert_eq!(read(&disk, key), (key != 7).then(|| body(key)), "key {key}");
+    }
+    disk.clear();
+    drop(disk);
+    assert_eq!(open(folder.path()).tally().records, 0);
+}
+
+#[test]
+fn damage_is_noticed_dropped_and_counted() {
+    let _alone = alone();
+    for (what, change) in [
+        (
+            "turned bits",
+            (|bytes: &mut Vec<u8>| bytes.iter_mut().step_by(5000).for_each(|byte| *byte ^= 4))
+                as fn(&mut Vec<u8>),
+        ),
+        ("cut off", |bytes| bytes.truncate(bytes.len() / 2)),
+        ("zeros behind", |bytes| bytes.extend([0; 100])),
+        ("emptied", Vec::clear),
+        ("foreign", |bytes| bytes.fill(b'x')),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = open(folder.path());
+        fill(&disk, 0..100);
+        drop(disk);
+        fs::write(folder.path().join("README"), "somebody else's").expect("written");
+        for entry in fs::read_dir(folder.path()).expect("listed") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|extension| extension == "segment") {
+                let mut bytes = fs::read(&path).expect("read");
+                change(&mut bytes);
+                fs::write(&path, bytes).expect("written");
+            }
+        }
+        let disk = open(folder.path());
+        (0..100).filter_map(|key| Some((key, read(&disk, key)?))).for_each(|(key, found)| {
+            assert!(found == body(key), "{what}: key {key}");
+        });
+        let tally = disk.tally();
+        assert!(tally.damaged + tally.foreign > 1 && tally.foreign >= 1, "{what}: {tally:?}");
+        fill(&disk, 200..201);
+        drop(disk);
+        assert_eq!(read(&open(folder.path()), 200), Some(body(200)), "{what}");
+        assert!(folder.path().join("README").exists());
+    }
+}
+
+#[test]
+fn a_folder_that_goes_away_turns_the_store_off_and_nothing_else() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = open(&folder.path().join("cache"));
+    fs::remove_dir_all(folder.path().join("cache")).expect("removed");
+    fill(&disk, 0..1);
+    while disk.tally().failure.is_none() {
+        std::thread::yield_now();
+    }
+    fill(&disk, 0..1);
+    assert_eq!((read(&disk, 0), disk.tally().records), (None, 0));
+}
