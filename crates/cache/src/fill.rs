@@ -63,6 +63,14 @@ impl Lead {
         object
     }
 
+    /// What lay behind the store answers: it is stored here, and all who wait are answered with it.
+    pub fn restore(mut self, object: &Arc<Object>) {
+        if object.weight_bytes() <= self.store.object_bytes_max() {
+            self.store.put_here(&self.flight, object);
+        }
+        self.end(Stage::Renewed(Arc::clone(object)));
+    }
+
     /// What is stored was found to be still good, and answers this request under its new head, but it is to be stored no
     /// longer: it goes, and the others are let go as if it had been refused.
     pub fn release(mut self, old: &Object, opening: Opening, until_seconds: u64) -> Arc<Object> {

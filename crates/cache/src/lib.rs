@@ -76,7 +76,9 @@ pub use refresh::{Refreshed, is_about, is_replaced_condition, refresh, write_con
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
 pub use status::{CacheStatus, Handling, write_age, write_content_length};
 pub use storable::admit;
+pub use store::behind::Behind;
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
+pub use store::record::Recorded;
 pub use store::{Joined, Store, StoreSettings, StoreTally};
 pub use stored::{Stored, Times};
 pub use survey::HitRates;

@@ -106,34 +106,33 @@ impl Rules {
     /// As many prefixes. An object is compared with all of them, once.
     pub const PREFIXES_MAX: usize = 256;
 
-    /// A purge, and its number.
+    /// Adds a purge with its number, which is greater than all before.
     ///
     /// # Errors
     /// If there are too many rules: then a sweep has to come first.
-    pub fn purge(&mut self, scope: Scope, force: Force) -> Result<u64, RulesFull> {
-        let epoch = self.epoch + 1;
+    pub fn add(&mut self, scope: &Scope, force: Force, epoch: u64) -> Result<(), RulesFull> {
         match scope {
             Scope::All => self.all.set(force, epoch),
             Scope::Label(label) => {
-                if self.labels.len() >= Self::LABELS_MAX && !self.labels.contains_key(&label) {
+                if self.labels.len() >= Self::LABELS_MAX && !self.labels.contains_key(label) {
                     return Err(RulesFull);
                 }
-                self.labels.entry(label).or_default().set(force, epoch);
+                self.labels.entry(*label).or_default().set(force, epoch);
             }
             Scope::Prefix(prefix) => {
-                let known = self.prefixes.iter().position(|(known, _)| *known == prefix);
+                let known = self.prefixes.iter().position(|(known, _)| known == prefix);
                 if known.is_none() && self.prefixes.len() >= Self::PREFIXES_MAX {
                     return Err(RulesFull);
                 }
                 let index = known.unwrap_or_else(|| {
-                    self.prefixes.push((prefix, Epochs::default()));
+                    self.prefixes.push((prefix.clone(), Epochs::default()));
                     self.prefixes.len() - 1
                 });
                 self.prefixes[index].1.set(force, epoch);
             }
         }
         self.epoch = epoch;
-        Ok(epoch)
+        Ok(())
     }
 
     /// The number of the last purge.

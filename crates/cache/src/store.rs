@@ -19,9 +19,14 @@ use crate::vary::{VariantKey, Vary};
 
 /// One stored response.
 pub(crate) mod object;
+/// The same as bytes.
+pub(crate) mod record;
+/// What lies behind the store.
+pub(crate) mod behind;
 /// A part of the store, behind one lock.
 mod shard;
 
+use behind::Behind;
 use object::Object;
 use shard::{Left, Shard};
 
@@ -46,6 +51,7 @@ pub struct Store {
     counts: Counts,
     survey: Survey,
     outcomes: Outcomes,
+    behind: Option<Arc<dyn Behind>>,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +59,7 @@ struct Counts {
     stored: AtomicU64,
     evicted: AtomicU64,
     evicted_bytes: AtomicU64,
+    purges: AtomicU64,
 }
 
 /// What a store holds, and what became of what it held.
@@ -70,6 +77,8 @@ pub struct StoreTally {
     pub evicted: u64,
     /// What these took.
     pub evicted_bytes: u64,
+    /// Purges since the start, each key and each scope for one.
+    pub purges: u64,
     /// Purges that are still remembered.
     pub purge_rules: u64,
 }
@@ -94,8 +103,8 @@ const SHARD_BYTES_MIN: u64 = 64 << 20;
 const SHARDS_MAX: u64 = 64;
 
 impl Store {
-    /// An empty store.
-    pub fn new(settings: StoreSettings) -> Self {
+    /// An empty store, with what lies behind it.
+    pub fn new(settings: StoreSettings, behind: Option<Arc<dyn Behind>>) -> Self {
         let shards = (settings.memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let shards = 1 << shards.ilog2();
         // A tenth is left for bodies under way, and for what the allocator cannot give back.
@@ -110,6 +119,7 @@ impl Store {
             counts: Counts::default(),
             survey: Survey::new(settings.memory_bytes),
             outcomes: Outcomes::new(settings.memory_bytes),
+            behind,
         }
     }
 
@@ -224,7 +234,9 @@ impl Store {
     pub fn purge_key(&self, key: Key, force: Force) -> usize {
         let (met, removed) = self.shard(key).purge(key, force);
         drop(removed);
-        met
+        self.counts.purges.fetch_add(1, Relaxed);
+        let behind = self.behind.as_ref().map_or(0, |behind| behind.purged_key(key));
+        met.max(behind)
     }
 
     /// Purges what is in the scope, now and for all workers, and what is being fetched of it.
@@ -232,10 +244,15 @@ impl Store {
     /// # Errors
     /// If too many purges have to be remembered for fetches that have been under way since.
     pub fn purge(&self, scope: Scope, force: Force) -> Result<(), RulesFull> {
-        let purge = |scope| {
+        let purge = |scope: Scope| {
             let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-            let epoch = rules.purge(scope, force)?;
+            let epoch = rules.epoch() + 1;
+            rules.add(&scope, force, epoch)?;
+            if let Some(behind) = &self.behind {
+                behind.purged(&scope, force, epoch);
+            }
             self.epoch.store(epoch, Release);
+            self.counts.purges.fetch_add(1, Relaxed);
             Ok(())
         };
         purge(scope.clone()).or_else(|RulesFull| {
@@ -280,6 +297,7 @@ impl Store {
             stored: self.counts.stored.load(Relaxed),
             evicted: self.counts.evicted.load(Relaxed),
             evicted_bytes: self.counts.evicted_bytes.load(Relaxed),
+            purges: self.counts.purges.load(Relaxed),
             purge_rules: self.rules.read().unwrap_or_else(PoisonError::into_inner).len() as u64,
             ..StoreTally::default()
         };
@@ -311,8 +329,17 @@ impl Store {
         lock(&self.shards[(key.as_u128() >> 64) as usize & (self.shards.len() - 1)])
     }
 
-    /// Stores an object, unless it was purged while it was fetched.
+    /// Stores an object, unless it was purged while it was fetched, and has it kept behind the store.
     pub(crate) fn put(&self, flight: &Flight, object: &Arc<Object>) -> bool {
+        let is_put = self.put_here(flight, object);
+        if let (true, Some(behind)) = (is_put, &self.behind) {
+            behind.stored(object);
+        }
+        is_put
+    }
+
+    /// Stores an object that came from behind the store, unless it is purged.
+    pub(crate) fn put_here(&self, flight: &Flight, object: &Arc<Object>) -> bool {
         let left: Left;
         {
             let mut shard = self.shard(flight.key);
@@ -381,4 +408,4 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -53,6 +53,14 @@ impl Traits {
         if is_so { Traits(self.0 | traits.0) } else { self }
     }
 
+    pub(crate) fn as_u8(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) fn from_u8(bits: u8) -> Self {
+        Self(bits)
+    }
+
     #[inline]
     pub(crate) fn has(self, traits: Traits) -> bool {
         self.0 & traits.0 != 0

@@ -1,14 +1,16 @@
 //! The options of the cache, declared once: those of the store, and those of routes.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cache::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 use ipnet::IpNet;
 
-use crate::kind::{At, List, Located, Maybe, Name, Switch, Word};
+use crate::fault::{Fault, ValueError};
+use crate::kind::{At, List, Located, Maybe, Name, Switch, Text, Word};
 use crate::matching::{FieldName, is_token};
-use crate::meaning::CacheStore;
+use crate::meaning::{CacheDisk, CacheStore};
 use crate::options::{NETWORK_KIND, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs, pair};
 use crate::range::{Count, Unit, Wait};
@@ -21,12 +23,20 @@ use crate::table::{Element, Inline, Table, element, key, required};
 pub(crate) struct CacheWritten {
     pub(crate) memory: Option<u64>,
     pub(crate) object: u64,
+    pub(crate) disk: Option<Element<DiskWritten>>,
     pub(crate) purge_from: Vec<IpNet>,
+}
+
+/// `disk` of `[cache]`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DiskWritten {
+    path: Option<PathBuf>,
+    size: Option<u64>,
 }
 
 impl Default for CacheWritten {
     fn default() -> Self {
-        Self { memory: None, object: CacheStore::OBJECT_BYTES_MAX, purge_from: Vec::new() }
+        Self { memory: None, object: CacheStore::OBJECT_BYTES_MAX, disk: None, purge_from: Vec::new() }
     }
 }
 
@@ -45,6 +55,13 @@ pub(crate) static CACHE: Table<CacheWritten> = Table {
             "The largest response that is stored, and never more than an eighth of `memory`; larger ones pass through.",
         ),
         &key(
+            "disk",
+            Maybe(DISK),
+            |cache: &mut CacheWritten| &mut cache.disk,
+            "Keeps responses on a disk as well, behind those in memory: more of them, and after a restart. If it fails, it \
+             is done without until the next start, and a line in the log says so.",
+        ),
+        &key(
             "purge_from",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |cache: &mut CacheWritten| &mut cache.purge_from,
@@ -55,11 +72,50 @@ pub(crate) static CACHE: Table<CacheWritten> = Table {
     ],
 };
 
+const DISK: Inline<DiskWritten> = Inline {
+    title: "disk",
+    example: "{ path = \"/var/cache/vanward\", size = \"10G\" }",
+    table: &Table {
+        options: &[
+            &required(
+                "path",
+                Maybe(FOLDER),
+                |disk: &mut DiskWritten| &mut disk.path,
+                "A folder of its own, which is made if it is missing. Files in it that are not the cache's are left alone.",
+            ),
+            &required(
+                "size",
+                Maybe(Count { range: 16 << 20..=1 << 44, unit: Unit::Bytes }),
+                |disk: &mut DiskWritten| &mut disk.size,
+                "How much its files may take; what was written first makes room. A response may take a sixteenth of it, and \
+                 never more than 64 MiB. Each takes some 100 bytes of memory as well.",
+            ),
+        ],
+    },
+};
+
+const FOLDER_EXPECTED: &str = "the path of a folder such as /var/cache/vanward";
+const FOLDER: Text<PathBuf> = Text {
+    expected: FOLDER_EXPECTED,
+    read: |text| {
+        let fault = match text {
+            "" => Fault::Empty,
+            path if path.contains('/') && !path.contains('\0') => return Ok(PathBuf::from(path)),
+            other => Fault::NotAPath { written: other.to_owned(), nearest: None },
+        };
+        Err(ValueError { fault, expected: FOLDER_EXPECTED })
+    },
+    print: |path| path.display().to_string(),
+};
+
 impl From<&CacheStore> for CacheWritten {
     fn from(store: &CacheStore) -> Self {
         Self {
             memory: Some(store.memory_bytes),
             object: store.object_bytes_max,
+            disk: store.disk.as_ref().map(|CacheDisk { path, size_bytes }| {
+                element(DiskWritten { path: Some(path.clone()), size: Some(*size_bytes) })
+            }),
             purge_from: store.purge_from.clone(),
         }
     }
@@ -68,9 +124,16 @@ impl From<&CacheStore> for CacheWritten {
 impl CacheWritten {
     /// What it means, if it is whole.
     pub(crate) fn meaning(&self) -> Option<CacheStore> {
+        let disk = match &self.disk {
+            Some(Element { value, .. }) => {
+                Some(CacheDisk { path: value.path.clone()?, size_bytes: value.size? })
+            }
+            None => None,
+        };
         Some(CacheStore {
             memory_bytes: self.memory?,
             object_bytes_max: self.object,
+            disk,
             purge_from: self.purge_from.clone(),
         })
     }

@@ -95,7 +95,7 @@ pub use injected::{injection, written_fault, written_share};
 pub use injected_read::faults;
 pub use ipnet::IpNet;
 pub use meaning::{
-    Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheStore, Check, Config,
+    Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check, Config,
     CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Limits, ListenAddress, Listener, LogFormat,
     LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond,
     Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding,

@@ -17,7 +17,7 @@ mod faults;
 /// How long, how large and how many.
 mod limits;
 
-pub use cache::CacheStore;
+pub use cache::{CacheDisk, CacheStore};
 pub use faults::{FaultRule, Faults, First};
 pub use limits::{AccessLog, Limits, LogFormat, LogTarget, MemoryBound, Shedding, Timeouts};
 pub use listeners::{ListenAddress, Listener};

@@ -189,6 +189,7 @@ check = { type = "command", command = ["/usr/bin/pg_isready", "-q"], interval_in
 memory = "64MiB"
 purge_from = ["10.0.0.0/8"]
 object = "1MiB"
+disk = { path = "/var/cache/vanward", size = "10GiB" }
 
 [shed]
 memory = "512MiB"

@@ -3,22 +3,23 @@
 //! The first error of the disk turns the store off for good: what is asked for then is a miss, and what is written is
 //! dropped. Why is said in the tally.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Write};
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::format::{Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
-use crate::index::{Index, Place, lock};
-use crate::log::{Log, Read, Records};
+use crate::identity::Identity;
+use crate::index::{Index, Place, lock, replace};
+use crate::log::{Findings, Log, Read, Records, Written};
 
 /// Where a store is, and how much it may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,21 +46,47 @@ pub enum DiskError {
     /// The file that names the store is damaged, or belongs to something else.
     #[error("{} is no identity of a cache, or a damaged one; remove the folder to begin anew", .0.display())]
     Identity(PathBuf),
-    /// Another process has it.
-    #[error("the cache's folder {} is used by another process; give each its own", .0.display())]
-    InUse(PathBuf),
     /// There is room for too little.
     #[error("a cache of {0} bytes on disk is too small; give it {SIZE_BYTES_MIN} or more")]
     TooSmall(u64),
 }
 
+/// How a store stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Standing {
+    /// What an earlier process left is being read.
+    #[default]
+    Opening,
+    /// Another process has it still.
+    InUse,
+    /// It is read and written.
+    On,
+    /// The disk has failed, and this is how.
+    Failed(String),
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Opening => "what is there is being read",
+            Self::InUse => "another process has it; it is waited for",
+            Self::On => "on",
+            Self::Failed(why) => return write!(formatter, "off, since the disk has failed: {why}"),
+        })
+    }
+}
+
 /// What a store holds, and what became of what was asked of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskTally {
+    /// Whether it is read and written.
+    pub standing: Standing,
     /// Records that are there.
     pub records: u64,
     /// What all segments take.
     pub bytes: u64,
+    /// What they may take.
+    pub size_bytes: u64,
     /// Records written.
     pub written: u64,
     /// Records read.
@@ -70,27 +97,30 @@ pub struct DiskTally {
     pub damaged: u64,
     /// Files in the folder that are not the store's.
     pub foreign: u64,
-    /// Why it is off, if it is.
-    pub failure: Option<String>,
 }
 
 /// Bytes under keys on a disk.
 #[derive(Debug)]
 pub struct Disk {
     shared: Arc<Shared>,
-    changes: Option<SyncSender<Change>>,
-    reads: Option<SyncSender<Lookup>>,
-    threads: Vec<JoinHandle<()>>,
+    queues: Mutex<Option<Queues>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     secret: u128,
+    size_bytes: u64,
     record_bytes_max: u64,
-    /// Locked for as long as the store is open.
-    _identity: File,
+}
+
+#[derive(Debug)]
+struct Queues {
+    changes: SyncSender<Change>,
+    lookups: SyncSender<Lookup>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     index: Mutex<Index>,
-    failure: OnceLock<String>,
+    standing: Mutex<Standing>,
+    failure: OnceLock<()>,
     /// Changes that are not in the index yet.
     queued: AtomicU64,
     queued_bytes: AtomicU64,
@@ -106,61 +136,73 @@ struct Shared {
 struct Change {
     kind: Kind,
     key: u128,
+    variant: u64,
     parts: Vec<Bytes>,
 }
 
 struct Lookup {
     key: u128,
-    then: Box<dyn FnOnce(Option<Vec<u8>>) + Send>,
+    variant: Option<u64>,
+    then: Box<dyn FnOnce(Option<Written>) + Send>,
 }
 
-/// The file that names a store: the secret of its keys, and a checksum.
-pub(crate) const IDENTITY: &str = "identity";
+/// What is done with what was noted, before the first record is read.
+type Begin = Box<dyn FnOnce(Vec<Written>, u32) + Send>;
 
 /// The least that a store is good for.
-const SIZE_BYTES_MIN: u64 = 1 << 20;
+pub const SIZE_BYTES_MIN: u64 = 1 << 20;
 /// Space is given up by segments: the smaller they are, the less at once.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 const SEGMENTS: u64 = 16;
-/// What is asked for beyond these is dropped.
-const QUEUED_WRITES_MAX: usize = 1024;
+/// What is put beyond these is dropped.
+const QUEUED_PUTS_MAX: u64 = 1024;
 const QUEUED_BYTES_MAX: u64 = 32 << 20;
+/// What is removed or noted must not be dropped: when these are too many, the store is.
+const QUEUED_CHANGES_MAX: usize = 16 << 10;
 const QUEUED_READS_MAX: usize = 256;
 /// What a crash may take with it.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is looked whether the process that has the store has ended.
+const LOCK_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Disk {
-    /// Opens a store, with what an earlier process left of it.
+    /// Opens a store. What an earlier process left is found by and by; `begin` is called with its notes, in their order,
+    /// and with the number of this process, before any of the rest can be read.
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub fn open(settings: &DiskSettings) -> Result<Self, DiskError> {
-        if settings.size_bytes < SIZE_BYTES_MIN {
-            return Err(DiskError::TooSmall(settings.size_bytes));
+    pub fn open(
+        settings: &DiskSettings,
+        begin: impl FnOnce(Vec<Written>, u32) + Send + 'static,
+    ) -> Result<Self, DiskError> {
+        let &DiskSettings { ref path, size_bytes, fresh_secret } = settings;
+        if size_bytes < SIZE_BYTES_MIN {
+            return Err(DiskError::TooSmall(size_bytes));
         }
-        let io = |source| DiskError::Io { path: settings.path.clone(), source };
-        fs::create_dir_all(&settings.path).map_err(io)?;
-        let (identity, secret) = identify(&settings.path, settings.fresh_secret)?;
+        let io = |source| DiskError::Io { path: path.clone(), source };
+        fs::create_dir_all(path).map_err(io)?;
+        let identity = Identity::open(path, fresh_secret)?;
+        let secret = identity.secret();
+        let segment_bytes = (size_bytes / SEGMENTS).min(SEGMENT_BYTES_MAX);
+        let (changes, to_write) = sync_channel(QUEUED_CHANGES_MAX);
+        let (lookups, to_read) = sync_channel(QUEUED_READS_MAX);
         let shared = Arc::new(Shared::default());
-        let segment_bytes = (settings.size_bytes / SEGMENTS).min(SEGMENT_BYTES_MAX);
-        let (log, findings) =
-            Log::open(&settings.path, secret, settings.size_bytes, segment_bytes, &mut lock(&shared.index))
-                .map_err(io)?;
-        shared.damaged.store(findings.damaged, Relaxed);
-        shared.foreign.store(findings.foreign, Relaxed);
-        shared.bytes.store(log.bytes(), Relaxed);
-        let (changes, to_write) = sync_channel(QUEUED_WRITES_MAX);
-        let (reads, to_read) = sync_channel(QUEUED_READS_MAX);
-        let (writer, reader) = (shared.clone(), shared.clone());
-        let records = Records::new(&settings.path);
+        let writer = Writer { shared: shared.clone(), path: path.clone(), size_bytes, segment_bytes };
+        let begin: Begin = Box::new(begin);
+        let (reader, records) = (shared.clone(), Records::new(path));
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let threads = vec![
-            thread("disk-write").spawn(move || writer.write(log, &to_write)).map_err(io)?,
+            thread("disk-write").spawn(move || writer.run(identity, begin, &to_write)).map_err(io)?,
             thread("disk-read").spawn(move || reader.read(records, &to_read)).map_err(io)?,
         ];
-        let record_bytes_max = segment_bytes - (SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES) as u64;
-        let (changes, reads) = (Some(changes), Some(reads));
-        Ok(Self { shared, changes, reads, threads, secret, record_bytes_max, _identity: identity })
+        Ok(Self {
+            shared,
+            queues: Mutex::new(Some(Queues { changes, lookups })),
+            threads: Mutex::new(threads),
+            secret,
+            size_bytes,
+            record_bytes_max: segment_bytes - (SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES) as u64,
+        })
     }
 
     /// What the keys of this store are hashed with, the same for as long as its folder lives.
@@ -168,92 +210,131 @@ impl Disk {
         self.secret
     }
 
-    /// Puts bytes under a key, soon. Dropped if the disk cannot keep up, or if they are too many.
-    pub fn put(&self, key: u128, parts: Vec<Bytes>) {
-        self.write(Change { kind: Kind::Put, key, parts });
-    }
-
-    /// Removes what is under a key: at once for who asks, soon on the disk.
-    pub fn remove(&self, key: u128) {
-        let was_there = lock(&self.shared.index).remove(key);
-        // What is queued may be put there yet.
-        if was_there || self.shared.queued.load(Acquire) > 0 {
-            self.write(Change { kind: Kind::Remove, key, parts: Vec::new() });
+    /// Puts bytes under a key, as one of its variants, soon. Dropped if the disk cannot keep up, or if they are too many.
+    pub fn put(&self, key: u128, variant: u64, parts: Vec<Bytes>) {
+        let change = Change { kind: Kind::Put, key, variant, parts };
+        let bytes = change.bytes();
+        let shared = &self.shared;
+        let has_room = bytes <= self.record_bytes_max
+            && shared.queued.load(Relaxed) < QUEUED_PUTS_MAX
+            && shared.queued_bytes.load(Relaxed) + bytes <= QUEUED_BYTES_MAX;
+        if !has_room || !self.write(change) {
+            shared.dropped.fetch_add(1, Relaxed);
+            // What is there is older.
+            if let Some((_, place)) = lock(&shared.index).find(key, Some(variant)) {
+                lock(&shared.index).remove_at(key, place);
+            }
         }
     }
 
-    /// Removes everything: at once for who asks, soon on the disk.
+    /// Removes all variants of a key: at once for who asks, soon on the disk. Says how many there were.
+    pub fn remove(&self, key: u128) -> usize {
+        let removed = lock(&self.shared.index).remove(key);
+        // What is queued may be put there yet, and what is not read yet may be there.
+        if removed > 0 || self.shared.queued.load(Acquire) > 0 || self.standing() != Standing::On {
+            self.write_surely(Change { kind: Kind::Remove, key, variant: 0, parts: Vec::new() });
+        }
+        removed
+    }
+
+    /// Removes everything, notes as well: at once for who asks, soon on the disk.
     pub fn clear(&self) {
-        lock(&self.shared.index).clear();
-        self.write(Change { kind: Kind::Clear, key: 0, parts: Vec::new() });
+        replace(&self.shared.index, Index::default());
+        self.write_surely(Change { kind: Kind::Clear, key: 0, variant: 0, parts: Vec::new() });
+    }
+
+    /// Notes something about all that was put before: who opens the store after this process hears of it, for as long as
+    /// anything of that may be left.
+    pub fn note(&self, payload: Vec<u8>) {
+        let parts = vec![Bytes::from(payload)];
+        self.write_surely(Change { kind: Kind::Note, key: 0, variant: 0, parts });
     }
 
     /// Whether something is under a key, as far as is known.
     pub fn has(&self, key: u128) -> bool {
-        lock(&self.shared.index).find(key).is_some()
+        lock(&self.shared.index).find(key, None).is_some()
     }
 
-    /// Reads what is under a key and hands it over, on a thread of the store; `None` if it is not there or not whole.
-    /// Without a record of that key, or when too much is asked for, it is not called: then this says no.
-    pub fn read(&self, key: u128, then: impl FnOnce(Option<Vec<u8>>) + Send + 'static) -> bool {
-        if !self.has(key) {
+    /// Reads a variant of a key, or the newest, and hands it over on a thread of the store; `None` if it is not whole.
+    /// Where there is none, or when too much is asked for, it is not called: then this says no.
+    pub fn read(
+        &self,
+        key: u128,
+        variant: Option<u64>,
+        then: impl FnOnce(Option<Written>) + Send + 'static,
+    ) -> bool {
+        if lock(&self.shared.index).find(key, variant).is_none() {
             return false;
         }
-        let lookup = Lookup { key, then: Box::new(then) };
-        let is_queued = self.reads.as_ref().is_some_and(|reads| reads.try_send(lookup).is_ok());
+        let lookup = Lookup { key, variant, then: Box::new(then) };
+        let queues = self.queues();
+        let is_queued = queues.as_ref().is_some_and(|queues| queues.lookups.try_send(lookup).is_ok());
         if !is_queued {
             self.shared.dropped.fetch_add(1, Relaxed);
         }
         is_queued
     }
 
-    fn write(&self, change: Change) {
-        let shared = &self.shared;
-        let (bytes, kind) = (change.bytes(), change.kind);
-        if shared.failure.get().is_some() {
-            return;
+    fn write_surely(&self, change: Change) {
+        let is_over = self.queues().is_none();
+        if !is_over && !self.write(change) && self.shared.failure.get().is_none() {
+            self.shared.fail("it could not keep up with what was removed");
         }
-        let has_room = bytes <= self.record_bytes_max
-            && (kind != Kind::Put || shared.queued_bytes.load(Relaxed) + bytes <= QUEUED_BYTES_MAX);
+    }
+
+    fn write(&self, change: Change) -> bool {
+        let shared = &self.shared;
+        if shared.failure.get().is_some() {
+            return false;
+        }
+        let bytes = change.bytes();
         shared.queued.fetch_add(1, AcqRel);
         shared.queued_bytes.fetch_add(bytes, Relaxed);
-        let is_queued =
-            has_room && self.changes.as_ref().is_some_and(|changes| changes.try_send(change).is_ok());
-        if is_queued {
-            return;
+        let is_queued = self.queues().as_ref().is_some_and(|queues| queues.changes.try_send(change).is_ok());
+        if !is_queued {
+            shared.done(bytes);
         }
-        shared.done(bytes);
-        shared.dropped.fetch_add(1, Relaxed);
-        if kind != Kind::Put {
-            // What was purged must not come back with the next process.
-            shared.fail("it could not keep up with purges");
-        }
+        is_queued
+    }
+
+    /// How the store stands.
+    pub fn standing(&self) -> Standing {
+        self.shared.standing().clone()
     }
 
     /// What the store holds.
     pub fn tally(&self) -> DiskTally {
         let shared = &self.shared;
         DiskTally {
+            standing: self.standing(),
             records: lock(&shared.index).len() as u64,
             bytes: shared.bytes.load(Relaxed),
+            size_bytes: self.size_bytes,
             written: shared.written.load(Relaxed),
             read: shared.read.load(Relaxed),
             dropped: shared.dropped.load(Relaxed),
             damaged: shared.damaged.load(Relaxed),
             foreign: shared.foreign.load(Relaxed),
-            failure: shared.failure.get().cloned(),
         }
     }
-}
 
-impl Drop for Disk {
-    /// What was asked for is done first.
-    fn drop(&mut self) {
-        (self.changes, self.reads) = (None, None);
-        for thread in self.threads.drain(..) {
+    /// Takes nothing more, and lets another process have the store once what was asked for is done.
+    pub fn close(&self) {
+        drop(self.queues().take());
+    }
+
+    /// Closes it, and waits for that.
+    pub fn finish(&self) {
+        self.close();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             // One that panicked has nothing left to do.
             let _ = thread.join();
         }
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Option<Queues>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -263,26 +344,82 @@ impl Change {
     }
 }
 
-impl Shared {
+/// What the thread that writes needs.
+struct Writer {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    size_bytes: u64,
+    segment_bytes: u64,
+}
+
+impl Writer {
+    /// The store is locked for as long as this runs.
+    fn run(&self, mut identity: Identity, begin: Begin, changes: &Receiver<Change>) {
+        match self.begin(&mut identity, begin, changes) {
+            Ok(Some((log, first))) => self.write(log, first, changes),
+            Ok(None) => {}
+            Err(error) => self.shared.fail(&error.to_string()),
+        }
+    }
+
+    /// Waits for the store, and reads what is there. `None` if it was closed meanwhile; else with what was to be written
+    /// while it was waited for.
+    fn begin(
+        &self,
+        identity: &mut Identity,
+        begin: Begin,
+        changes: &Receiver<Change>,
+    ) -> io::Result<Option<(Log, Vec<Change>)>> {
+        let mut first = Vec::new();
+        while !identity.is_locked()? {
+            self.shared.stand(Standing::InUse);
+            match changes.recv_timeout(LOCK_INTERVAL) {
+                // The process that has it puts things of its own meanwhile; what was purged counts all the same.
+                Ok(change) if change.kind == Kind::Put => self.shared.done(change.bytes()),
+                Ok(change) if first.len() < QUEUED_CHANGES_MAX => first.push(change),
+                Ok(_) => {
+                    return Err(io::Error::other("it was in use for too long to remember what was purged"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            }
+        }
+        self.shared.stand(Standing::Opening);
+        let (log, findings) = Log::open(&self.path, identity.secret(), self.size_bytes, self.segment_bytes)?;
+        let Findings { index, notes, damaged, foreign } = findings;
+        self.shared.damaged.store(damaged, Relaxed);
+        self.shared.foreign.store(foreign, Relaxed);
+        self.shared.bytes.store(log.bytes(), Relaxed);
+        begin(notes, log.run());
+        replace(&self.shared.index, index);
+        Ok(Some((log, first)))
+    }
+
     /// Does what is asked until nobody is left to ask, and has the kernel write it down each second.
-    fn write(&self, mut log: Log, changes: &Receiver<Change>) {
+    fn write(&self, mut log: Log, first: Vec<Change>, changes: &Receiver<Change>) {
+        let shared = &self.shared;
+        for change in first {
+            self.apply(&mut log, &change);
+        }
+        // What was removed meanwhile waits in the queue.
+        while let Ok(change) = changes.try_recv() {
+            self.apply(&mut log, &change);
+        }
+        shared.stand(Standing::On);
         let mut sync_at = Instant::now() + SYNC_INTERVAL;
         loop {
             let change = changes.recv_timeout(sync_at.saturating_duration_since(Instant::now()));
             let is_last = matches!(change, Err(RecvTimeoutError::Disconnected));
-            let mut done = Ok(());
             if let Ok(change) = change {
-                if self.failure.get().is_none() {
-                    done = self.apply(&mut log, &change);
-                }
-                self.done(change.bytes());
+                self.apply(&mut log, &change);
             }
             if is_last || Instant::now() >= sync_at {
-                done = done.and_then(|()| log.sync());
+                if shared.failure.get().is_none()
+                    && let Err(error) = log.sync()
+                {
+                    shared.fail(&error.to_string());
+                }
                 sync_at = Instant::now() + SYNC_INTERVAL;
-            }
-            if let Err(error) = done {
-                self.fail(&error.to_string());
             }
             if is_last {
                 return;
@@ -290,31 +427,40 @@ impl Shared {
         }
     }
 
-    fn apply(&self, log: &mut Log, change: &Change) -> io::Result<()> {
-        let place = log.append(change.kind, change.key, &change.parts, &self.index)?;
-        let mut index = lock(&self.index);
+    fn apply(&self, log: &mut Log, change: &Change) {
+        let shared = &self.shared;
+        if shared.failure.get().is_none() {
+            match log.append(change.kind, (change.key, change.variant), &change.parts, &shared.index) {
+                Ok(place) => shared.index(change, place),
+                Err(error) => shared.fail(&error.to_string()),
+            }
+            shared.bytes.store(log.bytes(), Relaxed);
+        }
+        shared.done(change.bytes());
+    }
+}
+
+impl Shared {
+    fn index(&self, change: &Change, place: Place) {
         match change.kind {
-            Kind::Put => {
-                index.put(change.key, place);
-            }
+            Kind::Put => lock(&self.index).put(change.key, change.variant, place),
             Kind::Remove => {
-                index.remove(change.key);
+                lock(&self.index).remove(change.key);
             }
-            Kind::Clear => index.clear(),
+            Kind::Clear => replace(&self.index, Index::default()),
+            Kind::Note => {}
         }
         self.written.fetch_add(1, Relaxed);
-        self.bytes.store(log.bytes(), Relaxed);
-        Ok(())
     }
 
     fn read(&self, mut records: Records, lookups: &Receiver<Lookup>) {
-        while let Ok(Lookup { key, then }) = lookups.recv() {
-            let place = lock(&self.index).find(key);
-            then(place.and_then(|place| self.read_at(&mut records, key, place)));
+        while let Ok(Lookup { key, variant, then }) = lookups.recv() {
+            let found = lock(&self.index).find(key, variant);
+            then(found.and_then(|(_, place)| self.read_at(&mut records, key, place)));
         }
     }
 
-    fn read_at(&self, records: &mut Records, key: u128, place: Place) -> Option<Vec<u8>> {
+    fn read_at(&self, records: &mut Records, key: u128, place: Place) -> Option<Written> {
         match records.read(key, place) {
             Ok(Read::Payload(payload)) => {
                 self.read.fetch_add(1, Relaxed);
@@ -339,35 +485,21 @@ impl Shared {
         self.queued_bytes.fetch_sub(bytes, Relaxed);
     }
 
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stand(&self, standing: Standing) {
+        let mut current = self.standing();
+        if !matches!(*current, Standing::Failed(_)) {
+            *current = standing;
+        }
+    }
+
     /// Turns the store off.
     fn fail(&self, why: &str) {
-        let _ = self.failure.set(why.to_owned());
-        lock(&self.index).clear();
+        self.stand(Standing::Failed(why.to_owned()));
+        let _ = self.failure.set(());
+        replace(&self.index, Index::default());
     }
-}
-
-/// The store's identity, locked, and its secret.
-fn identify(folder: &Path, fresh_secret: u128) -> Result<(File, u128), DiskError> {
-    let path = folder.join(IDENTITY);
-    let io = |source| DiskError::Io { path: folder.to_owned(), source };
-    let mut file =
-        File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(DiskError::InUse(folder.to_owned())),
-        Err(TryLockError::Error(error)) => return Err(io(error)),
-    }
-    let mut found = Vec::new();
-    file.read_to_end(&mut found).map_err(io)?;
-    let written =
-        |secret: u128| [&secret.to_le_bytes()[..], &xxh3_64(&secret.to_le_bytes()).to_le_bytes()].concat();
-    if found.is_empty() {
-        file.write_all(&written(fresh_secret)).and_then(|()| file.sync_all()).map_err(io)?;
-        return Ok((file, fresh_secret));
-    }
-    let secret = found.first_chunk().map(|bytes| u128::from_le_bytes(*bytes));
-    secret
-        .filter(|&secret| written(secret) == found)
-        .map(|secret| (file, secret))
-        .ok_or(DiskError::Identity(path))
 }

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 40;
 
 /// What a record begins with.
-pub(crate) const RECORD_HEADER_BYTES: usize = 48;
+pub(crate) const RECORD_HEADER_BYTES: usize = 64;
 
 /// The last byte is the version.
 const SEGMENT_MAGIC: [u8; 8] = *b"vanwseg\x01";
@@ -31,12 +31,18 @@ pub(crate) fn segment_header(store: StoreId, number: u64) -> [u8; SEGMENT_HEADER
 /// What a record says of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// These bytes are under it.
+    /// These bytes are under it, as one of its variants.
     Put,
     /// Nothing is under it any more.
     Remove,
     /// Nothing is under any key any more.
     Clear,
+    /// Something that holds for all records before it. It is under no key.
+    Note,
+}
+
+impl Kind {
+    const ALL: [(Self, u8); 4] = [(Self::Put, 1), (Self::Remove, 2), (Self::Clear, 3), (Self::Note, 4)];
 }
 
 /// The header of a record.
@@ -44,42 +50,43 @@ pub(crate) enum Kind {
 pub(crate) struct RecordHeader {
     pub(crate) kind: Kind,
     pub(crate) key: u128,
+    pub(crate) variant: u64,
+    /// Which of the processes that had the store wrote it.
+    pub(crate) run: u32,
     pub(crate) payload_bytes: u32,
     pub(crate) payload_sum: u64,
 }
+
+/// What of a header its checksum is over.
+const SUMMED_BYTES: usize = RECORD_HEADER_BYTES - 8;
 
 impl RecordHeader {
     pub(crate) fn to_bytes(self) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[..4].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
-        bytes[4] = match self.kind {
-            Kind::Put => 1,
-            Kind::Remove => 2,
-            Kind::Clear => 3,
-        };
+        bytes[4] = Kind::ALL.iter().find(|(kind, _)| *kind == self.kind).map_or(0, |(_, byte)| *byte);
         bytes[8..24].copy_from_slice(&self.key.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.payload_bytes.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.payload_sum.to_le_bytes());
-        let sum = xxh3_64(&bytes[..40]);
-        bytes[40..].copy_from_slice(&sum.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.variant.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.run.to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.payload_sum.to_le_bytes());
+        let sum = xxh3_64(&bytes[..SUMMED_BYTES]);
+        bytes[SUMMED_BYTES..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
     /// `None` if it is damaged, or no header at all.
     pub(crate) fn from_bytes(bytes: &[u8; RECORD_HEADER_BYTES]) -> Option<Self> {
-        let (said, sum) = bytes.split_at(40);
+        let (said, sum) = bytes.split_at(SUMMED_BYTES);
         let is_right = xxh3_64(said).to_le_bytes() == *sum && said[..4] == RECORD_MAGIC.to_le_bytes();
-        let kind = match said[4] {
-            1 => Kind::Put,
-            2 => Kind::Remove,
-            3 => Kind::Clear,
-            _ => return None,
-        };
+        let (kind, _) = Kind::ALL.into_iter().find(|(_, byte)| *byte == said[4])?;
         is_right.then_some(Self {
             kind,
             key: u128::from_le_bytes(said[8..24].try_into().ok()?),
-            payload_bytes: u32::from_le_bytes(said[24..28].try_into().ok()?),
-            payload_sum: u64::from_le_bytes(said[32..40].try_into().ok()?),
+            variant: u64::from_le_bytes(said[24..32].try_into().ok()?),
+            run: u32::from_le_bytes(said[32..36].try_into().ok()?),
+            payload_bytes: u32::from_le_bytes(said[36..40].try_into().ok()?),
+            payload_sum: u64::from_le_bytes(said[40..48].try_into().ok()?),
         })
     }
 }
@@ -98,7 +105,14 @@ mod tests {
 
     #[test]
     fn a_header_with_any_bit_turned_is_not_believed() {
-        let header = RecordHeader { kind: Kind::Put, key: 7 << 70, payload_bytes: 1000, payload_sum: 42 };
+        let header = RecordHeader {
+            kind: Kind::Put,
+            key: 7 << 70,
+            variant: 9,
+            run: 3,
+            payload_bytes: 1000,
+            payload_sum: 42,
+        };
         let bytes = header.to_bytes();
         assert_eq!(RecordHeader::from_bytes(&bytes), Some(header));
         for bit in 0..RECORD_HEADER_BYTES * 8 {

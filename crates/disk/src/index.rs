@@ -1,4 +1,6 @@
-//! Where each key's record is. All of it is in memory, so that a miss costs no access to the disk.
+//! Where each key's records are. All of it is in memory, so that a miss costs no access to the disk.
+//!
+//! Callers look at it under a lock, so nothing that is done to it takes long: what is many is done in batches.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,53 +14,173 @@ pub(crate) struct Place {
     pub(crate) payload_bytes: u32,
 }
 
-/// As many records are known. Each takes some 50 bytes of memory.
+/// As many records are known. Each takes some 100 bytes of memory.
 const RECORDS_MAX: usize = 4 << 20;
 
+/// Variants of one key beyond these are forgotten, the oldest first.
+const VARIANTS_MAX: usize = 64;
+
+/// As many records are forgotten at once.
+const BATCH_RECORDS: usize = 1024;
+
 #[derive(Debug, Default)]
-pub(crate) struct Index(HashMap<u128, Place>);
+pub(crate) struct Index {
+    keys: HashMap<u128, Entry>,
+    /// The keys of each segment's records.
+    segments: HashMap<u64, Vec<u128>>,
+    records: usize,
+}
+
+/// The variants of a key, the newest last.
+#[derive(Debug)]
+enum Entry {
+    One(Variant),
+    Several(Vec<Variant>),
+}
+
+type Variant = (u64, Place);
+
+impl Entry {
+    fn variants(&self) -> &[Variant] {
+        match self {
+            Self::One(variant) => std::slice::from_ref(variant),
+            Self::Several(variants) => variants,
+        }
+    }
+}
 
 impl Index {
-    pub(crate) fn find(&self, key: u128) -> Option<Place> {
-        self.0.get(&key).copied()
-    }
-
-    /// Whether there is room for it.
-    pub(crate) fn put(&mut self, key: u128, place: Place) -> bool {
-        let has_room = self.0.len() < RECORDS_MAX || self.0.contains_key(&key);
-        if has_room {
-            self.0.insert(key, place);
+    /// A variant of a key, or the newest.
+    pub(crate) fn find(&self, key: u128, variant: Option<u64>) -> Option<Variant> {
+        let variants = self.keys.get(&key)?.variants();
+        match variant {
+            Some(wanted) => variants.iter().find(|(variant, _)| *variant == wanted).copied(),
+            None => variants.last().copied(),
         }
-        has_room
     }
 
-    pub(crate) fn remove(&mut self, key: u128) -> bool {
-        self.0.remove(&key).is_some()
+    /// Puts a record in the place of that of its variant, if there is room for it.
+    pub(crate) fn put(&mut self, key: u128, variant: u64, place: Place) {
+        if self.records >= RECORDS_MAX {
+            return;
+        }
+        let mut variants = self.take(key, |(other, _)| *other == variant);
+        if variants.len() >= VARIANTS_MAX {
+            variants.remove(0);
+        }
+        variants.push((variant, place));
+        self.segments.entry(place.segment).or_default().push(key);
+        self.set(key, variants);
     }
 
-    /// Forgets a record that turned out to be damaged, unless another took its place meanwhile.
+    /// Says how many variants there were.
+    pub(crate) fn remove(&mut self, key: u128) -> usize {
+        let variants = self.keys.remove(&key).map_or(0, |entry| entry.variants().len());
+        self.records -= variants;
+        variants
+    }
+
+    /// Forgets a record, unless another took its place meanwhile.
     pub(crate) fn remove_at(&mut self, key: u128, place: Place) {
-        if self.find(key) == Some(place) {
-            self.0.remove(&key);
+        let variants = self.take(key, |(_, other)| *other == place);
+        self.set(key, variants);
+    }
+
+    /// Forgets some of what is in a segment, and says whether that was all.
+    pub(crate) fn remove_some(&mut self, segment: u64) -> bool {
+        let Some(keys) = self.segments.get_mut(&segment) else { return true };
+        let batch = keys.split_off(keys.len().saturating_sub(BATCH_RECORDS));
+        let is_last = keys.is_empty();
+        if is_last {
+            self.segments.remove(&segment);
         }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.0 = HashMap::new();
-    }
-
-    /// Forgets all that is in a segment.
-    pub(crate) fn remove_segment(&mut self, segment: u64) -> usize {
-        let before = self.0.len();
-        self.0.retain(|_, place| place.segment != segment);
-        before - self.0.len()
+        for key in batch {
+            let variants = self.take(key, |(_, place)| place.segment == segment);
+            self.set(key, variants);
+        }
+        is_last
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.records
+    }
+
+    /// Takes the variants of a key out, but for some.
+    fn take(&mut self, key: u128, is_unwanted: impl Fn(&Variant) -> bool) -> Vec<Variant> {
+        let mut variants = match self.keys.remove(&key) {
+            None => return Vec::new(),
+            Some(Entry::One(variant)) => vec![variant],
+            Some(Entry::Several(variants)) => variants,
+        };
+        self.records -= variants.len();
+        variants.retain(|variant| !is_unwanted(variant));
+        variants
+    }
+
+    fn set(&mut self, key: u128, variants: Vec<Variant>) {
+        self.records += variants.len();
+        let entry = match variants.as_slice() {
+            [] => return,
+            [variant] => Entry::One(*variant),
+            _ => Entry::Several(variants),
+        };
+        self.keys.insert(key, entry);
     }
 }
 
 pub(crate) fn lock(index: &Mutex<Index>) -> MutexGuard<'_, Index> {
     index.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts another in its place, and lets go of the old one once the lock is free.
+pub(crate) fn replace(index: &Mutex<Index>, by: Index) {
+    let old = std::mem::replace(&mut *lock(index), by);
+    drop(old);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(segment: u64, offset: u32) -> Place {
+        Place { segment, offset, payload_bytes: 1 }
+    }
+
+    #[test]
+    fn variants_are_beside_each_other_and_go_together() {
+        let mut index = Index::default();
+        for (variant, offset) in [(1, 10), (2, 20), (1, 30)] {
+            index.put(7, variant, place(0, offset));
+        }
+        assert_eq!(index.find(7, Some(2)), Some((2, place(0, 20))));
+        assert_eq!(index.find(7, Some(3)), None);
+        assert_eq!((index.find(7, None), index.len()), (Some((1, place(0, 30))), 2));
+        index.remove_at(7, place(0, 10));
+        assert_eq!((index.remove(7), index.len(), index.find(7, None)), (2, 0, None));
+    }
+
+    #[test]
+    fn a_segment_takes_only_its_own_with_it() {
+        let mut index = Index::default();
+        let count = BATCH_RECORDS as u128 * 2 + 5;
+        for key in 0..count {
+            index.put(key, 0, place(key as u64 % 2, 0));
+        }
+        // Written anew elsewhere.
+        index.put(0, 0, place(2, 0));
+        while !index.remove_some(0) {}
+        let left = (0..count).filter(|&key| index.find(key, None).is_some()).count();
+        assert_eq!((left, index.len()), (count as usize / 2 + 1, count as usize / 2 + 1));
+    }
+
+    #[test]
+    fn the_oldest_variants_make_room() {
+        let mut index = Index::default();
+        (0..100).for_each(|variant| index.put(1, variant, place(0, variant as u32)));
+        assert_eq!(index.len(), VARIANTS_MAX);
+        assert_eq!(
+            (index.find(1, Some(0)), index.find(1, None).map(|(variant, _)| variant)),
+            (None, Some(99))
+        );
+    }
 }

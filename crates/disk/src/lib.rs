@@ -11,7 +11,10 @@ mod format;
 mod index;
 /// The segments of the log: written at one end, given up at the other.
 mod log;
+/// Whose a folder is.
+mod identity;
 /// The store as its callers have it.
 mod disk;
 
-pub use disk::{Disk, DiskError, DiskSettings, DiskTally};
+pub use disk::{Disk, DiskError, DiskSettings, DiskTally, SIZE_BYTES_MIN, Standing};
+pub use log::Written;

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 
@@ -15,6 +15,15 @@ use crate::format::{
     Kind, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, StoreId, payload_sum, segment_header,
 };
 use crate::index::{Index, Place, lock};
+
+/// What was written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Which of the processes that had the store wrote it; later ones have greater numbers.
+    pub run: u32,
+    /// All of it.
+    pub payload: Vec<u8>,
+}
 
 /// The log, as the thread that writes it has it.
 #[derive(Debug)]
@@ -28,12 +37,17 @@ pub(crate) struct Log {
     /// The one that is written, once something was.
     newest: Option<(u64, File)>,
     next_number: u64,
+    /// The number of this process among those that had the store.
+    run: u32,
     is_synced: bool,
 }
 
-/// What was found when the log was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What an earlier process left.
+#[derive(Debug, Default)]
 pub(crate) struct Findings {
+    pub(crate) index: Index,
+    /// In the order in which they were written.
+    pub(crate) notes: Vec<Written>,
     /// Segments that end in the middle of a record, or with something that is none.
     pub(crate) damaged: u64,
     /// Files that are not segments of this store.
@@ -47,7 +61,6 @@ impl Log {
         store: StoreId,
         size_bytes: u64,
         segment_bytes: u64,
-        index: &mut Index,
     ) -> io::Result<(Self, Findings)> {
         let mut findings = Findings::default();
         let mut log = Self {
@@ -58,6 +71,7 @@ impl Log {
             segments: BTreeMap::new(),
             newest: None,
             next_number: 0,
+            run: 0,
             is_synced: true,
         };
         for entry in fs::read_dir(folder)? {
@@ -67,16 +81,20 @@ impl Log {
                 Some(number) => {
                     log.segments.insert(number, entry.metadata()?.len());
                 }
-                None if name == *crate::disk::IDENTITY => {}
+                None if name == *crate::identity::IDENTITY => {}
                 None => findings.foreign += 1,
             }
         }
         log.next_number = log.segments.last_key_value().map_or(0, |(&last, _)| last + 1);
         let numbers: Vec<u64> = log.segments.keys().copied().collect();
         for number in numbers {
-            match log.scan(number, index)? {
+            match log.scan(number, &mut findings)? {
                 Scanned::Whole => {}
-                Scanned::Damaged => findings.damaged += 1,
+                Scanned::CutOff => findings.damaged += 1,
+                Scanned::Damaged => {
+                    findings.damaged += 1;
+                    findings.forget();
+                }
                 Scanned::Foreign => {
                     // Not counted as its own, so that it is never deleted.
                     findings.foreign += 1;
@@ -84,17 +102,20 @@ impl Log {
                 }
             }
         }
-        log.make_room(0, index)?;
+        log.run += 1;
+        let index = Mutex::new(std::mem::take(&mut findings.index));
+        log.make_room(0, &index)?;
+        findings.index = index.into_inner().unwrap_or_default();
         Ok((log, findings))
     }
 
-    /// Takes the records of a segment into the index, up to what is damaged. Payloads are checked when they are read.
-    fn scan(&self, number: u64, index: &mut Index) -> io::Result<Scanned> {
+    /// Takes up the records of a segment, up to what is damaged. Payloads are checked when they are read, but for notes.
+    fn scan(&mut self, number: u64, findings: &mut Findings) -> io::Result<Scanned> {
         let file = File::open(self.path(number))?;
         let file_bytes = file.metadata()?.len();
         let mut header = [0; SEGMENT_HEADER_BYTES];
         if file_bytes < header.len() as u64 {
-            return Ok(Scanned::Damaged);
+            return Ok(Scanned::CutOff);
         }
         file.read_exact_at(&mut header, 0)?;
         if header != segment_header(self.store, number) {
@@ -102,25 +123,35 @@ impl Log {
         }
         let mut offset = SEGMENT_HEADER_BYTES as u64;
         while offset < file_bytes {
-            let mut header = [0; RECORD_HEADER_BYTES];
-            if offset + header.len() as u64 > file_bytes {
-                return Ok(Scanned::Damaged);
+            let mut bytes = [0; RECORD_HEADER_BYTES];
+            if offset + bytes.len() as u64 > file_bytes {
+                return Ok(Scanned::CutOff);
             }
-            file.read_exact_at(&mut header, offset)?;
-            let Some(header) = RecordHeader::from_bytes(&header) else { return Ok(Scanned::Damaged) };
+            file.read_exact_at(&mut bytes, offset)?;
+            let Some(header) = RecordHeader::from_bytes(&bytes) else {
+                // A file may have grown before a crash, and what was to be in it may not have come.
+                let is_void = bytes.iter().all(|&byte| byte == 0);
+                return Ok(if is_void { Scanned::CutOff } else { Scanned::Damaged });
+            };
             let end = offset + RECORD_HEADER_BYTES as u64 + u64::from(header.payload_bytes);
             let (true, Ok(begin)) = (end <= file_bytes, u32::try_from(offset)) else {
-                return Ok(Scanned::Damaged);
+                return Ok(Scanned::CutOff);
             };
+            let place = Place { segment: number, offset: begin, payload_bytes: header.payload_bytes };
+            self.run = self.run.max(header.run);
             match header.kind {
-                Kind::Put => {
-                    let payload_bytes = header.payload_bytes;
-                    index.put(header.key, Place { segment: number, offset: begin, payload_bytes });
-                }
+                Kind::Put => findings.index.put(header.key, header.variant, place),
                 Kind::Remove => {
-                    index.remove(header.key);
+                    findings.index.remove(header.key);
                 }
-                Kind::Clear => index.clear(),
+                Kind::Clear => findings.forget(),
+                Kind::Note => match read_at(&file, Kind::Note, header.key, place)? {
+                    Read::Payload(written) => findings.notes.push(written),
+                    Read::Damaged => {
+                        findings.damaged += 1;
+                        findings.forget();
+                    }
+                },
             }
             offset = end;
         }
@@ -131,13 +162,13 @@ impl Log {
     pub(crate) fn append(
         &mut self,
         kind: Kind,
-        key: u128,
+        (key, variant): (u128, u64),
         parts: &[Bytes],
         index: &Mutex<Index>,
     ) -> io::Result<Place> {
         let payload_bytes: usize = parts.iter().map(Bytes::len).sum();
         let record_bytes = (RECORD_HEADER_BYTES + payload_bytes) as u64;
-        self.make_room(record_bytes, &mut lock(index))?;
+        self.make_room(record_bytes, index)?;
         let segment_is_full = self
             .newest
             .as_ref()
@@ -147,7 +178,8 @@ impl Log {
         }
         let Some((number, file)) = &mut self.newest else { unreachable!("it was begun") };
         let payload_sum = payload_sum(key, parts.iter().map(|part| &part[..]));
-        let header = RecordHeader { kind, key, payload_bytes: payload_bytes as u32, payload_sum };
+        let (run, payload_bytes) = (self.run, payload_bytes as u32);
+        let header = RecordHeader { kind, key, variant, run, payload_bytes, payload_sum };
         let mut record = Vec::with_capacity(record_bytes as usize);
         record.extend_from_slice(&header.to_bytes());
         parts.iter().for_each(|part| record.extend_from_slice(part));
@@ -156,7 +188,7 @@ impl Log {
         let Some(end) = self.segments.get_mut(number) else { unreachable!("it is written") };
         let offset = *end as u32;
         *end += record_bytes;
-        Ok(Place { segment: *number, offset, payload_bytes: payload_bytes as u32 })
+        Ok(Place { segment: *number, offset, payload_bytes })
     }
 
     fn begin_segment(&mut self) -> io::Result<()> {
@@ -171,12 +203,12 @@ impl Log {
     }
 
     /// Gives up the oldest segments until there is room for so much.
-    fn make_room(&mut self, wanted_bytes: u64, index: &mut Index) -> io::Result<()> {
+    fn make_room(&mut self, wanted_bytes: u64, index: &Mutex<Index>) -> io::Result<()> {
         let wanted_bytes = wanted_bytes + SEGMENT_HEADER_BYTES as u64;
         while self.segments.values().sum::<u64>() + wanted_bytes > self.size_bytes
             && let Some((number, _)) = self.segments.pop_first()
         {
-            index.remove_segment(number);
+            while !lock(index).remove_some(number) {}
             if self.newest.as_ref().is_some_and(|(newest, _)| *newest == number) {
                 self.newest = None;
             }
@@ -194,6 +226,11 @@ impl Log {
         Ok(())
     }
 
+    /// The number of this process among those that had the store.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
     /// What all segments take.
     pub(crate) fn bytes(&self) -> u64 {
         self.segments.values().sum()
@@ -204,9 +241,19 @@ impl Log {
     }
 }
 
+impl Findings {
+    /// What cannot be read may have been about all before it: a key that was removed must not come back.
+    fn forget(&mut self) {
+        self.index = Index::default();
+        self.notes.clear();
+    }
+}
+
 enum Scanned {
     Whole,
-    /// Records up to some point are good.
+    /// It ends where the process that wrote it was ended.
+    CutOff,
+    /// Something in it is not as it was written.
     Damaged,
     Foreign,
 }
@@ -222,7 +269,7 @@ fn segment_number(name: &str) -> Option<u64> {
 
 /// What reading a record gave.
 pub(crate) enum Read {
-    Payload(Vec<u8>),
+    Payload(Written),
     /// It is not what was written there.
     Damaged,
 }
@@ -232,7 +279,7 @@ pub(crate) enum Read {
 pub(crate) struct Records {
     folder: PathBuf,
     /// The segment read last.
-    open: Option<(u64, Arc<File>)>,
+    open: Option<(u64, File)>,
 }
 
 impl Records {
@@ -240,32 +287,33 @@ impl Records {
         Self { folder: folder.to_owned(), open: None }
     }
 
-    /// Reads a record, and believes it only if all of it is as it was written.
+    /// Reads what was put under a key, and believes it only if all of it is as it was written.
     pub(crate) fn read(&mut self, key: u128, place: Place) -> io::Result<Read> {
-        let file = match &self.open {
-            Some((number, file)) if *number == place.segment => file.clone(),
-            _ => {
-                let file = Arc::new(File::open(segment_path(&self.folder, place.segment))?);
-                self.open = Some((place.segment, file.clone()));
-                file
-            }
+        let open = match self.open.take() {
+            Some((number, file)) if number == place.segment => (number, file),
+            _ => (place.segment, File::open(segment_path(&self.folder, place.segment))?),
         };
-        let mut header = [0; RECORD_HEADER_BYTES];
-        let mut payload = vec![0; place.payload_bytes as usize];
-        let begin = u64::from(place.offset);
-        let read = file
-            .read_exact_at(&mut header, begin)
-            .and_then(|()| file.read_exact_at(&mut payload, begin + RECORD_HEADER_BYTES as u64));
-        match read {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Read::Damaged),
-            read => read?,
-        }
-        let is_right = RecordHeader::from_bytes(&header).is_some_and(|header| {
-            header.kind == Kind::Put
-                && header.key == key
-                && header.payload_bytes == place.payload_bytes
-                && header.payload_sum == payload_sum(key, std::iter::once(&payload[..]))
-        });
-        Ok(if is_right { Read::Payload(payload) } else { Read::Damaged })
+        let (_, file) = self.open.insert(open);
+        read_at(file, Kind::Put, key, place)
     }
+}
+
+fn read_at(file: &File, kind: Kind, key: u128, place: Place) -> io::Result<Read> {
+    let mut header = [0; RECORD_HEADER_BYTES];
+    let mut payload = vec![0; place.payload_bytes as usize];
+    let begin = u64::from(place.offset);
+    let read = file
+        .read_exact_at(&mut header, begin)
+        .and_then(|()| file.read_exact_at(&mut payload, begin + RECORD_HEADER_BYTES as u64));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Read::Damaged),
+        read => read?,
+    }
+    let header = RecordHeader::from_bytes(&header).filter(|header| {
+        header.kind == kind
+            && header.key == key
+            && header.payload_bytes == place.payload_bytes
+            && header.payload_sum == payload_sum(key, std::iter::once(&payload[..]))
+    });
+    Ok(header.map_or(Read::Damaged, |header| Read::Payload(Written { run: header.run, payload })))
 }

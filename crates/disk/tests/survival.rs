@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use disk::{Disk, DiskError, DiskSettings};
+use disk::{Disk, DiskSettings, Standing, Written};
 
 /// One test at a time: a process that is just being started still holds the locks of the files that others close.
 fn alone() -> MutexGuard<'static, ()> {
@@ -16,9 +16,29 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn settings(path: &Path) -> DiskSettings {
+    DiskSettings { path: path.to_owned(), size_bytes: 8 << 20, fresh_secret: 1 }
+}
+
+/// A store that is on.
 fn open(path: &Path) -> Disk {
-    Disk::open(&DiskSettings { path: path.to_owned(), size_bytes: 8 << 20, fresh_secret: 1 })
-        .expect("it opens")
+    open_noted(path).0
+}
+
+/// The same, with what was noted.
+fn open_noted(path: &Path) -> (Disk, Vec<Written>) {
+    let (tell, told) = channel();
+    let begin = move |notes, _| tell.send(notes).expect("somebody waits");
+    let disk = Disk::open(&settings(path), begin).expect("it opens");
+    let notes = told.recv().expect("it begins");
+    wait_for(&disk, |standing| *standing == Standing::On);
+    (disk, notes)
+}
+
+fn wait_for(disk: &Disk, is_so: impl Fn(&Standing) -> bool) {
+    while !is_so(&disk.standing()) {
+        std::thread::yield_now();
+    }
 }
 
 /// The bytes that belong to a key, told by it alone.
@@ -30,15 +50,15 @@ fn body(key: u128) -> Vec<u8> {
 
 fn read(disk: &Disk, key: u128) -> Option<Vec<u8>> {
     let (tell, told) = channel();
-    if !disk.read(key, move |found| tell.send(found).expect("somebody waits")) {
+    if !disk.read(key, None, move |found| tell.send(found).expect("somebody waits")) {
         return None;
     }
-    told.recv().expect("it is called")
+    told.recv().expect("it is called").map(|written| written.payload)
 }
 
 /// Puts keys until there are so many; those beyond the store's pace are not counted.
 fn fill(disk: &Disk, keys: std::ops::Range<u128>) {
-    keys.for_each(|key| disk.put(key, vec![Bytes::from(body(key))]));
+    keys.for_each(|key| disk.put(key, 0, vec![Bytes::from(body(key))]));
 }
 
 /// In the child: writes for ever.
@@ -49,7 +69,7 @@ fn child() {
     let disk = open(Path::new(&folder));
     let mut is_told = false;
     for key in (0..500).cycle() {
-        disk.put(key, vec![Bytes::from(body(key))]);
+        disk.put(key, 0, vec![Bytes::from(body(key))]);
         if !is_told && disk.tally().written >= 50 {
             is_told = true;
             std::io::stderr().write_all(b"written\n").expect("somebody listens");
@@ -81,7 +101,7 @@ fn a_hundred_kills_in_the_middle_of_writes_leave_only_what_is_right() {
                 served += 1;
             }
         }
-        assert_eq!(disk.tally().failure, None);
+        assert_eq!(disk.tally().standing, Standing::On);
         assert!(disk.tally().bytes <= 8 << 20);
     }
     assert!(served > 1000, "{served}");
@@ -96,19 +116,46 @@ fn what_was_put_and_removed_stays_so_in_the_next_process() {
     disk.remove(7);
     assert!(!disk.has(7));
     let secret = disk.secret();
-    assert!(matches!(
-        Disk::open(&DiskSettings { path: folder.path().to_owned(), size_bytes: 8 << 20, fresh_secret: 2 }),
-        Err(DiskError::InUse(_))
-    ));
+    // The next process is told the secret at once, and has to wait for the rest.
+    let next = Disk::open(&DiskSettings { fresh_secret: 2, ..settings(folder.path()) }, |_, _| {});
+    let next = next.expect("it opens");
+    wait_for(&next, |standing| *standing == Standing::InUse);
+    assert_eq!(next.secret(), secret);
+    // What it removes meanwhile is removed from what it finds.
+    next.remove(9);
+    disk.finish();
+    wait_for(&next, |standing| *standing == Standing::On);
+    assert_eq!((read(&next, 7), read(&next, 8), read(&next, 9)), (None, Some(body(8)), None));
+    next.finish();
     drop(disk);
     let disk = open(folder.path());
     assert_eq!(disk.secret(), secret);
     for key in 0..100 {
-        assert_eq!(read(&disk, key), (key != 7).then(|| body(key)), "key {key}");
+        assert_eq!(read(&disk, key), (key != 7 && key != 9).then(|| body(key)), "key {key}");
     }
     disk.clear();
     drop(disk);
     assert_eq!(open(folder.path()).tally().records, 0);
+}
+
+#[test]
+fn notes_are_told_in_their_order_until_all_before_them_is_gone() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let payloads = |notes: &[Written]| notes.iter().map(|note| note.payload.clone()).collect::<Vec<_>>();
+    for run in 1..4u8 {
+        let (disk, notes) = open_noted(folder.path());
+        assert_eq!(payloads(&notes), (1..run).map(|note| vec![note]).collect::<Vec<_>>());
+        assert!(notes.windows(2).all(|pair| pair[0].run < pair[1].run));
+        disk.put(u128::from(run), 0, vec![Bytes::from_static(b"x")]);
+        disk.note(vec![run]);
+    }
+    let disk = open(folder.path());
+    disk.clear();
+    disk.note(vec![9]);
+    drop(disk);
+    let (disk, notes) = open_noted(folder.path());
+    assert_eq!((payloads(&notes), disk.has(1)), (vec![vec![9]], false));
 }
 
 #[test]
@@ -128,7 +175,7 @@ fn damage_is_noticed_dropped_and_counted() {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = open(folder.path());
         fill(&disk, 0..100);
-        drop(disk);
+        disk.finish();
         fs::write(folder.path().join("README"), "somebody else's").expect("written");
         for entry in fs::read_dir(folder.path()).expect("listed") {
             let path = entry.expect("an entry").path();
@@ -158,9 +205,7 @@ fn a_folder_that_goes_away_turns_the_store_off_and_nothing_else() {
     let disk = open(&folder.path().join("cache"));
     fs::remove_dir_all(folder.path().join("cache")).expect("removed");
     fill(&disk, 0..1);
-    while disk.tally().failure.is_none() {
-        std::thread::yield_now();
-    }
+    wait_for(&disk, |standing| matches!(standing, Standing::Failed(_)));
     fill(&disk, 0..1);
     assert_eq!((read(&disk, 0), disk.tally().records), (None, 0));
 }

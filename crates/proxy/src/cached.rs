@@ -29,13 +29,15 @@ mod purge;
 mod explain;
 /// What clients do not see.
 mod tags;
+/// What lies behind the memory, on a disk.
+mod tier;
 
 use std::sync::Arc;
 
 use ::cache::{
-    Asked, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object, OriginError,
-    Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide, judge_conditions,
-    serves_on_error,
+    Asked, Behind, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
+    OriginError, Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide,
+    judge_conditions, serves_on_error,
 };
 use config::CacheStore;
 use wire::Method;
@@ -54,19 +56,39 @@ use hit::Told;
 pub(crate) use purge::{is_purge, purge, sweep};
 pub(crate) use tags::WithoutTags;
 pub(crate) use tally::{miss_words, of_route, refusal_words};
+use tier::Below;
 
 /// What is stored, and what it is found by.
 #[derive(Clone)]
 pub(crate) struct Cache {
     store: Arc<Store>,
     secret: KeySecret,
+    below: Below,
 }
 
 impl Cache {
     pub(crate) fn new(meant: &CacheStore) -> Self {
-        let CacheStore { memory_bytes, object_bytes_max, .. } = *meant;
-        let secret = KeySecret::new(u128::from_le_bytes(crate::plan::secret()));
-        Self { store: Arc::new(Store::new(StoreSettings { memory_bytes, object_bytes_max })), secret }
+        let CacheStore { memory_bytes, object_bytes_max, ref disk, .. } = *meant;
+        let below = Below::open(disk.as_ref());
+        let fresh = || KeySecret::new(u128::from_le_bytes(crate::plan::secret()));
+        let secret = below.secret().unwrap_or_else(fresh);
+        let behind = below.tier().map(|tier| Arc::clone(tier) as Arc<dyn Behind>);
+        let settings = StoreSettings { memory_bytes, object_bytes_max };
+        Self { store: Arc::new(Store::new(settings, behind)), secret, below }
+    }
+
+    /// Another process is to have what lies on the disk.
+    pub(crate) fn leave(&self) {
+        if let Some(tier) = self.below.tier() {
+            tier.close();
+        }
+    }
+
+    /// Has what is stored written, at the end of the process.
+    pub(crate) fn finish(&self) {
+        if let Some(tier) = self.below.tier() {
+            tier.finish();
+        }
     }
 }
 
@@ -91,6 +113,15 @@ pub(crate) struct Miss {
     forward: Forward,
     /// What is stored, and may be good still, or stand in if the server fails.
     found: Option<Arc<Object>>,
+    /// The disk may have it. Whether it is a miss is counted when that is known.
+    is_below: bool,
+}
+
+impl Miss {
+    /// One that nothing stored is for.
+    fn of(way: Way, forward: Forward) -> Self {
+        Self { way, forward, found: None, is_below: false }
+    }
 }
 
 /// How a request goes to a server.
@@ -107,7 +138,7 @@ enum Way {
 /// Looks whether what is stored answers.
 pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> Result<Looked, Failure> {
     let Some(ask) = Ask::of(call, admitted, request) else {
-        return Ok(Looked::Miss(Miss { way: Way::Pass, forward: Forward::Bypass, found: None }));
+        return Ok(Looked::Miss(Miss::of(Way::Pass, Forward::Bypass)));
     };
     let asked = &ask.asked;
     if !asked.may_be_answered() {
@@ -117,7 +148,7 @@ pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> R
             _ => (Way::Pass, Forward::Method),
         };
         tally::miss(call, admitted, forward);
-        return Ok(Looked::Miss(Miss { way, forward, found: None }));
+        return Ok(Looked::Miss(Miss::of(way, forward)));
     }
     let found = ask.look(request);
     let decision = ask.decide(found.as_deref());
@@ -125,10 +156,14 @@ pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> R
         (Decision::Serve(freshness), Some(object)) => {
             Ok(ask.serve(call, admitted, request, object, freshness))
         }
-        (Decision::OnlyIfCached, _) => Err(Failure::NotStored),
+        (Decision::OnlyIfCached, found) if found.is_some() || !ask.is_below() => Err(Failure::NotStored),
+        (Decision::OnlyIfCached, _) => Ok(Looked::Miss(ask.miss(Forward::UriMiss, None))),
         (Decision::Validate(forward) | Decision::Forward(forward), found) => {
-            tally::miss(call, admitted, forward);
-            Ok(Looked::Miss(ask.miss(forward, found)))
+            let miss = ask.miss(forward, found);
+            if !miss.is_below {
+                tally::miss(call, admitted, forward);
+            }
+            Ok(Looked::Miss(miss))
         }
         // Only what is stored is served.
         (Decision::Serve(_), None) => Ok(Looked::Miss(ask.miss(Forward::UriMiss, None))),
@@ -256,7 +291,7 @@ impl<'a> Ask<'a> {
             let verdict = judge_conditions(asked, head, bytes, object.stored(), object.head());
             if verdict == Verdict::AskOrigin {
                 tally::miss(call, admitted, Forward::Request);
-                return Looked::Miss(Miss { way: Way::Pass, forward: Forward::Request, found: None });
+                return Looked::Miss(Miss::of(Way::Pass, Forward::Request));
             }
         }
         tally::hit(call, admitted);
@@ -272,15 +307,27 @@ impl<'a> Ask<'a> {
 
     /// How a request goes to a server that what is stored does not answer.
     fn miss(&self, forward: Forward, found: Option<Arc<Object>>) -> Miss {
+        let is_below = found.is_none() && self.is_below();
+        let way = if is_below || self.is_for_all(found.as_ref()) { Way::Fetch } else { Way::Pass };
+        Miss { way, forward, found, is_below }
+    }
+
+    /// Whether the disk may have what memory has not.
+    fn is_below(&self) -> bool {
+        let tier = self.cache.below.tier();
+        self.asked.method == Method::Get && tier.is_some_and(|tier| tier.has(self.key))
+    }
+
+    /// Whether what a server answers is for all who want the same.
+    fn is_for_all(&self, found: Option<&Arc<Object>>) -> bool {
         let asked = &self.asked;
         let may_store = !asked.directives.no_store || self.policy.ignore.request_directives;
-        let is_validated = found.as_ref().is_some_and(|object| object.stored().has_validator());
+        let is_validated = found.is_some_and(|object| object.stored().has_validator());
         // A HEAD brings nothing to be stored. A part is asked for by itself, unless the whole is just to be validated.
-        let is_for_all = asked.method == Method::Get
+        asked.method == Method::Get
             && may_store
             && !asked.has_condition_for_origin()
-            && (is_validated || !asked.has_range());
-        Miss { way: if is_for_all { Way::Fetch } else { Way::Pass }, forward, found }
+            && (is_validated || !asked.has_range())
     }
 
     fn told(&self, call: &Call<'_>, handling: Handling) -> Told {

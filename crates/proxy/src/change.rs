@@ -315,6 +315,9 @@ impl Control {
             }
         }
         if has_successor {
+            if let Some(cache) = &self.plan().cache {
+                cache.leave();
+            }
             self.admin.leave();
             self.metrics.close();
         }

@@ -314,6 +314,9 @@ impl Running {
         if let Some(log) = self.control.take_log() {
             log.close();
         }
+        if let Some(cache) = &self.control.plan().cache {
+            cache.finish();
+        }
         let (ended, wait) = std::sync::mpsc::channel();
         if self.control_thread.take().is_some_and(|thread| thread.send(ended).is_ok()) {
             // Nothing is ever sent: it is over when the other end is gone.

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use balance::Time;
-use config::{Config, Hsts, IpNet};
+use config::{CacheDisk, Config, Hsts, IpNet};
 use tls::{ClientSide, Problem, ServerSide};
 
 use crate::cached::Cache;
@@ -197,8 +197,9 @@ impl Listener {
 }
 
 /// How much is stored: what is stored is kept for as long as this does not change.
-fn stores(config: &Config) -> Option<(u64, u64)> {
-    config.cache.as_ref().map(|cache| (cache.memory_bytes, cache.object_bytes_max))
+fn stores(config: &Config) -> Option<(u64, u64, Option<&CacheDisk>)> {
+    let cache = config.cache.as_ref()?;
+    Some((cache.memory_bytes, cache.object_bytes_max, cache.disk.as_ref()))
 }
 
 /// Where https is spoken: at its own port if anywhere there, else at the first listener's that has TLS.

@@ -21,6 +21,30 @@ pub struct CacheState<'e> {
     pub keys: u64,
     /// Objects that had to make room.
     pub evictions: u64,
+    /// Purges.
+    pub purges: u64,
+    /// What lies behind the memory, if anything.
+    pub disk: Option<DiskState>,
+}
+
+/// What lies on a disk behind a cache.
+pub struct DiskState {
+    /// Whether it is read and written.
+    pub is_on: bool,
+    /// What it may take.
+    pub size_bytes: u64,
+    /// What it takes.
+    pub bytes: u64,
+    /// Responses that are there.
+    pub records: u64,
+    /// What was written.
+    pub written: u64,
+    /// Responses that were read.
+    pub read: u64,
+    /// What it could not keep up with.
+    pub dropped: u64,
+    /// What was not as it had been written.
+    pub damaged: u64,
 }
 
 impl CacheState<'_> {
@@ -46,6 +70,11 @@ impl CacheState<'_> {
         text.family("vanward_cache_keys", Type::Gauge, help).sample(&[], self.keys);
         let help = "Responses that had to make room for others.";
         text.family("vanward_cache_evictions", Type::Counter, help).sample(&[], self.evictions);
+        let help = "Purges of the cache.";
+        text.family("vanward_cache_purges", Type::Counter, help).sample(&[], self.purges);
+        if let Some(disk) = &self.disk {
+            disk.write(text);
+        }
     }
 
     fn reasons(
@@ -63,6 +92,32 @@ impl CacheState<'_> {
             for (reason, count) in counts.filter(|(_, count)| *count > 0) {
                 family.sample(&[("route", route), ("reason", reason)], count);
             }
+        }
+    }
+}
+
+impl DiskState {
+    fn write(&self, text: &mut Text) {
+        let help = "Whether the disk of the cache is read and written.";
+        text.family("vanward_cache_disk_on", Type::Gauge, help).sample(&[], u64::from(self.is_on));
+        let help = "The disk of the cache: what it may take, what is stored on it.";
+        let mut family = text.family("vanward_cache_disk_bytes", Type::Gauge, help);
+        for (state, bytes) in [("limit", self.size_bytes), ("stored", self.bytes)] {
+            family.sample(&[("state", state)], bytes);
+        }
+        let help = "Responses on the disk of the cache.";
+        text.family("vanward_cache_disk_responses", Type::Gauge, help).sample(&[], self.records);
+        let help = "What was written to the disk of the cache and read from it, what it could not keep up with, and what \
+                    was not as it had been written.";
+        let mut family = text.family("vanward_cache_disk_records", Type::Counter, help);
+        let what = [
+            ("written", self.written),
+            ("read", self.read),
+            ("dropped", self.dropped),
+            ("damaged", self.damaged),
+        ];
+        for (what, count) in what {
+            family.sample(&[("what", what)], count);
         }
     }
 }

@@ -33,7 +33,7 @@ mod exposition;
 /// What of it is said of a cache.
 mod cached;
 
-pub use cached::CacheState;
+pub use cached::{CacheState, DiskState};
 pub use counters::{CAUSES_MAX, Causes, Counter, Counters, Fields, Gauge, Kind, Reader, Row, Snapshot};
 pub use directory::{Directory, NAMED_MAX, Names, Places, ServerName, Totals};
 pub use entry::{ClientTls, Entry, Injected, Retried, Version};

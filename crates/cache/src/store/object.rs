@@ -79,7 +79,7 @@ pub(crate) const INDEX_BYTES: u64 = 80;
 
 impl Object {
     /// A response whose body came in these parts.
-    pub(crate) fn new(key: Key, epoch: u64, opening: Opening, parts: &[Bytes]) -> Self {
+    pub fn new(key: Key, epoch: u64, opening: Opening, parts: &[Bytes]) -> Self {
         let body_bytes: usize = parts.iter().map(Bytes::len).sum();
         if body_bytes <= SHORT_BODY_BYTES_MAX {
             return Self::assemble(key, epoch, opening, parts, Body::Short);
@@ -229,6 +229,15 @@ impl Object {
         })
     }
 
+    /// The pieces of a body that does not lie behind its head.
+    pub(crate) fn long_body(&self) -> impl Iterator<Item = Bytes> {
+        let pieces = match &self.body {
+            Body::Short => &[][..],
+            Body::Long(pieces) => pieces,
+        };
+        pieces.iter().map(|piece| piece.bytes.clone())
+    }
+
     /// All memory that it takes.
     pub fn weight_bytes(&self) -> u64 {
         self.weight_bytes
@@ -241,11 +250,12 @@ impl Object {
 
     /// Whether a hard purge met it: it answers nobody any more.
     #[inline]
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.standing.load(Relaxed) == GONE
     }
 
-    pub(crate) fn epoch(&self) -> u64 {
+    /// The last purge that was known when its fetch began.
+    pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
@@ -263,7 +273,8 @@ impl Object {
         self.checked.fetch_max(epoch, Release);
     }
 
-    pub(crate) fn purge(&self, force: Force) {
+    /// A purge met it.
+    pub fn purge(&self, force: Force) {
         let standing = match force {
             Force::Hard => GONE,
             Force::Soft => STALE,

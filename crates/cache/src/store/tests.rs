@@ -13,7 +13,7 @@ mod resident;
 mod policies;
 
 /// Keys as a hash makes them.
-fn key(number: u64) -> Key {
+pub(crate) fn key(number: u64) -> Key {
     let mixed = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     Key::from_u128(mixed ^ (mixed >> 61))
 }
@@ -37,7 +37,7 @@ fn stored() -> Stored {
 
 const NO_VARIANT: VariantKey = VariantKey::from_u128(0);
 
-fn opening(text: &str) -> Opening {
+pub(crate) fn opening(text: &str) -> Opening {
     Opening {
         stored: stored(),
         vary: Vary::default(),

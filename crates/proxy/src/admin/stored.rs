@@ -91,6 +91,8 @@ pub enum NowTold {
     Hit,
     /// What is stored answers, and is stale.
     StaleHit,
+    /// It is read from the disk, and answers if it is the right variant, and fresh.
+    OnDisk,
     /// A server is asked whether what is stored is still good, for this reason.
     Validated(String),
     /// A server is asked, for this reason.

@@ -105,8 +105,37 @@ pub struct CacheTold {
     pub evicted: u64,
     /// What these took.
     pub evicted_bytes: u64,
+    /// Purges since the start: each URL, tag, prefix or host counts for one, of both schemes for two.
+    pub purges: u64,
+    /// What lies behind the memory; `None` without a disk.
+    pub disk: Option<DiskTold>,
     /// How often it would hit with another size; `None` until enough was asked for.
     pub hit_rates: Option<HitRatesTold>,
+}
+
+/// The disk behind the memory of a cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskTold {
+    /// Whether it is read and written.
+    pub is_on: bool,
+    /// The same in words, and if it failed, how.
+    pub state: String,
+    /// What its files may take.
+    pub size_bytes: u64,
+    /// What they take.
+    pub bytes: u64,
+    /// Responses that are there.
+    pub records: u64,
+    /// What was written since the start: responses, and what was purged.
+    pub written: u64,
+    /// Responses that were read.
+    pub read: u64,
+    /// What was not written or read since the disk could not keep up.
+    pub dropped: u64,
+    /// What was not as it had been written, and was dropped.
+    pub damaged: u64,
+    /// Files in its folder that are not its own.
+    pub foreign_files: u64,
 }
 
 /// The share of hits among the requests for what can be stored, each from 0 to 1, estimated from a sample of them.

@@ -126,6 +126,11 @@ impl Question {
             (None, false) => Found::OtherVariants,
             (None, true) => Found::Nothing,
         };
+        let is_on_disk = stored.is_empty() && cache.below.tier().is_some_and(|tier| tier.has(key));
+        if is_on_disk {
+            explained.now = NowTold::OnDisk;
+            return;
+        }
         let decision = decide(&Asked::of(head, bytes), found, policy, now_ms);
         explained.now = now(decision);
         explained.stored =

@@ -4,23 +4,27 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use ::cache::{
-    Ending, Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed, Refusal, Times, Vary,
-    Waited, also_labelled, is_about, labels, refresh, write_conditions, write_key,
+    Decision, Ending, Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed, Refusal,
+    Times, Vary, Waited, also_labelled, is_about, labels, refresh, write_conditions, write_key,
 };
 use wire::Framing;
 
 use super::fill::Filling;
-use super::{Ask, Miss, hit, live, pass, tally, uri};
+use super::{Ask, Looked, Miss, hit, live, pass, serve, tally, uri};
 use crate::answer;
 use crate::client::Next;
+use crate::deadline::{Elapsed, Ticks};
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
-use crate::forward::{self, Reply, unless_gone};
+use crate::forward::{self, Gone, Reply, unless_gone};
 use crate::lane::{Memory, Request, Response};
 use crate::record::Record;
 
 /// How often a request waits for what turns out to be another variant, before it goes on by itself.
 const WAITS_MAX: usize = 4;
+
+/// A disk that takes longer is slower than a server.
+const RECALL_LIMIT: Ticks = Ticks(10);
 
 /// How long it is remembered that a response was not to be stored.
 const REFUSED_FOR_SECONDS: u64 = 60;
@@ -36,8 +40,12 @@ pub(super) async fn ask(
 ) -> Result<Next, Failure> {
     let collapsed =
         Handling::Forwarded { forward: miss.forward, status: None, is_stored: false, is_collapsed: true };
-    for _ in 0..WAITS_MAX {
-        match wait(call, admitted, ask, &memory.request, miss.found.as_ref()).await? {
+    for round in 0..WAITS_MAX {
+        let waited = wait(call, admitted, ask, &memory.request, miss.found.as_ref()).await?;
+        if miss.is_below && round == 0 {
+            tell(call, admitted, &waited, &miss);
+        }
+        match waited {
             Waited::Lead(lead) => return lead_all(call, admitted, memory, ask, (lead, miss), record).await,
             Waited::Hit(object) if ask.is_ours(&memory.request, object.vary(), object.variant()) => {
                 return hit::stored(call, admitted, memory, &object, ask.told(call, collapsed), record).await;
@@ -59,6 +67,15 @@ pub(super) async fn ask(
         }
     }
     pass::pass(call, admitted, memory, ask, miss, record).await
+}
+
+/// Counts a request that the disk may have answered, if another one has looked there.
+fn tell(call: &Call<'_>, admitted: &Admitted, waited: &Waited, miss: &Miss) {
+    match waited {
+        Waited::Lead(_) => {}
+        Waited::Hit(_) => tally::hit(call, admitted),
+        Waited::Stream(_) | Waited::Refused | Waited::Failed => tally::miss(call, admitted, miss.forward),
+    }
 }
 
 /// What comes of asking the store once more, and of waiting for another request for the same.
@@ -89,9 +106,34 @@ async fn lead_all(
     admitted: &Admitted,
     memory: &mut Memory,
     ask: &Ask<'_>,
-    (lead, miss): (Lead, Miss),
+    (lead, mut miss): (Lead, Miss),
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
+    if miss.is_below {
+        // Rare: in a box it is no part of every lane.
+        let recalled = Box::pin(recall(call, ask, &memory.request)).await?;
+        match recalled.map(|object| (ask.decide(Some(&object)), object)) {
+            Some((Decision::Serve(freshness), object)) => {
+                lead.restore(&object);
+                return match ask.serve(call, admitted, &memory.request, object, freshness) {
+                    Looked::Hit(hit) => serve(call, admitted, memory, &hit, record).await,
+                    Looked::Miss(miss) => pass::pass(call, admitted, memory, ask, miss, record).await,
+                };
+            }
+            Some((Decision::Validate(forward) | Decision::Forward(forward), object)) => {
+                (miss.found, miss.forward) = (Some(object), forward);
+            }
+            Some((Decision::OnlyIfCached, _)) | None => {}
+        }
+        if ask.asked.directives.only_if_cached {
+            return Err(Failure::NotStored);
+        }
+        tally::miss(call, admitted, miss.forward);
+        if !ask.is_for_all(miss.found.as_ref()) {
+            drop(lead);
+            return pass::pass(call, admitted, memory, ask, miss, record).await;
+        }
+    }
     let forwarded = |status, is_stored| {
         let forward = miss.forward;
         ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed: false })
@@ -107,6 +149,18 @@ async fn lead_all(
         Fetched::Passing(reply, refusal) => {
             pass::relay(call, admitted, memory, (*reply, miss.forward, Some(refusal)), record).await
         }
+    }
+}
+
+/// What the disk has for a request.
+async fn recall(call: &Call<'_>, ask: &Ask<'_>, request: &Request) -> Result<Option<Arc<Object>>, Failure> {
+    let Some(tier) = ask.cache.below.tier() else { return Ok(None) };
+    let recalled = tier.recall(ask.key, |vary| ask.variant(vary, request));
+    let deadline = call.worker.deadlines.deadline();
+    match deadline.within(RECALL_LIMIT, unless_gone(call.client, recalled)).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(Gone)) => Err(Failure::ClientGone),
+        Err(Elapsed) => Ok(None),
     }
 }
 

@@ -99,8 +99,11 @@ pub(crate) async fn sweep(control: Weak<Control>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(control) = control.upgrade() else { return };
-        let Some(Cache { store, .. }) = control.plan().cache.clone() else { continue };
+        let Some(Cache { store, below, .. }) = control.plan().cache.clone() else { continue };
         drop(control);
+        if let Some(tier) = below.tier() {
+            tier.tell_failure();
+        }
         if store.is_sweep_due() {
             // It looks at all that is stored.
             let _ = tokio::task::spawn_blocking(move || store.sweep()).await;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use ::cache::{Forward, HitRates, REFUSALS, Refusal, StoreTally};
-use telemetry::{CacheCell, CacheState};
+use disk::{DiskTally, Standing};
+use telemetry::{CacheCell, CacheState, DiskState};
 
 use super::Cache;
-use crate::admin::told::{CacheTold, HitRatesTold, RouteCacheTold};
+use crate::admin::told::{CacheTold, DiskTold, HitRatesTold, RouteCacheTold};
 use crate::exchange::{Admitted, Call};
 
 /// Where it is counted.
@@ -83,10 +84,26 @@ pub(crate) fn of_route(cell: &CacheCell) -> RouteCacheTold {
     }
 }
 
+fn disk_told(tally: DiskTally) -> DiskTold {
+    let DiskTally { standing, records, bytes, size_bytes, written, read, dropped, damaged, foreign } = tally;
+    DiskTold {
+        is_on: standing == Standing::On,
+        state: standing.to_string(),
+        size_bytes,
+        bytes,
+        records,
+        written,
+        read,
+        dropped,
+        damaged,
+        foreign_files: foreign,
+    }
+}
+
 impl Cache {
     /// For metrics.
     pub(crate) fn state<'e>(&self, misses: &'e [&'e str], refusals: &'e [&'e str]) -> CacheState<'e> {
-        let StoreTally { keys, bytes, filling_bytes, evicted, .. } = self.store.tally();
+        let StoreTally { keys, bytes, filling_bytes, evicted, purges, .. } = self.store.tally();
         CacheState {
             misses,
             refusals,
@@ -95,12 +112,23 @@ impl Cache {
             filling_bytes,
             keys,
             evictions: evicted,
+            purges,
+            disk: self.below.tally().map(|tally| DiskState {
+                is_on: tally.standing == Standing::On,
+                size_bytes: tally.size_bytes,
+                bytes: tally.bytes,
+                records: tally.records,
+                written: tally.written,
+                read: tally.read,
+                dropped: tally.dropped,
+                damaged: tally.damaged,
+            }),
         }
     }
 
     /// For the status.
     pub(crate) fn told(&self) -> CacheTold {
-        let StoreTally { keys, bytes, filling_bytes, stored, evicted, evicted_bytes, .. } =
+        let StoreTally { keys, bytes, filling_bytes, stored, evicted, evicted_bytes, purges, .. } =
             self.store.tally();
         let told =
             |HitRates { half, same, double, quadruple }| HitRatesTold { half, same, double, quadruple };
@@ -112,6 +140,8 @@ impl Cache {
             stored,
             evicted,
             evicted_bytes,
+            purges,
+            disk: self.below.tally().map(disk_told),
             hit_rates: self.store.hit_rates().map(told),
         }
     }

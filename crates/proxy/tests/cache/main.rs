@@ -38,5 +38,7 @@ mod counted;
 mod shared;
 /// What is purged.
 mod purged;
+/// What is kept on a disk.
+mod disk;
 /// What is told of a URL.
 mod explained;

@@ -1,6 +1,9 @@
 //! Many who want the same: one asks, whatever becomes of it.
 
 use crate::answered::{ONE_ROUTE, next, response};
+use crate::end::End;
+use crate::frame::last_headers;
+use crate::peer::Peer;
 use crate::scene::{BOTH, Client, Scene, Spoken, get};
 
 const CROWD: usize = 40;
@@ -83,4 +86,65 @@ fn who_waits_for_what_may_not_be_stored_asks_alone() {
     answering.head();
     answering.sends(response("Cache-Control: private\r\n", "2"));
     assert_eq!(second.gets().body, "2");
+}
+
+/// As many streams on each of as many connections.
+const TIMES: u32 = 100;
+
+/// Ten thousand requests for the same, on both workers, none of which has been answered: the server has the first.
+fn multitude(scene: &Scene) -> (Vec<End>, Peer) {
+    let request = ":method: GET\n:scheme: http\n:authority: test\n:path: /a\n";
+    let client = |_| match scene.client(Spoken::Http2) {
+        Client::Two(end, _) => *end,
+        Client::One(_) => unreachable!("it speaks HTTP/2"),
+    };
+    let mut clients: Vec<End> = (0..TIMES).map(client).collect();
+    for client in &mut clients {
+        for stream in streams() {
+            client.sends(last_headers(stream, request));
+        }
+    }
+    let mut server = scene.accept(0);
+    server.head();
+    while scene.running().counters().cache_waits < u64::from(TIMES * TIMES) - 1 {
+        std::thread::yield_now();
+    }
+    (clients, server)
+}
+
+fn streams() -> impl Iterator<Item = u32> {
+    (0..TIMES).map(|number| 2 * number + 1)
+}
+
+#[test]
+fn ten_thousand_at_once_are_one_request_to_the_server() {
+    let scene = Scene::new(ONE_ROUTE);
+    let (clients, mut server) = multitude(&scene);
+    server.sends(response("Cache-Control: max-age=60\r\n", "for all"));
+    for mut client in clients {
+        for stream in streams() {
+            let got = client.whole(stream);
+            assert!(got.starts_with(":status: 200\n") && got.ends_with("---\nfor all\n---\n"), "{got}");
+        }
+    }
+    assert!(scene.try_accept(0).is_none() && !server.has_something());
+}
+
+#[test]
+fn ten_thousand_at_once_hear_of_a_server_that_dies_in_the_middle() {
+    let scene = Scene::new(ONE_ROUTE);
+    let (clients, mut server) = multitude(&scene);
+    server.sends("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 100\r\n\r\nhalf");
+    drop(server);
+    for mut client in clients {
+        for stream in streams() {
+            let got = client.whole(stream);
+            // Who hears of it before anything was sent is told so.
+            assert!(got.contains("reset ") || got.starts_with(":status: 502\n"), "{got}");
+        }
+    }
+    assert!(scene.try_accept(0).is_none());
+    let (_, got) =
+        scene.exchange(Spoken::Http1, &get("/a"), &response("Cache-Control: max-age=60\r\n", "new"));
+    assert_eq!(got.body, "new");
 }

@@ -63,7 +63,8 @@ fn page(explained: &Explained) -> String {
     }
     line("a GET now", &now(&explained.now));
     if explained.key.is_some() && explained.stored.is_empty() {
-        line("stored", "nothing");
+        let is_on_disk = matches!(explained.now, NowTold::OnDisk);
+        line("stored", if is_on_disk { "on the disk alone" } else { "nothing" });
     }
     for (index, stored) in explained.stored.iter().enumerate() {
         line(if index == 0 { "stored" } else { "" }, &variant(stored));
@@ -84,6 +85,7 @@ fn now(now: &NowTold) -> String {
         NowTold::Off => "goes to a server: the route stores nothing".to_owned(),
         NowTold::Hit => "is a hit".to_owned(),
         NowTold::StaleHit => "is answered with what is stored, though that is stale".to_owned(),
+        NowTold::OnDisk => "is read from the disk, and is a hit if that is fresh".to_owned(),
         NowTold::Validated(why) => format!("has what is stored validated: {why}"),
         NowTold::Miss(why) => format!("goes to a server: {why}"),
         NowTold::Refused => "is answered 504: it wants nothing but what is stored".to_owned(),

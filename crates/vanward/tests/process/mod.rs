@@ -43,7 +43,11 @@ impl Process {
 
     pub(crate) fn start_in(folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vanward"));
-        command.args(arguments).current_dir(folder);
+        Self::of(command.args(arguments).current_dir(folder))
+    }
+
+    /// A `vanward` that a command of one's own starts.
+    pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

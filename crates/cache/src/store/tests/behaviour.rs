@@ -8,15 +8,16 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use super::{key, no_variant, opening};
+use crate::fill::flight::Flight;
 use crate::fill::{Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
 use crate::key::{Key, KeySecret};
 use crate::purge::{Force, Label, Rules, Scope};
-use crate::store::object::{Opening, SHORT_BODY_BYTES_MAX, allocated_bytes};
+use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX, allocated_bytes};
 use crate::store::{Joined, Store, StoreSettings};
 use crate::vary::{VariantKey, Vary};
 
 fn store() -> Arc<Store> {
-    Arc::new(Store::new(StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 }))
+    Arc::new(Store::new(StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 }, None))
 }
 
 fn labelled(text: &str, tags: &[&str]) -> Opening {
@@ -406,6 +407,29 @@ fn purges_meet_what_they_name_and_only_that() {
     assert_eq!([0, 1, 2].map(is_stale), [false, true, true]);
     store.purge_key(key(0), Force::Soft);
     assert!(is_stale(0));
+}
+
+#[test]
+fn a_purge_looks_at_no_object_however_many_it_meets() {
+    const OBJECTS: u64 = 200_000;
+    let settings = StoreSettings { memory_bytes: 1 << 30, object_bytes_max: 1 << 20 };
+    let store = Arc::new(Store::new(settings, None));
+    for number in 0..OBJECTS {
+        let (key, opening) = (key(number), labelled("http://a/", &["everywhere"]));
+        assert!(store.put(&Flight::new(key, None, 0), &Arc::new(Object::new(key, 0, opening, &[]))));
+    }
+    {
+        // Nobody but the purge could go on: it takes no lock that objects are behind.
+        let shards: Vec<_> =
+            store.shards.iter().map(|shard| shard.lock().expect("nobody panicked")).collect();
+        store.purge(tag("everywhere"), Force::Hard).expect("few rules");
+        for number in 0..OBJECTS {
+            let mut objects = shards.iter().flat_map(|shard| shard.peek(key(number)));
+            assert!(objects.all(|object| object.checked() == 0 && !object.is_gone()));
+        }
+    }
+    assert_eq!((store.tally().keys, store.tally().purge_rules), (OBJECTS, 1));
+    assert!((0..OBJECTS).step_by(1000).all(|number| !is_stored(&store, key(number))));
 }
 
 #[test]

@@ -263,7 +263,7 @@ impl Policy for WTinyLfu {
 fn compare(trace: &Trace) {
     let memory_bytes = trace.memory_bytes;
     let settings = StoreSettings { memory_bytes, object_bytes_max: u64::MAX };
-    let mut ours = OurStore { store: Arc::new(Store::new(settings)), body: vec![b'x'; 4096] };
+    let mut ours = OurStore { store: Arc::new(Store::new(settings, None)), body: vec![b'x'; 4096] };
     let found = trace.run(&mut ours);
     let survey = ours.store.hit_rates().expect("enough was seen");
     let told = ours.store.tally();

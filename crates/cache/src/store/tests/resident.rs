@@ -29,7 +29,7 @@ fn child() {
     let body = vec![b'x'; 2 * body_bytes];
     let before = resident_bytes();
     let store =
-        Arc::new(Store::new(StoreSettings { memory_bytes: MEMORY_BYTES, object_bytes_max: u64::MAX }));
+        Arc::new(Store::new(StoreSettings { memory_bytes: MEMORY_BYTES, object_bytes_max: u64::MAX }, None));
     let mut highest = 0;
     let objects = 3 * MEMORY_BYTES / 2 / (body_bytes as u64 + 800);
     for number in 0..objects {

@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ::proxy::status::{CacheTold, HitRatesTold, RouteCacheTold, RouteTold};
+use ::proxy::status::{CacheTold, DiskTold, HitRatesTold, RouteCacheTold, RouteTold};
 
 /// Appends it to a page.
 pub(super) fn told(page: &mut String, cache: &CacheTold, routes: &[RouteTold]) {
     // Writing into a String does not fail.
     let _ = writeln!(
         page,
-        "\ncache: {} of {} in use, {} keys; {} stored, {} evicted",
+        "\ncache: {} of {} in use, {} keys; {} stored, {} evicted, {} purges",
         size(cache.stored_bytes + cache.filling_bytes),
         size(cache.memory_bytes),
         cache.keys,
         cache.stored,
         cache.evicted,
+        cache.purges,
     );
+    if let Some(disk) = &cache.disk {
+        told_of_disk(page, disk);
+    }
     if let Some(HitRatesTold { half, same, double, quadruple }) = cache.hit_rates {
         let [half, same, double, quadruple] = [half, same, double, quadruple].map(|share| share * 100.0);
         let _ = writeln!(
@@ -30,6 +34,21 @@ pub(super) fn told(page: &mut String, cache: &CacheTold, routes: &[RouteTold]) {
     if rows.len() > 1 {
         table(page, &rows);
     }
+}
+
+fn told_of_disk(page: &mut String, disk: &DiskTold) {
+    let _ = writeln!(
+        page,
+        "  disk: {}; {} of {} in use, {} responses; {} written, {} read, {} dropped, {} damaged",
+        disk.state,
+        size(disk.bytes),
+        size(disk.size_bytes),
+        disk.records,
+        disk.written,
+        disk.read,
+        disk.dropped,
+        disk.damaged,
+    );
 }
 
 fn table(page: &mut String, rows: &[[String; 7]]) {
@@ -97,12 +116,26 @@ mod tests {
             stored: 8,
             evicted: 2,
             evicted_bytes: 100,
+            purges: 5,
+            disk: Some(DiskTold {
+                is_on: true,
+                state: "on".to_owned(),
+                size_bytes: 1 << 30,
+                bytes: 5 << 20,
+                records: 40,
+                written: 44,
+                read: 7,
+                dropped: 1,
+                damaged: 0,
+                foreign_files: 0,
+            }),
             hit_rates: Some(HitRatesTold { half: 0.5, same: 0.625, double: 0.75, quadruple: 1.0 }),
         };
         let mut page = String::new();
         told(&mut page, &cache, &[route("static", Some(did)), route("api", None)]);
         let expected = "
-cache: 3.5 MiB of 64.0 MiB in use, 6 keys; 8 stored, 2 evicted
+cache: 3.5 MiB of 64.0 MiB in use, 6 keys; 8 stored, 2 evicted, 5 purges
+  disk: on; 5.0 MiB of 1024.0 MiB in use, 40 responses; 44 written, 7 read, 1 dropped, 0 damaged
   hits, estimated: 50.0% with half the memory, 62.5% with this, 75.0% with twice as much, 100.0% with four times
   ROUTE   HITS  STALE  WAITED  MISSES  STORED
   static  1200      3      40       9       8  misses: stale 2, uri-miss 7; not stored: private 1

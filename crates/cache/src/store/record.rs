@@ -1,0 +1,209 @@
+//! Stored responses as bytes that outlive a process: everything but which purges they were compared with.
+//!
+//! Little-endian numbers, then texts whose lengths they told, then the body. Who keeps the bytes answers for their being
+//! whole; what does not fit together all the same is no response.
+
+use bytes::Bytes;
+use wire::Span;
+
+use crate::purge::Label;
+use crate::store::object::{Object, Opening};
+use crate::stored::{Stored, Traits};
+use crate::vary::{VariantKey, Vary};
+
+/// Written first: other versions are not read.
+const VERSION: u8 = 1;
+
+/// A response as it was written down.
+#[derive(Debug)]
+pub struct Recorded {
+    /// All but the body.
+    pub opening: Opening,
+    /// The last purge that was known when it was fetched, by the count of the process that wrote it.
+    pub epoch: u64,
+    /// All of it.
+    pub body: Bytes,
+}
+
+impl Object {
+    /// Its bytes, in parts: a long body is shared, not copied.
+    pub fn record(&self) -> Vec<Bytes> {
+        let mut text = Vec::with_capacity(256 + self.head_and_short_body().len());
+        let stored = self.stored();
+        text.push(VERSION);
+        text.push(stored.traits.as_u8());
+        text.extend_from_slice(&stored.status.to_le_bytes());
+        for number in [
+            stored.stale_while_revalidate_seconds,
+            stored.stale_if_error_seconds,
+            stored.etag.start,
+            stored.etag.end,
+            stored.last_modified.start,
+            stored.last_modified.end,
+            self.vary().as_bytes().len() as u32,
+            self.labels().len() as u32,
+            self.key_text().len() as u32,
+            self.head().len() as u32,
+        ] {
+            text.extend_from_slice(&number.to_le_bytes());
+        }
+        for number in [
+            stored.last_modified_unix_seconds,
+            stored.date_unix_seconds,
+            stored.received_ms,
+            stored.made_ms,
+            stored.fresh_until_ms,
+            self.epoch(),
+        ] {
+            text.extend_from_slice(&number.to_le_bytes());
+        }
+        text.extend_from_slice(&self.variant().as_u128().to_le_bytes());
+        text.extend_from_slice(self.vary().as_bytes());
+        for label in self.labels() {
+            text.extend_from_slice(&label.as_u64().to_le_bytes());
+        }
+        text.extend_from_slice(self.key_text());
+        text.extend_from_slice(self.head_and_short_body());
+        let mut parts = vec![Bytes::from(text)];
+        parts.extend(self.long_body());
+        parts
+    }
+}
+
+impl Recorded {
+    /// From the bytes that `Object::record` gave.
+    pub fn read(bytes: &Bytes) -> Option<Self> {
+        let mut rest = Rest(bytes);
+        if rest.take::<1>()? != [VERSION] {
+            return None;
+        }
+        let traits = Traits::from_u8(rest.take::<1>()?[0]);
+        let status = u16::from_le_bytes(rest.take()?);
+        let [
+            revalidate,
+            on_error,
+            etag_start,
+            etag_end,
+            modified_start,
+            modified_end,
+            vary,
+            labels,
+            key,
+            head,
+        ] = rest.numbers(|bytes| u32::from_le_bytes(*bytes))?;
+        let [last_modified_unix_seconds, date_unix_seconds, received_ms, made_ms, fresh_until_ms, epoch] =
+            rest.numbers(|bytes| u64::from_le_bytes(*bytes))?;
+        let variant = VariantKey::from_u128(u128::from_le_bytes(rest.take()?));
+        let vary = Vary::from_bytes(rest.text(vary as usize)?);
+        let labels: Option<Vec<Label>> =
+            (0..labels).map(|_| Some(Label::from_u64(u64::from_le_bytes(rest.take()?)))).collect();
+        let (key_text, head) = (rest.text(key as usize)?, rest.text(head as usize)?);
+        let span = |start, end| (start <= end && end as usize <= head.len()).then_some(Span { start, end });
+        let stored = Stored {
+            status,
+            traits,
+            stale_while_revalidate_seconds: revalidate,
+            stale_if_error_seconds: on_error,
+            etag: span(etag_start, etag_end)?,
+            last_modified: span(modified_start, modified_end)?,
+            last_modified_unix_seconds,
+            date_unix_seconds,
+            received_ms,
+            made_ms,
+            fresh_until_ms,
+            part: None,
+        };
+        let body = bytes.slice_ref(rest.0);
+        let opening = Opening {
+            stored,
+            vary,
+            variant,
+            key_text: key_text.into(),
+            head: Some(head).filter(|head| head.ends_with(b"\r\n\r\n"))?.into(),
+            labels: labels?.into(),
+            body_bytes: Some(body.len() as u64),
+        };
+        Some(Self { opening, epoch, body })
+    }
+}
+
+/// What is left to be read.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn numbers<const N: usize, const COUNT: usize, T>(
+        &mut self,
+        of: impl Fn(&[u8; N]) -> T,
+    ) -> Option<[T; COUNT]> {
+        let mut taken = [[0; N]; COUNT];
+        for number in &mut taken {
+            *number = self.take()?;
+        }
+        Some(taken.map(|bytes| of(&bytes)))
+    }
+
+    fn text(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::{key, opening};
+
+    fn object(body: &[u8]) -> Object {
+        let opening = Opening {
+            vary: Vary::from_bytes(b"accept,cookie"),
+            variant: VariantKey::from_u128(7 << 90),
+            labels: [Label::from_u64(3), Label::from_u64(u64::MAX)].into(),
+            ..opening("http://a.example/b")
+        };
+        let opening =
+            Opening { stored: Stored { etag: Span { start: 9, end: 12 }, ..opening.stored }, ..opening };
+        Object::new(key(1), 5, opening, &[Bytes::copy_from_slice(body)])
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        for body_bytes in [0, 1, 1000, 100_000, 300_000] {
+            let body: Vec<u8> = (0..body_bytes).map(|at| (at * 7 % 251) as u8).collect();
+            let written = object(&body);
+            let recorded = Recorded::read(&written.record().concat().into()).expect("it is one");
+            assert_eq!((recorded.epoch, &recorded.body[..]), (5, &body[..]));
+            let read = Object::new(key(1), recorded.epoch, recorded.opening, &[recorded.body]);
+            assert_eq!(read.stored(), written.stored());
+            assert_eq!((read.vary(), read.variant()), (written.vary(), written.variant()));
+            assert_eq!((read.labels(), read.key_text()), (written.labels(), written.key_text()));
+            assert_eq!(read.head(), written.head());
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_before_its_body_is_nothing() {
+        let bytes = Bytes::from(object(b"").record().concat());
+        for end in 0..bytes.len() {
+            assert!(Recorded::read(&bytes.slice(..end)).is_none(), "{end}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_lie_are_noticed() {
+        let bytes = object(b"body").record().concat();
+        // The numbers from the place of the entity tag on.
+        for at in (12..44).chain([0]) {
+            let mut damaged = bytes.clone();
+            damaged[at] = 0xff;
+            // It may be read as something else, but never panics.
+            drop(Recorded::read(&damaged.into()));
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What is stored on a disk answers in the next process, unless it was purged or is damaged; and without the disk all goes on.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use crate::answered::{ONE_ROUTE, response};
+use crate::purged::order;
+use crate::scene::{Asked, Scene, Spoken, get};
+
+const FRESH: &str = "Cache-Control: max-age=60\r\n";
+
+/// A proxy whose cache has this folder.
+fn scene(folder: &Path) -> Scene {
+    let disk = format!("object = \"1MiB\"\ndisk = {{ path = \"{}\", size = \"64MiB\" }}", folder.display());
+    let text = ONE_ROUTE.replace("object = \"1MiB\"", &disk);
+    Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
+}
+
+/// The same, once what is in it can be read.
+fn ready(folder: &Path) -> Scene {
+    let scene = scene(folder);
+    while !disk(&scene)["is_on"].as_bool().expect("is told") {
+        std::thread::yield_now();
+    }
+    scene
+}
+
+/// What the status says of the disk.
+fn disk(scene: &Scene) -> serde_json::Value {
+    let mut stream = UnixStream::connect(scene.file("admin")).expect("the admin API listens");
+    stream.write_all(b"GET /status HTTP/1.1\r\nHost: admin\r\n\r\n").expect("it reads");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("it answers");
+    let (_, body) = response.split_once("\r\n\r\n").expect("has a head");
+    let status: serde_json::Value = serde_json::from_str(body).expect("is JSON");
+    status["cache"]["disk"].clone()
+}
+
+/// Has a response stored, in memory at least.
+fn store(scene: &Scene, request: &Asked<'_>, fields: &str, body: &str) {
+    let (_, got) = scene.exchange(Spoken::Http1, request, &response(fields, body));
+    assert_eq!(got.body, body);
+    while !is_stored(scene, request) {
+        std::thread::yield_now();
+    }
+}
+
+fn is_stored(scene: &Scene, request: &Asked<'_>) -> bool {
+    let fields = format!("{}cache-control: only-if-cached\n", request.fields);
+    scene.answer(Spoken::Http2, &Asked { fields: &fields, ..*request }).status == 200
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+#[test]
+fn what_is_stored_answers_in_the_next_process() {
+    let folder = folder();
+    let bodies = [0, 2, 5_000, 300_000].map(|len| "x".repeat(len));
+    let target = |body: &String| format!("/{}", body.len());
+    {
+        let scene = ready(folder.path());
+        for body in &bodies {
+            store(&scene, &get(&target(body)), &format!("{FRESH}X-Kept: yes\r\n"), body);
+        }
+    }
+    let scene = ready(folder.path());
+    for body in &bodies {
+        for spoken in [Spoken::Http2, Spoken::Http1] {
+            let got = scene.answer(spoken, &get(&target(body)));
+            assert_eq!((got.status, &got.body, got.field("x-kept")), (200, body, Some("yes")));
+            assert!(got.field("cache-status").is_some_and(|status| status.starts_with("vanward; hit")));
+        }
+    }
+    let part = Asked { fields: "range: bytes=1-3\n", ..get("/5000") };
+    assert_eq!(scene.answer(Spoken::Http1, &part).status, 206);
+    assert!(scene.try_accept(0).is_none());
+    // Read once each, and from memory then.
+    assert_eq!(disk(&scene)["read"], 4);
+}
+
+#[test]
+fn a_part_is_had_from_the_whole_on_the_disk() {
+    let folder = folder();
+    store(&ready(folder.path()), &get("/a"), FRESH, "0123456789");
+    let scene = ready(folder.path());
+    let got = scene.answer(Spoken::Http1, &Asked { fields: "range: bytes=2-4\n", ..get("/a") });
+    assert_eq!((got.status, got.body.as_str()), (206, "234"));
+    let same = Asked { fields: "if-modified-since: Thu, 01 Jan 2099 00:00:00 GMT\n", ..get("/a") };
+    assert!(matches!(scene.answer(Spoken::Http1, &same).status, 200 | 304));
+}
+
+#[test]
+fn variants_are_told_apart_on_the_disk() {
+    let folder = folder();
+    let kinds = ["x-kind: a\n", "x-kind: b\n", "x-kind: c\n"];
+    {
+        let scene = ready(folder.path());
+        for kind in kinds {
+            let fields = format!("{FRESH}Vary: X-Kind\r\n");
+            store(&scene, &Asked { fields: kind, ..get("/v") }, &fields, kind.trim());
+        }
+    }
+    let scene = ready(folder.path());
+    for kind in kinds {
+        let got = scene.answer(Spoken::Http1, &Asked { fields: kind, ..get("/v") });
+        assert_eq!((got.status, got.body.as_str()), (200, kind.trim()));
+    }
+    let other = Asked { fields: "x-kind: d\ncache-control: only-if-cached\n", ..get("/v") };
+    assert_eq!(scene.answer(Spoken::Http1, &other).status, 504);
+}
+
+#[test]
+fn what_is_stale_on_the_disk_is_validated() {
+    let folder = folder();
+    let fields = "Cache-Control: max-age=60\r\nAge: 59\r\nETag: \"a\"\r\n";
+    {
+        let scene = ready(folder.path());
+        let (_, got) = scene.exchange(Spoken::Http1, &get("/a"), &response(fields, "old"));
+        assert_eq!(got.body, "old");
+        while disk(&scene)["records"] != 1 {
+            std::thread::yield_now();
+        }
+    }
+    let scene = ready(folder.path());
+    let mut client = scene.client(Spoken::Http1);
+    client.asks(&Asked { fields: "cache-control: max-age=10\n", ..get("/a") });
+    let mut server = scene.accept(0);
+    assert!(server.head().to_lowercase().contains("if-none-match: \"a\""));
+    server.sends("HTTP/1.1 304 Not Modified\r\nCache-Control: max-age=600\r\n\r\n");
+    assert_eq!(client.gets().body, "old");
+    assert!(is_stored(&scene, &get("/a")));
+}
+
+#[test]
+fn what_was_purged_stays_purged() {
+    for order_body in [
+        r#"{"urls":["http://test/a"]}"#,
+        r#"{"tags":["one"]}"#,
+        r#"{"prefixes":["http://test/a"]}"#,
+        r#"{"hosts":["test"]}"#,
+        r#"{"all":true}"#,
+        r#"{"tags":["one"],"soft":true}"#,
+    ] {
+        let folder = folder();
+        let kept = Asked { host: "other", ..get("/b") };
+        {
+            let scene = ready(folder.path());
+            store(&scene, &get("/a"), &format!("{FRESH}Cache-Tag: one, two\r\n"), "old");
+            store(&scene, &kept, FRESH, "kept");
+        }
+        {
+            // By the next process, which has never read it.
+            let scene = ready(folder.path());
+            assert_eq!(order(&scene, "/cache/purge", order_body).0, 200, "{order_body}");
+            assert!(!is_stored(&scene, &get("/a")), "{order_body}");
+        }
+        let scene = ready(folder.path());
+        assert!(!is_stored(&scene, &get("/a")), "{order_body}");
+        assert_eq!(is_stored(&scene, &kept), !order_body.contains("all"), "{order_body}");
+        store(&scene, &get("/a"), &format!("{FRESH}Cache-Tag: one\r\n"), "new");
+        drop(scene);
+        let scene = ready(folder.path());
+        assert_eq!(scene.answer(Spoken::Http1, &get("/a")).body, "new", "{order_body}");
+    }
+}
+
+#[test]
+fn what_a_request_has_changed_is_gone_from_the_disk() {
+    let folder = folder();
+    store(&ready(folder.path()), &get("/a"), FRESH, "old");
+    {
+        let scene = ready(folder.path());
+        scene.exchange(Spoken::Http1, &Asked { method: "DELETE", ..get("/a") }, &response("", ""));
+    }
+    assert!(!is_stored(&ready(folder.path()), &get("/a")));
+}
+
+#[test]
+fn what_is_damaged_is_fetched_anew() {
+    let folder = folder();
+    store(&ready(folder.path()), &get("/a"), FRESH, "old");
+    for entry in fs::read_dir(folder.path()).expect("listed") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "segment") {
+            let mut bytes = fs::read(&path).expect("read");
+            *bytes.last_mut().expect("has some") ^= 1;
+            fs::write(&path, bytes).expect("written");
+        }
+    }
+    let scene = ready(folder.path());
+    let (_, got) = scene.exchange(Spoken::Http1, &get("/a"), &response(FRESH, "new"));
+    assert_eq!(got.body, "new");
+    assert_eq!(disk(&scene)["damaged"], 1);
+}
+
+#[test]
+fn without_its_disk_the_cache_goes_on() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, "in the way").expect("written");
+    let gone = folder.path().join("gone");
+    for path in [file, gone.clone()] {
+        let scene = scene(&path);
+        if path == gone {
+            while !disk(&scene)["is_on"].as_bool().expect("is told") {
+                std::thread::yield_now();
+            }
+            fs::remove_dir_all(&path).expect("removed");
+        }
+        store(&scene, &get("/a"), FRESH, "body");
+        while disk(&scene)["is_on"].as_bool().expect("is told") {
+            std::thread::yield_now();
+        }
+        assert!(disk(&scene)["state"].as_str().is_some_and(|state| state.starts_with("off")));
+        assert!(is_stored(&scene, &get("/a")));
+        assert_eq!(order(&scene, "/cache/purge", r#"{"all":true}"#).0, 200);
+        assert!(!is_stored(&scene, &get("/a")));
+    }
+}

@@ -1,0 +1,130 @@
+//! What a cache keeps on a disk: whole after kill -9, whenever it comes; and a disk that takes no more is done without.
+
+/// The built program as a process.
+mod process;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+
+use process::{Patience, Process, connect, read_head};
+
+/// A server whose every response may be stored, and can be told from its path.
+fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+    let address = listener.local_addr().expect("it listens");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let head = read_head(&mut stream);
+            let path = head.split(' ').nth(1).expect("has a path");
+            let body = body(path);
+            let fields = "Cache-Control: max-age=3600\r\nConnection: close";
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n\r\n", body.len());
+            // The proxy may have been killed meanwhile.
+            let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+        }
+    });
+    address
+}
+
+/// The bytes that belong to a path.
+fn body(path: &str) -> Vec<u8> {
+    let mut state = path.bytes().fold(17u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+    let len = 100 + state % 60_000;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn write(folder: &Path, server: SocketAddr) {
+    let admin = folder.join("admin");
+    let text = format!(
+        "admin = {admin:?}\nworkers = 2\n[[listen]]\naddress = \"127.0.0.1:0\"\n[cache]\nmemory = \"64MiB\"\n\
+         disk = {{ path = \"./kept\", size = \"64MiB\" }}\n[[route]]\nupstream = \"app\"\ncache = {{}}\n\
+         [upstream.app]\nservers = [\"http://{server}\"]\n"
+    );
+    std::fs::write(folder.join("vanward.toml"), text).expect("it can be written");
+}
+
+/// The body of a response, if it is one of status 200.
+fn ask(address: SocketAddr, path: &str, fields: &str) -> Option<Vec<u8>> {
+    let mut stream = connect(address);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let is_whole = read_head(&mut stream).starts_with("HTTP/1.1 200");
+    let mut body = Vec::new();
+    stream.read_to_end(&mut body).expect("it answers, and closes");
+    is_whole.then_some(body)
+}
+
+/// Waits until the status says so of the disk.
+fn wait_for(folder: &Path, is_so: impl Fn(&serde_json::Value) -> bool) {
+    let patience = Patience::new();
+    loop {
+        let mut stream = UnixStream::connect(folder.join("admin")).expect("the admin API listens");
+        stream.write_all(b"GET /status HTTP/1.1\r\nHost: admin\r\n\r\n").expect("it reads");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it answers");
+        let (_, body) = response.split_once("\r\n\r\n").expect("has a head");
+        let status: serde_json::Value = serde_json::from_str(body).expect("is JSON");
+        if is_so(&status["cache"]["disk"]) {
+            return;
+        }
+        patience.wait_a_little("the disk does not come to that");
+    }
+}
+
+#[test]
+fn after_kills_all_that_is_served_is_whole() {
+    const ROUNDS: u64 = 6;
+    const PATHS: u64 = 60;
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    write(folder.path(), server());
+    let mut served = 0;
+    for round in 0..ROUNDS {
+        let mut proxy = Process::start_in(folder.path(), &["run"]);
+        let address = proxy.address();
+        wait_for(folder.path(), |disk| disk["is_on"] == true);
+        for path in (0..round * PATHS).map(|number| format!("/{number}")) {
+            if let Some(found) = ask(address, &path, "Cache-Control: only-if-cached\r\n") {
+                assert!(found == body(&path), "{path}");
+                served += 1;
+            }
+        }
+        for path in (round * PATHS..(round + 1) * PATHS).map(|number| format!("/{number}")) {
+            assert!(ask(address, &path, "").is_some_and(|found| found == body(&path)), "{path}");
+        }
+        wait_for(folder.path(), |disk| disk["written"].as_u64() >= Some(PATHS / 2));
+        // Dropped, it is killed: in the middle of the rest.
+    }
+    assert!(served >= ROUNDS * (ROUNDS - 1) / 2 * (PATHS / 2), "{served}");
+}
+
+#[test]
+fn a_disk_that_takes_no_more_is_done_without() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    write(folder.path(), server());
+    // Files may not grow beyond 32 KiB or so.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" run", env!("CARGO_BIN_EXE_vanward")]);
+    let mut proxy = Process::of(shell.current_dir(folder.path()));
+    let address = proxy.address();
+    wait_for(folder.path(), |disk| disk["is_on"] == true);
+    let paths: Vec<String> = (0..20).map(|number| format!("/{number}")).collect();
+    for path in &paths {
+        assert!(ask(address, path, "").is_some_and(|found| found == body(path)), "{path}");
+    }
+    wait_for(folder.path(), |disk| disk["is_on"] == false);
+    // The next one that is stored says so.
+    assert!(ask(address, "/next", "").is_some());
+    proxy.warns("the cache does without its disk until the next start");
+    for path in &paths {
+        let found = ask(address, path, "Cache-Control: only-if-cached\r\n");
+        assert!(found.is_some_and(|found| found == body(path)), "{path}");
+    }
+}
