@@ -109,6 +109,12 @@ impl Asked {
         self.has(Present::Range) && self.method == Method::Get
     }
 
+    /// Whether what comes in answer to its range is as a range of the whole would be, with all that is said of that: with
+    /// If-Range much of it is left out (RFC 9110 §15.3.7), and with preconditions it depends on these.
+    pub fn brings_part(&self) -> bool {
+        self.has_range() && !self.has(Present::IfRange) && !self.is_conditional()
+    }
+
     /// Whether a stored response may answer: a GET or HEAD without a body that asks for no other protocol.
     ///
     /// RFC 9111 §4: the method must allow it. RFC 9110 §9.3.1: a body of GET has no meaning, but a server may give it one.

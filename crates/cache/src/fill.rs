@@ -262,6 +262,9 @@ impl Fill {
 
     fn store_whole(&self, opening: &Opening, parts: &[Bytes]) -> Filled {
         let object = Object::new(self.flight.key, self.flight.epoch, opening.clone(), parts);
+        if opening.stored.part.is_some() {
+            return self.store.put_part(&self.flight, object).map_or(Filled::Purged, Filled::Stored);
+        }
         self.store.survey_miss(&object);
         if object.weight_bytes() > self.store.object_bytes_max() {
             self.store.refuse(self.flight.key, Refusal::TooLarge);
@@ -288,6 +291,12 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         if !self.is_over {
+            let kept = self.flight.progress().stream().and_then(|stream| {
+                (stream.keeping == Keeping::Whole).then(|| (stream.opening.clone(), stream.parts()))
+            });
+            if let Some((opening, parts)) = kept {
+                self.store.put_rest_of(&self.flight, &opening, &parts);
+            }
             self.store.refuse(self.flight.key, Refusal::Incomplete);
             self.end(End::Broken);
         }

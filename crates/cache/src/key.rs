@@ -26,6 +26,13 @@ impl Key {
         Self(number)
     }
 
+    /// The key under which parts of what has this key are stored; of such a key, the other. Both are in the same shard.
+    #[must_use]
+    pub(crate) const fn of_parts(self) -> Self {
+        const PARTS: u128 = 0x5bd1_e995_7f4a_7c15;
+        Self(self.0 ^ PARTS)
+    }
+
     /// The key of what a request asks for.
     pub fn of(
         secret: KeySecret,

@@ -72,7 +72,9 @@ pub use purge::{Force, Label, Rules, RulesFull, Scope};
 pub use ranges::{
     Boundary, Part, Selection, may_combine, select, write_content_range, write_unsatisfied_range,
 };
-pub use refresh::{Refreshed, is_about, is_replaced_condition, refresh, write_conditions};
+pub use refresh::{
+    Refreshed, completes, is_about, is_replaced_condition, refresh, write_completion, write_conditions,
+};
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
 pub use status::{CacheStatus, Handling, write_age, write_content_length};
 pub use storable::admit;

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use wire::{RequestHead, ResponseHead};
 
-use crate::conditional::{Comparison, matches};
 use crate::fields::{members, push_number, value};
 use crate::stored::Stored;
 
@@ -124,6 +123,11 @@ impl Part {
         whole_bytes.is_none_or(|whole| end <= whole).then_some(Part { start: first, end, whole_bytes })
     }
 
+    /// The part that a 206 brings, if it is one alone.
+    pub fn of_response(head: &ResponseHead, bytes: &[u8]) -> Option<Part> {
+        Self::of(value(head, bytes, b"content-range")?).filter(|_| head.start.status == 206)
+    }
+
     /// Whether it is the whole.
     pub fn is_whole(&self) -> bool {
         self.start == 0 && self.whole_bytes == Some(self.end)
@@ -170,16 +174,10 @@ impl Part {
 /// Whether what is stored and a response are of one representation, so that their parts may be joined: both have the same
 /// strong validator (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
 pub fn may_combine(stored: &Stored, stored_head: &[u8], head: &ResponseHead, bytes: &[u8]) -> bool {
-    match (stored.etag(stored_head), value(head, bytes, b"etag")) {
-        (Some(ours), Some(theirs)) => matches(ours, theirs, Comparison::Strong),
-        (None, None) => {
-            // RFC 9110 §8.8.2.2: a date is strong if it is clearly before that of the response.
-            let is_strong = stored.last_modified_unix_seconds.saturating_add(60) <= stored.date_unix_seconds;
-            let ours = stored.last_modified(stored_head);
-            is_strong && ours.is_some() && ours == value(head, bytes, b"last-modified")
-        }
-        _ => false,
-    }
+    let name: &[u8] = if stored.etag(stored_head).is_some() { b"etag" } else { b"last-modified" };
+    let has_other = name == b"last-modified" && value(head, bytes, b"etag").is_some();
+    let ours = stored.strong_validator(stored_head);
+    ours.is_some() && ours == value(head, bytes, name) && !has_other
 }
 
 /// Appends a Content-Range with its CRLF (RFC 9110 §14.4).

@@ -5,9 +5,10 @@ use wire::{HeadLimits, Name, Parsed, ResponseHead};
 use crate::asked::Asked;
 use crate::conditional::{Comparison, matches};
 use crate::directives::ResponseDirectives;
-use crate::fields::value;
+use crate::fields::{push_number, value};
 use crate::freshness::{self, Lifetime, Origin};
 use crate::policy::Policy;
+use crate::ranges::{Part, may_combine};
 use crate::refusal::Refusal;
 use crate::storable::{Keeping, check_response, check_use, describe, has_field, push_field};
 use crate::stored::{Stored, Times};
@@ -21,6 +22,28 @@ pub fn write_conditions(out: &mut Vec<u8>, stored: &Stored, stored_head: &[u8]) 
     if let Some(date) = stored.last_modified(stored_head) {
         push_field(out, b"If-Modified-Since", date);
     }
+}
+
+/// Appends the fields with which the origin is asked for what is missing of a stored part, or all of it if that is another
+/// by now (RFC 9111 §3.4). Nothing where the end is not all that is missing, or without a strong validator.
+pub fn write_completion(out: &mut Vec<u8>, stored: &Stored, stored_head: &[u8]) {
+    let missing = stored.part.and_then(|part| part.missing()).filter(|missing| missing.start > 0);
+    let Some((missing, validator)) = missing.zip(stored.strong_validator(stored_head)) else { return };
+    out.extend_from_slice(b"Range: bytes=");
+    push_number(out, missing.start);
+    out.extend_from_slice(b"-\r\n");
+    push_field(out, b"If-Range", validator);
+}
+
+/// Whether a response brings all that is missing of a stored part, of the same representation (RFC 9110 §15.3.7.3).
+pub fn completes(head: &ResponseHead, bytes: &[u8], stored: &Stored, stored_head: &[u8]) -> bool {
+    let missing = stored.part.and_then(|part| part.missing());
+    let brought = Part::of_response(head, bytes);
+    missing.zip(brought).is_some_and(|(missing, brought)| {
+        missing == (brought.start..brought.end)
+            && brought.whole_bytes == stored.part.and_then(|part| part.whole_bytes)
+            && may_combine(stored, stored_head, head, bytes)
+    })
 }
 
 /// Whether a field of a client's request is left out where `write_conditions` has its say.

@@ -66,8 +66,8 @@ fn check_request(asked: &Asked, policy: &Policy) -> Result<(), Refusal> {
 fn part_of(head: &ResponseHead, bytes: &[u8], asked: &Asked) -> Result<Option<Part>, Refusal> {
     match head.start.status {
         206 => {
-            let range = value(head, bytes, b"content-range").ok_or(Refusal::Status)?;
-            Part::of(range).filter(|_| asked.has(Present::Range)).map(Some).ok_or(Refusal::Status)
+            let part = Part::of_response(head, bytes).filter(|_| asked.has(Present::Range));
+            part.map(Some).ok_or(Refusal::Status)
         }
         // They say something about a condition or range of their request alone.
         ..200 | 304 | 412 | 416 => Err(Refusal::Status),

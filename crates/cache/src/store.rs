@@ -19,6 +19,8 @@ use crate::vary::{VariantKey, Vary};
 
 /// One stored response.
 pub(crate) mod object;
+/// Parts of representations.
+mod parts;
 /// The same as bytes.
 pub(crate) mod record;
 /// What lies behind the store.
@@ -233,7 +235,8 @@ impl Store {
     /// Purges one key, with all its variants and what is being fetched of it, and says how many objects were stored.
     pub fn purge_key(&self, key: Key, force: Force) -> usize {
         let (met, removed) = self.shard(key).purge(key, force);
-        drop(removed);
+        let (_, removed_parts) = self.shard(key).purge(key.of_parts(), force);
+        drop((removed, removed_parts));
         self.counts.purges.fetch_add(1, Relaxed);
         let behind = self.behind.as_ref().map_or(0, |behind| behind.purged_key(key));
         met.max(behind)
@@ -332,7 +335,7 @@ impl Store {
     /// Stores an object, unless it was purged while it was fetched, and has it kept behind the store.
     pub(crate) fn put(&self, flight: &Flight, object: &Arc<Object>) -> bool {
         let is_put = self.put_here(flight, object);
-        if let (true, Some(behind)) = (is_put, &self.behind) {
+        if let (true, None, Some(behind)) = (is_put, object.stored().part, &self.behind) {
             behind.stored(object);
         }
         is_put

@@ -121,6 +121,16 @@ impl Stored {
         self.etag.end > self.etag.start || self.last_modified.end > self.last_modified.start
     }
 
+    /// What tells its representation from every other, byte by byte (RFC 9110 §8.8.1).
+    pub fn strong_validator<'a>(&self, head: &'a [u8]) -> Option<&'a [u8]> {
+        if let Some(etag) = self.etag(head) {
+            return Some(etag).filter(|etag| !etag.starts_with(b"W/"));
+        }
+        // RFC 9110 §8.8.2.2: a date is strong if it is clearly before that of the response.
+        let is_strong = self.last_modified_unix_seconds.saturating_add(60) <= self.date_unix_seconds;
+        self.last_modified(head).filter(|_| is_strong)
+    }
+
     /// Makes it stale as of now: what a soft purge does. It may still be used where stale responses may.
     pub fn make_stale(&mut self, now_ms: u64) {
         self.fresh_until_ms = self.fresh_until_ms.min(now_ms);

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use ::cache::{
     Asked, Behind, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
     OriginError, Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide,
-    judge_conditions, serves_on_error,
+    judge_conditions, range_applies, serves_on_error,
 };
 use config::CacheStore;
 use wire::Method;
@@ -151,6 +151,12 @@ pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> R
         return Ok(Looked::Miss(Miss::of(way, forward)));
     }
     let found = ask.look(request);
+    if found.is_none()
+        && asked.has_range()
+        && let Some(hit) = ask.look_for_part(call, admitted, request)
+    {
+        return Ok(Looked::Hit(hit));
+    }
     let decision = ask.decide(found.as_deref());
     match (decision, found) {
         (Decision::Serve(freshness), Some(object)) => {
@@ -232,8 +238,23 @@ impl<'a> Ask<'a> {
     }
 
     fn look(&self, request: &Request) -> Option<Arc<Object>> {
-        let found = self.cache.store.look(self.key, |vary| self.variant(vary, request));
-        found.filter(|object| object.stored().part.is_none())
+        self.cache.store.look(self.key, |vary| self.variant(vary, request))
+    }
+
+    /// A stored part that answers a request for a range of the whole.
+    #[cold]
+    fn look_for_part(&self, call: &Call<'_>, admitted: &Admitted, request: &Request) -> Option<Hit> {
+        let object = self.cache.store.part(self.key, |vary| self.variant(vary, request))?;
+        let (asked, head, bytes) = (&self.asked, &request.head, request.head_bytes());
+        let (stored, stored_head) = (object.stored(), object.head());
+        stored.part?.select(head, bytes)?;
+        let answers = range_applies(asked, head, bytes, stored, stored_head)
+            && judge_conditions(asked, head, bytes, stored, stored_head) == Verdict::Proceed
+            && self.decide(Some(&object)) == Decision::Serve(Freshness::Fresh);
+        answers.then(|| {
+            tally::hit(call, admitted);
+            Hit { object, is_plain: false }
+        })
     }
 
     fn join(&self, request: &Request, seen: Option<&Arc<Object>>) -> Joined {

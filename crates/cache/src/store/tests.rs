@@ -49,6 +49,6 @@ pub(crate) fn opening(text: &str) -> Opening {
     }
 }
 
-fn no_variant(_: &Vary) -> VariantKey {
+pub(crate) fn no_variant(_: &Vary) -> VariantKey {
     NO_VARIANT
 }

@@ -4,8 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use ::cache::{
-    Decision, Ending, Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed, Refusal,
-    Times, Vary, Waited, also_labelled, is_about, labels, refresh, write_conditions, write_key,
+    Decision, Ending, Force, Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed,
+    Refusal, Times, Vary, Waited, also_labelled, completes, is_about, labels, refresh, write_completion,
+    write_conditions, write_key,
 };
 use wire::Framing;
 
@@ -185,8 +186,9 @@ pub(super) async fn fetch(
     record: &mut Record<'_>,
 ) -> Result<Fetched, Failure> {
     let mut known = found.filter(|object| object.stored().has_validator());
+    let mut part = if found.is_none() { ask.unfinished(&memory.request) } else { None };
     loop {
-        memory.request.texts.conditions = Some(conditions(known));
+        memory.request.texts.conditions = Some(conditions(known, part.as_ref()));
         let outcome = forward::forward(call, admitted, memory, record).await;
         memory.request.texts.conditions = None;
         let status = memory.response.head.start.status;
@@ -218,6 +220,13 @@ pub(super) async fn fetch(
                 return Err(failure);
             }
         };
+        if let Some(part) = part.take().filter(|_| matches!(status, 206 | 304 | 416)) {
+            let Some(renewal) = Renewal::of_part(call, ask, &part, &memory.response) else {
+                // It is not what was asked for: the origin is asked once more, for all of it.
+                continue;
+            };
+            return Ok(complete(call, admitted, memory, ask, (lead, reply), (&part, renewal), record));
+        }
         let Some(object) = known.filter(|_| status == 304) else {
             return Ok(settle(call, admitted, memory, ask, lead, reply, record));
         };
@@ -238,9 +247,12 @@ pub(super) async fn fetch(
     }
 }
 
-/// The lines that ask whether what is stored is still good; none ask for all of it.
-fn conditions(known: Option<&Arc<Object>>) -> Vec<u8> {
+/// The lines that ask whether what is stored is still good, or for what is missing of it; none ask for all of it.
+fn conditions(known: Option<&Arc<Object>>, part: Option<&Arc<Object>>) -> Vec<u8> {
     let mut lines = Vec::new();
+    if let Some(part) = part {
+        write_completion(&mut lines, part.stored(), part.head());
+    }
     if let Some(object) = known {
         write_conditions(&mut lines, object.stored(), object.head());
     }
@@ -283,12 +295,78 @@ impl Renewal {
         Some(Self { opening, ending })
     }
 
+    /// What a response makes of a part that it completes; `None` where it does not.
+    fn of_part(call: &Call<'_>, ask: &Ask<'_>, part: &Object, response: &Response) -> Option<Self> {
+        let (head, bytes) = (&response.head, response.buffer.filled());
+        if !completes(head, bytes, part.stored(), part.head()) {
+            return None;
+        }
+        let mut renewal = Self::of(call, ask, part, response)?;
+        renewal.opening.body_bytes = part.stored().part?.whole_bytes;
+        renewal.opening.stored.part = None;
+        (renewal.ending == Ending::Validated).then_some(renewal)
+    }
+
     fn carry_out(self, ask: &Ask<'_>, lead: Lead, object: &Object) -> Arc<Object> {
         if self.ending == Ending::Validated {
             return lead.renew(object, self.opening);
         }
         lead.release(object, self.opening, ask.now_ms / 1000 + REFUSED_FOR_SECONDS)
     }
+}
+
+/// Has what is stored of a part stored as a whole, with the rest as it comes.
+fn complete(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    (lead, reply): (Lead, Reply),
+    (part, renewal): (&Object, Renewal),
+    record: &mut Record<'_>,
+) -> Fetched {
+    ask.settle(206, Ending::Stored);
+    let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
+    let (mut fill, reader) = lead.open(renewal.opening);
+    for piece in part.body(0..part.body_bytes()) {
+        fill.push(piece, refused_until_seconds);
+    }
+    // If the rest dies too, there is a longer one.
+    part.purge(Force::Hard);
+    record.received_apart(memory.response.head.len as u64);
+    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
+    Fetched::Coming(reader)
+}
+
+/// Has a part stored as it comes that one client has asked for, if it may be.
+pub(super) fn part(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    reply: Reply,
+    record: &mut Record<'_>,
+) -> Result<Reader, Box<Reply>> {
+    if memory.response.head.start.status != 206 || !ask.asked.brings_part() {
+        return Err(Box::new(reply));
+    }
+    let opening = opening(call, admitted, ask, &memory.request, &memory.response, &reply).ok();
+    let lead = opening.filter(is_kept_part).zip(ask.cache.store.lead_part(ask.key));
+    let Some((opening, lead)) = lead else { return Err(Box::new(reply)) };
+    ask.settle(206, Ending::Stored);
+    let (fill, reader) = lead.open(opening);
+    record.received_apart(memory.response.head.len as u64);
+    let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
+    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
+    Ok(reader)
+}
+
+/// Whether a part can be told from others, and is as long as is said.
+fn is_kept_part(opening: &Opening) -> bool {
+    let Some(part) = opening.stored.part else { return false };
+    opening.body_bytes == Some(part.end - part.start)
+        && part.whole_bytes.is_some()
+        && opening.stored.strong_validator(&opening.head).is_some()
 }
 
 /// Gives back the connection of a response that had no body.
@@ -379,6 +457,13 @@ impl Ask<'_> {
     /// What has become of the response, for whoever asks.
     pub(super) fn settle(&self, status: u16, ending: Ending) {
         self.cache.store.settle(self.key, status, ending);
+    }
+
+    /// A stored part whose rest can be asked for.
+    fn unfinished(&self, request: &Request) -> Option<Arc<Object>> {
+        let part = self.cache.store.part(self.key, |vary| self.variant(vary, request))?;
+        let missing = part.stored().part?.missing()?;
+        (missing.start > 0).then_some(part)
     }
 
     /// When the server was asked, and when it answered.

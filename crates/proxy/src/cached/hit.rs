@@ -88,7 +88,8 @@ async fn selected(
     told: Told,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
-    let whole_bytes = object.body_bytes();
+    let part = object.stored().part;
+    let whole_bytes = part.and_then(|part| part.whole_bytes).unwrap_or_else(|| object.body_bytes());
     let wanted = wanted(&memory.request, object.stored(), object.head(), Some(whole_bytes));
     let Wanted::Extent(extent) = wanted else {
         return unsatisfied(call, admitted, memory, whole_bytes, told, record).await;
@@ -161,7 +162,10 @@ impl Segment {
 
     fn bytes<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a [u8]> {
         let text = Some(self.text.as_slice()).filter(|text| !text.is_empty());
-        text.into_iter().chain(object.body(self.range.clone()))
+        // A part is stored from where it begins in the whole.
+        let begin = object.stored().part.map_or(0, |part| part.start);
+        let within = self.range.start.saturating_sub(begin)..self.range.end.saturating_sub(begin);
+        text.into_iter().chain(object.body(within))
     }
 }
 

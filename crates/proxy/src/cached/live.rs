@@ -29,7 +29,13 @@ pub(super) async fn coming(
 ) -> Result<Next, Failure> {
     let opening = reader.opening();
     let body_bytes = opening.body_bytes;
-    let extent = match wanted(&memory.request, &opening.stored, &opening.head, body_bytes) {
+    let part = opening.stored.part.and_then(|part| Some((part.start..part.end, part.whole_bytes?)));
+    let wanted = match part {
+        // It is what this client has asked for, and nobody else.
+        Some((range, whole_bytes)) => Wanted::Extent(Extent::Part(range, whole_bytes)),
+        None => wanted(&memory.request, &opening.stored, &opening.head, body_bytes),
+    };
+    let extent = match wanted {
         // Who wants several gets the whole: what is sent second may come first.
         Wanted::Extent(Extent::Parts(..)) => Extent::Whole,
         Wanted::Extent(extent) => extent,
@@ -62,7 +68,7 @@ pub(super) async fn coming(
     record.status = extent.status(&opening.stored);
     record.head_bytes_sent = memory.response.out.len() as u64;
     let wanted = match extent {
-        Extent::Part(range, _) => range,
+        Extent::Part(range, _) if opening.stored.part.is_none() => range,
         _ => 0..u64::MAX,
     };
     let outlet = Outlet::new(call, admitted);

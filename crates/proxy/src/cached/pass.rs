@@ -4,7 +4,7 @@ use ::cache::{
     CacheStatus, Ending, Force, Forward, Handling, Key, OriginError, Refusal, also_invalid, invalidates,
 };
 
-use super::{Ask, Miss, Way, fetch, hit, tally, uri};
+use super::{Ask, Miss, Way, fetch, hit, live, tally, uri};
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
@@ -41,6 +41,14 @@ pub(super) async fn pass(
         return hit::stored(call, admitted, memory, object, told, record).await;
     }
     let reply = outcome?;
+    let reply = match fetch::part(call, admitted, memory, ask, reply, record) {
+        Ok(reader) => {
+            let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
+            let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
+            return live::coming(call, admitted, memory, reader, ask.told(call, told), record).await;
+        }
+        Err(reply) => *reply,
+    };
     let refusal = match miss.way {
         // It was refused before: what can be stored by now is fetched for all again.
         Way::Fetch => {

@@ -28,6 +28,8 @@ mod answered;
 mod validated;
 /// Parts.
 mod ranges;
+/// Parts that are stored themselves.
+mod parts;
 /// What is no longer fresh.
 mod stale;
 /// What goes past it.
