@@ -32,7 +32,7 @@ impl Default for ShedSettings {
             latency_floor: Duration::from_millis(200),
             tolerance_percent: 300,
             min: 16,
-            crowd: 512,
+            crowd: 1024,
             crowd_latency: Duration::from_millis(400),
             window: Duration::from_millis(100),
             samples_min: 16,
