@@ -1,23 +1,43 @@
-//! Delays that vary, as they are written: `2s`, `2s±100ms`, `50ms±10ms normal`.
+//! Delays that vary, as they are written: `2s`, `2s±100ms`, `50ms±10ms normal`, `trace FILE`; and packets that are lost.
 
+use std::path::Path;
 use std::time::Duration;
 
-use shape::{Delay, Jitter};
+use shape::{Delay, Jitter, Loss};
 
 use crate::fault::{Fault, ValueError};
 use crate::kind::Text;
+use crate::named_file::read_bytes;
 use crate::quantity::{duration, written_duration};
 
-const EXPECTED: &str = "a delay such as 50ms, 2s±100ms or 50ms±10ms normal";
+const EXPECTED: &str = "a delay such as 50ms, 2s±100ms, 50ms±10ms normal or 50ms trace FILE";
+const EXPECTED_LOSS: &str =
+    "a share of packets and how long each takes to come after all, such as `0.5% 300ms`";
 
 /// The ways in which a delay varies, besides evenly.
 const NORMAL: &str = "normal";
 const PARETO: &str = "pareto";
+/// A file with a delay on each line comes behind it.
+const TRACE: &str = "trace";
+/// Values in such a file: a day of one a second.
+const TRACE_MAX: usize = 86_400;
 
 pub(crate) const DELAY: Text<Delay> = Text { expected: EXPECTED, read: delay, print: written };
 
-/// Reads a delay: `50ms`; `2s±100ms`, or `2s+-100ms`, which varies evenly; `2s±100ms normal` or `pareto`.
+pub(crate) const LOSS: Text<Loss> = Text { expected: EXPECTED_LOSS, read: loss, print: written_loss };
+
+/// Reads a delay: `50ms`; `2s±100ms`, or `2s+-100ms`, which varies evenly; `2s±100ms normal` or `pareto`; `trace FILE`, or
+/// `50ms trace FILE`, with what is added each time on the lines of a file.
 pub fn delay(text: &str) -> Result<Delay, ValueError> {
+    if let Some((mean, file)) = text.split_once(TRACE).filter(|(_, file)| file.starts_with(' ')) {
+        let mean_ns = if mean.trim().is_empty() { 0 } else { nanoseconds(mean)? };
+        return trace(file.trim()).map(|jitter| Delay { mean_ns, jitter });
+    }
+    drawn_delay(text)
+}
+
+/// Reads a delay that names no file: whoever asks for it may be anybody.
+pub(crate) fn drawn_delay(text: &str) -> Result<Delay, ValueError> {
     let Some((mean, around)) = text.split_once('±').or_else(|| text.split_once("+-")) else {
         return Ok(Delay { mean_ns: nanoseconds(text)?, jitter: Jitter::None });
     };
@@ -30,6 +50,46 @@ pub fn delay(text: &str) -> Result<Delay, ValueError> {
         other => return Err(refusal(Fault::Unknown { written: other.to_owned(), nearest: None })),
     };
     Ok(Delay { mean_ns, jitter })
+}
+
+fn trace(file: &str) -> Result<Jitter, ValueError> {
+    let path = Path::new(file);
+    let refuse = |problem| refusal(Fault::File { path: path.to_path_buf(), problem });
+    let bytes = read_bytes(path).map_err(refuse)?;
+    let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
+    let mut added_ns = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let (sign, length) = match line.trim().strip_prefix('-') {
+            Some(length) => (-1, length),
+            None => (1, line.trim()),
+        };
+        let length_ns =
+            nanoseconds(length).map_err(|error| refuse(format!("line {}: {}", number + 1, error.fault)))?;
+        added_ns.push(sign * i64::try_from(length_ns).unwrap_or(i64::MAX));
+    }
+    match added_ns.len() {
+        0 => Err(refuse("it has no delay".to_owned())),
+        len if len > TRACE_MAX => Err(refuse(format!("it has more than {TRACE_MAX} delays"))),
+        _ => Ok(Jitter::Trace { source: file.into(), added_ns: added_ns.into() }),
+    }
+}
+
+/// Reads a loss of packets: `0.5% 300ms`.
+fn loss(text: &str) -> Result<Loss, ValueError> {
+    let refuse = |fault| ValueError { fault, expected: EXPECTED_LOSS };
+    let unknown = || refuse(Fault::Unknown { written: text.to_owned(), nearest: None });
+    let (share, stall) = text.trim().split_once('%').ok_or_else(unknown)?;
+    let percent: f64 = share.parse().map_err(|_| refuse(Fault::NotANumber(share.to_owned())))?;
+    if !(0.0..=100.0).contains(&percent) {
+        return Err(refuse(Fault::TooLarge(share.to_owned())));
+    }
+    let stall = duration(stall).map_err(|error| refuse(error.fault))?;
+    Ok(Loss { per_million: (percent * 10_000.0).round() as u32, stall_ns: stall.as_nanos() as u64 })
+}
+
+fn written_loss(loss: &Loss) -> String {
+    let stall = written_duration(Duration::from_nanos(loss.stall_ns));
+    format!("{}% {stall}", f64::from(loss.per_million) / 10_000.0)
 }
 
 fn nanoseconds(text: &str) -> Result<u64, ValueError> {
@@ -49,8 +109,8 @@ pub(crate) fn written(delay: &Delay) -> String {
         Jitter::Uniform { spread_ns } => format!("{mean}±{}", length(*spread_ns)),
         Jitter::Normal { deviation_ns } => format!("{mean}±{} {NORMAL}", length(*deviation_ns)),
         Jitter::Pareto { mean_ns } => format!("{mean}±{} {PARETO}", length(*mean_ns)),
-        // A trace is no text.
-        Jitter::None | Jitter::Trace { .. } => mean,
+        Jitter::Trace { source, .. } => format!("{mean} {TRACE} {source}"),
+        Jitter::None => mean,
     }
 }
 
@@ -75,6 +135,40 @@ mod tests {
             let read = delay(text).unwrap();
             assert_eq!(read, Delay { mean_ns, jitter }, "{text}");
             assert_eq!(written(&read), again);
+        }
+    }
+
+    #[test]
+    fn a_trace_is_read_from_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("delays");
+        let text = |mean: &str| format!("{mean}trace {}", path.display());
+        std::fs::write(&path, "5ms\n\n-1ms\n").unwrap();
+        for (mean, mean_ns) in [("", 0), ("50ms ", 50 * MS)] {
+            let read = delay(&text(mean)).unwrap();
+            assert_eq!(read.mean_ns, mean_ns);
+            assert!(
+                matches!(&read.jitter, Jitter::Trace { added_ns, .. } if **added_ns == [5 * MS as i64, -(MS as i64)])
+            );
+            assert_eq!(delay(&written(&read)).unwrap(), read);
+        }
+        for bad in ["", "5ms\nsoon\n"] {
+            std::fs::write(&path, bad).unwrap();
+            assert!(delay(&text("")).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn losses_are_read_and_written_alike() {
+        for (text, per_million, stall_ms) in
+            [("0.5% 300ms", 5_000, 300), ("100% 1s", 1_000_000, 1_000), ("0.01% 2ms", 100, 2)]
+        {
+            let read = loss(text).unwrap();
+            assert_eq!(read, Loss { per_million, stall_ns: stall_ms * MS });
+            assert_eq!(written_loss(&read), text);
+        }
+        for text in ["", "1", "1%", "101% 1s", "-1% 1s", "x% 1s", "1% 5"] {
+            assert!(loss(text).is_err(), "{text}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shape::{Fault, Occasion, Share};
 
-use crate::delay::{delay, written as written_delay};
+use crate::delay::{drawn_delay, written as written_delay};
 use crate::fault::{self, ValueError};
 use crate::kind::Text;
 use crate::matching::unknown;
@@ -49,7 +49,7 @@ fn injected(text: &str) -> Result<Fault, ValueError> {
     match word {
         "" => Err(refuse(fault::Fault::Empty)),
         "delay" => {
-            delay(extent).map(Fault::Delay).map_err(|error| ValueError { expected: EXPECTED, ..error })
+            drawn_delay(extent).map(Fault::Delay).map_err(|error| ValueError { expected: EXPECTED, ..error })
         }
         "cut" => size(extent).map(|bytes| Fault::Cut { bytes }).map_err(|error| refuse(error.fault)),
         "length" => length(extent).ok_or_else(|| refuse(fault::Fault::NotANumber(extent.to_owned()))),

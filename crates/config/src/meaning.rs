@@ -24,7 +24,7 @@ pub use listeners::{ListenAddress, Listener};
 pub use routes::{
     Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts,
 };
-pub use shaping::{Bandwidth, Bandwidths, Scope, Shaping};
+pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
 pub use upstreams::{
     BodyRule, Check, CookieSecrets, Dns, HostHeader, Pool, Probe, Protocol, QueueSettings, Retry, RetryOn,
     Scheme, Server, ServerHost, Statuses, StickyCookie, StickySessions, StickyTable, Upstream,

@@ -62,7 +62,7 @@ impl<V> Kind<V> for FileKind<V> {
 }
 
 /// Of regular files only: a pipe could keep a reload waiting for ever.
-fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("it can't be read: {error}");
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err("it is not a file".to_owned());

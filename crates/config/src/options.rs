@@ -12,16 +12,18 @@ use ipnet::IpNet;
 
 use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{CACHE, CacheWritten};
+use crate::delay::{DELAY, LOSS};
 use crate::fault::{Fault, ValueError};
 use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
 use crate::injected_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted};
 use crate::meaning::{
-    Bandwidth, Limits, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage, Shedding,
+    Bandwidth, Limits, Link, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage, Shedding,
     Timeouts,
 };
 use crate::nearest::nearest;
 use crate::pairs::{OneOrMany, Pair};
+use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
 use crate::reader::{Reader, Span};
 use crate::route_options::{ERROR_PAGES, ROUTE, RouteWritten};
@@ -43,6 +45,7 @@ pub(crate) struct File {
     pub(crate) listen: Vec<Element<Listen>>,
     pub(crate) routes: Vec<Element<RouteWritten>>,
     pub(crate) upstreams: Vec<(Span, String, UpstreamWritten)>,
+    pub(crate) profiles: Vec<(Span, String, ProfileWritten)>,
     pub(crate) faults: FaultsWritten,
     pub(crate) fault: Vec<Element<FaultWritten>>,
     pub(crate) timeouts: Timeouts,
@@ -113,6 +116,14 @@ pub(crate) static FILE: Table<File> = Table {
             expected_name: UPSTREAM_NAME,
             doc: "Servers that answer for the same routes. NAME is 1 to 64 letters, digits, `.`, `-` and `_`.",
         },
+        &Named {
+            name: "profile",
+            table: &PROFILE,
+            place: |file: &mut File| &mut file.profiles,
+            is_name: is_upstream_name,
+            expected_name: UPSTREAM_NAME,
+            doc: "A link, for `profile` of `[[listen]]`. NAME is what an upstream's may be.",
+        },
         &Section {
             name: "timeouts",
             table: &TIMEOUTS,
@@ -176,6 +187,8 @@ pub(crate) struct Listen {
     pub(crate) http2: bool,
     pub(crate) rate: Vec<Bandwidth>,
     pub(crate) upload_rate: Vec<Bandwidth>,
+    pub(crate) profile: Option<Located<String>>,
+    pub(crate) link: Link,
 }
 
 impl Default for Listen {
@@ -191,6 +204,8 @@ impl Default for Listen {
             http2: true,
             rate: Vec::new(),
             upload_rate: Vec::new(),
+            profile: None,
+            link: Link::default(),
         }
     }
 }
@@ -260,6 +275,36 @@ static LISTEN: Table<Listen> = Table {
             OneOrMany(BANDWIDTH),
             |listen: &mut Listen| &mut listen.upload_rate,
             "The same for bodies of requests, or what comes from clients.",
+        ),
+        &key(
+            "profile",
+            Maybe(At(Name {
+                expected: "the name of a link such as lte, 3g, dsl, satellite or transpacific",
+            })),
+            |listen: &mut Listen| &mut listen.profile,
+            "A link by name between each client and the proxy, with its rates, its round trip and packets that are lost: one of \
+             `[profile.NAME]`, or one of those that `vanward proxy --help` lists. `rate` and `upload_rate` hold beside \
+             its own; `connect_delay`, `latency` and `loss` go before them.",
+        ),
+        &key(
+            "connect_delay",
+            Maybe(DELAY),
+            |listen: &mut Listen| &mut listen.link.connect_delay,
+            "How late connections begin, TLS included. See `delay` of `[[route]]`.",
+        ),
+        &key(
+            "latency",
+            Maybe(DELAY),
+            |listen: &mut Listen| &mut listen.link.latency,
+            "How late each piece comes, either way, in their order. It narrows nothing: 16 MiB are on their way at most, each \
+             way of a connection.",
+        ),
+        &key(
+            "loss",
+            Maybe(LOSS),
+            |listen: &mut Listen| &mut listen.link.loss,
+            "Packets of 1460 bytes that have to be sent once more: how many, and how long that takes. What is behind them \
+             waits as well.",
         ),
     ],
 };

@@ -11,6 +11,7 @@ use crate::kind::{Located, located};
 use crate::meaning::{AccessLog, Config, Faults, ListenAddress, Listener, Route, Scheme, Shedding};
 use crate::options::{FILE, File, Listen, Log, ShedWritten};
 use crate::pairs::pair;
+use crate::profile::{check_profiles, with_profiles};
 use crate::reader::Reader;
 use crate::route_resolve::{Names, route};
 use crate::route_written;
@@ -31,6 +32,7 @@ pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
         check_upstream(at, upstream, reader);
     }
     check_tls(&file, reader);
+    check_profiles(&file, reader);
     let faults = faults(&file, &names, &routes, reader);
     warn_of_unused(&file, &routes, &tcp, reader);
     if reader.has_mistakes() { None } else { meaning(file, routes, tcp, faults) }
@@ -202,12 +204,13 @@ fn warn_of_unused(file: &File, routes: &[Option<Route>], tcp: &[Option<usize>], 
 
 /// What a file without mistakes means.
 fn meaning(
-    file: File,
+    mut file: File,
     routes: Vec<Option<Route>>,
     tcp: Vec<Option<usize>>,
     faults: Option<Faults>,
 ) -> Option<Config> {
     let names = listener_names(&file);
+    with_profiles(&mut file);
     let listeners = file.listen.into_iter().zip(names).zip(tcp);
     let listeners =
         listeners.map(|((listen, name), tcp)| Some(Listener { name, tcp, ..listener(listen.value)? }));
@@ -262,6 +265,8 @@ impl From<&Config> for File {
                 .iter()
                 .map(|each| (0..0, each.name.clone(), UpstreamWritten::from(each)))
                 .collect(),
+            // Listeners have what theirs says.
+            profiles: Vec::new(),
             faults: injected_resolve::written_section(&config.faults),
             fault: injected_resolve::written(config),
             timeouts: config.timeouts,

@@ -50,6 +50,7 @@ pub(crate) struct RouteWritten {
     pub(crate) upload_rate: Vec<Bandwidth>,
     pub(crate) weight: Option<NonZeroU32>,
     pub(crate) delay: Option<Delay>,
+    pub(crate) response_delay: Option<Located<Delay>>,
     pub(crate) cache: Option<Element<RouteCacheWritten>>,
 }
 
@@ -206,7 +207,14 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             Maybe(DELAY),
             |route: &mut RouteWritten| &mut route.delay,
             "Holds requests back for so long before they go on to a server. `\"2s±100ms\"` varies evenly, \
-             `\"2s±100ms normal\"` with that standard deviation, `\"2s±100ms pareto\"` upwards by so much on average.",
+             `\"2s±100ms normal\"` with that standard deviation, `\"2s±100ms pareto\"` upwards by so much on average; \
+             `\"50ms trace FILE\"` adds what is on the lines of a file, one after the other.",
+        ),
+        &key(
+            "response_delay",
+            Maybe(At(DELAY)),
+            |route: &mut RouteWritten| &mut route.response_delay,
+            "Holds responses of servers back before they go on to the client. Not for routes with `cache`.",
         ),
         &key(
             "cache",

@@ -115,6 +115,7 @@ pub(crate) fn route(
         warn_of_idle(element, reader);
     }
     let cache = cache(written, names, reader);
+    check_response_delay(written, reader);
     let name = written.name.as_ref().map(|name| name.value.clone());
     let (action, policies) = action.zip(policies)?;
     let name = name.unwrap_or_else(|| Route::default_name(&rules[0]));
@@ -127,6 +128,7 @@ pub(crate) fn route(
             bandwidths: Bandwidths { down: written.rate.clone(), up: written.upload_rate.clone() },
             weight: written.weight.unwrap_or(NonZeroU32::MIN),
             delay: written.delay.clone(),
+            response_delay: written.response_delay.as_ref().map(|delay| delay.value.clone()),
         },
         cache,
     })
@@ -144,6 +146,14 @@ fn cache(written: &RouteWritten, names: &Names<'_>, reader: &mut Reader<'_>) -> 
         );
     }
     cache_options::policy(value, reader)
+}
+
+/// What a cache answers with waits for nobody, and what it is asked for by many is sent to each at its own pace.
+fn check_response_delay(written: &RouteWritten, reader: &mut Reader<'_>) {
+    if let (Some(delay), Some(_)) = (&written.response_delay, &written.cache) {
+        let message = "response_delay: a route with cache answers without it";
+        refuse(&delay.at, message, "delay, or a route without cache", reader);
+    }
 }
 
 fn action(

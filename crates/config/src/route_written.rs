@@ -25,6 +25,7 @@ pub(crate) fn route(route: &Route, config: &Config) -> RouteWritten {
         upload_rate: shaping.bandwidths.up.clone(),
         weight: Some(shaping.weight),
         delay: shaping.delay.clone(),
+        response_delay: shaping.response_delay.clone().map(located),
         cache: cache.as_ref().map(cache_options::written),
         ..written_policies(policies, &path)
     };

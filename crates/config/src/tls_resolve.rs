@@ -123,8 +123,9 @@ fn refuse(at: &Span, message: &str, expected: &str, reader: &mut Reader<'_>) {
 
 /// What a listener without mistakes means, but for its name and the upstream that it names.
 pub(crate) fn listener(written: Listen) -> Option<Listener> {
-    let Listen { address, proxy_protocol, tls, redirect_to_https, hsts, http2, rate, upload_rate, .. } =
-        written;
+    let Listen {
+        address, proxy_protocol, tls, redirect_to_https, hsts, http2, rate, upload_rate, link, ..
+    } = written;
     let tls = match tls {
         Some(tls) => Some(server_tls(tls.value)?),
         None => None,
@@ -136,6 +137,7 @@ pub(crate) fn listener(written: Listen) -> Option<Listener> {
         http2,
         proxy_protocol,
         bandwidths: Bandwidths { down: rate, up: upload_rate },
+        link,
         ..Listener::at(address?.value)
     })
 }
@@ -230,6 +232,8 @@ impl From<&Listener> for Listen {
             http2: listener.http2,
             rate: listener.bandwidths.down.clone(),
             upload_rate: listener.bandwidths.up.clone(),
+            profile: None,
+            link: listener.link.clone(),
         }
     }
 }

@@ -8,11 +8,12 @@ use balance::{BreakerSettings, EjectionSettings, NoneUp, PolicyRow, Settings, So
 use toml::de::DeValue;
 
 use crate::bandwidth::BANDWIDTH;
+use crate::delay::{DELAY, LOSS};
 use crate::fault::{Fault, ValueError};
 use crate::host::{HOST_HEADER, host_header};
 use crate::keys::HASH_KEY;
 use crate::kind::{At, Kind, List, Located, Maybe, Text, Unless, Word, quoted, refuse_type};
-use crate::meaning::{Bandwidth, Dns, HostHeader, Pool, Protocol, QueueSettings, Server, Upstream};
+use crate::meaning::{Bandwidth, Dns, HostHeader, Link, Pool, Protocol, QueueSettings, Server, Upstream};
 use crate::nearest::nearest;
 use crate::options::UP_TO_A_DAY;
 use crate::pairs::OneOrMany;
@@ -49,6 +50,7 @@ pub(crate) struct UpstreamWritten {
     pub(crate) pool: Pool,
     pub(crate) rate: Vec<Bandwidth>,
     pub(crate) upload_rate: Vec<Bandwidth>,
+    pub(crate) link: Link,
 }
 
 impl Default for UpstreamWritten {
@@ -74,6 +76,7 @@ impl Default for UpstreamWritten {
             pool: Pool::default(),
             rate: Vec::new(),
             upload_rate: Vec::new(),
+            link: Link::default(),
         }
     }
 }
@@ -182,6 +185,24 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
             OneOrMany(BANDWIDTH),
             |upstream: &mut UpstreamWritten| &mut upstream.upload_rate,
             "The same for what they are sent.",
+        ),
+        &key(
+            "connect_delay",
+            Maybe(DELAY),
+            |upstream: &mut UpstreamWritten| &mut upstream.link.connect_delay,
+            "How late connections to the servers are made, within `upstream_connect`. See `delay` of `[[route]]`.",
+        ),
+        &key(
+            "latency",
+            Maybe(DELAY),
+            |upstream: &mut UpstreamWritten| &mut upstream.link.latency,
+            "How late each piece comes, either way: see `latency` of `[[listen]]`.",
+        ),
+        &key(
+            "loss",
+            Maybe(LOSS),
+            |upstream: &mut UpstreamWritten| &mut upstream.link.loss,
+            "Packets that have to be sent once more: see `loss` of `[[listen]]`.",
         ),
         &Switched {
             name: "sticky",

@@ -218,6 +218,7 @@ pub(crate) fn upstream(name: String, written: UpstreamWritten) -> Option<Upstrea
         tls: upstream_tls(written.tls),
         pool: written.pool,
         bandwidths: Bandwidths { down: written.rate, up: written.upload_rate },
+        link: written.link,
     })
 }
 
@@ -287,6 +288,7 @@ impl From<&Upstream> for UpstreamWritten {
             pool: upstream.pool,
             rate: upstream.bandwidths.down.clone(),
             upload_rate: upstream.bandwidths.up.clone(),
+            link: upstream.link.clone(),
         }
     }
 }

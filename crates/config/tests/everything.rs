@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use balance::{AddressPrefixes, NoneUp, Source};
 use config::{
-    Action, Bandwidth, Bandwidths, BodyRule, Config, Dns, ListenAddress, MemoryBound, Probe, Route, Scope,
-    StickySessions, examine, parse,
+    Action, Bandwidth, Bandwidths, BodyRule, Config, Dns, Link, ListenAddress, MemoryBound, Probe, Route,
+    Scope, StickySessions, examine, parse,
 };
 use proptest::prelude::*;
 use route::{HostRule, PathRule, ProxyVersion, RateKey, ValueRule};
-use shape::Model;
+use shape::{Loss, Model};
 
 const FULL: &str = r#"
 admin = "/run/vanward/admin.sock"
@@ -23,10 +23,15 @@ address = "127.0.0.1:8080"
 name = "web"
 proxy_protocol = ["10.0.0.0/8"]
 rate = "1GB/s"
+connect_delay = "1s"
+latency = "50ms±10ms pareto"
+loss = "0.5% 300ms"
 upload_rate = ["10MB/s per connection"]
 
 [[listen]]
 address = "unix:/run/vanward/web.sock"
+profile = "narrow"
+latency = "20ms"
 
 [[listen]]
 address = "127.0.0.1:5432"
@@ -102,6 +107,7 @@ cookies = { domain = "remove" }
 [[route]]
 path = "= /exact/"
 upstream = "app"
+response_delay = "10ms"
 rewrite = { path = "/other", pattern = "/e(.*)" }
 
 [[route]]
@@ -126,6 +132,13 @@ path = "/page"
 headers = { x-none = true }
 respond = { status = 204 }
 
+[profile.narrow]
+rate = "1MB/s per client"
+upload_rate = "1Mbit/s"
+connect_delay = "80ms"
+latency = "40ms±5ms"
+loss = "1% 200ms"
+
 [upstream.app]
 servers = [
     { url = "https://a.example:8443", name = "a", weight = 3, priority = 1, max_requests = 100 },
@@ -142,6 +155,7 @@ sticky = { by = "cookie", name = "where", ttl = "1h", path = "/app", domain = "e
 queue = { length = 10, timeout = "250ms" }
 eject = "off"
 rate = "2MB/s"
+latency = "1ms"
 upload_rate = "1MB/s burst 1MB"
 
 [upstream.app.check]
@@ -227,6 +241,13 @@ fn every_option_is_taken() {
     let [web, unix, tcp] = &config.listeners[..] else { panic!("{:?}", config.listeners) };
     assert_eq!((web.name.as_str(), web.proxy_protocol.len()), ("web", 1));
     assert_eq!(unix.address, ListenAddress::Unix("/run/vanward/web.sock".into()));
+    assert_eq!(unix.bandwidths.down, [config::bandwidth("1MB/s per client").unwrap()]);
+    let link = Link {
+        connect_delay: Some(config::delay("80ms").unwrap()),
+        latency: Some(config::delay("20ms").unwrap()),
+        loss: Some(Loss { per_million: 10_000, stall_ns: 200_000_000 }),
+    };
+    assert_eq!(unix.link, link, "what it says itself goes before its profile");
     assert_eq!((unix.name.as_str(), tcp.tcp), ("unix:/run/vanward/web.sock", Some(2)));
     check_shed(&config);
     check_api(&config.routes[0]);

@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; expected workers, admin, metrics, error_pages, \
-             trusted_proxies, listen, route, upstream, timeouts, limits, shed, cache, faults, fault or log; did you mean \"workers\"?",
+             trusted_proxies, listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault or log; did you mean \"workers\"?",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -97,7 +97,7 @@ fn one_mistake_each() {
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; expected workers, admin, metrics, error_pages, trusted_proxies, \
-             listen, route, upstream, timeouts, limits, shed, cache, faults, fault or log",
+             listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault or log",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();
@@ -112,7 +112,7 @@ fn listeners() {
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
             "4:1: unknown key \"adress\" in [[listen]]; expected address, name, proxy_protocol, tcp, tls, \
-             redirect_to_https, hsts, http2, rate or upload_rate; \
+             redirect_to_https, hsts, http2, rate, upload_rate, profile, connect_delay, latency or loss; \
              did you mean \"address\"?",
         ),
         (

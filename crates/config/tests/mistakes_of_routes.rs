@@ -13,6 +13,59 @@ fn said(route: &str) -> Vec<String> {
 }
 
 #[test]
+fn links() {
+    let said = |lines: &str| {
+        let file = format!(
+            "listen = [{{ address = \"127.0.0.1:8080\", {lines} }}]\n[profile.slow]\nrate = \"1KB/s\"\n\
+             [[route]]\nupstream = \"app\"\n[upstream.app]\nservers = [\"http://a\"]\n"
+        );
+        let mistakes = parse(&file, "f").err().unwrap_or_default();
+        mistakes.iter().map(|mistake| mistake.to_string().replacen("f:", "", 1)).collect::<Vec<_>>()
+    };
+    for (lines, expected) in [
+        ("profile = \"slow\"", None),
+        ("profile = \"dsl\", latency = \"1ms\"", None),
+        (
+            "profile = \"slwo\"",
+            Some(
+                "profile: no link is named \"slwo\"; expected slow, dial-up, edge, slow-3g, 3g, dsl, 4g, lte, \
+                                    satellite, wifi, cable, fibre, transatlantic or transpacific; did you mean \"slow\"?",
+            ),
+        ),
+        (
+            "latency = \"fast\"",
+            Some(
+                "latency: \"fast\" is not a number; expected a delay such as 50ms, 2s±100ms, \
+                                    50ms±10ms normal or 50ms trace FILE",
+            ),
+        ),
+        (
+            "latency = \"trace /nowhere\"",
+            Some(
+                "latency: /nowhere: it can't be read: No such file or directory (os error 2); expected \
+                                    a delay such as 50ms, 2s±100ms, 50ms±10ms normal or 50ms trace FILE",
+            ),
+        ),
+        (
+            "loss = \"1%\"",
+            Some(
+                "loss: it is empty; expected a share of packets and how long each takes to come after all, \
+                                such as `0.5% 300ms`",
+            ),
+        ),
+    ] {
+        let said = said(lines);
+        match expected {
+            None => assert!(said.is_empty(), "{lines}: {said:?}"),
+            Some(expected) => {
+                assert_eq!(said.len(), 1, "{lines}: {said:?}");
+                assert!(said[0].ends_with(expected), "{lines}: {said:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn mistakes() {
     let cases: &[(&str, &[&str])] = &[
         (
@@ -31,6 +84,13 @@ fn mistakes() {
         (
             "upstream = \"app\"\nredirect = { to = \"/\" }",
             &["6:12: [[route]] has upstream and redirect; expected one of them"],
+        ),
+        (
+            "upstream = \"app\"\nresponse_delay = \"1s\"\ncache = {}",
+            &[
+                "6:18: response_delay: a route with cache answers without it; expected delay, or a route without cache",
+                "7:9: cache: there is nothing to store responses in; expected a table [cache] with memory = \"256MiB\"",
+            ],
         ),
         (
             "host = \"*.10.0.0.1\"\nupstream = \"app\"",

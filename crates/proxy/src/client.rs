@@ -21,6 +21,7 @@ use crate::failure::Failure;
 use crate::http2;
 use crate::introduce::{self, Introduced};
 use crate::lane::{Kind, Memory, Request};
+use crate::late;
 use crate::layer4;
 use crate::listen::Listening;
 use crate::secure::{HandshakeError, Secure};
@@ -152,12 +153,15 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
     async move {
         let _count = Count::new(&worker);
         // A connection that lives long does not hold the plan that it began under.
-        let (tls, is_introduced, is_passed_on) = {
+        let (tls, is_introduced, is_passed_on, link) = {
             let snapshot = worker.snapshot();
             let listener = snapshot.listener(&client.listening);
             let is_introduced = listener.is_introduced_by(client.address);
-            (listener.tls.clone(), is_introduced, listener.passes_on.is_some())
+            (listener.tls.clone(), is_introduced, listener.passes_on.is_some(), listener.link.clone())
         };
+        if let Some(link) = link {
+            Box::pin(link.connect(&worker)).await;
+        }
         // Boxed, as what follows a connection's first bytes only now and then has to be.
         if is_introduced {
             match Box::pin(introduce::read(&worker, client)).await {
@@ -168,18 +172,24 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
         if let Some(tls) = tls {
             match Box::pin(secured(&worker, tls, client)).await {
                 Some((secured, false)) => client = secured,
-                Some((secured, true)) => {
+                Some((mut secured, true)) => {
+                    late::behind(&worker, &mut secured);
                     return Box::pin(http2::serve(Rc::clone(&worker), secured, Vec::new())).await;
                 }
                 None => return,
             }
         }
         if is_passed_on {
+            late::behind(&worker, &mut client);
             return Box::pin(layer4::serve(&worker, client)).await;
         }
         loop {
             if !client.is_to_be_read(&worker).await {
                 return;
+            }
+            // One that is there already meets what is changed as well.
+            if worker.shaper.has_late_listener() {
+                late::behind(&worker, &mut client);
             }
             let mut lane = worker.lanes.take(&worker, Kind::Connection);
             lane.hand_over(client);
@@ -350,7 +360,8 @@ async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &m
 fn is_http2(snapshot: &Snapshot, client: &Client, request: &Request) -> bool {
     let filled = request.buffer.filled();
     client.served == 0
-        && client.socket.spliceable().is_some()
+        && client.tls.is_none()
+        && !client.socket.frames_itself()
         && snapshot.listener(&client.listening).http2
         && (filled.starts_with(PREFACE) || PREFACE.starts_with(filled))
 }

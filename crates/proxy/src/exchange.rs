@@ -162,6 +162,10 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         Box::pin(shaping::hold_back(call, delay, memory)).await;
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
+    if let Some(delay) = &call.snapshot.plan.routes[admitted.route].response_delay {
+        // As rare.
+        Box::pin(shaping::hold_back(call, delay, memory)).await;
+    }
     respond::respond(call, &admitted, memory, reply, record).await
 }
 

@@ -57,6 +57,8 @@ mod shaping;
 mod faults;
 /// How it goes wrong.
 mod faulty;
+/// Connections whose bytes come late.
+mod late;
 /// What the client is sent.
 mod respond;
 /// What the client is sent without a server.

@@ -18,6 +18,7 @@ use config::{CacheDisk, Config, Hsts, IpNet};
 use tls::{ClientSide, Problem, ServerSide};
 
 use crate::cached::Cache;
+use crate::late::Link;
 use crate::legacy::Legacy;
 use crate::resolve::Names;
 use crate::shaping::Limits;
@@ -58,6 +59,8 @@ pub(crate) struct Listener {
     pub(crate) passes_on: Option<(usize, String)>,
     /// How fast bodies may pass, or what is passed on.
     pub(crate) limits: Option<Arc<Limits>>,
+    /// What its clients are behind.
+    pub(crate) link: Option<Arc<Link>>,
 }
 
 impl Plan {
@@ -122,10 +125,10 @@ impl Plan {
         self.upstreams.iter().find(|upstream| upstream.config.name == name)
     }
 
-    /// The limits of the listener of this name.
-    fn limits_of(&self, name: &str) -> Option<&Arc<Limits>> {
+    /// The listener of this name.
+    fn listener(&self, name: &str) -> Option<&Arc<Listener>> {
         let place = self.config.listeners.iter().position(|listener| listener.name == name)?;
-        self.listeners[place].limits.as_ref()
+        self.listeners.get(place)
     }
 
     /// Whether a client with this address may say whom it forwards for.
@@ -157,6 +160,7 @@ impl Listener {
         introducers: Vec::new(),
         passes_on: None,
         limits: None,
+        link: None,
     };
 
     /// Whether a connection from this address says with a PROXY header whom it is from.
@@ -181,16 +185,15 @@ impl Listener {
             Some(tls) => Some(tls),
             None => ServerSide::load(listener)?.map(Arc::new),
         };
+        let before = previous.and_then(|plan| plan.listener(&listener.name));
         Ok(Self {
             tls,
             redirect_port: listener.redirect_to_https.then(|| https_port(config)),
             added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
             http2: listener.http2,
             introducers: listener.proxy_protocol.clone(),
-            limits: Limits::new(
-                &listener.bandwidths,
-                previous.and_then(|plan| plan.limits_of(&listener.name)),
-            ),
+            link: Link::new(&listener.link, before.and_then(|before| before.link.as_ref())),
+            limits: Limits::new(&listener.bandwidths, before.and_then(|before| before.limits.as_ref())),
             passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
         })
     }

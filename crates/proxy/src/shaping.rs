@@ -21,6 +21,7 @@ use shape::{Delay, Total};
 use crate::alarm::Alarms;
 use crate::exchange::Call;
 use crate::lane::Memory;
+use crate::late::Link;
 use crate::plan::Plan;
 
 pub(crate) use limits::{Limiter, Limits, Way};
@@ -30,15 +31,12 @@ use share::Share;
 /// Shares that are known before those are looked for that have ended.
 const SHARES_KEPT: usize = 64;
 
-/// Holds a request back. It keeps no more memory meanwhile than its bytes take.
+/// Holds a message back. It keeps no more memory meanwhile than its bytes take.
 pub(crate) async fn hold_back(call: &Call<'_>, delay: &Delay, memory: &mut Memory) {
     let Call { worker, .. } = *call;
     let shaper = &worker.shaper;
-    let number = shaper.delayed.replace(shaper.delayed.get() + 1);
-    let due_ns = shaper.alarms.now_ns().saturating_add(delay.draw_ns(number, fastrand::u64(..)));
     memory.park(worker);
-    let alarm = shaper.alarms.alarm();
-    poll_fn(|context| alarm.poll(context, due_ns)).await;
+    shaper.wait(delay).await;
     memory.unpark(worker);
 }
 
@@ -50,8 +48,10 @@ pub(crate) struct Shaper {
     changes: Cell<u32>,
     /// Whether the plan has a limit anywhere.
     limits: Cell<bool>,
+    /// Whether the bytes of clients are late anywhere.
+    late: Cell<bool>,
     shares: RefCell<Shares>,
-    /// Requests that were held back so far.
+    /// What was held back so far.
     delayed: Cell<u64>,
 }
 
@@ -70,9 +70,23 @@ impl Shaper {
             alarms,
             changes: Cell::new(0),
             limits: Cell::new(limits(plan).next().is_some()),
+            late: Cell::new(has_late_listener(plan)),
             shares: RefCell::default(),
             delayed: Cell::new(0),
         }
+    }
+
+    /// Waits as long as is drawn.
+    pub(crate) async fn wait(&self, delay: &Delay) {
+        let number = self.delayed.replace(self.delayed.get() + 1);
+        let due_ns = self.alarms.now_ns().saturating_add(delay.draw_ns(number, fastrand::u64(..)));
+        let alarm = self.alarms.alarm();
+        poll_fn(|context| alarm.poll(context, due_ns)).await;
+    }
+
+    /// All precise waits of the worker.
+    pub(crate) fn alarms(&self) -> &Rc<Alarms> {
+        &self.alarms
     }
 
     /// How often there was another plan.
@@ -86,11 +100,19 @@ impl Shaper {
         self.limits.get()
     }
 
+    /// Whether the bytes of any listener's clients are late.
+    #[inline]
+    pub(crate) fn has_late_listener(&self) -> bool {
+        self.late.get()
+    }
+
     /// Goes on with another plan, bodies that are under way included.
     pub(crate) fn follow(&self, plan: &Plan) {
         let now_ns = self.alarms.now_ns();
         limits(plan).for_each(|limits| limits.enforce(now_ns));
         self.limits.set(limits(plan).next().is_some());
+        links(plan).for_each(|link| link.enforce());
+        self.late.set(has_late_listener(plan));
         self.changes.set(self.changes.get().wrapping_add(1) % u32::MAX);
         let shares: Vec<Rc<Share>> = self.shares.borrow().known.values().filter_map(Weak::upgrade).collect();
         shares.iter().for_each(|share| share.follow());
@@ -123,6 +145,16 @@ fn limits(plan: &Plan) -> impl Iterator<Item = &Arc<Limits>> {
     let of_routes = plan.routes.iter().filter_map(|route| route.limits.as_ref());
     let of_upstreams = plan.upstreams.iter().filter_map(|upstream| upstream.limits.as_ref());
     of_listeners.chain(of_routes).chain(of_upstreams)
+}
+
+/// All links of a plan.
+fn links(plan: &Plan) -> impl Iterator<Item = &Arc<Link>> {
+    let of_listeners = plan.listeners.iter().filter_map(|listener| listener.link.as_ref());
+    of_listeners.chain(plan.upstreams.iter().filter_map(|upstream| upstream.link.as_ref()))
+}
+
+fn has_late_listener(plan: &Plan) -> bool {
+    plan.listeners.iter().filter_map(|listener| listener.link.as_ref()).any(|link| link.is_late())
 }
 
 /// What one connection of a client has by itself, of each limit on connections.

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
+use crate::late::Late;
 use crate::secure::Secure;
 use crate::stream::Stream;
 use crate::tcp::{Follows, Pipe, Tcp};
@@ -18,6 +19,8 @@ pub(crate) enum Socket {
     Secure(Box<Secure>),
     /// Reads and writes like a connection that carries this one exchange.
     Stream(Box<Stream>),
+    /// One of the first two, whose bytes come late.
+    Late(Box<Late>),
     /// Says nothing and hears nothing: who is at this end of a request that no client has sent.
     Nobody,
 }
@@ -29,6 +32,7 @@ impl Socket {
             Self::Plain(tcp) => tcp.poll_readable(context),
             Self::Secure(secure) => secure.poll_readable(context),
             Self::Stream(stream) => stream.poll_readable(context),
+            Self::Late(late) => late.poll_readable(context),
             Self::Nobody => Poll::Pending,
         }
     }
@@ -36,7 +40,7 @@ impl Socket {
     /// The length of the head that waits to be read, where it is known.
     pub(crate) fn head_len(&self) -> Option<usize> {
         match self {
-            Self::Plain(_) | Self::Secure(_) | Self::Nobody => None,
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => None,
             Self::Stream(stream) => Some(stream.text_len()),
         }
     }
@@ -57,6 +61,7 @@ impl Socket {
             Self::Plain(tcp) => tcp.poll_read(context, buffer),
             Self::Secure(secure) => secure.poll_read(context, buffer),
             Self::Stream(stream) => stream.poll_read(context, buffer),
+            Self::Late(late) => late.poll_read(context, buffer),
             Self::Nobody => Poll::Ready(Ok(0)),
         }
     }
@@ -77,6 +82,7 @@ impl Socket {
             Self::Plain(tcp) => tcp.poll_send(context, bytes, follows),
             Self::Secure(secure) => secure.poll_write(context, bytes, follows),
             Self::Stream(stream) => stream.poll_write(context, bytes, follows),
+            Self::Late(late) => late.poll_write(context, bytes),
             Self::Nobody => Poll::Ready(Ok(bytes.len())),
         }
     }
@@ -97,6 +103,7 @@ impl Socket {
             Self::Stream(stream) if head.is_empty() => stream.poll_write(context, body, follows),
             Self::Stream(stream) if body.is_empty() => stream.poll_write(context, head, follows),
             Self::Stream(stream) => stream.poll_write(context, head, Follows::More),
+            Self::Late(late) => late.poll_write(context, if head.is_empty() { body } else { head }),
             Self::Nobody => Poll::Ready(Ok(head.len() + body.len())),
         }
     }
@@ -110,7 +117,7 @@ impl Socket {
     /// Ready when it is worth reading what is to be written here.
     pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Plain(_) | Self::Secure(_) | Self::Nobody => Poll::Ready(()),
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => Poll::Ready(()),
             Self::Stream(stream) => stream.poll_writable(context),
         }
     }
@@ -118,7 +125,7 @@ impl Socket {
     /// Whether little should be held of what is written here.
     pub(crate) fn is_crowded(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Secure(_) | Self::Nobody => false,
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => false,
             Self::Stream(stream) => stream.is_crowded(),
         }
     }
@@ -126,7 +133,7 @@ impl Socket {
     /// How much is taken at once of what is written here.
     pub(crate) fn room(&self) -> usize {
         match self {
-            Self::Plain(_) | Self::Secure(_) | Self::Nobody => usize::MAX,
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => usize::MAX,
             Self::Stream(stream) => stream.room(),
         }
     }
@@ -139,7 +146,7 @@ impl Socket {
     /// Ends a message that has not ended with its last bytes, with trailers as lines.
     pub(crate) fn end(&self, trailers: &[u8]) -> io::Result<()> {
         match self {
-            Self::Plain(_) | Self::Secure(_) | Self::Nobody => Ok(()),
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => Ok(()),
             Self::Stream(stream) => stream.end(trailers),
         }
     }
@@ -147,7 +154,7 @@ impl Socket {
     /// Ready once the peer has given up what it asked for, where that is told.
     pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Plain(_) | Self::Secure(_) | Self::Nobody => Poll::Pending,
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => Poll::Pending,
             Self::Stream(stream) => stream.poll_gone(context),
         }
     }
@@ -156,7 +163,7 @@ impl Socket {
     pub(crate) fn takes_pipes(&self) -> bool {
         match self {
             Self::Plain(_) => true,
-            Self::Secure(_) | Self::Nobody => false,
+            Self::Secure(_) | Self::Late(_) | Self::Nobody => false,
             Self::Stream(stream) => stream.takes_pipes(),
         }
     }
@@ -164,7 +171,7 @@ impl Socket {
     /// How much may be put into a pipe for this at once.
     pub(crate) fn pipe_room(&self) -> usize {
         match self {
-            Self::Plain(_) | Self::Secure(_) | Self::Nobody => Pipe::CAPACITY,
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => Pipe::CAPACITY,
             Self::Stream(stream) => stream.pipe_room(),
         }
     }
@@ -179,7 +186,9 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(tcp) => tcp.poll_splice_from(context, pipe, len, follows),
-            Self::Secure(_) | Self::Nobody => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+            Self::Secure(_) | Self::Late(_) | Self::Nobody => {
+                Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+            }
             Self::Stream(stream) => stream.poll_splice_from(context, pipe, len, follows),
         }
     }
@@ -188,7 +197,7 @@ impl Socket {
     pub(crate) fn spliceable(&self) -> Option<&Tcp> {
         match self {
             Self::Plain(tcp) => Some(tcp),
-            Self::Secure(_) | Self::Stream(_) | Self::Nobody => None,
+            Self::Secure(_) | Self::Stream(_) | Self::Late(_) | Self::Nobody => None,
         }
     }
 
@@ -197,15 +206,21 @@ impl Socket {
         match self {
             Self::Plain(tcp) => tcp.local_address(),
             Self::Secure(secure) => secure.local_address(),
+            Self::Late(late) => late.socket().local_address(),
             Self::Stream(_) | Self::Nobody => None,
         }
+    }
+
+    /// Whether its bytes may be made late: they are those of a connection, and are not yet.
+    pub(crate) fn may_be_late(&self) -> bool {
+        matches!(self, Self::Plain(_) | Self::Secure(_))
     }
 
     /// Whether something has begun to arrive that cannot be read yet.
     pub(crate) fn holds_part(&self) -> bool {
         match self {
             Self::Secure(secure) => secure.holds_part(),
-            Self::Plain(_) | Self::Stream(_) | Self::Nobody => false,
+            Self::Plain(_) | Self::Stream(_) | Self::Late(_) | Self::Nobody => false,
         }
     }
 
@@ -213,6 +228,7 @@ impl Socket {
     pub(crate) fn is_worn(&self) -> bool {
         match self {
             Self::Secure(secure) => secure.is_worn(),
+            Self::Late(late) => late.socket().is_worn(),
             Self::Plain(_) | Self::Stream(_) | Self::Nobody => false,
         }
     }
@@ -222,6 +238,7 @@ impl Socket {
         match self {
             Self::Plain(tcp) => tcp.is_quiet(),
             Self::Secure(secure) => secure.is_quiet(),
+            Self::Late(late) => late.is_quiet(),
             Self::Stream(_) | Self::Nobody => false,
         }
     }
@@ -231,6 +248,7 @@ impl Socket {
         match self {
             Self::Plain(tcp) => tcp.is_quiet_still(),
             Self::Secure(secure) => secure.is_quiet_still(),
+            Self::Late(late) => late.is_quiet_still(),
             Self::Stream(_) | Self::Nobody => false,
         }
     }
@@ -241,6 +259,10 @@ impl Socket {
             Self::Plain(tcp) => tcp.shutdown_write(),
             Self::Secure(secure) => secure.shutdown_write(),
             Self::Stream(stream) => stream.end(b""),
+            Self::Late(late) => {
+                late.shutdown_write();
+                Ok(())
+            }
             Self::Nobody => Ok(()),
         }
     }
@@ -248,7 +270,7 @@ impl Socket {
     /// Has the connection take no further streams, where that is told.
     pub(crate) fn retire(&self) {
         match self {
-            Self::Plain(_) | Self::Secure(_) | Self::Nobody => {}
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => {}
             Self::Stream(stream) => stream.retire(),
         }
     }
@@ -259,6 +281,7 @@ impl Socket {
             Self::Plain(tcp) => tcp.reset_on_drop(),
             Self::Secure(secure) => secure.reset_on_drop(),
             Self::Stream(stream) => stream.reset(),
+            Self::Late(late) => late.reset_on_drop(),
             Self::Nobody => {}
         }
     }

@@ -20,6 +20,7 @@ use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
 use crate::failure::Failure;
 use crate::introduce;
+use crate::late::Link;
 use crate::line::Line;
 use crate::multiplex::Multiplex;
 use crate::plan::{ServerPlan, UpstreamPlan};
@@ -53,6 +54,8 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) struct Server {
     pub(crate) plan: Arc<ServerPlan>,
     pool: Cell<Pool>,
+    /// What it is behind.
+    link: RefCell<Option<Arc<Link>>>,
     /// How a connection says whose it is.
     introduction: Cell<Option<ProxyVersion>>,
     /// Connections of HTTP/1.
@@ -111,6 +114,7 @@ impl Upstream {
         let server = |server: &Arc<ServerPlan>| {
             let server = known(server).map_or_else(|| Rc::new(Server::new(server)), Rc::clone);
             server.pool.set(plan.config.pool);
+            server.link.replace(plan.link.clone());
             server.introduction.set(plan.config.send_proxy_protocol);
             server
         };
@@ -255,6 +259,7 @@ impl Server {
         Self {
             plan: Arc::clone(plan),
             pool: Cell::new(Pool::default()),
+            link: RefCell::default(),
             introduction: Cell::new(None),
             idle: RefCell::default(),
             multiplex: Multiplex::default(),
@@ -355,7 +360,15 @@ impl Server {
         connect: impl Future<Output = io::Result<Tcp>>,
     ) -> Result<Socket, Failure> {
         let limit = worker.snapshot().ticks.upstream_connect;
-        let connected = deadline.within(limit, connect).await;
+        let link = self.link.borrow().clone();
+        let connected = async {
+            if let Some(link) = &link {
+                // Rare: in a box it is no part of every lane.
+                Box::pin(link.connect(worker)).await;
+            }
+            connect.await
+        };
+        let connected = deadline.within(limit, connected).await;
         self.plan.was_reached(matches!(connected, Ok(Ok(_))));
         let tcp = match connected {
             Ok(Ok(tcp)) => tcp,
@@ -368,7 +381,11 @@ impl Server {
             return Err(Failure::UpstreamRefused);
         }
         let secured = deadline.within(limit, self.secured(worker, tcp)).await;
-        secured.unwrap_or(Err(Failure::UpstreamConnectTimeout))
+        let socket = secured.unwrap_or(Err(Failure::UpstreamConnectTimeout))?;
+        Ok(match &link {
+            Some(link) => link.over(socket, worker),
+            None => socket,
+        })
     }
 
     /// Does the TLS handshake, if the server has TLS.

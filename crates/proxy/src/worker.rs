@@ -378,11 +378,16 @@ impl Worker {
     /// Starts serving a connection.
     pub(crate) fn begin(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listening: &Rc<Listening>) {
         self.counters.connections_accepted.increment();
+        self.connection_begins();
+        let client = Client::new(self, Tcp::new(stream), peer, Rc::clone(listening));
+        tokio::task::spawn_local(client::connection(Rc::clone(self), client));
+    }
+
+    /// There is one more connection of this worker, which it does not end before.
+    pub(crate) fn connection_begins(&self) {
         let load = self.own_load();
         // Only this thread writes it.
         load.store(load.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        let client = Client::new(self, Tcp::new(stream), peer, Rc::clone(listening));
-        tokio::task::spawn_local(client::connection(Rc::clone(self), client));
     }
 
     /// A connection of this worker has ended.

@@ -1,9 +1,6 @@
-//! How late bytes come, and the line that they wait in.
-//!
-//! The line keeps their order and narrows nothing: pieces wait beside each other, not behind each other. It is filled by
-//! its caller only while it has room, which is what bounds its memory.
+//! How late something comes, and how that varies.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// How delays vary around their mean.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,8 +24,10 @@ pub enum Jitter {
     },
     /// As it was measured: one after the other, from the beginning again at the end.
     Trace {
+        /// Where that was, for whoever writes it down.
+        source: Arc<str>,
         /// Added to the delay, in nanoseconds; never empty.
-        added_ns: Vec<i64>,
+        added_ns: Arc<[i64]>,
     },
 }
 
@@ -54,7 +53,7 @@ impl Delay {
             Jitter::Uniform { spread_ns } => (2.0 * unit(random) - 1.0) * *spread_ns as f64,
             Jitter::Normal { deviation_ns } => normal(random) * *deviation_ns as f64,
             Jitter::Pareto { mean_ns } => pareto(random) * *mean_ns as f64,
-            Jitter::Trace { added_ns } => match added_ns.len() as u64 {
+            Jitter::Trace { added_ns, .. } => match added_ns.len() as u64 {
                 0 => 0.0,
                 len => added_ns[(index % len) as usize] as f64,
             },
@@ -65,7 +64,7 @@ impl Delay {
 }
 
 /// Above 0 and at most 1.
-fn unit(random: u64) -> f64 {
+pub(crate) fn unit(random: u64) -> f64 {
     ((random >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
@@ -79,71 +78,6 @@ fn normal(random: u64) -> f64 {
 fn pareto(random: u64) -> f64 {
     let lomax = unit(random).powf(-1.0 / PARETO_SHAPE) - 1.0;
     (lomax * (PARETO_SHAPE - 1.0)).min(PARETO_MAX)
-}
-
-/// Bytes on their way, in order.
-#[derive(Debug)]
-pub struct DelayLine {
-    pieces: VecDeque<Piece>,
-    held_bytes: usize,
-    bytes_max: usize,
-}
-
-#[derive(Debug)]
-struct Piece {
-    due_ns: u64,
-    bytes: Vec<u8>,
-    sent: usize,
-}
-
-impl DelayLine {
-    /// One that has room for so many bytes.
-    pub fn new(bytes_max: usize) -> Self {
-        Self { pieces: VecDeque::new(), held_bytes: 0, bytes_max }
-    }
-
-    /// How much may be put in.
-    pub fn room(&self) -> usize {
-        self.bytes_max.saturating_sub(self.held_bytes)
-    }
-
-    /// Whether nothing is on its way.
-    pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
-    /// Bytes that came at `now_ns` and leave `delay_ns` later, never before those that came before them.
-    pub fn put(&mut self, bytes: Vec<u8>, now_ns: u64, delay_ns: u64) {
-        if bytes.is_empty() {
-            return;
-        }
-        let last = self.pieces.back().map_or(0, |piece| piece.due_ns);
-        self.held_bytes += bytes.len();
-        self.pieces.push_back(Piece { due_ns: now_ns.saturating_add(delay_ns).max(last), bytes, sent: 0 });
-    }
-
-    /// When the next bytes leave.
-    pub fn due_ns(&self) -> Option<u64> {
-        self.pieces.front().map(|piece| piece.due_ns)
-    }
-
-    /// Bytes that may leave now; empty where none may.
-    pub fn due(&self, now_ns: u64) -> &[u8] {
-        match self.pieces.front() {
-            Some(piece) if piece.due_ns <= now_ns => &piece.bytes[piece.sent..],
-            _ => &[],
-        }
-    }
-
-    /// So many of those have left.
-    pub fn sent(&mut self, count: usize) {
-        let Some(piece) = self.pieces.front_mut() else { return };
-        piece.sent += count;
-        self.held_bytes -= count;
-        if piece.sent >= piece.bytes.len() {
-            self.pieces.pop_front();
-        }
-    }
 }
 
 #[cfg(test)]
@@ -185,48 +119,8 @@ mod tests {
         let pareto = drawn(Jitter::Pareto { mean_ns: 100 * MS });
         assert!(pareto.iter().all(|&delay| delay >= 2000.0));
         assert!((mean(&pareto) - 2100.0).abs() < 5.0);
-        let trace = Jitter::Trace { added_ns: vec![5 * MS as i64, -3000 * MS as i64] };
+        let trace =
+            Jitter::Trace { source: "test".into(), added_ns: Arc::new([5 * MS as i64, -3000 * MS as i64]) };
         assert_eq!(drawn(trace)[..4], [2005.0, 0.0, 2005.0, 0.0]);
-    }
-
-    #[test]
-    fn pieces_leave_whole_in_order_and_never_early() {
-        let delay = Delay { mean_ns: 50 * MS, jitter: Jitter::Uniform { spread_ns: 49 * MS } };
-        let (mut line, mut out, mut wanted) = (DelayLine::new(usize::MAX), Vec::new(), Vec::new());
-        let mut last_due = 0;
-        for index in 0..1_000u64 {
-            let bytes = vec![index as u8; 1 + index as usize % 7];
-            wanted.extend_from_slice(&bytes);
-            let delay_ns = delay.draw_ns(index, bits(index));
-            line.put(bytes, index * MS, delay_ns);
-            last_due = last_due.max(index * MS + delay_ns);
-        }
-        let mut now = 0;
-        while let Some(due) = line.due_ns() {
-            assert!(due >= now, "in order");
-            assert!(line.due(due - 1).is_empty(), "not early");
-            now = due;
-            out.extend_from_slice(&line.due(now)[..1]);
-            line.sent(1);
-        }
-        assert_eq!(out, wanted);
-        assert_eq!(now, last_due);
-        assert_eq!(line.room(), usize::MAX);
-    }
-
-    #[test]
-    fn a_delay_narrows_nothing() {
-        let mut line = DelayLine::new(1 << 20);
-        // A kilobyte each millisecond, half a second late: all of it is on its way at once.
-        for at in 0..500 {
-            line.put(vec![0; 1_000], at * MS, 500 * MS);
-        }
-        assert_eq!(line.room(), (1 << 20) - 500_000);
-        for at in 500..1_000 {
-            assert_eq!(line.due(at * MS).len(), 1_000, "what came at {} ms leaves at {at} ms", at - 500);
-            line.sent(1_000);
-            assert!(line.due(at * MS).is_empty());
-        }
-        assert!(line.is_empty());
     }
 }

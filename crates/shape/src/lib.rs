@@ -13,8 +13,10 @@ mod bucket;
 mod total;
 /// The streams of one worker that share it.
 mod line;
-/// How late bytes come.
+/// How late something comes.
 mod delay;
+/// Bytes that come late.
+mod delay_line;
 /// Draws that a seed decides.
 mod draw;
 /// What goes wrong on purpose.
@@ -29,7 +31,8 @@ mod toxic_stage;
 mod toxic_chain;
 
 pub use bucket::Bucket;
-pub use delay::{Delay, DelayLine, Jitter};
+pub use delay::{Delay, Jitter};
+pub use delay_line::{DelayLine, Latency, Loss};
 pub use draw::{Draws, number_of};
 pub use fault::Fault;
 pub use limit::{Limit, Model};

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::shaping::Bandwidths;
+use super::shaping::{Bandwidths, Link};
 use crate::tls::{Hsts, ServerTls};
 
 /// One address that clients connect to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Listener {
     /// What it is called in routes, logs and metrics: its address unless written. Unique.
     pub name: String,
@@ -32,6 +32,8 @@ pub struct Listener {
     pub http2: bool,
     /// How fast bodies pass, or what `tcp` passes on.
     pub bandwidths: Bandwidths,
+    /// What its clients are behind.
+    pub link: Link,
 }
 
 impl Listener {
@@ -52,6 +54,7 @@ impl Listener {
             hsts: None,
             http2: true,
             bandwidths: Bandwidths::default(),
+            link: Link::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use balance::AddressPrefixes;
-use shape::{Delay, Limit};
+use shape::{Delay, Jitter, Latency, Limit, Loss};
 
 /// How fast bodies may pass: all of these limits hold at once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -52,10 +52,32 @@ pub struct Shaping {
     pub weight: NonZeroU32,
     /// How late they go on to their server.
     pub delay: Option<Delay>,
+    /// How late responses go on to their client.
+    pub response_delay: Option<Delay>,
 }
 
 impl Default for Shaping {
     fn default() -> Self {
-        Self { bandwidths: Bandwidths::default(), weight: NonZeroU32::MIN, delay: None }
+        Self { bandwidths: Bandwidths::default(), weight: NonZeroU32::MIN, delay: None, response_delay: None }
+    }
+}
+
+/// A long link: how late connections over it begin, and how late their bytes come; by default neither is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Link {
+    /// How late a connection begins.
+    pub connect_delay: Option<Delay>,
+    /// How late each piece comes, either way.
+    pub latency: Option<Delay>,
+    /// Packets that have to be sent once more.
+    pub loss: Option<Loss>,
+}
+
+impl Link {
+    /// How late bytes come either way; `None` is at once.
+    pub fn lateness(&self) -> Option<Latency> {
+        let at_once = || Delay { mean_ns: 0, jitter: Jitter::None };
+        let is_late = self.latency.is_some() || self.loss.is_some();
+        is_late.then(|| Latency { delay: self.latency.clone().unwrap_or_else(at_once), loss: self.loss })
     }
 }

@@ -14,7 +14,7 @@ use balance::{
 };
 use route::{Pattern, ProxyVersion, ValueRule};
 
-use super::shaping::Bandwidths;
+use super::shaping::{Bandwidths, Link};
 use crate::tls::UpstreamTls;
 
 /// Servers that answer for the same routes.
@@ -54,6 +54,8 @@ pub struct Upstream {
     pub pool: Pool,
     /// How fast bodies pass, to and from all of the servers together.
     pub bandwidths: Bandwidths,
+    /// What its servers are behind.
+    pub link: Link,
 }
 
 impl Upstream {
@@ -77,6 +79,7 @@ impl Upstream {
             tls: UpstreamTls::default(),
             pool: Pool::default(),
             bandwidths: Bandwidths::default(),
+            link: Link::default(),
         }
     }
 

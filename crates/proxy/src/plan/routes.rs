@@ -41,6 +41,8 @@ pub(crate) struct Route {
     pub(crate) weight: NonZeroU32,
     /// How late its requests go on.
     pub(crate) delay: Option<Delay>,
+    /// How late its responses go on.
+    pub(crate) response_delay: Option<Delay>,
 }
 
 /// What is asked of the requests of a route, and done with them, besides sending them to one upstream.
@@ -157,6 +159,7 @@ impl Route {
             limits: Limits::new(&meant.shaping.bandwidths, kept.bandwidths.get(meant.name.as_str()).copied()),
             weight: meant.shaping.weight,
             delay: meant.shaping.delay.clone(),
+            response_delay: meant.shaping.response_delay.clone(),
             policies: (!is_plain).then(|| Box::new(Policies::new(config, meant, kept))),
         }
     }

@@ -14,6 +14,7 @@ use tls::{ClientSide, Problem};
 
 use super::stickiness::Stickiness;
 use crate::control::notice;
+use crate::late::Link;
 use crate::legacy::Legacy;
 use crate::plan::listed::{Listed, listed};
 use crate::probe::{Watch, watch_of};
@@ -43,6 +44,8 @@ pub(crate) struct UpstreamPlan {
     pub(crate) stickiness: Option<Arc<Stickiness>>,
     /// How fast bodies may pass.
     pub(crate) limits: Option<Arc<Limits>>,
+    /// What its servers are behind.
+    pub(crate) link: Option<Arc<Link>>,
 }
 
 /// One of its servers.
@@ -116,11 +119,7 @@ impl UpstreamPlan {
         }
         let fleet = Arc::new(Fleet::new(config.balance, members, config.settings));
         let reserve = previous.map(|previous| Arc::clone(&previous.reserve)).unwrap_or_default();
-        let kept = previous.filter(|previous| previous.config.sticky == config.sticky);
-        let stickiness = match kept {
-            Some(previous) => previous.stickiness.clone(),
-            None => config.sticky.as_ref().map(|sticky| Arc::new(Stickiness::new(sticky, &config.name))),
-        };
+        let stickiness = stickiness(config, previous);
         let places = listed.iter().map(|one| one.place).collect();
         Ok(Arc::new(Self {
             config: config.clone(),
@@ -132,6 +131,7 @@ impl UpstreamPlan {
             reserve,
             waiting: previous.map(|previous| Arc::clone(&previous.waiting)).unwrap_or_default(),
             stickiness,
+            link: Link::new(&config.link, previous.and_then(|previous| previous.link.as_ref())),
             limits: Limits::new(&config.bandwidths, previous.and_then(|previous| previous.limits.as_ref())),
         }))
     }
@@ -191,6 +191,15 @@ impl UpstreamPlan {
         };
         let Self { config, servers, .. } = self;
         notice(&format!("upstream {}, server {}: {what}", config.name, servers[server].label));
+    }
+}
+
+/// Sessions, which are kept where they are configured alike.
+fn stickiness(config: &Upstream, previous: Option<&Arc<UpstreamPlan>>) -> Option<Arc<Stickiness>> {
+    let kept = previous.filter(|previous| previous.config.sticky == config.sticky);
+    match kept {
+        Some(previous) => previous.stickiness.clone(),
+        None => config.sticky.as_ref().map(|sticky| Arc::new(Stickiness::new(sticky, &config.name))),
     }
 }
 

@@ -7,5 +7,7 @@ mod scene;
 mod rates;
 /// What comes late.
 mod delays;
+/// Long links.
+mod links;
 /// What is changed while bodies are under way.
 mod changes;

@@ -231,7 +231,7 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
 f.toml:4:12: upstream: no upstream is named \"ap\"; expected app; did you mean \"app\"?
 f.toml:5:1: unknown key \"hots\" in [[route]]; expected name, listener, host, path, methods, headers, query, clients, \
 upstream, split, redirect, respond, allow, deny, auth, rate_limit, rewrite, request_headers, response_headers, location, \
-cookies, error_pages, replace_errors, retry, timeouts, rate, upload_rate, weight, delay or cache; did you mean \"host\"?
+cookies, error_pages, replace_errors, retry, timeouts, rate, upload_rate, weight, delay, response_delay or cache; did you mean \"host\"?
 ";
         for form in [Form::Summary, Form::File] {
             let expected = Answer { output: String::new(), remarks: remarks.to_owned(), code: 78 };
@@ -291,7 +291,7 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
             "line": 2,
             "column": 1,
             "message": "unknown key \"adress\" in [[listen]]",
-            "expected": "address, name, proxy_protocol, tcp, tls, redirect_to_https, hsts, http2, rate or upload_rate",
+            "expected": "address, name, proxy_protocol, tcp, tls, redirect_to_https, hsts, http2, rate, upload_rate, profile, connect_delay, latency or loss",
             "nearest": "address",
         }]);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&output).unwrap(), expected);

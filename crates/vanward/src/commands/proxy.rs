@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ::proxy::Setup;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use config::{
     AccessLog, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config,
-    KeyPair, LogFormat, LogTarget, Server, ServerTls, Shaping, UnknownNames,
+    KeyPair, LogFormat, LogTarget, PROFILES, Profile, Server, ServerTls, Shaping, UnknownNames,
 };
 use shape::{Delay, Fault, Occasion};
 
@@ -71,6 +72,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DELAY", value_parser = config::delay)]
     delay: Option<Delay>,
 
+    /// Have clients be behind a link of this kind, with its rates, its round trip and packets that are lost.
+    #[arg(long, value_name = "NAME", value_parser = profiles())]
+    profile: Option<&'static Profile>,
+
     /// Have requests go wrong on purpose, `[PROBABILITY:]FAULT`: `1%:503`, `delay 2s`, `5%:cut 10KB`; may be repeated.
     #[arg(long, value_name = "FAULT", value_parser = config::injection)]
     fail: Vec<(Occasion, Fault)>,
@@ -98,6 +103,7 @@ Examples:
   vanward proxy --from 0.0.0.0:443 --cert site.pem --key site.key --to http://127.0.0.1:9000
   vanward proxy --from 127.0.0.1:8443 --self-signed --to https://www.example.com
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --rate 5KB/s --delay 2s±100ms
+  vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --profile lte
   vanward proxy --from 0.0.0.0:80 --to http://127.0.0.1:9000 --cache 256M
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000 --fail 1%:503 --fail '5%:cut 10KB'
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
@@ -118,6 +124,9 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     config.faults.seed = arguments.seed;
     config.faults.rules = super::faults::rules(&arguments.fail);
     for listener in &mut config.listeners {
+        if let Some(profile) = arguments.profile {
+            (listener.bandwidths, listener.link) = (profile.bandwidths(), profile.link());
+        }
         listener.tls = certificates(arguments).map(|certificates| ServerTls {
             certificates,
             unknown_names: UnknownNames::default(),
@@ -148,6 +157,13 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(inheritance) => super::serve(config, Setup { reread: None, inheritance }, &arguments.operation),
         Err(code) => code,
     }
+}
+
+/// Links by name, with what each is like.
+fn profiles() -> impl TypedValueParser<Value = &'static Profile> {
+    let names = PROFILES.iter().map(|profile| PossibleValue::new(profile.name).help(profile.doc));
+    PossibleValuesParser::new(names)
+        .try_map(|name| Profile::named(&name).ok_or_else(|| format!("no link is named {name}")))
 }
 
 /// A size that a store may have.

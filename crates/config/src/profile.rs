@@ -1,0 +1,236 @@
+//! Links by name: those that are known, and those of a file's own.
+//!
+//! The figures of known ones are rounded from what such links are commonly said to do; none of them was measured here.
+
+use std::num::NonZeroU64;
+
+use balance::AddressPrefixes;
+use shape::{Delay, Jitter, Limit, Loss};
+
+use crate::bandwidth::BANDWIDTH;
+use crate::delay::{DELAY, LOSS};
+use crate::kind::{Located, Maybe};
+use crate::meaning::{Bandwidth, Bandwidths, Link, Scope};
+use crate::nearest::nearest;
+use crate::options::{File, Listen};
+use crate::pairs::OneOrMany;
+use crate::reader::Reader;
+use crate::table::{Table, key, one_of};
+
+const KBIT: u64 = 125;
+const MBIT: u64 = 1000 * KBIT;
+const MS: u64 = 1_000_000;
+
+/// A kind of link. Each client has one of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Profile {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it stands for.
+    pub doc: &'static str,
+    down_bytes_per_second: u64,
+    up_bytes_per_second: u64,
+    round_trip_ms: u64,
+    /// Of a piece, either way.
+    jitter_ms: u64,
+    /// Packets of a million that are sent once more.
+    lost_per_million: u32,
+}
+
+/// All of them, the slowest first.
+pub const PROFILES: &[Profile] = &[
+    profile("dial-up", "a modem, 49 and 30 kbit/s, 120 ms", [49 * KBIT, 30 * KBIT], [120, 10], 0),
+    profile("edge", "2G, 240 and 200 kbit/s, 840 ms", [240 * KBIT, 200 * KBIT], [840, 60], 5_000),
+    profile(
+        "slow-3g",
+        "3G at its edge, 400 kbit/s both ways, 400 ms",
+        [400 * KBIT, 400 * KBIT],
+        [400, 40],
+        5_000,
+    ),
+    profile("3g", "1.6 Mbit/s and 768 kbit/s, 300 ms", [1600 * KBIT, 768 * KBIT], [300, 30], 2_000),
+    profile("dsl", "8 and 1 Mbit/s, 50 ms", [8 * MBIT, MBIT], [50, 3], 0),
+    profile("4g", "9 Mbit/s both ways, 170 ms", [9 * MBIT, 9 * MBIT], [170, 15], 1_000),
+    profile("lte", "12 Mbit/s both ways, 70 ms", [12 * MBIT, 12 * MBIT], [70, 10], 1_000),
+    profile("satellite", "geostationary, 25 and 3 Mbit/s, 600 ms", [25 * MBIT, 3 * MBIT], [600, 20], 2_000),
+    profile("wifi", "30 and 15 Mbit/s on a busy channel, 5 ms", [30 * MBIT, 15 * MBIT], [5, 2], 3_000),
+    profile("cable", "50 and 10 Mbit/s, 28 ms", [50 * MBIT, 10 * MBIT], [28, 2], 0),
+    profile("fibre", "200 and 100 Mbit/s, 4 ms", [200 * MBIT, 100 * MBIT], [4, 0], 0),
+    profile("transatlantic", "1 Gbit/s both ways, 80 ms", [1000 * MBIT, 1000 * MBIT], [80, 1], 100),
+    profile("transpacific", "1 Gbit/s both ways, 150 ms", [1000 * MBIT, 1000 * MBIT], [150, 2], 200),
+];
+
+const fn profile(
+    name: &'static str,
+    doc: &'static str,
+    [down_bytes_per_second, up_bytes_per_second]: [u64; 2],
+    [round_trip_ms, jitter_ms]: [u64; 2],
+    lost_per_million: u32,
+) -> Profile {
+    Profile {
+        name,
+        doc,
+        down_bytes_per_second,
+        up_bytes_per_second,
+        round_trip_ms,
+        jitter_ms,
+        lost_per_million,
+    }
+}
+
+impl Profile {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PROFILES.iter().find(|profile| profile.name == name)
+    }
+
+    /// How fast bodies pass over it.
+    pub fn bandwidths(&self) -> Bandwidths {
+        let of = |bytes_per_second| {
+            let limit = NonZeroU64::new(bytes_per_second).map(Limit::link);
+            let scope = Scope::Client(AddressPrefixes::default());
+            limit.map(|limit| Bandwidth { limit, scope }).into_iter().collect()
+        };
+        Bandwidths { down: of(self.down_bytes_per_second), up: of(self.up_bytes_per_second) }
+    }
+
+    /// How late what passes over it comes: half the round trip each way, and all of it for a connection to be made.
+    pub fn link(&self) -> Link {
+        let jitter = |spread_ns| if spread_ns == 0 { Jitter::None } else { Jitter::Uniform { spread_ns } };
+        let delay = |mean_ns, spread_ns| Some(Delay { mean_ns, jitter: jitter(spread_ns) });
+        let (round_trip_ns, jitter_ns) = (self.round_trip_ms * MS, self.jitter_ms * MS);
+        // A sender notices a loss after a round trip, and not before the shortest time-out of TCP (RFC 6298 §2.4, as it
+        // is in practice).
+        let stall_ns = round_trip_ns + 200 * MS;
+        let loss = Loss { per_million: self.lost_per_million, stall_ns };
+        Link {
+            connect_delay: delay(round_trip_ns, 2 * jitter_ns),
+            latency: delay(round_trip_ns / 2, jitter_ns),
+            loss: (loss.per_million > 0).then_some(loss),
+        }
+    }
+}
+
+/// `[profile.NAME]`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProfileWritten {
+    rate: Vec<Bandwidth>,
+    upload_rate: Vec<Bandwidth>,
+    link: Link,
+}
+
+pub(crate) static PROFILE: Table<ProfileWritten> = Table {
+    options: &[
+        &key(
+            "rate",
+            OneOrMany(BANDWIDTH),
+            |profile: &mut ProfileWritten| &mut profile.rate,
+            "How fast bodies of responses pass: see `rate` of `[[listen]]`. With `per client` each client has such a link.",
+        ),
+        &key(
+            "upload_rate",
+            OneOrMany(BANDWIDTH),
+            |profile: &mut ProfileWritten| &mut profile.upload_rate,
+            "The same for bodies of requests.",
+        ),
+        &key(
+            "connect_delay",
+            Maybe(DELAY),
+            |profile: &mut ProfileWritten| &mut profile.link.connect_delay,
+            "See `connect_delay` of `[[listen]]`.",
+        ),
+        &key(
+            "latency",
+            Maybe(DELAY),
+            |profile: &mut ProfileWritten| &mut profile.link.latency,
+            "See `latency` of `[[listen]]`.",
+        ),
+        &key(
+            "loss",
+            Maybe(LOSS),
+            |profile: &mut ProfileWritten| &mut profile.link.loss,
+            "See `loss` of `[[listen]]`.",
+        ),
+    ],
+};
+
+/// Adds a mistake for each listener whose profile nobody knows, and warnings of profiles that nobody has.
+pub(crate) fn check_profiles(file: &File, reader: &mut Reader<'_>) {
+    let own = file.profiles.iter().map(|(_, name, _)| name.as_str());
+    let known: Vec<&str> = own.chain(PROFILES.iter().map(|profile| profile.name)).collect();
+    let wanted: Vec<&Located<String>> =
+        file.listen.iter().filter_map(|listen| listen.value.profile.as_ref()).collect();
+    for Located { value, at } in wanted.iter().filter(|name| !known.contains(&name.value.as_str())) {
+        // What is missing may have been lost with a line that is no TOML.
+        if reader.is_whole() {
+            let mistake = reader.mistake(at, format!("profile: no link is named {value:?}"));
+            let near = nearest(value, known.iter().copied()).map(str::to_owned);
+            reader.add(mistake.meaning(near).expecting(one_of(&known)));
+        }
+    }
+    if reader.has_mistakes() {
+        return;
+    }
+    for (at, name, _) in &file.profiles {
+        if !wanted.iter().any(|wanted| wanted.value == *name) {
+            let warning = reader.mistake(at, format!("no listener has profile {name:?}"));
+            reader.warn(warning);
+        }
+    }
+}
+
+/// What listeners are written to be, each with what its profile has: a file's own before a known one.
+pub(crate) fn with_profiles(file: &mut File) {
+    for listen in &mut file.listen {
+        let Some(name) = listen.value.profile.take() else { continue };
+        let own = file.profiles.iter().find(|(_, own, _)| *own == name.value);
+        let known = || Profile::named(&name.value).map(ProfileWritten::from);
+        if let Some(profile) = own.map(|(_, _, own)| own.clone()).or_else(known) {
+            profile.under(&mut listen.value);
+        }
+    }
+}
+
+impl From<&Profile> for ProfileWritten {
+    fn from(profile: &Profile) -> Self {
+        let Bandwidths { down, up } = profile.bandwidths();
+        Self { rate: down, upload_rate: up, link: profile.link() }
+    }
+}
+
+impl ProfileWritten {
+    /// All rates hold; of the link what the listener says itself goes before.
+    fn under(mut self, listen: &mut Listen) {
+        self.rate.append(&mut listen.rate);
+        self.upload_rate.append(&mut listen.upload_rate);
+        (listen.rate, listen.upload_rate) = (self.rate, self.upload_rate);
+        let Link { connect_delay, latency, loss } = std::mem::take(&mut listen.link);
+        listen.link = Link {
+            connect_delay: connect_delay.or(self.link.connect_delay),
+            latency: latency.or(self.link.latency),
+            loss: loss.or(self.link.loss),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_a_link_of_its_client() {
+        let lte = Profile::named("lte").unwrap();
+        let Bandwidths { down, up } = lte.bandwidths();
+        assert_eq!(
+            [down[0].limit.rate_bytes_per_second.get(), up[0].limit.rate_bytes_per_second.get()],
+            [1_500_000; 2]
+        );
+        assert!(matches!(down[0].scope, Scope::Client(_)));
+        let Link { connect_delay, latency, loss } = lte.link();
+        assert_eq!([connect_delay.unwrap().mean_ns, latency.unwrap().mean_ns], [70 * MS, 35 * MS]);
+        assert_eq!(loss, Some(Loss { per_million: 1_000, stall_ns: 270 * MS }));
+        assert_eq!(Profile::named("LTE"), None);
+        // A piece that came before it was sent would be none.
+        assert!(PROFILES.iter().all(|profile| 2 * profile.jitter_ms <= profile.round_trip_ms));
+    }
+}
