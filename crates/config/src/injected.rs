@@ -7,6 +7,7 @@ use shape::{Fault, Occasion, Share};
 
 use crate::delay::{drawn_delay, written as written_delay};
 use crate::fault::{self, ValueError};
+use crate::injected_connection::{self, CONNECTION, connection};
 use crate::kind::Text;
 use crate::matching::unknown;
 use crate::quantity::{duration, size, written_duration, written_size};
@@ -15,7 +16,7 @@ use crate::quantity::{duration, size, written_duration, written_size};
 pub(crate) const INJECTED: Text<Fault> = Text { expected: EXPECTED, read: injected, print: written };
 
 const EXPECTED: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", \"length +10\", bad-chunk, \
-                        \"drip 100ms\", no-trailers, reset or goaway";
+                        \"drip 100ms\", no-trailers, reset, goaway or \"connection reset\"";
 
 /// A share, such as `1%` or `0.5%`.
 pub(crate) const SHARE: Text<Share> = Text { expected: EXPECTED_SHARE, read: share, print: written_share };
@@ -24,7 +25,8 @@ const EXPECTED_SHARE: &str = "a share such as 1%, 0.5% or 100%";
 
 /// The longest that anything is put off: as long as the waits of the configuration.
 const LATEST: Duration = Duration::from_secs(24 * 3600);
-const WORDS: [&str; 8] = ["delay", "cut", "length", "bad-chunk", "drip", "no-trailers", "reset", "goaway"];
+const WORDS: [&str; 9] =
+    ["delay", "cut", "length", "bad-chunk", "drip", "no-trailers", "reset", "goaway", CONNECTION];
 
 /// Reads `PROBABILITY:FAULT` or `FAULT`: what happens, and how probable it is.
 ///
@@ -62,6 +64,7 @@ fn injected(text: &str) -> Result<Fault, ValueError> {
         "no-trailers" => alone(Fault::NoTrailers),
         "reset" => alone(Fault::Reset),
         "goaway" => alone(Fault::GoAway),
+        CONNECTION => connection(extent).map(Fault::Connection),
         status if status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) => {
             match status.parse() {
                 Ok(status @ 200..=599) => alone(Fault::Answer { status }),
@@ -89,6 +92,7 @@ fn written(fault: &Fault) -> String {
         Fault::NoTrailers => "no-trailers".to_owned(),
         Fault::Reset => "reset".to_owned(),
         Fault::GoAway => "goaway".to_owned(),
+        Fault::Connection(fault) => injected_connection::written(fault),
     }
 }
 
@@ -147,6 +151,7 @@ mod tests {
             ("no-trailers", "no-trailers"),
             ("reset", "reset"),
             ("goaway", "goaway"),
+            ("connection  slice 100", "connection slice 100"),
         ] {
             let read = injected(text).unwrap();
             assert_eq!(written(&read), again);

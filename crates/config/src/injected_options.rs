@@ -66,7 +66,8 @@ pub(crate) static FAULT: Table<FaultWritten> = Table {
             "What goes wrong. A status from 200 to 599: the answer, without a server. `delay`: the request goes on late. `cut`: \
              the body ends after so many bytes. `length`: Content-Length says so many bytes more or less. `bad-chunk`: \
              something else where the first chunk begins. `drip`: the head comes a line at a time. `no-trailers`. `reset`: \
-             the stream of HTTP/2 is reset, of HTTP/1 the connection. `goaway`: GOAWAY, or `Connection: close`.",
+             the stream of HTTP/2 is reset, of HTTP/1 the connection. `goaway`: GOAWAY, or `Connection: close`. \
+             `connection …`: a connection as a whole, see docs/faults.md; only its listener and its client count.",
         ),
         &key(
             "name",

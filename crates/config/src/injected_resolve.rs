@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use ::route::RateKey;
+use ::route::{RateKey, RateKeyPart};
 use shape::Occasion;
 
 use crate::injected::written_fault;
@@ -82,7 +82,13 @@ fn rule(
     let refused_before = reader.refused();
     check_times(written, reader);
     check_routes(&written.route, routes, reader);
-    let rules = written.requests.rules(names, reader);
+    let is_of_connections = written.inject.as_ref().is_some_and(|inject| inject.value.is_of_connections());
+    let rules = if is_of_connections {
+        check_connection(written, reader);
+        vec![written.requests.rule_of_connections(names, reader)]
+    } else {
+        written.requests.rules(names, reader)
+    };
     let fault = written.inject.as_ref()?.value.clone();
     let key = || RateKey(written.key.iter().flatten().cloned().collect());
     (*is_intact && reader.refused() == refused_before).then(|| FaultRule {
@@ -117,6 +123,25 @@ fn check_times(written: &FaultWritten, reader: &mut Reader<'_>) {
         let message = format!("repeat: {} ends before the fault does", written_duration(repeat.value));
         let mistake = reader.mistake(&repeat.at, message);
         reader.add(mistake.expecting(format!("at least {}", written_duration(last))));
+    }
+}
+
+/// What is known of a connection before anything is read from it is its listener and its client.
+fn check_connection(written: &FaultWritten, reader: &mut Reader<'_>) {
+    let Some(inject) = &written.inject else { return };
+    let is_of_client = |part: &Option<RateKeyPart>| {
+        part.as_ref().is_none_or(|part| matches!(part, RateKeyPart::ClientNetwork { .. }))
+    };
+    let said = [
+        ("route", !written.route.is_empty()),
+        ("show", written.show),
+        ("key with a part that is not the client", !written.key.iter().all(is_of_client)),
+    ];
+    let said = said.into_iter().filter_map(|(option, is_said)| is_said.then_some(option));
+    for option in said.chain(written.requests.of_requests_alone()) {
+        let message = format!("inject: a connection has no {option}, only requests on it have");
+        let mistake = reader.mistake(&inject.at, message);
+        reader.add(mistake.expecting("listener and clients, or another fault with it"));
     }
 }
 

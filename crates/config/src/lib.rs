@@ -14,6 +14,8 @@ mod delay;
 mod bandwidth;
 /// What goes wrong on purpose, as it is written.
 mod injected;
+/// The same with connections.
+mod injected_connection;
 /// Links by name.
 mod profile;
 /// Hosts, ports, listening addresses and networks.
@@ -98,10 +100,10 @@ pub use injected_read::faults;
 pub use ipnet::IpNet;
 pub use meaning::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check, Config,
-    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Limits, Link, ListenAddress, Listener, LogFormat,
-    LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond,
-    Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding,
-    Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
+    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Limits, Link, ListenAddress, Listener,
+    LogFormat, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings,
+    RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Scope, Server, ServerHost,
+    Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
 };
 pub use mistake::Mistake;
 pub use profile::{PROFILES, Profile};

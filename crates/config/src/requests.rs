@@ -44,6 +44,24 @@ impl Requests {
         }
     }
 
+    /// The rule for connections, of which nothing has been read: of a listener, whatever is spoken there, and a client.
+    pub(crate) fn rule_of_connections(&self, names: &Names<'_>, reader: &mut Reader<'_>) -> Rule {
+        let listeners = self.listener.iter().filter_map(|name| names.any_listener(name, reader)).collect();
+        Rule { listeners, clients: self.clients.clone(), ..Rule::default() }
+    }
+
+    /// What is said here that only requests have.
+    pub(crate) fn of_requests_alone(&self) -> impl Iterator<Item = &'static str> {
+        let said = [
+            ("host", !self.host.is_empty()),
+            ("path", self.path != PathRule::default()),
+            ("methods", !self.methods.is_empty()),
+            ("headers", !self.headers.is_empty()),
+            ("query", !self.query.is_empty()),
+        ];
+        said.into_iter().filter_map(|(option, is_said)| is_said.then_some(option))
+    }
+
     /// As they would have been written: rules that differ by their hosts alone.
     pub(crate) fn written(rules: &[Rule], listeners: &[Listener]) -> Self {
         let rule = rules.first().cloned().unwrap_or_default();

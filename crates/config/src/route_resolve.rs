@@ -75,7 +75,8 @@ impl Names<'_> {
         Some(found)
     }
 
-    pub(crate) fn listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
+    /// A listener, whatever is spoken there.
+    pub(crate) fn any_listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
         let Some(&found) = self.listeners.get(&wanted.value) else {
             if reader.is_whole() {
                 let mut names: Vec<&str> = self.listeners.keys().map(String::as_str).collect();
@@ -87,6 +88,12 @@ impl Names<'_> {
             }
             return None;
         };
+        Some(found)
+    }
+
+    /// The same, where HTTP is spoken.
+    pub(crate) fn listener(&self, wanted: &Located<String>, reader: &mut Reader<'_>) -> Option<usize> {
+        let found = self.any_listener(wanted, reader)?;
         if self.is_tcp[found] {
             let message = format!("listener: {:?} has tcp, so no route counts there", wanted.value);
             refuse(&wanted.at, &message, "a listener without tcp", reader);

@@ -92,6 +92,10 @@ query = { page = "1" }
 clients = ["192.0.2.0/24"]
 
 [[fault]]
+inject = "connection slice 100 10ms up"
+listener = "web"
+
+[[fault]]
 name = "all"
 inject = "length -3"
 first = 1

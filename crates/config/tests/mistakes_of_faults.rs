@@ -13,7 +13,12 @@ fn said(faults: &str) -> Vec<String> {
 }
 
 const WHAT: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", \"length +10\", bad-chunk, \"drip 100ms\", \
-                    no-trailers, reset or goaway";
+                    no-trailers, reset, goaway or \"connection reset\"";
+
+const WHAT_OF_CONNECTIONS: &str = "connection reset, \"connection reset 500ms\" or \"10KB\", \"connection black-hole 5s\", \"connection \
+                                   slow-start 2s\", \"connection slow-close 2s\", \"connection slice 100 10ms\", \"connection \
+                                   limit 10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\" or connection \
+                                   bad-handshake, with up, down or both behind it";
 
 #[test]
 fn mistakes() {
@@ -29,6 +34,21 @@ fn mistakes() {
             "[[fault]]\ninject = \"503\"\nprobability = \"5\"",
             &[
                 "6:15: probability: \"5\" has no meaning here; expected a share such as 1%, 0.5% or 100%; did you mean \"5%\"?",
+            ],
+        ),
+        (
+            "[[fault]]\ninject = \"connection rset\"",
+            &[&format!(
+                "5:10: inject: \"rset\" has no meaning here; expected {WHAT_OF_CONNECTIONS}; did you mean \"reset\"?"
+            )],
+        ),
+        (
+            "[[fault]]\ninject = \"connection reset\"\nlistener = \"bytes\"\npath = \"/a\"\nkey = \"header:X-Key\"",
+            &[
+                "5:10: inject: a connection has no key with a part that is not the client, only requests on it have; expected listener and clients, or \
+                 another fault with it",
+                "5:10: inject: a connection has no path, only requests on it have; expected listener and clients, or \
+                 another fault with it",
             ],
         ),
         (

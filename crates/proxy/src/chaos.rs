@@ -10,7 +10,7 @@ mod proxies;
 /// What is done to the connections of one.
 mod toxics;
 /// One proxy's connections.
-mod relay;
+pub(crate) mod relay;
 /// Why something is not done.
 mod refusal;
 

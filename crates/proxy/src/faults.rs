@@ -1,7 +1,8 @@
 //! What goes wrong on purpose: the rules in force, and which of them happens to a request.
 //!
 //! One set for all workers, exchanged as a whole: a change holds for the next request of every connection. While there
-//! is no rule a request pays the reading of one flag. What is done to messages then is in `faulty`.
+//! is no rule a request pays the reading of one flag, and a connection that of another. What is done to messages then is
+//! in `faulty`, to connections in `broken`.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use config::{FaultRule, IpNet};
 use route::{Fields as _, FirstRequests, RouteTable};
-use shape::{Dice, Fault};
+use shape::{ConnectionFault, Dice, Draws, Fault};
+use tokio::sync::watch;
 
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
@@ -26,6 +28,7 @@ const BY_REQUEST: &str = "asked for";
 /// All faults, as the workers and those who change them share them.
 pub(crate) struct Faults {
     is_on: AtomicBool,
+    breaks_connections: AtomicBool,
     set: ArcSwap<Set>,
     held: Mutex<Held>,
 }
@@ -67,6 +70,8 @@ pub(crate) struct Rule {
     asked: AtomicU64,
     /// Those that it happened to.
     injected: AtomicU64,
+    /// Whether it is in force, for connections that it happened to.
+    standing: watch::Sender<bool>,
 }
 
 /// A fault that happens to a request.
@@ -99,12 +104,19 @@ impl Faults {
         let set = Set::new(&held, None, 0);
         Arc::new(Self {
             is_on: AtomicBool::new(set.is_on()),
+            breaks_connections: AtomicBool::new(set.breaks_connections()),
             set: ArcSwap::from_pointee(set),
             held: Mutex::new(held),
         })
     }
 
-    /// Whether there is any.
+    /// Whether there is any for connections.
+    #[inline]
+    pub(crate) fn breaks_connections(&self) -> bool {
+        self.breaks_connections.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is any for requests.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         // A request that overtakes a change is one that came before it.
@@ -190,7 +202,33 @@ impl Faults {
         let seen = seen::request(call, &admitted.target, bytes, admitted.client, &fields, &request.head);
         let route = &call.snapshot.plan.routes[admitted.route].label;
         let now_ns = call.worker.time_ns();
-        Ok(set.rules.iter().find_map(|rule| rule.draw(&seen, route, now_ns)))
+        let mut rules = set.rules.iter().filter(|rule| !rule.meant.fault.is_of_connections());
+        Ok(rules.find_map(|rule| rule.draw(&seen, route, now_ns)))
+    }
+
+    /// By what a connection of a client goes wrong, if it does. Nothing of it has been read.
+    pub(crate) fn draw_connection(
+        &self,
+        listener: Option<usize>,
+        client: IpAddr,
+        has_tls: bool,
+        now_ns: u64,
+    ) -> Option<Drawn> {
+        let seen = route::Request {
+            listener: listener.unwrap_or(usize::MAX),
+            host: b"",
+            path: b"/",
+            query: None,
+            method: b"",
+            client,
+            fields: &Fields::NONE,
+        };
+        let may_happen = |rule: &&Arc<Rule>| match rule.meant.fault {
+            Fault::Connection(ConnectionFault::BadHandshake) => has_tls,
+            Fault::Connection(ConnectionFault::Toxic { .. }) => true,
+            _ => false,
+        };
+        self.set.load().rules.iter().filter(may_happen).find_map(|rule| rule.draw(&seen, "", now_ns))
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -198,10 +236,13 @@ impl Faults {
     }
 
     fn put(&self, held: &Held, now_ns: u64) {
-        let set = Set::new(held, Some(&self.set.load()), now_ns);
-        let is_on = set.is_on();
-        self.set.store(Arc::new(set));
-        self.is_on.store(is_on, Ordering::Relaxed);
+        let set = Arc::new(Set::new(held, Some(&self.set.load()), now_ns));
+        let before = self.set.swap(Arc::clone(&set));
+        self.is_on.store(set.is_on(), Ordering::Relaxed);
+        self.breaks_connections.store(set.breaks_connections(), Ordering::Relaxed);
+        for gone in before.rules.iter().filter(|rule| !set.rules.iter().any(|kept| Arc::ptr_eq(kept, rule))) {
+            gone.standing.send_replace(false);
+        }
     }
 }
 
@@ -226,7 +267,11 @@ impl Set {
     }
 
     fn is_on(&self) -> bool {
-        !self.rules.is_empty() || self.by_request.is_some()
+        self.rules.iter().any(|rule| !rule.meant.fault.is_of_connections()) || self.by_request.is_some()
+    }
+
+    fn breaks_connections(&self) -> bool {
+        self.rules.iter().any(|rule| rule.meant.fault.is_of_connections())
     }
 
     /// What a request asks for itself, if it may.
@@ -238,6 +283,9 @@ impl Set {
         let Some(value) = fields.value(header.as_bytes()) else { return Ok(None) };
         let text = std::str::from_utf8(value).map_err(|_| Failure::BadFault)?;
         let (occasion, fault) = config::injection(text).map_err(|_| Failure::BadFault)?;
+        if fault.is_of_connections() {
+            return Err(Failure::BadFault);
+        }
         let number = rule.asked.fetch_add(1, Ordering::Relaxed);
         let happens = occasion.happens(rule.dice, number);
         Ok(happens.then(|| Drawn { rule: Arc::clone(rule), fault, number }))
@@ -264,6 +312,7 @@ impl Rule {
             since_ns: now_ns,
             asked: AtomicU64::new(0),
             injected: AtomicU64::new(0),
+            standing: watch::Sender::new(true),
             meant: meant.clone(),
         }
     }
@@ -295,6 +344,11 @@ impl Rule {
         Duration::from_nanos(now_ns.saturating_sub(self.since_ns))
     }
 
+    /// Whether it is in force, and until when.
+    pub(crate) fn standing(&self) -> watch::Receiver<bool> {
+        self.standing.subscribe()
+    }
+
     /// Whether it may happen now.
     pub(crate) fn is_on(&self, now_ns: u64) -> bool {
         self.meant.occasion.is_on(self.age(now_ns))
@@ -320,6 +374,11 @@ impl Drawn {
     /// How it is told to the log.
     pub(crate) fn told(&self) -> telemetry::Injected<'_> {
         telemetry::Injected { rule: &self.rule.meant.name, seed: self.rule.dice.seed(), number: self.number }
+    }
+
+    /// What decides about its details.
+    pub(crate) fn draws(&self) -> Draws {
+        Draws::new(self.extent(), &[])
     }
 
     /// 64 bits that decide about its extent.

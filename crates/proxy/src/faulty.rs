@@ -57,8 +57,9 @@ pub(crate) async fn request(
             wait(call.worker, late_ns).await;
             memory.unpark(call.worker);
         }
-        // Done to the response.
-        Fault::Cut { .. }
+        // Done to the response, or to the connection before.
+        Fault::Connection(_)
+        | Fault::Cut { .. }
         | Fault::Length { .. }
         | Fault::BadChunk
         | Fault::Drip { .. }
@@ -146,7 +147,7 @@ fn applies(fault: &Fault, plan: &Plan, reply: &Reply, admitted: &Admitted) -> bo
         Fault::NoTrailers => reply.framing == Framing::Chunked,
         Fault::Drip { .. } | Fault::GoAway => true,
         // Done before; what is left is to tell of it.
-        Fault::Delay(_) | Fault::Answer { .. } | Fault::Reset => true,
+        Fault::Delay(_) | Fault::Answer { .. } | Fault::Reset | Fault::Connection(_) => true,
     }
 }
 
@@ -154,9 +155,12 @@ fn applies(fault: &Fault, plan: &Plan, reply: &Reply, admitted: &Admitted) -> bo
 fn ends_connection(fault: &Fault) -> bool {
     match fault {
         Fault::Cut { .. } | Fault::Length { .. } | Fault::BadChunk | Fault::GoAway => true,
-        Fault::Drip { .. } | Fault::NoTrailers | Fault::Delay(_) | Fault::Answer { .. } | Fault::Reset => {
-            false
-        }
+        Fault::Drip { .. }
+        | Fault::NoTrailers
+        | Fault::Delay(_)
+        | Fault::Answer { .. }
+        | Fault::Reset
+        | Fault::Connection(_) => false,
     }
 }
 

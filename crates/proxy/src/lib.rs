@@ -57,6 +57,8 @@ mod shaping;
 mod faults;
 /// How it goes wrong.
 mod faulty;
+/// How connections do.
+mod broken;
 /// Connections whose bytes come late.
 mod late;
 /// What the client is sent.

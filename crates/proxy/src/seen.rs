@@ -14,6 +14,9 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// Those of nothing.
+    pub(crate) const NONE: Self = Self { fields: &[], bytes: &[] };
+
     pub(crate) fn of<Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> Self {
         Self { fields: &head.fields, bytes }
     }

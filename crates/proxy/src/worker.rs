@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use crate::alarm::Alarms;
+use crate::broken;
 use crate::buffer::Buffers;
 use crate::client::{self, Client};
 use crate::deadline::{Deadlines, TICK};
@@ -378,6 +379,13 @@ impl Worker {
     /// Starts serving a connection.
     pub(crate) fn begin(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listening: &Rc<Listening>) {
         self.counters.connections_accepted.increment();
+        let stream = match self.faults.breaks_connections() {
+            false => stream,
+            true => match broken::drawn(self, stream, peer, listening) {
+                Some(stream) => stream,
+                None => return,
+            },
+        };
         self.connection_begins();
         let client = Client::new(self, Tcp::new(stream), peer, Rc::clone(listening));
         tokio::task::spawn_local(client::connection(Rc::clone(self), client));

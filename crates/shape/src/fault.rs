@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::delay::Delay;
+use crate::toxic::Effect;
 
 /// Something that goes wrong.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,13 +40,45 @@ pub enum Fault {
     Reset,
     /// The client is told that its connection ends: with GOAWAY, or with `Connection: close`.
     GoAway,
+    /// A connection goes wrong as a whole, whatever it carries.
+    Connection(ConnectionFault),
+}
+
+/// What goes wrong with a connection of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionFault {
+    /// This happens to its bytes.
+    Toxic {
+        /// What that is.
+        effect: Effect,
+        /// To which of them.
+        ways: Ways,
+    },
+    /// Its TLS handshake is refused.
+    BadHandshake,
+}
+
+/// The ways that bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ways {
+    /// To the client.
+    Down,
+    /// From the client.
+    Up,
+    /// Each of them.
+    Both,
 }
 
 impl Fault {
+    /// Whether it is done to connections, and not to what they carry.
+    pub fn is_of_connections(&self) -> bool {
+        matches!(self, Self::Connection(_))
+    }
+
     /// Whether it is done to the response of a server.
     pub fn is_of_response(&self) -> bool {
         match self {
-            Self::Answer { .. } | Self::Delay(_) | Self::Reset => false,
+            Self::Answer { .. } | Self::Delay(_) | Self::Reset | Self::Connection(_) => false,
             Self::Cut { .. }
             | Self::Length { .. }
             | Self::BadChunk

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use shape::{Chain, Ending};
+use shape::{Chain, Ending, Link};
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -67,12 +67,16 @@ async fn serve(client: TcpStream, source: Source, connection: u64) {
     // Pieces leave as they are cut.
     let _ = client.set_nodelay(true);
     let drawn = Drawn { seed: source.seed, proxy: source.proxy, connection };
-    let epoch = Instant::now();
-    let up = Way::new(Stream::Upstream, drawn, source.toxics.clone(), epoch);
-    let down = Way::new(Stream::Downstream, drawn, source.toxics, epoch);
-    let outcome = tokio::try_join!(up.run(&client, &server), down.run(&server, &client));
+    let way =
+        |stream: Stream| Way::new(source.toxics.clone(), move |toxics: &Toxics| toxics.links(stream, drawn));
+    pass_between(&client, &server, way(Stream::Upstream), way(Stream::Downstream)).await;
+}
+
+/// Passes bytes both ways until either side, or a toxic, has ended it.
+pub(crate) async fn pass_between<T>(client: &TcpStream, server: &TcpStream, up: Way<T>, down: Way<T>) {
+    let outcome = tokio::try_join!(up.run(client, server), down.run(server, client));
     if let Err(Broken::Reset) = outcome {
-        for stream in [&client, &server] {
+        for stream in [client, server] {
             // A socket that is gone already has been reset.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
@@ -98,11 +102,13 @@ impl From<io::Error> for Broken {
     }
 }
 
+/// Those of all toxics that one way has.
+type Choice<T> = Box<dyn Fn(&T) -> Vec<Link> + Send>;
+
 /// One way of a connection.
-struct Way {
-    stream: Stream,
-    drawn: Drawn,
-    toxics: watch::Receiver<Toxics>,
+pub(crate) struct Way<T> {
+    toxics: watch::Receiver<T>,
+    links: Choice<T>,
     /// What the chain's time is counted from.
     epoch: Instant,
     chain: Chain,
@@ -111,12 +117,16 @@ struct Way {
     is_open: bool,
 }
 
-impl Way {
-    fn new(stream: Stream, drawn: Drawn, mut toxics: watch::Receiver<Toxics>, epoch: Instant) -> Self {
+impl<T> Way<T> {
+    /// One that meets what `links` makes of these, whatever they become.
+    pub(crate) fn new(
+        mut toxics: watch::Receiver<T>,
+        links: impl Fn(&T) -> Vec<Link> + Send + 'static,
+    ) -> Self {
         // Those there are already are a change from none.
         toxics.mark_changed();
-        let (chain, buffer) = (Chain::default(), BytesMut::new());
-        Self { stream, drawn, toxics, epoch, chain, buffer, is_open: true }
+        let (chain, buffer, epoch) = (Chain::default(), BytesMut::new(), Instant::now());
+        Self { toxics, links: Box::new(links), epoch, chain, buffer, is_open: true }
     }
 
     /// Moves bytes until the source has ended and all of it is written.
@@ -158,7 +168,7 @@ impl Way {
     fn take_up_changes(&mut self) {
         // Without a sender nothing changes any more.
         if self.toxics.has_changed().unwrap_or(false) {
-            let links = self.toxics.borrow_and_update().links(self.stream, self.drawn);
+            let links = (self.links)(&self.toxics.borrow_and_update());
             self.chain.set(self.epoch.elapsed(), &links);
         }
     }

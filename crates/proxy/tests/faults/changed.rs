@@ -9,7 +9,7 @@ use crate::scene::{BOTH, Client, Scene, Spoken, get, read};
 const ROUTES: &str = "admin = \"{dir}/admin\"\n[[route]]\nname = \"a\"\nrespond = { status = 200 }\n";
 
 /// What the admin API answers: status and body.
-fn asks(scene: &Scene, method: &str, path: &str, body: &str) -> (u16, String) {
+pub(crate) fn asks(scene: &Scene, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(scene.file("admin")).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
     let length = body.len();

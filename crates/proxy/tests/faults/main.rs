@@ -26,5 +26,7 @@ mod scene;
 mod injected;
 /// With which requests, and when.
 mod chosen;
+/// Connections as a whole.
+mod connections;
 /// Changed while the proxy runs.
 mod changed;

@@ -13,7 +13,8 @@ use super::reach::Reach;
 
 /// Shows what goes wrong on purpose in the running proxy, adds to it, or ends it.
 ///
-/// Whatever is changed holds for the next request of every connection, and closes none. Added faults are kept over reloads;
+/// Whatever is changed holds for the next request of every connection, and closes none; what is done to connections as a
+/// whole holds for the next ones. Added faults are kept over reloads;
 /// what was removed comes back only when the file's faults have changed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -91,6 +92,7 @@ Examples:
   vanward faults add 1%:503
   vanward faults add 'delay 2s±100ms' --path /api --expires 5m
   vanward faults add 'cut 10KB' --name short --show
+  vanward faults add '2%:connection reset 10KB'
   vanward faults add --file faults.toml        [[fault]] tables, as in the configuration";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {

@@ -1,0 +1,192 @@
+//! What goes wrong with connections on purpose, as it is written: `connection reset 10KB`, `connection slice 100 10ms up`.
+
+use std::time::Duration;
+
+use shape::{ConnectionFault, Effect, Ending, Ways};
+
+use crate::fault::{self, ValueError};
+use crate::matching::unknown;
+use crate::quantity::{duration, size, written_duration, written_size};
+
+/// What all of them begin with.
+pub(crate) const CONNECTION: &str = "connection";
+
+const EXPECTED: &str = "connection reset, \"connection reset 500ms\" or \"10KB\", \"connection black-hole 5s\", \"connection \
+                        slow-start 2s\", \"connection slow-close 2s\", \"connection slice 100 10ms\", \"connection limit \
+                        10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\" or connection bad-handshake, \
+                        with up, down or both behind it";
+
+const RESET: &str = "reset";
+const BLACK_HOLE: &str = "black-hole";
+const SLOW_START: &str = "slow-start";
+const SLOW_CLOSE: &str = "slow-close";
+const SLICE: &str = "slice";
+const LIMIT: &str = "limit";
+const HALF_OPEN: &str = "half-open";
+const CORRUPT: &str = "corrupt";
+const BAD_HANDSHAKE: &str = "bad-handshake";
+const WORDS: [&str; 9] =
+    [RESET, BLACK_HOLE, SLOW_START, SLOW_CLOSE, SLICE, LIMIT, HALF_OPEN, CORRUPT, BAD_HANDSHAKE];
+
+/// The longest that anything is put off: as long as the waits of the configuration.
+const LATEST: Duration = Duration::from_secs(24 * 3600);
+
+const DOWN: &str = "down";
+const UP: &str = "up";
+const BOTH: &str = "both";
+
+/// Reads what stands behind `connection`.
+pub(crate) fn connection(text: &str) -> Result<ConnectionFault, ValueError> {
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let ways = match words.last().copied() {
+        Some(DOWN) => Some(Ways::Down),
+        Some(UP) => Some(Ways::Up),
+        Some(BOTH) => Some(Ways::Both),
+        _ => None,
+    };
+    if ways.is_some() {
+        words.pop();
+    }
+    let (word, extents) = match words.as_slice() {
+        [word, extents @ ..] => (*word, extents),
+        [] => return Err(refusal(fault::Fault::Empty)),
+    };
+    let effect = match (word, extents) {
+        (BAD_HANDSHAKE, []) if ways.is_none() => return Ok(ConnectionFault::BadHandshake),
+        (RESET, []) => Effect::ResetAfter { after: Duration::ZERO },
+        (RESET, [extent]) => match time(extent) {
+            Ok(after) => Effect::ResetAfter { after },
+            Err(_) => Effect::LimitData { bytes: bytes(extent)?, ending: Ending::Reset },
+        },
+        (BLACK_HOLE, []) => Effect::Timeout { after: None },
+        (BLACK_HOLE, [after]) => Effect::Timeout { after: Some(time(after)?) },
+        (SLOW_START, [delay]) => Effect::SlowStart { delay: time(delay)? },
+        (SLOW_CLOSE, [delay]) => Effect::SlowClose { delay: time(delay)? },
+        (SLICE, [average]) => slices(average, Duration::ZERO)?,
+        (SLICE, [average, delay]) => slices(average, time(delay)?)?,
+        (LIMIT, [most]) => Effect::LimitData { bytes: bytes(most)?, ending: Ending::Close },
+        (HALF_OPEN, [most]) => Effect::HalfOpen { bytes: bytes(most)? },
+        (CORRUPT, [every]) => Effect::Corrupt { every_bytes: at_least_one(every)? },
+        _ => return Err(unknown(word, &WORDS, EXPECTED)),
+    };
+    Ok(ConnectionFault::Toxic { effect, ways: ways.unwrap_or(usual(&effect)) })
+}
+
+/// The way that is meant where none is said: what keeps everything off holds both, the rest what clients are sent.
+fn usual(effect: &Effect) -> Ways {
+    match effect {
+        Effect::Timeout { .. } | Effect::SlowStart { .. } => Ways::Both,
+        _ => Ways::Down,
+    }
+}
+
+fn slices(average: &str, delay: Duration) -> Result<Effect, ValueError> {
+    Ok(Effect::Slicer { average_bytes: at_least_one(average)?, variation_bytes: 0, delay })
+}
+
+fn time(text: &str) -> Result<Duration, ValueError> {
+    match duration(text) {
+        Ok(time) if time <= LATEST => Ok(time),
+        Ok(_) => Err(refusal(fault::Fault::TooLarge(text.to_owned()))),
+        Err(error) => Err(refusal(error.fault)),
+    }
+}
+
+fn bytes(text: &str) -> Result<u64, ValueError> {
+    size(text).map_err(|error| refusal(error.fault))
+}
+
+fn at_least_one(text: &str) -> Result<u64, ValueError> {
+    match bytes(text)? {
+        0 => Err(refusal(fault::Fault::Unknown { written: text.to_owned(), nearest: None })),
+        bytes => Ok(bytes),
+    }
+}
+
+fn refusal(fault: fault::Fault) -> ValueError {
+    ValueError { fault, expected: EXPECTED }
+}
+
+pub(crate) fn written(fault: &ConnectionFault) -> String {
+    let ConnectionFault::Toxic { effect, ways } = fault else {
+        return format!("{CONNECTION} {BAD_HANDSHAKE}");
+    };
+    let text = match effect {
+        Effect::ResetAfter { after: Duration::ZERO } => RESET.to_owned(),
+        Effect::ResetAfter { after } => format!("{RESET} {}", written_duration(*after)),
+        Effect::LimitData { bytes, ending: Ending::Reset } => format!("{RESET} {}", written_size(*bytes)),
+        Effect::Timeout { after: None } => BLACK_HOLE.to_owned(),
+        Effect::Timeout { after: Some(after) } => format!("{BLACK_HOLE} {}", written_duration(*after)),
+        Effect::SlowStart { delay } => format!("{SLOW_START} {}", written_duration(*delay)),
+        Effect::SlowClose { delay } => format!("{SLOW_CLOSE} {}", written_duration(*delay)),
+        Effect::Slicer { average_bytes, delay: Duration::ZERO, .. } => {
+            format!("{SLICE} {}", written_size(*average_bytes))
+        }
+        Effect::Slicer { average_bytes, delay, .. } => {
+            format!("{SLICE} {} {}", written_size(*average_bytes), written_duration(*delay))
+        }
+        Effect::LimitData { bytes, .. } => format!("{LIMIT} {}", written_size(*bytes)),
+        Effect::HalfOpen { bytes } => format!("{HALF_OPEN} {}", written_size(*bytes)),
+        Effect::Corrupt { every_bytes } => format!("{CORRUPT} {}", written_size(*every_bytes)),
+        // Not of connections of listeners: they have rates and delays of their own.
+        Effect::Latency { .. } | Effect::Bandwidth { .. } | Effect::ResetPeer { .. } => String::new(),
+    };
+    let way = match ways {
+        ways if *ways == usual(effect) => "",
+        Ways::Down => " down",
+        Ways::Up => " up",
+        Ways::Both => " both",
+    };
+    format!("{CONNECTION} {text}{way}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_faults_are_read_and_written_alike() {
+        for (text, again) in [
+            ("reset", "reset"),
+            ("reset 0ms", "reset"),
+            ("reset 500ms", "reset 500ms"),
+            ("reset 10KB", "reset 10KB"),
+            ("reset 512 up", "reset 512 up"),
+            ("black-hole", "black-hole"),
+            ("black-hole 5s down", "black-hole 5s down"),
+            ("slow-start 2s both", "slow-start 2s"),
+            ("slow-close 1.5s", "slow-close 1500ms"),
+            ("slice 100", "slice 100"),
+            ("slice  100 10ms  up", "slice 100 10ms up"),
+            ("limit 0", "limit 0"),
+            ("half-open 1KiB", "half-open 1KiB"),
+            ("corrupt 1000", "corrupt 1KB"),
+            ("bad-handshake", "bad-handshake"),
+        ] {
+            let read = connection(text).unwrap_or_else(|error| panic!("{text}: {}", error.fault));
+            assert_eq!(written(&read), format!("connection {again}"));
+            assert_eq!(connection(again).unwrap(), read);
+        }
+    }
+
+    #[test]
+    fn what_is_no_connection_fault_is_refused_with_what_may_be_meant() {
+        for (text, said) in [
+            ("", "it is empty"),
+            ("down", "it is empty"),
+            ("rest", "\"rest\" has no meaning here"),
+            ("reset soon", "\"soon\" is not a number"),
+            ("reset 1s 1s", "\"reset\" has no meaning here"),
+            ("slow-start", "\"slow-start\" has no meaning here"),
+            ("slow-start 3d", "3d is too large"),
+            ("black-hole 5", "5 has no unit"),
+            ("slice 0", "\"0\" has no meaning here"),
+            ("bad-handshake up", "\"bad-handshake\" has no meaning here"),
+        ] {
+            let error = connection(text).unwrap_err();
+            assert_eq!(error.fault.to_string(), said, "{text}");
+            assert_eq!(error.expected, EXPECTED);
+        }
+        assert_eq!(connection("rest").unwrap_err().fault.meant().as_deref(), Some("reset"));
+    }
+}

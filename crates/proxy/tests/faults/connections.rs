@@ -1,0 +1,168 @@
+//! Connections that go wrong as a whole, as their clients see it.
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::changed::asks;
+use crate::peer::{Ending, Peer};
+use crate::scene::{Scene, Spoken, get};
+
+const ROUTES: &str =
+    "admin = \"{dir}/admin\"\n[[route]]\nrespond = { status = 200, body = \"0123456789\" }\n";
+/// With which the connection would go on.
+const STAYS: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
+const ASKS: &str = "GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+
+fn scene(fault: &str) -> Scene {
+    Scene::new(&format!("{ROUTES}[[fault]]\nname = \"x\"\n{fault}\n"))
+}
+
+fn connected(scene: &Scene) -> Peer {
+    let stream = TcpStream::connect(scene.running().addresses()[0]).expect("the proxy listens");
+    Peer::new("client", stream)
+}
+
+/// All that a client gets that asks once, how that ends, and how long it takes.
+fn outcome(scene: &Scene) -> (String, Ending, Duration) {
+    outcome_of(scene, ASKS)
+}
+
+fn outcome_of(scene: &Scene, request: &str) -> (String, Ending, Duration) {
+    let mut client = connected(scene);
+    let began = Instant::now();
+    // Who is told of a reset when it sends is not told of it again.
+    let is_sent = client.can_send(request.as_bytes());
+    let (bytes, ending) = client.rest();
+    let ending = if is_sent { ending } else { Ending::Reset };
+    (String::from_utf8_lossy(&bytes).into_owned(), ending, began.elapsed())
+}
+
+fn is_whole(text: &str) -> bool {
+    text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("\r\n\r\n0123456789")
+}
+
+#[test]
+fn connections_end_where_they_are_to() {
+    for (fault, bytes, ending) in [
+        ("connection reset", 0, Some(Ending::Reset)),
+        ("connection reset 20ms", 200, Some(Ending::Reset)),
+        ("connection reset 20", 20, Some(Ending::Reset)),
+        ("connection reset 0 up", 0, Some(Ending::Reset)),
+        ("connection limit 20", 20, Some(Ending::End)),
+        ("connection limit 0", 0, Some(Ending::End)),
+        // What is not read by then makes it a reset.
+        ("connection black-hole 20ms", 0, None),
+    ] {
+        let scene = scene(&format!("inject = \"{fault}\""));
+        let (text, ended, took) = outcome_of(&scene, STAYS);
+        assert!(text.len() <= bytes, "{fault}: {text}");
+        assert!(ending.is_none_or(|ending| ended == ending), "{fault}: {ended:?}");
+        assert!(!fault.contains("20ms") || took >= Duration::from_millis(20), "{fault}: {took:?}");
+        assert_eq!(scene.running().counters().faults_injected, 1);
+    }
+}
+
+#[test]
+fn connections_are_slow_and_whole() {
+    for (fault, least) in [
+        ("connection slow-start 80ms", Duration::from_millis(80)),
+        ("connection slow-close 80ms", Duration::from_millis(80)),
+        ("connection slice 10 2ms", Duration::from_millis(10)),
+        ("connection slice 7 up", Duration::ZERO),
+    ] {
+        let (text, ending, took) = outcome(&scene(&format!("inject = \"{fault}\"")));
+        assert!(is_whole(&text), "{fault}: {text}");
+        assert_eq!(ending, Ending::End, "{fault}");
+        assert!(took >= least, "{fault}: {took:?}");
+    }
+}
+
+#[test]
+fn bytes_are_others_than_were_sent() {
+    let (text, _, _) = outcome(&scene("inject = \"connection corrupt 1\""));
+    assert!(!text.contains("HTTP/1.1"), "{text}");
+    let (text, _, _) = outcome(&scene("inject = \"connection corrupt 1 up\""));
+    assert!(!is_whole(&text), "{text}");
+}
+
+#[test]
+fn a_handshake_is_refused() {
+    let tls = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"tls\"\ntls = { self_signed = true }\n";
+    let scene = Scene::new(&format!("{ROUTES}{tls}[[fault]]\ninject = \"connection bad-handshake\"\n"));
+    let mut client = connected(&scene);
+    client.sends(b"whatever it begins with");
+    let (bytes, _) = client.rest();
+    // RFC 8446 §6: a fatal alert, handshake_failure.
+    assert_eq!(bytes, [21, 3, 3, 0, 2, 2, 40]);
+    // Where there are no handshakes none is refused.
+    let stream = TcpStream::connect(scene.running().addresses()[1]).expect("the proxy listens");
+    let mut client = Peer::new("client", stream);
+    client.sends(ASKS);
+    assert!(is_whole(&String::from_utf8_lossy(&client.rest().0)));
+}
+
+/// One that is held up goes on, or ends, once its fault is gone.
+#[test]
+fn faults_go_under_connections() {
+    for (fault, goes_on) in [
+        ("connection slow-start 1h", true),
+        ("connection black-hole", false),
+        ("connection half-open 0", false),
+    ] {
+        let scene = scene(&format!("inject = \"{fault}\""));
+        let mut client = connected(&scene);
+        client.sends(ASKS);
+        // The proxy has the connection by the time that it has told of the fault.
+        while scene.running().counters().faults_injected == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(asks(&scene, "DELETE", "/faults/x", "").0, 200);
+        let (bytes, _) = client.rest();
+        assert_eq!(is_whole(&String::from_utf8_lossy(&bytes)), goes_on, "{fault}");
+        let (text, _, _) = outcome(&scene);
+        assert!(is_whole(&text), "the next one is whole: {text}");
+    }
+}
+
+#[test]
+fn which_connections() {
+    for (rule, expected) in [
+        ("first = 2", [false, false, true, true]),
+        ("first = 1\nkey = \"route\"", [false, true, true, true]),
+        ("clients = [\"192.0.2.0/24\"]", [true; 4]),
+        ("clients = [\"127.0.0.0/8\"]", [false; 4]),
+        ("listener = \"other\"", [true; 4]),
+        ("probability = \"0%\"", [true; 4]),
+        ("from = \"1h\"", [true; 4]),
+    ] {
+        let scene = Scene::new(&format!(
+            "{ROUTES}[[fault]]\ninject = \"connection reset\"\n{rule}\n[upstream.db]\nservers = [\"tcp://127.0.0.1:9\"]\n\
+             [[listen]]\naddress = \"127.0.0.1:0\"\n[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"other\"\ntcp = \"db\"\n"
+        ));
+        let whole: Vec<bool> = (0..4).map(|_| is_whole(&outcome(&scene).0)).collect();
+        assert_eq!(whole, expected, "{rule}");
+    }
+}
+
+#[test]
+fn the_same_seed_breaks_the_same_connections() {
+    let run = |seed: u64| {
+        let faults = format!(
+            "[faults]\nseed = {seed}\n[[fault]]\ninject = \"connection reset\"\nprobability = \"50%\"\n"
+        );
+        let scene = Scene::new(&format!("{ROUTES}{faults}"));
+        (0..32).map(|_| is_whole(&outcome(&scene).0)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
+
+/// Whoever asks for it in a header has a connection already.
+#[test]
+fn requests_cannot_ask_for_them() {
+    let scene =
+        Scene::new(&format!("{ROUTES}[faults]\nheader = \"X-Fault\"\nheader_clients = [\"127.0.0.0/8\"]\n"));
+    let mut client = scene.client(Spoken::Http1);
+    let asked = crate::scene::Asked { fields: "x-fault: connection reset\r\n", ..get("/") };
+    assert_eq!(client.asks_for(&asked).status, 400);
+}
