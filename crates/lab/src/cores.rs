@@ -8,11 +8,17 @@ use std::io;
 use report::results::Cores;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::agent::words::Share;
 use crate::error::Error;
 
-/// The cores that this thread may use, dealt out.
-pub fn assign() -> Result<Cores, Error> {
-    Ok(deal(&allowed()?, siblings))
+/// The cores that this thread may use, dealt out to what runs on this machine.
+pub(crate) fn assign(share: &Share) -> Result<Cores, Error> {
+    Ok(deal(&allowed()?, siblings, share))
+}
+
+/// The same where everything does, with proxies of one worker.
+pub fn assign_all() -> Result<Cores, Error> {
+    assign(&Share { client: true, proxy: true, origins: true, workers: 1 })
 }
 
 /// The cores that this thread may use.
@@ -54,21 +60,33 @@ impl Drop for Stay {
     }
 }
 
-/// One core for the proxy, then one for the origins, the rest for the load; what is too few is shared, the proxy's
-/// last. The other half of a core with two threads stays idle where there are enough.
-fn deal(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Cores {
-    let Some((&proxy, rest)) = allowed.split_first() else {
-        return Cores { proxy: vec![0], origins: vec![0], load: vec![0] };
-    };
-    let halves = siblings(proxy);
+/// A core for each of the proxy's workers, then one for the origins, the rest for the load; what is too few is shared,
+/// the proxy's last. The other half of a core with two threads stays idle where there are enough. What does not run
+/// here gets none.
+fn deal(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>, share: &Share) -> Cores {
+    let allowed = if allowed.is_empty() { &[0] } else { allowed };
+    let others = usize::from(share.origins) + usize::from(share.client);
+    let workers = share.workers.clamp(1, allowed.len().saturating_sub(others).max(1));
+    let (proxy, rest) = allowed.split_at(if share.proxy { workers } else { 0 });
+    let halves: Vec<usize> = proxy.iter().copied().flat_map(siblings).collect();
     let apart: Vec<usize> = rest.iter().copied().filter(|core| !halves.contains(core)).collect();
-    let rest = if apart.len() >= 2 { &apart } else { rest };
-    let (origins, load) = match rest {
-        [] => (vec![proxy], vec![proxy]),
-        [only] => (vec![*only], vec![*only]),
-        [first, others @ ..] => (vec![*first], others.to_vec()),
+    let rest = match rest {
+        [] => proxy,
+        _ if apart.len() >= others => &apart,
+        _ => rest,
     };
-    Cores { proxy: vec![proxy], origins, load }
+    let (origins, load) = match rest {
+        [first, others @ ..] if share.origins && share.client && !others.is_empty() => {
+            (vec![*first], others.to_vec())
+        }
+        all => (all.to_vec(), all.to_vec()),
+    };
+    let if_here = |is_here: bool, cores: Vec<usize>| if is_here { cores } else { Vec::new() };
+    Cores {
+        proxy: proxy.to_vec(),
+        origins: if_here(share.origins, origins),
+        load: if_here(share.client, load),
+    }
 }
 
 /// The logical cores that are the same physical one, itself included; empty if the kernel does not tell.
@@ -94,20 +112,33 @@ mod tests {
     fn the_proxy_shares_its_core_last() {
         let alone = |core: usize| vec![core];
         let pairs = |core: usize| vec![core & !1, core | 1];
+        let all = |workers| Share { client: true, proxy: true, origins: true, workers };
+        let only = Share { workers: 1, ..Share::default() };
         type Siblings = fn(usize) -> Vec<usize>;
-        /// Cores allowed, their siblings; cores of the proxy, the origins and the load.
-        type Case = (&'static [usize], Siblings, [&'static [usize]; 3]);
-        let cases: [Case; 6] = [
-            (&[3], alone, [&[3], &[3], &[3]]),
-            (&[0, 1], alone, [&[0], &[1], &[1]]),
-            (&[0, 1], pairs, [&[0], &[1], &[1]]),
-            (&[1, 4, 6], alone, [&[1], &[4], &[6]]),
-            (&[0, 1, 2, 3], pairs, [&[0], &[2], &[3]]),
-            (&[0, 1, 2, 3, 4, 5], alone, [&[0], &[1], &[2, 3, 4, 5]]),
+        /// Cores allowed, their siblings, what is here; cores of the proxy, the origins and the load.
+        type Case = (&'static [usize], Siblings, Share, [&'static [usize]; 3]);
+        let cases: [Case; 13] = [
+            (&[3], alone, all(1), [&[3], &[3], &[3]]),
+            (&[0, 1], alone, all(1), [&[0], &[1], &[1]]),
+            (&[0, 1], pairs, all(1), [&[0], &[1], &[1]]),
+            (&[1, 4, 6], alone, all(1), [&[1], &[4], &[6]]),
+            (&[0, 1, 2, 3], pairs, all(1), [&[0], &[2], &[3]]),
+            (&[0, 1, 2, 3, 4, 5], alone, all(1), [&[0], &[1], &[2, 3, 4, 5]]),
+            (&[0, 1, 2, 3, 4, 5], alone, all(4), [&[0, 1, 2, 3], &[4], &[5]]),
+            (&[0, 1, 2, 3], alone, all(8), [&[0, 1], &[2], &[3]]),
+            (&[0, 1], alone, all(2), [&[0], &[1], &[1]]),
+            (&[0, 1], alone, Share { proxy: true, ..only }, [&[0], &[], &[]]),
+            (&[0, 1], alone, Share { proxy: true, workers: 4, ..only }, [&[0, 1], &[], &[]]),
+            (&[0, 1], alone, Share { client: true, ..only }, [&[], &[], &[0, 1]]),
+            (&[0, 1, 2], alone, Share { client: true, origins: true, ..only }, [&[], &[0], &[1, 2]]),
         ];
-        for (allowed, siblings, [proxy, origins, load]) in cases {
-            let cores = deal(allowed, siblings);
-            assert_eq!((&*cores.proxy, &*cores.origins, &*cores.load), (proxy, origins, load), "{allowed:?}");
+        for (allowed, siblings, share, [proxy, origins, load]) in cases {
+            let cores = deal(allowed, siblings, &share);
+            assert_eq!(
+                (&*cores.proxy, &*cores.origins, &*cores.load),
+                (proxy, origins, load),
+                "{allowed:?} for {share:?}"
+            );
         }
     }
 
@@ -120,12 +151,12 @@ mod tests {
 
     #[test]
     fn a_child_has_the_cores_of_its_start_and_the_thread_gets_its_own_back() {
-        let before = assign().expect("the kernel tells");
+        let before = assign_all().expect("the kernel tells");
         let core = *before.load.last().expect("at least one");
         let child = on(&[core], || std::process::Command::new("cat").arg("/proc/self/status").output());
         let told = String::from_utf8(child.expect("cat runs").stdout).expect("text");
         let list = told.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a field");
         assert_eq!(core_list(list), [core]);
-        assert_eq!(assign().expect("the kernel tells"), before);
+        assert_eq!(assign_all().expect("the kernel tells"), before);
     }
 }

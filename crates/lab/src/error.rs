@@ -15,6 +15,38 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The program that is to be copied to another machine.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What could not be done where a part of the lab runs.
+    #[error("{}{reason}", at.as_ref().map(|at| format!("on {at}: ")).unwrap_or_default())]
+    There {
+        /// The machine; `None` is this one.
+        at: Option<String>,
+        /// What was said there.
+        reason: String,
+    },
+    /// An agent that is gone.
+    #[error("the connection to the agent on {at} was lost{}", said(log))]
+    Lost {
+        /// Which machine.
+        at: String,
+        /// What it, or ssh, said last.
+        log: String,
+    },
+    /// A machine that can be reached and not be used.
+    #[error("{at} cannot be used: {reason}")]
+    Unusable {
+        /// Which machine.
+        at: String,
+        /// Why, and what helps.
+        reason: String,
+    },
     /// A program that did not start at all.
     #[error("cannot start {program}: {source}; check that it is installed and may be executed")]
     Spawn {

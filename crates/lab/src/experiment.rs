@@ -9,7 +9,6 @@ mod describe;
 mod search;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -18,23 +17,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::certificate::Certificate;
 use crate::error::Error;
+use crate::expect;
 use crate::generator::{End, Request};
-use crate::origins::Origins;
 use crate::plan::{CasePlan, Load, Plan, UrlList};
 use crate::proxies::Service;
-use crate::usage::Processes;
-use crate::watch::{Part, watching};
-use crate::{cores, expect, machine, network, start};
+use crate::sites::{Order, Sites};
 use report::Summary;
 use report::results::{
-    Arrivals, Case, Conditions, Cores, Lacking, Measured, Outcome, Process, Results, Run, SCHEMA, Scheme,
-    Started, Step,
+    Arrivals, Case, Conditions, Lacking, Measured, Outcome, Process, Results, Run, SCHEMA, Scheme, Started,
+    Step,
 };
 use report::statistics::Estimate;
-use search::Search;
+use search::{Search, Tried};
 
-/// A process that was asked to end gets this long.
-const GRACE: Duration = Duration::from_millis(500);
 /// More threads than this send load no better.
 const LOAD_THREADS_MOST: usize = 8;
 /// One measurement in this many may be repeated if it was invalid: a busy machine must not make the run endless.
@@ -74,23 +69,22 @@ impl<F: FnMut(Progress<'_>)> Watcher for F {
     }
 }
 
-/// Runs the plan. If `interrupted` is ready first, what was measured by then is the result, with a note.
+/// Runs the plan on these machines. If `interrupted` is ready first, what was measured by then is the result, with a
+/// note.
 ///
 /// No process outlives the returned future, however it ends.
 pub async fn run(
     plan: &Plan,
+    sites: Sites,
     interrupted: impl Future<Output = ()>,
     watcher: &mut impl Watcher,
 ) -> Result<Results, Error> {
-    if plan.proxies.is_empty() || plan.cases.is_empty() {
-        return Err(Error::Empty(if plan.cases.is_empty() { "case" } else { "proxy" }));
-    }
+    is_something(plan)?;
     let mut interrupted = pin!(interrupted);
-    // Asked first, so that the caller's signal handlers are there before the first process is.
     let mut experiment = tokio::select! {
         biased;
         () = &mut interrupted => return Err(Error::Interrupted),
-        experiment = Experiment::prepare(plan) => experiment?,
+        experiment = Experiment::prepare(plan, sites) => experiment?,
     };
     let stopped = tokio::select! {
         biased;
@@ -101,12 +95,20 @@ pub async fn run(
     Ok(experiment.finish(stopped))
 }
 
+/// Whether there is anything to measure.
+fn is_something(plan: &Plan) -> Result<(), Error> {
+    match (plan.proxies.is_empty(), plan.cases.is_empty()) {
+        (_, true) => Err(Error::Empty("case")),
+        (true, false) => Err(Error::Empty("proxy")),
+        (false, false) => Ok(()),
+    }
+}
+
 /// A run under way.
 struct Experiment<'p> {
     plan: &'p Plan,
-    cores: Cores,
-    folder: tempfile::TempDir,
-    origins: Origins,
+    sites: Sites,
+    origins: Vec<SocketAddr>,
     /// What proxies show clients that speak TLS; `None` if no case is of it.
     certificate: Option<Certificate>,
     random: fastrand::Rng,
@@ -115,25 +117,23 @@ struct Experiment<'p> {
     /// Measurements of searches beyond the first of each.
     steps: usize,
     results: Results,
-    _stay: cores::Stay,
 }
 
 impl<'p> Experiment<'p> {
-    async fn prepare(plan: &'p Plan) -> Result<Self, Error> {
-        let load_before = machine::load_average();
-        let cores = cores::assign()?;
-        let mut all: Vec<usize> =
-            [&cores.proxy, &cores.origins, &cores.load].into_iter().flatten().copied().collect();
-        all.sort_unstable();
-        all.dedup();
-        // This process reads /proc during measurements: not on the proxy's core.
-        let stay = cores::stay_on(&cores.load)
-            .map_err(|source| Error::System { action: "choose the cores of this process", source })?;
-        let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
-        let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
-        let origins = Origins::start(&plan.own, plan.origins, &cores.origins, folder.path()).await?;
+    async fn prepare(plan: &'p Plan, mut sites: Sites) -> Result<Self, Error> {
+        let (origins, processes) = sites.start_origins(plan.origins).await?;
         let has_tls = plan.cases.iter().any(|case| case.scheme == Scheme::Https);
-        let certificate = has_tls.then(|| Certificate::make(folder.path())).transpose()?;
+        let certificate = if has_tls { Some(sites.certify().await?) } else { None };
+        let mut lists: Vec<UrlList> = plan.cases.iter().filter_map(|case| case.urls).collect();
+        lists.dedup();
+        for urls in lists {
+            sites.put_for_clients(&list_name(&urls), &urls.text()).await?;
+        }
+        let given = describe::Given {
+            listen: sites.any_port_of_proxy(),
+            origins: &origins,
+            certificate: certificate.as_ref(),
+        };
         let results = Results {
             schema: SCHEMA,
             title: plan.title.clone(),
@@ -143,45 +143,39 @@ impl<'p> Experiment<'p> {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
             took_seconds: 0.0,
-            machine: machine::describe(all.len()),
+            machine: sites.machine(),
+            machines: sites.places(),
             conditions: Conditions {
-                load_before,
+                load_before: sites.load_before(),
                 rounds: plan.timing.rounds,
                 measured_seconds: plan.timing.measured.as_secs_f64(),
                 warm_up_seconds: plan.timing.warm_up.as_secs_f64(),
                 seed: plan.seed,
-                cores: cores.clone(),
-                alike: describe::alike(plan, &origins, certificate.as_ref()),
+                cores: sites.cores(),
+                alike: describe::alike(plan, &given),
             },
             proxies: plan.proxies.iter().map(describe::proxy).collect(),
-            origins: origins.processes.clone(),
+            lacking: describe::lacking(plan, &given, &mut sites).await?,
+            origins: processes,
             cases: plan.cases.iter().map(describe::case).collect(),
             runs: Vec::new(),
             notes: plan.notes.clone(),
             plan: plan.file.clone(),
             absent: plan.absent.clone(),
-            lacking: describe::lacking(plan, &origins, certificate.as_ref(), folder.path()),
             published: plan.published.clone(),
             expectations: Vec::new(),
             incomplete: None,
         };
-        for urls in plan.cases.iter().filter_map(|case| case.urls) {
-            let path = folder.path().join(list_name(&urls));
-            fs::write(&path, urls.text()).map_err(|source| Error::Write { path, source })?;
-        }
-        let random = fastrand::Rng::with_seed(plan.seed);
         Ok(Self {
             plan,
-            cores,
-            folder,
+            sites,
             origins,
             certificate,
-            random,
+            random: fastrand::Rng::with_seed(plan.seed),
             began: Instant::now(),
             repeats: 0,
             steps: 0,
             results,
-            _stay: stay,
         })
     }
 
@@ -215,9 +209,7 @@ impl<'p> Experiment<'p> {
                     });
                     self.take(proxy, case, round).await;
                     watcher.measured(&self.results);
-                    if let Some(error) = self.origins.ended() {
-                        return Err(error);
-                    }
+                    self.sites.are_up().await?;
                 }
             }
         }
@@ -235,17 +227,20 @@ impl<'p> Experiment<'p> {
         }
     }
 
-    /// Every step of a search is a measurement of its own; one that fails ends it.
+    /// Every step of a search is a measurement of its own; one that fails ends it. One that the generator spoiled says
+    /// nothing of the proxy, and is taken again a few times.
     async fn search(&mut self, proxy: usize, case: usize, round: usize) {
         let mut search = Search::from(self.likely_rate(proxy, case));
         while let Some(rate) = search.next() {
             self.measure(proxy, case, round, Some(rate)).await;
             self.steps += 1;
             let Some(Run { step: Some(step), outcome, .. }) = self.results.runs.last() else { return };
-            if matches!(outcome, Outcome::Failed { .. }) {
-                break;
-            }
-            search.tell(rate, step.is_met);
+            search.tell(match outcome {
+                Outcome::Failed { .. } => break,
+                Outcome::Invalid { is_generators: true, .. } => Tried::Spoiled,
+                Outcome::Measured(_) | Outcome::Invalid { .. } if step.is_met => Tried::Met(rate),
+                Outcome::Measured(_) | Outcome::Invalid { .. } => Tried::Missed(rate),
+            });
         }
         // The round as a whole is one of those that were planned.
         self.steps = self.steps.saturating_sub(1);
@@ -322,55 +317,38 @@ impl<'p> Experiment<'p> {
     ) -> Result<Outcome, Error> {
         let plan = self.plan;
         let (asked, installed) = (&plan.cases[case], &plan.proxies[proxy]);
-        let folder = tempfile::Builder::new().prefix(&installed.name).tempdir_in(self.folder.path());
-        let folder = folder.map_err(|source| Error::Write { path: self.folder.path().to_owned(), source })?;
-        let service =
-            describe::service(asked, &self.origins, self.certificate.clone()).deviating(installed.deviation);
-        let running =
-            start::proxy(installed, &service, &self.cores.proxy, folder.path(), &asked.payload).await?;
-        if let Some(running) = &running {
-            self.note_start(proxy, &asked.name, &service, &running.process);
+        let service = self.given().service(asked).deviating(installed.deviation);
+        let started = self.sites.start_proxy(installed, &service, &asked.payload).await?;
+        if let Some((_, process)) = &started {
+            self.note_start(proxy, &asked.name, &service, process);
         }
-        let address = running.as_ref().map_or(self.origins.addresses[0], |running| running.address);
+        let address = started.map_or(self.origins[0], |(address, _)| address);
         let scheme = if service.tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}{}", asked.payload.path);
-        let mut request = self.request(case, url, service.tls.map(|tls| tls.certificate));
+        let mut request = self.request(case, url, service.tls.as_ref());
         request.rate_per_second = rate.or(request.rate_per_second);
-        *command = request.typed(asked.generator, &plan.own, folder.path());
         if !plan.timing.warm_up.is_zero() && matches!(request.end, End::After(_)) {
             let warm_up = Request { end: End::After(plan.timing.warm_up), ..request.clone() };
-            warm_up.start(asked.generator, &plan.own, &self.cores.load, folder.path())?.finish().await?;
+            self.sites.warm_up(asked.generator, &warm_up).await?;
         }
-
-        let processes = Processes::now()?;
-        let origin_ports: Vec<u16> = self.origins.addresses.iter().map(SocketAddr::port).collect();
-        let ports = [&[address.port()], origin_ports.as_slice()].concat();
-        let mut part =
-            running.as_ref().map(|running| Part::begin(&processes, vec![running.group.id()], ports));
-        let mut origins = Part::begin(&processes, self.origins.ids(), origin_ports);
-        let used_before = (self.origins.cpu_seconds(), machine::cpu_seconds(), network::now());
-        let load = request.start(asked.generator, &plan.own, &self.cores.load, folder.path())?;
-        let mut sender = Part::begin(&processes, vec![load.id()], vec![address.port()]);
-        let every = (plan.timing.measured / 2).min(BETWEEN_SAMPLES);
-        let mut parts: Vec<&mut Part> = part.iter_mut().chain([&mut origins, &mut sender]).collect();
-        let mut outcome = watching(&mut parts, every, load.finish()).await??;
-        if let Outcome::Measured(measured) | Outcome::Invalid { measured, .. } = &mut outcome {
-            let since = |now: Option<f64>, then: Option<f64>| Some((now? - then?).max(0.0));
-            let processes = Processes::now()?;
-            if let Some(watched) = part.map(|part| part.until(&processes)) {
-                measured.usage = Some(watched.usage);
-                measured.samples = watched.samples;
-            }
-            measured.origins_cpu_seconds = since(self.origins.cpu_seconds(), used_before.0);
-            measured.machine_cpu_seconds = since(machine::cpu_seconds(), used_before.1);
-            measured.network = Some(network::since(network::now(), used_before.2));
-            measured.origins = Some(origins.until(&processes));
-            measured.load = sender.until_its_end();
-        }
-        if let Some(running) = running {
-            running.group.stop(GRACE).await;
-        }
+        let order = Order {
+            port: address.port(),
+            origin_ports: self.origins.iter().map(SocketAddr::port).collect(),
+            every: (plan.timing.measured / 2).min(BETWEEN_SAMPLES),
+            generator: asked.generator,
+        };
+        let outcome;
+        (*command, outcome) = self.sites.measure(&order, &request).await?;
+        self.sites.stop_proxy().await?;
         Ok(outcome)
+    }
+
+    fn given(&self) -> describe::Given<'_> {
+        describe::Given {
+            listen: self.sites.any_port_of_proxy(),
+            origins: &self.origins,
+            certificate: self.certificate.as_ref(),
+        }
     }
 
     /// How a proxy is started, once for all cases that give it the same to do.
@@ -390,14 +368,16 @@ impl<'p> Experiment<'p> {
         }
     }
 
-    fn request(&self, case: usize, url: String, trusted: Option<PathBuf>) -> Request {
+    /// What all clients together send. Its files are named as they are called in each one's folder.
+    fn request(&self, case: usize, url: String, tls: Option<&Certificate>) -> Request {
         let plan = &self.plan.cases[case];
         let connections = plan.connections.get();
-        let threads = plan.threads.map_or(self.cores.load.len().min(LOAD_THREADS_MOST), NonZeroUsize::get);
+        let cores = self.sites.load_cores_least().min(LOAD_THREADS_MOST);
+        let threads = plan.threads.map_or(cores, NonZeroUsize::get);
         Request {
             url,
             version: plan.version,
-            trusted,
+            trusted: tls.and_then(|tls| tls.certificate.file_name()).map(PathBuf::from),
             connections,
             threads: threads.min(connections),
             end: plan.requests.map_or(End::After(self.plan.timing.measured), End::Requests),
@@ -405,7 +385,7 @@ impl<'p> Experiment<'p> {
                 Arrivals::Closed | Arrivals::Searched { .. } => None,
                 Arrivals::Constant { rate_per_second } => Some(rate_per_second),
             },
-            urls: plan.urls.map(|urls| self.folder.path().join(list_name(&urls))),
+            urls: plan.urls.map(|urls| PathBuf::from(list_name(&urls))),
             timeout: plan.timeout,
         }
     }
@@ -485,8 +465,8 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_plan_without_cases_is_refused() {
+    #[test]
+    fn a_plan_without_cases_is_refused() {
         let own = Own { program: "/bin/true".into(), version: String::new() };
         let plan = Plan {
             title: String::new(),
@@ -503,8 +483,7 @@ mod tests {
             published: Vec::new(),
             expectations: Vec::new(),
         };
-        let refused =
-            run(&plan, std::future::pending(), &mut |_: Progress<'_>| {}).await.expect_err("nothing to do");
+        let refused = is_something(&plan).expect_err("nothing to do");
         assert!(refused.to_string().contains("case"), "{refused}");
     }
 }

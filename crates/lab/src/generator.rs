@@ -19,6 +19,7 @@ use std::time::Duration;
 use report::latency::Latency;
 use report::results::{Measured, Outcome, Version};
 use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -71,7 +72,7 @@ impl Generator {
 }
 
 /// What a generator is asked to do once.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) url: String,
     pub(crate) version: Version,
@@ -89,7 +90,7 @@ pub(crate) struct Request {
 }
 
 /// What ends the load.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum End {
     After(Duration),
     Requests(u64),
@@ -107,6 +108,28 @@ pub(crate) struct Running<'r> {
 }
 
 impl Request {
+    /// The share of one of several generators that send it together, from 0.
+    pub(crate) fn part(&self, part: usize, of: usize) -> Self {
+        let share = |whole: usize| whole / of + usize::from(part < whole % of);
+        let connections = share(self.connections);
+        Self {
+            connections,
+            threads: self.threads.min(connections),
+            end: match self.end {
+                End::After(duration) => End::After(duration),
+                End::Requests(all) => End::Requests(share(usize::try_from(all).unwrap_or(usize::MAX)) as u64),
+            },
+            rate_per_second: self.rate_per_second.map(|rate| rate / of as f64),
+            ..self.clone()
+        }
+    }
+
+    /// With its files in that folder.
+    pub(crate) fn within(self, folder: &Path) -> Self {
+        let inside = |name: PathBuf| folder.join(name);
+        Self { trusted: self.trusted.map(inside), urls: self.urls.map(inside), ..self }
+    }
+
     /// Starts a generator with it on these cores; what it writes goes to the folder.
     pub(crate) fn start<'r>(
         &'r self,
@@ -221,7 +244,8 @@ fn counted(measured: Measured, example: &str) -> Outcome {
     let failed = measured.error_count();
     let all = failed + measured.requests;
     if failed as f64 > FAILED_MOST * all as f64 {
-        return Outcome::Invalid { reason: format!("{failed} of {all} requests failed{example}"), measured };
+        let reason = format!("{failed} of {all} requests failed{example}");
+        return Outcome::Invalid { reason, measured, is_generators: false };
     }
     Outcome::Measured(measured)
 }
@@ -272,6 +296,18 @@ mod tests {
                 "/p -q -k -l -c4 -s10 -t2 -n200000 -e /f/ab.csv http://127.0.0.1:1/tiny",
             ]
         );
+    }
+
+    #[test]
+    fn the_parts_of_a_load_make_the_whole() {
+        let whole = Request { rate_per_second: Some(90.0), end: End::Requests(100), ..request() };
+        let parts: Vec<Request> = (0..3).map(|part| whole.part(part, 3)).collect();
+        let all: Vec<(usize, usize, End)> =
+            parts.iter().map(|part| (part.connections, part.threads, part.end)).collect();
+        let ended = |requests| End::Requests(requests);
+        assert_eq!(all, [(2, 2, ended(34)), (1, 1, ended(33)), (1, 1, ended(33))]);
+        assert_eq!(parts[2].rate_per_second, Some(30.0));
+        assert_eq!(whole.part(0, 1), whole);
     }
 
     #[test]

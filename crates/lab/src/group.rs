@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn start(script: &str, folder: &Path) -> Group {
-        let cores = cores::assign().expect("the kernel tells");
+        let cores = cores::assign_all().expect("the kernel tells");
         Group::start("test", &shell(script), &cores.load, folder).expect("a shell")
     }
 
@@ -206,7 +206,7 @@ mod tests {
     #[tokio::test]
     async fn a_program_that_is_not_there_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
-        let cores = cores::assign().expect("the kernel tells");
+        let cores = cores::assign_all().expect("the kernel tells");
         let missing = ["/no/such/program".to_owned()];
         let refused =
             Group::start("test", &missing, &cores.load, folder.path()).expect_err("it is not there");

@@ -35,6 +35,12 @@ mod network;
 mod watch;
 /// What sends the requests: ours, or another to cross-check it.
 pub mod generator;
+/// The hands of the lab on one machine.
+mod agent;
+/// A machine of a run: its agent, here or at the other end of ssh.
+mod site;
+/// The machines of a run, and what each is for.
+mod sites;
 /// The machine, for the report.
 pub mod machine;
 /// The run itself.
@@ -44,8 +50,12 @@ mod serving;
 /// Why a run can't be.
 mod error;
 
+pub use agent::agent;
+pub use agent::words::Wanted;
 pub use error::Error;
 pub use experiment::{Progress, Watcher, run};
 pub use plan::{CasePlan, Deviation, Features, Load, Own, Payload, Plan, Timing};
 pub use serving::Serving;
+pub use site::Host;
+pub use sites::{Placement, Sites};
 pub use written::{Mistake, Written};

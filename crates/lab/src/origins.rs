@@ -1,6 +1,6 @@
 //! The test backends: our own `vanward origin`, a process each, up for the whole run.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -28,10 +28,12 @@ impl Origins {
     pub(crate) async fn start(
         own: &Own,
         count: NonZeroUsize,
+        address: IpAddr,
         cores: &[usize],
         folder: &Path,
     ) -> Result<Self, Error> {
-        let command = ["origin", "--listen", "127.0.0.1:0"].map(str::to_owned);
+        let listen = SocketAddr::new(address, 0).to_string();
+        let command = ["origin".to_owned(), "--listen".to_owned(), listen];
         let command: Vec<String> =
             [own.program.to_string_lossy().into_owned()].into_iter().chain(command).collect();
         let mut origins = Self { groups: Vec::new(), addresses: Vec::new(), processes: Vec::new() };

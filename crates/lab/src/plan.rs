@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use report::figure;
 use report::results::{Absent, File, Published, Role, Scheme, Version};
+use serde::{Deserialize, Serialize};
 
 use crate::expect::{Bound, Expect};
 use crate::generator::Generator;
@@ -85,7 +86,7 @@ pub struct CasePlan {
 }
 
 /// What proxies may be asked to do beside passing requests on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
     /// Keeps responses in memory, as much as this.
     pub cache_bytes: Option<u64>,
@@ -106,7 +107,7 @@ impl Features {
 }
 
 /// What a plan gives one proxy otherwise than the others; the judge then has something to say.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deviation {
     /// Worker threads or processes.
     pub workers: Option<NonZeroUsize>,
@@ -117,7 +118,7 @@ pub struct Deviation {
 }
 
 /// A response of the origin.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payload {
     /// `tiny`
     pub name: String,

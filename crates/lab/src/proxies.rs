@@ -49,10 +49,15 @@ use std::process::Command;
 
 use report::judge::Trait;
 use report::results::{Absent, File, Role, Version};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::agent::words::Wanted;
 use crate::certificate::{self, Certificate};
 use crate::error::Error;
 use crate::plan::{Deviation, Features, Own};
+
+/// Those that need no looking for.
+const OWN: [&Driver; 2] = [&direct::DRIVER, &vanward::DRIVER];
 
 /// The other proxies, in the order of the tables.
 pub const PEERS: [&Driver; 15] = [
@@ -91,11 +96,12 @@ pub struct Driver {
 }
 
 /// A proxy that is there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Installed {
     /// Short and unique in a plan.
     pub name: String,
     /// How to drive it.
+    #[serde(serialize_with = "driver_name", deserialize_with = "driver_named")]
     pub driver: &'static Driver,
     /// Where it is; empty where there is no program.
     pub program: PathBuf,
@@ -110,7 +116,7 @@ pub struct Installed {
 }
 
 /// What a proxy is to do, in words that fit all of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     /// Where it listens.
     pub listen: SocketAddr,
@@ -220,6 +226,18 @@ impl Service {
     }
 }
 
+/// A driver, by its name.
+fn driver_name<S: Serializer>(driver: &&'static Driver, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(driver.name)
+}
+
+fn driver_named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static Driver, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let all = OWN.into_iter().chain(PEERS).chain([&command::DRIVER]);
+    let unknown = || serde::de::Error::custom(format!("no proxy is called {name}"));
+    all.into_iter().find(|driver| driver.name == name).ok_or_else(unknown)
+}
+
 fn refuse(name: &'static str, what: Option<&'static str>) -> Result<(), Error> {
     what.map_or(Ok(()), |what| Err(Error::Unsupported { name, what }))
 }
@@ -275,7 +293,7 @@ fn flags(program: &Path) -> String {
 
 /// `direct`, ours, and each peer of the demo that is found.
 pub fn installed(own: &Own) -> Vec<Installed> {
-    let ours = [&direct::DRIVER, &vanward::DRIVER].map(|driver| Installed::own(driver, own));
+    let ours = OWN.map(|driver| Installed::own(driver, own));
     ours.into_iter().chain(DEMO.into_iter().filter_map(find)).collect()
 }
 
@@ -300,13 +318,9 @@ pub fn names() -> Vec<&'static str> {
     ours.into_iter().chain(peers).collect()
 }
 
-/// Those of a plan that are here, in its order, and those that are not. `commands` are programs that only the plan knows.
-pub fn chosen(
-    names: &[String],
-    commands: &[(String, Vec<String>)],
-    deviations: &BTreeMap<String, Deviation>,
-    own: &Own,
-) -> (Vec<Installed>, Vec<Absent>) {
+/// Those of a plan that are here, in its order, and those that are not.
+pub(crate) fn chosen(wanted: &Wanted, own: &Own) -> (Vec<Installed>, Vec<Absent>) {
+    let Wanted { names, commands, deviations } = wanted;
     let (mut here, mut absent) = (Vec::new(), Vec::new());
     for name in names {
         match look(name, commands, own) {
@@ -325,7 +339,7 @@ fn look(name: &str, commands: &[(String, Vec<String>)], own: &Own) -> Result<Ins
     if let Some((_, template)) = commands.iter().find(|(known, _)| known == name) {
         return Ok(Installed::command(name, template.clone()));
     }
-    if let Some(driver) = [&direct::DRIVER, &vanward::DRIVER].into_iter().find(|driver| driver.name == name) {
+    if let Some(driver) = OWN.into_iter().find(|driver| driver.name == name) {
         return Ok(Installed::own(driver, own));
     }
     match PEERS.into_iter().find(|driver| driver.name == name) {

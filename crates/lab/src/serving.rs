@@ -28,7 +28,7 @@ impl Serving {
         let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
         let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
         let cores = crate::cores::allowed()?;
-        let origins = Origins::start(own, origins, &cores, folder.path()).await?;
+        let origins = Origins::start(own, origins, start::ANY_PORT.ip(), &cores, folder.path()).await?;
         let installed = Installed::own(&vanward::DRIVER, own);
         let service = Service {
             listen: start::ANY_PORT,

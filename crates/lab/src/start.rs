@@ -1,8 +1,9 @@
 //! Addresses, probes and commands of what is started: it counts as started when it answers.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ pub(crate) async fn proxy(
 ) -> Result<Option<Started>, Error> {
     let mut attempt = 1;
     loop {
-        let service = Service { listen: free_address()?, ..service.clone() };
+        let service = Service { listen: free_address(service.listen.ip())?, ..service.clone() };
         let launch = (installed.driver.configure)(installed, &service, folder)?;
         if launch.command.is_empty() {
             return Ok(None);
@@ -71,10 +72,17 @@ pub(crate) async fn proxy(
     }
 }
 
-/// A port of the loopback interface that was free a moment ago. Most programs can't be handed a bound socket.
-fn free_address() -> Result<SocketAddr, Error> {
-    let address = TcpListener::bind(ANY_PORT).and_then(|listener| listener.local_addr());
-    address.map_err(|source| Error::System { action: "find a free port on 127.0.0.1", source })
+/// A port of that address that was free a moment ago. Most programs can't be handed a bound socket.
+fn free_address(ip: IpAddr) -> Result<SocketAddr, Error> {
+    let address = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
+    address.map_err(|source| Error::System { action: "find a free port at the proxy's address", source })
+}
+
+/// Writes a new file that nobody else may read.
+pub(crate) fn put_private(path: &Path, text: &str) -> Result<(), Error> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
 /// Waits until a GET of `path` is answered with 200 and a body of that many bytes, where they are known.
@@ -253,6 +261,17 @@ mod tests {
     }
 
     #[test]
+    fn nobody_else_can_read_what_is_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key.pem");
+        put_private(&path, "secret").expect("it can be written");
+        let mode = path.metadata().expect("a file").permissions().mode();
+        assert_eq!((mode & 0o777, fs::read_to_string(&path).expect("text").as_str()), (0o600, "secret"));
+        assert!(put_private(&path, "again").is_err(), "it is there already");
+    }
+
+    #[test]
     fn commands_can_be_typed_again() {
         let command = ["load", "-H", "a: b", "it's", ""].map(str::to_owned);
         assert_eq!(typed(&command), r"load -H 'a: b' 'it'\''s' ''");
@@ -262,10 +281,10 @@ mod tests {
     async fn a_program_that_ends_is_not_waited_for_and_its_words_are_passed_on() {
         let folder = tempfile::tempdir().expect("a folder");
         let command = ["sh", "-c", "echo no such luck >&2; exit 3"].map(str::to_owned);
-        let cores = crate::cores::assign().expect("the kernel tells");
+        let cores = crate::cores::assign_all().expect("the kernel tells");
         let mut group = Group::start("short", &command, &cores.load, folder.path()).expect("a shell");
         let service = Service {
-            listen: free_address().expect("a port"),
+            listen: free_address(ANY_PORT.ip()).expect("a port"),
             tls: None,
             version: Version::Http1,
             origins: Vec::new(),

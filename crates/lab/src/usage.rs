@@ -232,7 +232,7 @@ mod tests {
     /// A group that runs `script`, once it has said that it is ready.
     async fn running(script: &str, folder: &std::path::Path) -> Group {
         let command = ["sh", "-c", script].map(str::to_owned);
-        let cores = cores::assign().expect("the kernel tells");
+        let cores = cores::assign_all().expect("the kernel tells");
         let group = Group::start("test", &command, &cores.load, folder).expect("a shell");
         while !group.output().contains("ready") {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -99,7 +99,7 @@ mod tests {
     async fn what_is_busy_shows_it_in_every_sample_and_over_all() {
         let folder = tempfile::tempdir().expect("a folder");
         let command = ["sh", "-c", "while :; do :; done"].map(str::to_owned);
-        let cores = cores::assign().expect("the kernel tells");
+        let cores = cores::assign_all().expect("the kernel tells");
         let group = Group::start("busy", &command, &cores.load, folder.path()).expect("a shell");
         let mut part = Part::begin(&Processes::now().expect("processes"), vec![group.id()], Vec::new());
         let rounds = async {

@@ -2,6 +2,9 @@
 //!
 //! What is wrong is said with its line and column. Nothing is looked for on the system here but by the caller.
 
+/// The machines of a plan.
+mod machines;
+
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -11,10 +14,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
+use crate::agent::words::Wanted;
 use crate::expect::{Bound, Expect};
 use crate::generator::{self, Generator};
 use crate::plan::{CasePlan, Deviation, Features, Load, Payload, Timing, UrlList};
+use crate::sites::Placement;
 use crate::{proxies, quantity};
+use machines::RawMachines;
 
 /// More cases than anybody reads.
 const CASES_MOST: usize = 2_000;
@@ -40,12 +46,10 @@ pub struct Written {
     pub title: String,
     /// The experiment whose published figures stand beside the measured ones.
     pub published: Option<String>,
-    /// Names of proxies, in order.
-    pub proxies: Vec<String>,
-    /// Programs that the lab does not know, by the name that they have in `proxies`.
-    pub commands: Vec<(String, Vec<String>)>,
-    /// What some proxies are given otherwise than the others, by name.
-    pub deviations: BTreeMap<String, Deviation>,
+    /// The proxies.
+    pub wanted: Wanted,
+    /// Where everything runs.
+    pub placement: Placement,
     /// Origins behind each proxy.
     pub origins: NonZeroUsize,
     /// How often and how long.
@@ -78,6 +82,7 @@ impl Written {
         {
             return Err(at(0, format!("[proxy.{name}] is about none of the plan's proxies")));
         }
+        let placement = raw.machine.placement().map_err(|message| at(0, message))?;
         let mut cases = Vec::new();
         let mut names = HashSet::new();
         for case in &raw.case {
@@ -90,6 +95,10 @@ impl Written {
                     );
                     return Err(at(case.span().start, message));
                 }
+                if plan.connections.get() < placement.clients.len() {
+                    let message = format!("{:?} has fewer connections than there are clients", plan.name);
+                    return Err(at(case.span().start, message));
+                }
                 cases.push(plan);
             }
         }
@@ -100,9 +109,12 @@ impl Written {
         Ok(Self {
             title: raw.title,
             published: raw.published,
-            proxies: raw.proxies.into_iter().map(Spanned::into_inner).collect(),
-            commands: raw.command.into_iter().collect(),
-            deviations: raw.proxy.into_iter().map(|(name, raw)| (name, raw.into())).collect(),
+            wanted: Wanted {
+                names: raw.proxies.into_iter().map(Spanned::into_inner).collect(),
+                commands: raw.command.into_iter().collect(),
+                deviations: raw.proxy.into_iter().map(|(name, raw)| (name, raw.into())).collect(),
+            },
+            placement,
             origins: raw.origins,
             timing: Timing {
                 rounds: short.repeats.unwrap_or(raw.repeats).get(),
@@ -125,6 +137,8 @@ struct RawPlan {
     command: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     proxy: BTreeMap<String, RawDeviation>,
+    #[serde(default)]
+    machine: RawMachines,
     #[serde(default = "one")]
     origins: NonZeroUsize,
     #[serde(default = "three")]
@@ -530,7 +544,7 @@ mod tests {
         assert_eq!(names[..3], ["1.1-vanward-closed", "1.1-vanward-highest", "1.1-h2load-closed"]);
         assert_eq!((read.cases.len(), read.cases[7].version), (8, Version::Http2));
         assert!(matches!(&read.cases[7].load, Load::Search(bound) if bound.text() == "p99 < 10ms"));
-        assert_eq!(read.deviations["direct"].access_log, Some(true));
+        assert_eq!(read.wanted.deviations["direct"].access_log, Some(true));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Losses are said as fully as wins. No sentence claims more than a verdict of `summary` does.
 
 use crate::figure;
-use crate::results::{Absent, Arrivals, Role};
+use crate::results::{Absent, Arrivals, Cores, Role};
 use crate::statistics::{Estimate, median};
 use crate::summary::{self, Beside, CaseSummary, Metric, Row, Summary, Verdict};
 use crate::table::{NOTHING, Table};
@@ -45,15 +45,18 @@ pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
 /// What a reader has to know before believing a figure.
 pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
     let conditions = &summary.results.conditions;
-    let cores = &conditions.cores;
+    let cores = summary.results.cores_by_machine();
     let mut said = summary.results.notes.clone();
-    if cores.proxy.iter().any(|core| cores.load.contains(core) || cores.origins.contains(core)) {
+    let shares_proxy = |cores: &&&Cores| {
+        cores.proxy.iter().any(|core| cores.load.contains(core) || cores.origins.contains(core))
+    };
+    if cores.iter().any(|cores| shares_proxy(&cores)) {
         said.push(
             "There were not enough cores to keep the proxy apart from the load and the origins: they took turns \
              on the same one, and latencies and requests per second include the waiting."
                 .to_owned(),
         );
-    } else if cores.load.iter().any(|core| cores.origins.contains(core)) {
+    } else if cores.iter().any(|cores| cores.load.iter().any(|core| cores.origins.contains(core))) {
         said.push("The load generator and the origins shared cores; the proxy had its own.".to_owned());
     }
     let load = conditions.load_before[0];

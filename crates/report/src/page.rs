@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::compare::{Comparison, show};
 use crate::judge;
 use crate::overview::{self, Shown};
-use crate::results::{Arrivals, Case, Cores, Machine, Process, Proxy, Role, Run, Started};
+use crate::results::{Arrivals, Case, Cores, Machine, Place, Process, Proxy, Role, Run, Started};
 use crate::summary::{CaseSummary, Summary};
 use crate::table::{self, Table};
 use crate::{chart, figure, findings, text};
@@ -278,7 +278,10 @@ fn conditions(summary: &Summary<'_>) -> Facts {
             "Load average before the run".to_owned(),
             format!("{one:.2}, {five:.2}, {fifteen:.2} (1, 5, 15 min)"),
         ),
-        ("Cores assigned".to_owned(), cores(&conditions.cores)),
+        match results.machines.len() {
+            0 => ("Cores assigned".to_owned(), cores(&conditions.cores)),
+            _ => ("Machines".to_owned(), results.machines.iter().map(place).collect::<Vec<_>>().join(". ")),
+        },
         (
             "Measurements".to_owned(),
             format!(
@@ -294,6 +297,22 @@ fn conditions(summary: &Summary<'_>) -> Facts {
         ("Took".to_owned(), format!("{:.0} s", results.took_seconds)),
         ("Alike for all".to_owned(), conditions.alike.join("; ")),
     ]
+}
+
+/// A machine of several, with what runs on it.
+fn place(place: &Place) -> String {
+    let Place { name, address, machine, clock_uncertainty_us, .. } = place;
+    let parts =
+        [("proxy", &place.cores.proxy), ("origins", &place.cores.origins), ("load", &place.cores.load)];
+    let here: Vec<&str> =
+        parts.into_iter().filter(|(_, cores)| !cores.is_empty()).map(|(part, _)| part).collect();
+    format!(
+        "{} on {name} ({address}): {}, {} cores, {}; its clock is known to {clock_uncertainty_us} µs",
+        here.join(" and "),
+        machine.processor,
+        machine.cores,
+        machine.kernel,
+    )
 }
 
 fn cores(cores: &Cores) -> String {

@@ -28,8 +28,11 @@ pub struct Results {
     pub started_unix_seconds: u64,
     /// From the first process to the last.
     pub took_seconds: f64,
-    /// Where it ran.
+    /// Where the proxies ran.
     pub machine: Machine,
+    /// All machines that took part; empty if that was the only one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<Place>,
     /// Under which conditions.
     pub conditions: Conditions,
     /// What was compared, in the order of the tables.
@@ -129,6 +132,21 @@ pub struct Machine {
     pub governor: Option<String>,
     /// Settings of the kernel that matter to a proxy, by name.
     pub settings: BTreeMap<String, String>,
+}
+
+/// A machine that took part in a run on several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// As ssh was told; `here` is the machine that the lab was started on.
+    pub name: String,
+    /// Where the others reached it.
+    pub address: String,
+    /// What ran there, on which of its cores: nothing of what has none.
+    pub cores: Cores,
+    /// What it is.
+    pub machine: Machine,
+    /// How exactly its clock was known: measurements began together to within this.
+    pub clock_uncertainty_us: u64,
 }
 
 /// What held for every measurement of a run.
@@ -378,6 +396,9 @@ pub enum Outcome {
         reason: String,
         /// What was measured all the same.
         measured: Measured,
+        /// Whether it was the generator that could not do its part: that says nothing about the proxy.
+        #[serde(default)]
+        is_generators: bool,
     },
     /// There are no figures.
     Failed {
@@ -574,6 +595,22 @@ impl std::fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl Results {
+    /// Cores of all machines together.
+    pub fn cores(&self) -> usize {
+        match self.machines.iter().map(|place| place.machine.cores).sum() {
+            0 => self.machine.cores,
+            all => all,
+        }
+    }
+
+    /// Which cores the parts had, machine by machine: numbers of different machines say nothing to each other.
+    pub fn cores_by_machine(&self) -> Vec<&Cores> {
+        if self.machines.is_empty() {
+            return vec![&self.conditions.cores];
+        }
+        self.machines.iter().map(|place| &place.cores).collect()
+    }
+
     /// Reads what [`Results::to_json`] wrote, of this or an earlier schema.
     pub fn from_json(text: &str) -> Result<Self, ReadError> {
         /// The one field that every version has.

@@ -124,6 +124,7 @@ fn sample() -> Results {
         command: "vanward demo --seconds 50".to_owned(),
         started_unix_seconds: 1_798_761_599,
         took_seconds: 49.0,
+        machines: Vec::new(),
         machine: Machine {
             processor: "A & B <fast>".to_owned(),
             architecture: "x86_64".to_owned(),
@@ -321,7 +322,11 @@ fn a_rate_that_all_were_given_is_not_won_by_anybody() {
 #[test]
 fn what_does_not_count_is_left_out_and_said() {
     let mut results = sample();
-    refuse(&mut results, "nginx", |measured| Outcome::Invalid { reason: "it was late".to_owned(), measured });
+    refuse(&mut results, "nginx", |measured| Outcome::Invalid {
+        reason: "it was late".to_owned(),
+        measured,
+        is_generators: true,
+    });
     refuse(&mut results, "haproxy", |_| Outcome::Failed { reason: "it did not start".to_owned() });
     let summary = Summary::of(&results);
     assert_eq!((summary.cases[0].rows[2].valid, summary.cases[0].rows[3].valid), (2, 2));
@@ -537,6 +542,7 @@ fn csv_has_a_line_for_each_measurement_and_the_reason_of_a_refusal() {
     refuse(&mut results, "nginx", |measured| Outcome::Invalid {
         reason: "late, it was".to_owned(),
         measured,
+        is_generators: true,
     });
     let csv = export::csv(&results);
     let columns = csv.lines().next().map_or(0, |line| line.split(',').count());

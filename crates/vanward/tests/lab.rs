@@ -5,6 +5,7 @@
 mod process;
 
 use std::path::Path;
+use std::process::Command;
 
 use report::Results;
 use rustix::process::Signal;
@@ -83,15 +84,43 @@ fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_proce
     let folder = tempfile::tempdir().expect("a temporary folder");
     let long = PLAN.replace("200ms", "10m");
     let lab = start(folder.path(), &long, &[]);
-    // Itself, the origin, the load: whatever is measured first.
+    // Itself, its agent, the origin, a proxy or the load: whatever is measured first.
     let patience = Patience::new();
-    while process::all_in(folder.path()).len() < 3 {
+    while process::all_in(folder.path()).len() < 4 {
         patience.wait_a_little("the lab starts no processes");
     }
     lab.signal(Signal::INT);
     let ended = lab.ended().with_code(1);
     assert!(ended.errors.contains("ended after 0 of 2 measurements"), "{}", ended.errors);
     assert!(results(folder.path()).incomplete.is_some());
+    assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_disk_leaves_the_last_results_whole_and_says_what_is_missing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = |limit: &str| {
+        std::fs::write(folder.path().join("plan.toml"), PLAN).expect("a plan");
+        // A file that grows beyond the limit fails to, as on a disk that is full.
+        Command::new("sh")
+            .args(["-c", &format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_vanward"))
+            .args(["lab", "run", "plan.toml", "--out", "out"])
+            .current_dir(folder.path())
+            .output()
+            .expect("a shell")
+    };
+    let whole = run("unlimited");
+    assert!(matches!(whole.status.code(), Some(0 | INVALID_RUN)), "{whole:?}");
+    let before = results(folder.path());
+
+    // Not even a block for each file.
+    let full = run("0");
+    assert_eq!(full.status.code(), Some(1), "{full:?}");
+    let said = String::from_utf8_lossy(&full.stderr).into_owned();
+    assert!(said.contains("cannot write") && said.contains("check the free space"), "{said}");
+    assert_eq!(results(folder.path()), before);
+    assert!(!folder.path().join("out/results.json.part").exists());
     assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
 }
 

@@ -1,53 +1,66 @@
 //! The plan in the words of the results: proxies, cases, what is alike for all, and who cannot do what.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::net::SocketAddr;
 
 use report::results::{Arrivals, Case, Lacking, Proxy, Scheme};
 
 use crate::certificate::Certificate;
-use crate::origins::Origins;
+use crate::error::Error;
 use crate::plan::{CasePlan, Load, Plan};
 use crate::proxies::{Installed, Service};
-use crate::start;
+use crate::sites::Sites;
 
-/// What every proxy is given in a case, but for where it listens.
-pub(super) fn service(case: &CasePlan, origins: &Origins, certificate: Option<Certificate>) -> Service {
-    Service {
-        listen: start::ANY_PORT,
-        tls: certificate.filter(|_| case.scheme == Scheme::Https),
-        version: case.version,
-        origins: origins.addresses.clone(),
-        workers: case.workers,
-        keep_alive: true,
-        access_log: false,
-        features: case.features,
+/// What a run gives every proxy.
+pub(super) struct Given<'g> {
+    /// Where it listens, on a port of its choice.
+    pub(super) listen: SocketAddr,
+    pub(super) origins: &'g [SocketAddr],
+    pub(super) certificate: Option<&'g Certificate>,
+}
+
+impl Given<'_> {
+    /// What every proxy is given in a case.
+    pub(super) fn service(&self, case: &CasePlan) -> Service {
+        Service {
+            listen: self.listen,
+            tls: self.certificate.filter(|_| case.scheme == Scheme::Https).cloned(),
+            version: case.version,
+            origins: self.origins.to_vec(),
+            workers: case.workers,
+            keep_alive: true,
+            access_log: false,
+            features: case.features,
+        }
     }
 }
 
 /// What is alike for every proxy in every case, a phrase each: what only some cases have is said with those.
-pub(super) fn alike(plan: &Plan, origins: &Origins, certificate: Option<&Certificate>) -> Vec<String> {
-    let of_case = |case: &CasePlan| service(case, origins, certificate.cloned()).features();
-    let mut phrases: Vec<String> = plan.cases.iter().flat_map(of_case).collect();
+pub(super) fn alike(plan: &Plan, given: &Given<'_>) -> Vec<String> {
+    let mut phrases: Vec<String> =
+        plan.cases.iter().flat_map(|case| given.service(case).features()).collect();
     let mut seen = HashSet::new();
     phrases.retain(|phrase| seen.insert(phrase.clone()));
     phrases
 }
 
 /// Every case that a proxy would take part in and cannot do, by asking for its configuration.
-pub(super) fn lacking(
+pub(super) async fn lacking(
     plan: &Plan,
-    origins: &Origins,
-    certificate: Option<&Certificate>,
-    folder: &Path,
-) -> Vec<Lacking> {
+    given: &Given<'_>,
+    sites: &mut Sites,
+) -> Result<Vec<Lacking>, Error> {
     let cells = plan.cases.iter().flat_map(|case| plan.proxies.iter().map(move |proxy| (case, proxy)));
-    let refused = cells.filter(|(case, proxy)| case.includes(proxy)).filter_map(|(case, proxy)| {
-        let service = service(case, origins, certificate.cloned()).deviating(proxy.deviation);
-        let reason = (proxy.driver.configure)(proxy, &service, folder).err()?.to_string();
-        Some(Lacking { proxy: proxy.name.clone(), case: case.name.clone(), reason })
-    });
-    refused.collect()
+    let cells: Vec<(&CasePlan, &Installed)> = cells.filter(|(case, proxy)| case.includes(proxy)).collect();
+    let asked = cells
+        .iter()
+        .map(|(case, proxy)| ((*proxy).clone(), given.service(case).deviating(proxy.deviation)))
+        .collect();
+    let refusals = sites.refusals(asked).await?;
+    let lacking = |((case, proxy), reason): (&(&CasePlan, &Installed), Option<String>)| {
+        Some(Lacking { proxy: proxy.name.clone(), case: case.name.clone(), reason: reason? })
+    };
+    Ok(cells.iter().zip(refusals).filter_map(lacking).collect())
 }
 
 pub(super) fn proxy(installed: &Installed) -> Proxy {

@@ -7,6 +7,20 @@ const STEPS_MOST: usize = 16;
 /// Below this a proxy does not work.
 const RATE_LEAST: f64 = 1.0;
 
+/// Of those, so many say nothing at most: a machine that is this busy finds no rate.
+const SPOILED_MOST: usize = 4;
+
+/// What came of a step.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tried {
+    /// The rate met the bound.
+    Met(f64),
+    /// It did not.
+    Missed(f64),
+    /// The generator could not do its part: nothing is known.
+    Spoiled,
+}
+
 /// A search under way, in requests per second.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
@@ -14,17 +28,18 @@ pub(super) struct Search {
     missed: Option<f64>,
     first: f64,
     steps: usize,
+    spoiled: usize,
 }
 
 impl Search {
     /// Begins at this rate.
     pub(super) fn from(first: f64) -> Self {
-        Self { met: None, missed: None, first: first.max(RATE_LEAST), steps: 0 }
+        Self { met: None, missed: None, first: first.max(RATE_LEAST), steps: 0, spoiled: 0 }
     }
 
     /// The rate to try next; `None` once it is known.
     pub(super) fn next(&self) -> Option<f64> {
-        if self.steps == STEPS_MOST {
+        if self.steps == STEPS_MOST || self.spoiled == SPOILED_MOST {
             return None;
         }
         match (self.met, self.missed) {
@@ -38,13 +53,13 @@ impl Search {
         }
     }
 
-    /// Whether the rate that was tried met the bound.
-    pub(super) fn tell(&mut self, rate: f64, is_met: bool) {
+    /// What came of the rate that was tried; one that was spoiled is tried again.
+    pub(super) fn tell(&mut self, tried: Tried) {
         self.steps += 1;
-        if is_met {
-            self.met = Some(self.met.map_or(rate, |met| met.max(rate)));
-        } else {
-            self.missed = Some(self.missed.map_or(rate, |missed| missed.min(rate)));
+        match tried {
+            Tried::Met(rate) => self.met = Some(self.met.map_or(rate, |met| met.max(rate))),
+            Tried::Missed(rate) => self.missed = Some(self.missed.map_or(rate, |missed| missed.min(rate))),
+            Tried::Spoiled => self.spoiled += 1,
         }
     }
 }
@@ -57,7 +72,7 @@ mod tests {
     fn search(first: f64, capacity: f64) -> (Option<f64>, usize) {
         let mut search = Search::from(first);
         while let Some(rate) = search.next() {
-            search.tell(rate, rate <= capacity);
+            search.tell(if rate <= capacity { Tried::Met(rate) } else { Tried::Missed(rate) });
         }
         (search.met, search.steps)
     }
@@ -75,6 +90,19 @@ mod tests {
         }
         let (found, steps) = search(20_000.0, 31_000.0);
         assert!(found.is_some_and(|rate| rate > 29_500.0) && steps <= 7, "{found:?} in {steps}");
+    }
+
+    #[test]
+    fn a_step_that_the_generator_spoiled_is_taken_again_but_not_for_ever() {
+        let mut search = Search::from(1_000.0);
+        search.tell(Tried::Met(1_000.0));
+        let asked = search.next();
+        search.tell(Tried::Spoiled);
+        assert_eq!((search.next(), search.met), (asked, Some(1_000.0)));
+        while search.next().is_some() {
+            search.tell(Tried::Spoiled);
+        }
+        assert_eq!((search.spoiled, search.met, search.missed), (SPOILED_MOST, Some(1_000.0), None));
     }
 
     #[test]

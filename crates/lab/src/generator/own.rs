@@ -70,7 +70,7 @@ fn outcome(told: &load::Outcome) -> Outcome {
         ..super::measured(told.measured_seconds, told.requests, told.bytes_received, latency)
     };
     match doubt(told) {
-        Some(reason) => Outcome::Invalid { reason, measured },
+        Some((reason, is_generators)) => Outcome::Invalid { reason, measured, is_generators },
         None => super::counted(measured, &examples(told)),
     }
 }
@@ -85,27 +85,31 @@ fn counted(distribution: &load::Distribution) -> Result<Latency, String> {
     Ok(Latency::from_counts(steps))
 }
 
-/// Why the figures do not count, if they don't.
-fn doubt(told: &load::Outcome) -> Option<String> {
+/// Why the figures do not count, if they don't, and whether that was the generator's fault.
+fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
     if let Some(problem) = told.problems.first() {
         return Some(match *problem {
-            load::Problem::GeneratorLate { own_lateness_p99_us, limit_us } => format!(
-                "the load generator was late by {own_lateness_p99_us} µs at its 99th percentile, more than \
-                 {limit_us} µs: it was short of processor time"
-            ),
-            load::Problem::RateMissed { due, unsent, slip_us, waited_for_connection, .. } => format!(
-                "the rate was missed: {unsent} of {due} requests were never sent and the last was {slip_us} µs late; {}",
-                if waited_for_connection * 2 > due {
-                    "the proxy was too slow for it"
-                } else {
-                    "the load generator was"
-                }
-            ),
+            load::Problem::GeneratorLate { own_lateness_p99_us, limit_us } => {
+                let late = format!(
+                    "the load generator was late by {own_lateness_p99_us} µs at its 99th percentile, more than \
+                     {limit_us} µs: it was short of processor time"
+                );
+                (late, true)
+            }
+            load::Problem::RateMissed { due, unsent, slip_us, waited_for_connection, .. } => {
+                let is_proxys = waited_for_connection * 2 > due;
+                let who = if is_proxys { "the proxy was too slow for it" } else { "the load generator was" };
+                let missed = format!(
+                    "the rate was missed: {unsent} of {due} requests were never sent and the last was {slip_us} µs late; \
+                     {who}"
+                );
+                (missed, !is_proxys)
+            }
         });
     }
     let tls = told.tls.as_ref()?;
-    (tls.agreed != [format!("{VERSION} {CIPHER}")])
-        .then(|| format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")))
+    let is_other = tls.agreed != [format!("{VERSION} {CIPHER}")];
+    is_other.then(|| (format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")), false))
 }
 
 fn errors(told: &load::Errors) -> BTreeMap<String, u64> {

@@ -1,6 +1,7 @@
 //! Configurations are judged by the programs themselves, where they are installed.
 
 use super::*;
+use crate::certificate::Pem;
 
 fn service(workers: usize, keep_alive: bool) -> Service {
     Service {
@@ -26,11 +27,21 @@ fn peer(driver: &'static Driver) -> Option<Installed> {
     found
 }
 
+/// A certificate whose files are in that folder.
+fn certificate(folder: &Path) -> Certificate {
+    let certificate = Certificate::within(folder);
+    let made = Pem::make([127, 0, 0, 1].into()).expect("a certificate");
+    for (path, text) in made.files(&certificate) {
+        std::fs::write(path, text).expect("a file");
+    }
+    certificate
+}
+
 /// Writes the configuration, and has the program check it.
 fn check(driver: &'static Driver, arguments: &[&str]) {
     let Some(installed) = peer(driver) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let tls = Some(Certificate::make(folder.path()).expect("a certificate"));
+    let tls = Some(certificate(folder.path()));
     let https = Service { tls, ..service(1, true) };
     let http2 = [service(1, true), https.clone()].map(|one| Service { version: Version::Http2, ..one });
     let [clear, encrypted] = http2;
@@ -75,7 +86,7 @@ fn h2o_accepts_its_configuration() {
 fn check_if_here(driver: &'static Driver, arguments: &[&str]) {
     let Some(installed) = find(driver) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let tls = Some(Certificate::make(folder.path()).expect("a certificate"));
+    let tls = Some(certificate(folder.path()));
     let one = Service { origins: vec!["127.0.0.1:18081".parse().expect("an address")], ..service(1, true) };
     let https = Service { tls, ..one.clone() };
     let http2 = Service { version: Version::Http2, ..https.clone() };

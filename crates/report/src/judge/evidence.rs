@@ -60,7 +60,7 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
             let proxy = usage.user_seconds + usage.system_seconds;
             let ours = proxy + measured.load_cpu_seconds? + measured.origins_cpu_seconds?;
             // Over the span in which they were read: that is longer than the load.
-            let all = usage.seconds * results.machine.cores as f64;
+            let all = usage.seconds * results.cores() as f64;
             Some((measured.machine_cpu_seconds? - ours).max(0.0) / all)
         }),
         setup: row.proxy.started_for(&case.name).map(|started| started.setup.clone()).unwrap_or_default(),

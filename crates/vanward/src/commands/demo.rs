@@ -10,7 +10,10 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ::lab::{CasePlan, Features, Load, Own, Payload, Plan, Progress, Serving, Timing, generator, proxies};
+use ::lab::{
+    CasePlan, Features, Load, Own, Payload, Placement, Plan, Progress, Serving, Sites, Timing, generator,
+    proxies,
+};
 use report::results::{Scheme, Version};
 use report::{Results, Summary};
 use tokio::signal::unix::{SignalKind, signal};
@@ -86,7 +89,22 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
         interruption().await;
         interrupted = true;
     };
-    let results = ::lab::run(&plan, interrupt, &mut |progress: Progress<'_>| told.progress(&progress)).await;
+    let results = {
+        let (here, mut interrupt) = (Placement::default(), pin!(interrupt));
+        // Asked first, so that the handlers of signals are there before the first process is.
+        let sites = tokio::select! {
+            biased;
+            () = &mut interrupt => Err(::lab::Error::Interrupted),
+            sites = Sites::open(&here, &own, NonZeroUsize::MIN) => sites,
+        };
+        match sites {
+            Ok(sites) => {
+                let mut watcher = |progress: Progress<'_>| told.progress(&progress);
+                ::lab::run(&plan, sites, interrupt, &mut watcher).await
+            }
+            Err(error) => Err(error),
+        }
+    };
     told.clear();
     let results = results.map_err(|error| error.to_string())?;
     let summary = Summary::of(&results);

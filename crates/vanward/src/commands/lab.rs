@@ -1,12 +1,14 @@
 //! `vanward lab`: lists, shows and runs experiments. What they are and how they run is in the crate `lab`, what their
 //! results mean in `report`.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ::lab::generator::{self, Generator};
-use ::lab::{Own, Plan, Progress, Watcher, Written, experiments};
+use ::lab::{Own, Plan, Progress, Sites, Wanted, Watcher, Written, experiments};
 use report::results::{File, Results};
 use report::{Summary, text};
 use serde_json::json;
@@ -60,6 +62,13 @@ enum Command {
         plots: bool,
     },
     Compare(lab_compare::Args),
+    /// Does what a lab asks for on standard input, on the machine that it runs on
+    #[command(hide = true)]
+    Agent {
+        /// Ends after hearing nothing for this long
+        #[arg(long, value_name = "DURATION", value_parser = config::duration)]
+        silence: Option<Duration>,
+    },
 }
 
 #[derive(clap::Args)]
@@ -112,6 +121,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Command::List => list(),
         Command::Show { name } => show(name),
         Command::Run(run) => return run_plan(run),
+        Command::Agent { silence } => agent(*silence),
         Command::Doctor { json } => doctor(*json),
         Command::Report { folder, plots } => remake(folder, *plots),
         Command::Compare(arguments) => {
@@ -147,11 +157,25 @@ fn own() -> Result<Own, String> {
     Ok(Own { program, version: env!("VANWARD_VERSION").to_owned() })
 }
 
+/// Ends what it started whichever way it is asked to.
+fn agent(silence: Option<Duration>) -> Result<(), String> {
+    let own = own()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = interruption() => Ok(()),
+            ended = ::lab::agent(&own, silence) => ended.map_err(|error| error.to_string()),
+        }
+    })
+}
+
 fn doctor(as_json: bool) -> Result<(), String> {
     let own = own()?;
     let proxies = ::lab::proxies::census(&own);
     let generators = generator::ALL.map(|generator| (generator, generator.program(&own)));
-    let cores = ::lab::cores::assign().map_err(|error| error.to_string())?;
+    let cores = ::lab::cores::assign_all().map_err(|error| error.to_string())?;
     if as_json {
         let proxies = proxies.iter().map(|(name, found)| match found {
             Ok(installed) => {
@@ -224,23 +248,33 @@ fn run_plan(run: &Run) -> ExitCode {
         Ok(written) => written,
         Err(mistake) => return super::fail(super::BAD_CONFIGURATION, mistake),
     };
-    if let Some(unknown) = run.only.iter().find(|only| !written.proxies.contains(only)) {
-        let message = format!("the plan has no {unknown}; expected some of {}", written.proxies.join(", "));
+    if let Some(unknown) = run.only.iter().find(|only| !written.wanted.names.contains(only)) {
+        let message =
+            format!("the plan has no {unknown}; expected some of {}", written.wanted.names.join(", "));
         return super::fail(super::USAGE, message);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(|error| format!("cannot start: {error}")).and_then(|runtime| {
-        let plan = plan(run, written, File { name, text })?;
-        runtime.block_on(measure(run, &plan)) // Dropping what runs inside ends every process that it started.
+        // Dropping what runs inside ends every process that it started.
+        runtime.block_on(measure(run, written, File { name, text }))
     });
     done.unwrap_or_else(|message| super::fail(super::FAILED, message))
 }
 
-fn plan(run: &Run, written: Written, file: File) -> Result<Plan, String> {
+/// What is to be measured, and the machines to do it on.
+async fn plan(run: &Run, written: Written, file: File) -> Result<(Plan, Sites), String> {
     let own = own()?;
-    let wanted: Vec<String> =
-        written.proxies.into_iter().filter(|name| run.only.is_empty() || run.only.contains(name)).collect();
-    let (proxies, absent) = ::lab::proxies::chosen(&wanted, &written.commands, &written.deviations, &own);
+    let of_all = written.cases.iter().map(|case| case.workers);
+    let of_some = written.wanted.deviations.values().filter_map(|deviation| deviation.workers);
+    let workers = of_all.chain(of_some).max().unwrap_or(NonZeroUsize::MIN);
+    let mut wanted: Wanted = written.wanted;
+    wanted.names.retain(|name| run.only.is_empty() || run.only.contains(name));
+    let sites = async {
+        let mut sites = Sites::open(&written.placement, &own, workers).await?;
+        let (proxies, absent) = sites.look(wanted).await?;
+        Ok((sites, proxies, absent))
+    };
+    let (sites, proxies, absent) = sites.await.map_err(|error: ::lab::Error| error.to_string())?;
     let mut cases = written.cases;
     if let Some(generator) = run.generator {
         cases.iter_mut().for_each(|case| case.generator = generator);
@@ -257,7 +291,7 @@ fn plan(run: &Run, written: Written, file: File) -> Result<Plan, String> {
     if let Some(generator) = run.generator {
         only += &format!(" --generator {}", generator.name);
     }
-    Ok(Plan {
+    let plan = Plan {
         title: written.title,
         command: format!("vanward lab run {}{quick}{only} --seed {}", run.plan, run.seed),
         file: Some(file),
@@ -271,7 +305,8 @@ fn plan(run: &Run, written: Written, file: File) -> Result<Plan, String> {
         seed: run.seed,
         notes,
         expectations: written.expectations,
-    })
+    };
+    Ok((plan, sites))
 }
 
 /// `lab-zproxy` for `zproxy` and for `plans/zproxy.toml`.
@@ -280,11 +315,18 @@ fn folder(run: &Run) -> PathBuf {
     run.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{stem}")))
 }
 
-async fn measure(run: &Run, plan: &Plan) -> Result<ExitCode, String> {
+async fn measure(run: &Run, written: Written, file: File) -> Result<ExitCode, String> {
     let out = folder(run);
     lab_files::make(&out)?;
+    let mut interrupted = pin!(interruption());
+    // Asked first, so that the handlers of signals are there before the first process is.
+    let (plan, sites) = tokio::select! {
+        biased;
+        () = &mut interrupted => return Err(::lab::Error::Interrupted.to_string()),
+        made = plan(run, written, file) => made?,
+    };
     let mut keeper = Keeper { told: Told::new(), folder: out.clone(), kept: Instant::now(), failed: None };
-    let results = ::lab::run(plan, interruption(), &mut keeper).await;
+    let results = ::lab::run(&plan, sites, interrupted, &mut keeper).await;
     keeper.told.clear();
     if let Some(error) = keeper.failed {
         super::say(&format!("{error}; measuring went on, and it is written again now"));

@@ -1,0 +1,310 @@
+//! An agent: the hands of the lab on one machine, spoken to over standard input and output.
+//!
+//! It starts, watches and ends what the lab asks for; what is measured when is not its business. Whatever it started
+//! ends with it, and it ends with its input, or when it has heard nothing for too long.
+
+/// What is said.
+pub(crate) mod words;
+
+use std::io::{BufRead as _, Read as _, Write as _};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use report::results::{Cores, Outcome};
+use tempfile::TempDir;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::error::Error;
+use crate::origins::Origins;
+use crate::plan::Own;
+use crate::start::Started;
+use crate::usage::Processes;
+use crate::watch::{Part, watching};
+use crate::{cores, generator, machine, network, proxies, start};
+use words::{Answer, Ask, Begun, Load, Measurement, Seen, Share};
+
+/// A process that was asked to end gets this long.
+const GRACE: Duration = Duration::from_millis(500);
+/// Asks that wait for the one before them: nobody sends more than an order and its end.
+const ASKS_WAITING_MOST: usize = 16;
+/// The longest line: a list of URLs is the longest thing that is said.
+const LINE_BYTES_MOST: u64 = 256 * 1024 * 1024;
+/// What sshd tells of the connection: `CLIENT PORT SERVER PORT`.
+const CONNECTION: &str = "SSH_CONNECTION";
+
+/// Does what is asked for on standard input until that ends, or until nothing was heard for `silence`.
+///
+/// Nothing that it started outlives the returned future.
+pub async fn agent(own: &Own, silence: Option<Duration>) -> Result<(), Error> {
+    let (heard, asks) = listen();
+    tokio::select! {
+        biased;
+        () = until_silent(heard, silence) => Ok(()),
+        ended = Agent::work(own, asks) => ended,
+    }
+}
+
+/// What was asked, from a thread of its own: the input of a process can only be waited for.
+fn listen() -> (watch::Receiver<()>, mpsc::Receiver<Ask>) {
+    let (hear, heard) = watch::channel(());
+    let (ask, asks) = mpsc::channel(ASKS_WAITING_MOST);
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = input.by_ref().take(LINE_BYTES_MOST).read_until(b'\n', &mut line);
+            // What is no ask comes from another version: its end is the best answer.
+            let (Ok(1..), Ok(next)) = (read, serde_json::from_slice(&line)) else { return };
+            hear.send_replace(());
+            if !matches!(next, Ask::Alive) && ask.blocking_send(next).is_err() {
+                return;
+            }
+        }
+    });
+    (heard, asks)
+}
+
+/// Ready when the input ended, or nothing came for so long.
+async fn until_silent(mut heard: watch::Receiver<()>, silence: Option<Duration>) {
+    loop {
+        let next = heard.changed();
+        let is_there = match silence {
+            Some(silence) => timeout(silence, next).await.is_ok_and(|next| next.is_ok()),
+            None => next.await.is_ok(),
+        };
+        if !is_there {
+            return;
+        }
+    }
+}
+
+/// What is there of a run on this machine.
+struct Agent<'o> {
+    own: &'o Own,
+    began: Instant,
+    folder: TempDir,
+    cores: Cores,
+    origins: Option<Origins>,
+    proxy: Option<(Started, TempDir)>,
+    _stay: cores::Stay,
+}
+
+impl<'o> Agent<'o> {
+    /// Does what is asked, one after the other.
+    async fn work(own: &'o Own, mut asks: mpsc::Receiver<Ask>) -> Result<(), Error> {
+        let began = Instant::now();
+        let Some(Ask::Begin(share)) = asks.recv().await else { return Ok(()) };
+        let mut agent = match Self::begin(own, share, began) {
+            Ok((agent, begun)) => {
+                say(&Answer::Begun(Box::new(begun)))?;
+                agent
+            }
+            Err(error) => return say(&Answer::Failed(error.to_string())),
+        };
+        while let Some(ask) = asks.recv().await {
+            let answer = agent.done(ask, &mut asks).await;
+            say(&answer.unwrap_or_else(|error| Answer::Failed(error.to_string())))?;
+        }
+        Ok(())
+    }
+
+    fn begin(own: &'o Own, share: Share, began: Instant) -> Result<(Self, Begun), Error> {
+        let load_average = machine::load_average();
+        let allowed = cores::allowed()?;
+        let cores = cores::assign(&share)?;
+        // This process reads /proc during measurements: not on the proxy's core, if there is another.
+        let apart = [&cores.load, &cores.origins].into_iter().find(|cores| !cores.is_empty());
+        let stay = cores::stay_on(apart.unwrap_or(&allowed))
+            .map_err(|source| Error::System { action: "choose the cores of this process", source })?;
+        let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
+        let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
+        let begun = Begun {
+            version: own.version.clone(),
+            machine: machine::describe(allowed.len()),
+            cores: cores.clone(),
+            load_average,
+            folder: folder.path().to_owned(),
+            reached: std::env::var(CONNECTION).ok().and_then(|told| reached(&told)),
+        };
+        Ok((Self { own, began, folder, cores, origins: None, proxy: None, _stay: stay }, begun))
+    }
+
+    async fn done(&mut self, ask: Ask, asks: &mut mpsc::Receiver<Ask>) -> Result<Answer, Error> {
+        Ok(match ask {
+            Ask::Clock => Answer::Clock(self.began.elapsed()),
+            Ask::Look(wanted) => {
+                let (here, absent) = proxies::chosen(&wanted, self.own);
+                Answer::Looked { here, absent }
+            }
+            Ask::Refusals(all) => {
+                let refusal = |(installed, service): &(proxies::Installed, proxies::Service)| {
+                    (installed.driver.configure)(installed, service, self.folder.path())
+                        .err()
+                        .map(|error| error.to_string())
+                };
+                Answer::Refusals(all.iter().map(refusal).collect())
+            }
+            Ask::Put { name, text } => {
+                start::put_private(&self.folder.path().join(name), &text)?;
+                Answer::Done
+            }
+            Ask::Origins { count, address } => {
+                let folder = self.folder.path();
+                let origins = Origins::start(self.own, count, address, &self.cores.origins, folder).await?;
+                let (addresses, processes) = (origins.addresses.clone(), origins.processes.clone());
+                self.origins = Some(origins);
+                Answer::Origins { addresses, processes }
+            }
+            Ask::AreOriginsUp => match self.origins.as_mut().and_then(Origins::ended) {
+                Some(error) => return Err(error),
+                None => Answer::Done,
+            },
+            Ask::Proxy { installed, service, payload } => {
+                self.stop_proxy().await;
+                let folder = self.folder_for(&installed.name)?;
+                let cores = &self.cores.proxy;
+                let started = start::proxy(&installed, &service, cores, folder.path(), &payload).await?;
+                let told = started.as_ref().map(|started| (started.address, started.process.clone()));
+                self.proxy = started.map(|started| (started, folder));
+                Answer::Proxy(told)
+            }
+            Ask::StopProxy => {
+                self.stop_proxy().await;
+                Answer::Done
+            }
+            Ask::WarmUp(load) => {
+                let folder = self.folder_for("load")?;
+                let generator = known(&load)?;
+                let load = load.request.start(generator, self.own, &self.cores.load, folder.path())?;
+                load.finish().await?;
+                Answer::Done
+            }
+            Ask::Measure(measurement) => Answer::Seen(Box::new(self.measure(&measurement, asks).await?)),
+            // An end that came after the load's own, or a second beginning: nothing is to be done.
+            Ask::Begin(_) | Ask::Enough | Ask::Alive => Answer::Done,
+        })
+    }
+
+    /// Watches all that runs here, from its time on until the load ends or enough is said.
+    async fn measure(
+        &self,
+        measurement: &Measurement,
+        asks: &mut mpsc::Receiver<Ask>,
+    ) -> Result<Seen, Error> {
+        let folder = self.folder_for("load")?;
+        if let Some(at) = measurement.at {
+            sleep_until(self.began + at).await;
+        }
+        let processes = Processes::now()?;
+        let Measurement { port, origin_ports, every, .. } = measurement;
+        let ports = [&[*port], origin_ports.as_slice()].concat();
+        let mut proxy =
+            self.proxy.as_ref().map(|(started, _)| Part::begin(&processes, vec![started.group.id()], ports));
+        let mut origins =
+            self.origins.as_ref().map(|origins| Part::begin(&processes, origins.ids(), origin_ports.clone()));
+        let used = || (self.origins.as_ref().and_then(Origins::cpu_seconds), machine::cpu_seconds());
+        let (used_before, counted_before) = (used(), network::now());
+        let load = match &measurement.load {
+            Some(load) => {
+                let generator = known(load)?;
+                let typed = load.request.typed(generator, self.own, folder.path());
+                let running = load.request.start(generator, self.own, &self.cores.load, folder.path())?;
+                Some((typed, running))
+            }
+            None => None,
+        };
+        let mut sender =
+            load.as_ref().map(|(_, running)| Part::begin(&processes, vec![running.id()], vec![*port]));
+        let until_enough = async {
+            match load {
+                Some((typed, running)) => running.finish().await.map(|outcome| Some((typed, outcome))),
+                None => {
+                    asks.recv().await;
+                    Ok(None)
+                }
+            }
+        };
+        let mut parts: Vec<&mut Part> =
+            [&mut proxy, &mut origins, &mut sender].into_iter().flatten().collect();
+        let load: Option<(String, Outcome)> = watching(&mut parts, *every, until_enough).await??;
+        let processes = Processes::now()?;
+        let since = |now: Option<f64>, then: Option<f64>| Some((now? - then?).max(0.0));
+        let used_now = used();
+        Ok(Seen {
+            load,
+            proxy: proxy.map(|part| part.until(&processes)),
+            origins: origins.map(|part| part.until(&processes)),
+            generator: sender.and_then(Part::until_its_end),
+            origins_cpu_seconds: since(used_now.0, used_before.0),
+            machine_cpu_seconds: since(used_now.1, used_before.1),
+            network: network::since(network::now(), counted_before),
+        })
+    }
+
+    async fn stop_proxy(&mut self) {
+        if let Some((started, _folder)) = self.proxy.take() {
+            started.group.stop(GRACE).await;
+        }
+    }
+
+    fn folder_for(&self, name: &str) -> Result<TempDir, Error> {
+        let made = tempfile::Builder::new().prefix(name).tempdir_in(self.folder.path());
+        made.map_err(|source| Error::Write { path: self.folder.path().to_owned(), source })
+    }
+}
+
+fn known(load: &Load) -> Result<&'static generator::Generator, Error> {
+    generator::named(&load.generator).ok_or_else(|| Error::Generator {
+        reason: format!("no generator is called {}", load.generator),
+        log: String::new(),
+    })
+}
+
+/// A line on standard output. Whoever reads it may be gone: then this ends.
+fn say(answer: &Answer) -> Result<(), Error> {
+    let mut line =
+        serde_json::to_vec(answer).expect("answers have string keys and finite numbers by their types");
+    line.push(b'\n');
+    let mut output = std::io::stdout().lock();
+    let said = output.write_all(&line).and_then(|()| output.flush());
+    said.map_err(|source| Error::System { action: "answer on standard output", source })
+}
+
+/// The two addresses in what sshd tells of a connection.
+fn reached(told: &str) -> Option<(IpAddr, IpAddr)> {
+    let mut words = told.split_whitespace();
+    Some((words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sshd_tells_both_ends() {
+        let told = reached("10.0.0.1 50112 10.0.0.2 22").map(|(one, two)| (one.to_string(), two.to_string()));
+        assert_eq!(told, Some(("10.0.0.1".to_owned(), "10.0.0.2".to_owned())));
+        assert_eq!(reached("10.0.0.1 50112"), None);
+        assert_eq!(reached(""), None);
+    }
+
+    #[tokio::test]
+    async fn it_ends_with_its_input_or_after_too_long_a_silence() {
+        let (hear, heard) = watch::channel(());
+        until_silent(heard, Some(Duration::from_millis(1))).await;
+        drop(hear);
+
+        let (hear, heard) = watch::channel(());
+        let mut waiting = std::pin::pin!(until_silent(heard, None));
+        hear.send_replace(());
+        tokio::select! {
+            biased;
+            () = &mut waiting => panic!("it was spoken to"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop(hear);
+        waiting.await;
+    }
+}

@@ -1,0 +1,106 @@
+//! How an agent gets to another machine: the system's own ssh copies the program there, has the copy's digest compared,
+//! and runs it, all over one connection. Keys, names and jumps are ssh's business and its configuration's.
+//!
+//! The copy is in a folder of its own, which goes with the agent: with the end of its input, or of its patience.
+
+use std::fs;
+use std::process::Command;
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+use super::{Host, Line, Piece, SILENCE_MOST};
+use crate::error::Error;
+use crate::plan::Own;
+
+/// What the script says when the copy is whole.
+const COPIED: &[u8] = b"copied\n";
+
+/// Copies the program there and starts it as an agent.
+pub(super) async fn open(to: &str, host: &Host, own: &Own) -> Result<Line, Error> {
+    let path = host.program.as_ref().unwrap_or(&own.program);
+    let program = fs::read(path).map_err(|source| Error::Read { path: path.clone(), source })?;
+    let mut command = Command::new("ssh");
+    command
+        .args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"])
+        .args(["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"])
+        .args(&host.options)
+        .args(["--", to])
+        .arg(format!("exec sh -c {}", quoted(&script(&program))));
+    let mut line = Line::to(command, Some(to.to_owned()))?;
+    line.send(Piece::Program(program));
+    if line.line().await? != COPIED {
+        return Err(line.unusable("it says something at every login, even to programs; ssh has to be silent"));
+    }
+    Ok(line)
+}
+
+/// For any shell of POSIX. `head` reads no more than the program: what is asked of the agent comes only afterwards.
+fn script(program: &[u8]) -> String {
+    let hexadecimal: String =
+        digest(&SHA256, program).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let (size, silence) = (program.len(), SILENCE_MOST.as_secs());
+    format!(
+        r#"umask 077
+folder=$(mktemp -d "${{TMPDIR:-/tmp}}/vanward-agent-XXXXXX") || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 1' HUP INT TERM
+head -c {size} > "$folder/vanward" || exit 1
+told=$(sha256sum < "$folder/vanward") || exit 1
+if [ "${{told%% *}}" != {hexadecimal} ]; then
+    echo "the copy of vanward is not whole: check the free space in ${{TMPDIR:-/tmp}}" >&2
+    exit 1
+fi
+chmod 700 "$folder/vanward"
+echo copied
+TMPDIR="$folder" "$folder/vanward" lab agent --silence {silence}s
+"#
+    )
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the script with this input in that folder for temporary files.
+    fn run(script: &str, input: &[u8], folder: &std::path::Path) -> std::process::Output {
+        use std::io::Write as _;
+        use std::process::Stdio;
+        let mut shell = Command::new("sh")
+            .args(["-c", &format!("exec sh -c {}", quoted(script))])
+            .env("TMPDIR", folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        shell.stdin.take().expect("it is piped").write_all(input).expect("it reads");
+        shell.wait_with_output().expect("it ends")
+    }
+
+    #[test]
+    fn a_whole_copy_is_run_and_nothing_stays_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = b"#!/bin/sh\necho ran \"$@\"; head -n 1\n";
+        let ended = run(&script(program), &[program, b"and more\n".as_slice()].concat(), folder.path());
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+        assert_eq!(said, "copied\nran lab agent --silence 20s\nand more\n", "{ended:?}");
+        assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn a_copy_that_is_not_whole_is_not_run() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = b"#!/bin/sh\necho ran\n";
+        for broken in [&program[..program.len() - 1], b"#!/bin/sh\necho bad\n"] {
+            let ended = run(&script(program), broken, folder.path());
+            assert!(!ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
+            assert!(String::from_utf8_lossy(&ended.stderr).contains("not whole"), "{ended:?}");
+            assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 0);
+        }
+    }
+}

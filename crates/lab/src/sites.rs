@@ -1,0 +1,307 @@
+//! The machines of a run and what each is for: clients, the proxy's, the origins'. Often all are this one.
+//!
+//! A measurement begins on all of them at one moment, and what they saw becomes one: the load of several clients is one
+//! load.
+
+/// What several machines saw of one measurement, as one.
+mod together;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use report::results::{Absent, Cores, Machine, Outcome, Place, Process};
+
+use crate::agent::words::{Answer, Ask, Load, Measurement, Seen, Share, Wanted};
+use crate::certificate::{Certificate, Pem};
+use crate::error::Error;
+use crate::generator::{Generator, Request};
+use crate::plan::{Own, Payload};
+use crate::proxies::{Installed, Service};
+use crate::site::{Host, Site};
+
+/// Between the order to measure and its beginning: more than any of the orders takes to arrive.
+const LEAD: Duration = Duration::from_millis(250);
+
+/// Where the parts of the lab run. Without further word all are here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// Where load comes from; several make one load.
+    pub clients: Vec<Host>,
+    /// Where the proxies run.
+    pub proxy: Host,
+    /// Where the origins run.
+    pub origins: Host,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        Self { clients: vec![Host::default()], proxy: Host::default(), origins: Host::default() }
+    }
+}
+
+/// Agents on all machines of a run. They end, with all that they started, when this is dropped.
+#[derive(Debug)]
+pub struct Sites {
+    all: Vec<Site>,
+    addresses: Vec<IpAddr>,
+    clients: Vec<usize>,
+    proxy: usize,
+    origins: usize,
+}
+
+/// One order to measure, for all machines.
+pub(crate) struct Order<'o> {
+    pub(crate) port: u16,
+    pub(crate) origin_ports: Vec<u16>,
+    pub(crate) every: Duration,
+    pub(crate) generator: &'o Generator,
+}
+
+impl Sites {
+    /// Starts an agent on each machine; a proxy of the plan has up to so many workers.
+    pub async fn open(placement: &Placement, own: &Own, workers: NonZeroUsize) -> Result<Self, Error> {
+        let mut hosts: Vec<&Host> = Vec::new();
+        let mut number = |host| match hosts.iter().position(|known| *known == host) {
+            Some(number) => number,
+            None => {
+                hosts.push(host);
+                hosts.len() - 1
+            }
+        };
+        let (proxy, origins) = (number(&placement.proxy), number(&placement.origins));
+        let mut clients: Vec<usize> = placement.clients.iter().map(number).collect();
+        clients.dedup();
+        let mut all = Vec::new();
+        for (number, host) in hosts.iter().enumerate() {
+            let share = Share {
+                client: clients.contains(&number),
+                proxy: proxy == number,
+                origins: origins == number,
+                workers: workers.get(),
+            };
+            all.push(Site::open(host, own, share).await?);
+        }
+        let addresses = addresses(&hosts, &all)?;
+        Ok(Self { all, addresses, clients, proxy, origins })
+    }
+
+    /// The proxies that are there, in the order that is wanted, and those that are not.
+    pub async fn look(&mut self, wanted: Wanted) -> Result<(Vec<Installed>, Vec<Absent>), Error> {
+        let site = &mut self.all[self.proxy];
+        match site.ask(&Ask::Look(wanted)).await? {
+            Answer::Looked { here, absent } => Ok((here, absent)),
+            _ => Err(site.confused()),
+        }
+    }
+
+    /// Why each of these cannot be; `None` where it can.
+    pub(crate) async fn refusals(
+        &mut self,
+        all: Vec<(Installed, Service)>,
+    ) -> Result<Vec<Option<String>>, Error> {
+        let site = &mut self.all[self.proxy];
+        match site.ask(&Ask::Refusals(all)).await? {
+            Answer::Refusals(refusals) => Ok(refusals),
+            _ => Err(site.confused()),
+        }
+    }
+
+    /// Starts the origins: where each listens, and how it was started.
+    pub(crate) async fn start_origins(
+        &mut self,
+        count: NonZeroUsize,
+    ) -> Result<(Vec<SocketAddr>, Vec<Process>), Error> {
+        let ask = Ask::Origins { count, address: self.addresses[self.origins] };
+        let site = &mut self.all[self.origins];
+        match site.ask(&ask).await? {
+            Answer::Origins { addresses, processes } => Ok((addresses, processes)),
+            _ => Err(site.confused()),
+        }
+    }
+
+    /// Gives the proxy its certificate and key, and clients the certificate to trust. What the proxy is to use.
+    pub(crate) async fn certify(&mut self) -> Result<Certificate, Error> {
+        let pem = Pem::make(self.addresses[self.proxy])?;
+        let here = Certificate::within(&self.all[self.proxy].begun.folder);
+        for (path, text) in pem.files(&here) {
+            put(&mut self.all[self.proxy], path, text).await?;
+        }
+        for &client in self.clients.iter().filter(|client| **client != self.proxy) {
+            let there = Certificate::within(&self.all[client].begun.folder);
+            put(&mut self.all[client], &there.certificate, pem.certificate.clone()).await?;
+        }
+        Ok(here)
+    }
+
+    /// Gives clients a file.
+    pub(crate) async fn put_for_clients(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        for &client in &self.clients {
+            put(&mut self.all[client], Path::new(name), text.to_owned()).await?;
+        }
+        Ok(())
+    }
+
+    /// Where the proxy is to listen, on a port of its choice.
+    pub(crate) fn any_port_of_proxy(&self) -> SocketAddr {
+        SocketAddr::new(self.addresses[self.proxy], 0)
+    }
+
+    /// Starts a proxy: where it listens and how it was started; `None` where there is none to start.
+    pub(crate) async fn start_proxy(
+        &mut self,
+        installed: &Installed,
+        service: &Service,
+        payload: &Payload,
+    ) -> Result<Option<(SocketAddr, Process)>, Error> {
+        let (installed, service, payload) = (installed.clone(), service.clone(), payload.clone());
+        let site = &mut self.all[self.proxy];
+        match site.ask(&Ask::Proxy { installed, service, payload }).await? {
+            Answer::Proxy(started) => Ok(started),
+            _ => Err(site.confused()),
+        }
+    }
+
+    /// Ends the proxy that was started.
+    pub(crate) async fn stop_proxy(&mut self) -> Result<(), Error> {
+        self.all[self.proxy].ask(&Ask::StopProxy).await.map(drop)
+    }
+
+    /// Whether all that has to run still does: without it no figure is worth anything.
+    pub(crate) async fn are_up(&mut self) -> Result<(), Error> {
+        for (number, site) in self.all.iter_mut().enumerate() {
+            site.ask(if number == self.origins { &Ask::AreOriginsUp } else { &Ask::Clock }).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends load from all clients that is not looked at.
+    pub(crate) async fn warm_up(&mut self, generator: &Generator, request: &Request) -> Result<(), Error> {
+        for (part, &client) in self.clients.iter().enumerate() {
+            let load = self.load(generator, request, part);
+            self.all[client].tell(&Ask::WarmUp(load));
+        }
+        let mut ended = Ok(());
+        // All of them, so that no answer is taken for a later one's.
+        for &client in &self.clients {
+            let answer = self.all[client].answer().await.map(drop);
+            ended = ended.and(answer);
+        }
+        ended
+    }
+
+    /// Measures: how the load was typed, and what came of it, with what everything used meanwhile.
+    pub(crate) async fn measure(
+        &mut self,
+        order: &Order<'_>,
+        request: &Request,
+    ) -> Result<(String, Outcome), Error> {
+        let at = (self.all.len() > 1).then(|| Instant::now() + LEAD);
+        for (number, site) in self.all.iter().enumerate() {
+            let part = self.clients.iter().position(|client| *client == number);
+            site.tell(&Ask::Measure(Measurement {
+                at: at.map(|at| site.clock.at(at)),
+                every: order.every,
+                port: order.port,
+                origin_ports: order.origin_ports.clone(),
+                load: part.map(|part| self.load(order.generator, request, part)),
+            }));
+        }
+        let mut seen: Vec<Result<Seen, Error>> = Vec::new();
+        for &client in &self.clients {
+            seen.push(told(&mut self.all[client]).await);
+        }
+        for (number, site) in self.all.iter_mut().enumerate() {
+            if !self.clients.contains(&number) {
+                site.tell(&Ask::Enough);
+                seen.push(told(site).await);
+            }
+        }
+        together::outcome(seen.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    /// The part of a load that one of the clients sends.
+    fn load(&self, generator: &Generator, request: &Request, part: usize) -> Load {
+        let folder = &self.all[self.clients[part]].begun.folder;
+        Load {
+            generator: generator.name.to_owned(),
+            request: request.part(part, self.clients.len()).within(folder),
+        }
+    }
+
+    /// The machine of the proxies, for the report.
+    pub(crate) fn machine(&self) -> Machine {
+        self.all[self.proxy].begun.machine.clone()
+    }
+
+    /// Its load averages before the run.
+    pub(crate) fn load_before(&self) -> [f64; 3] {
+        self.all[self.proxy].begun.load_average
+    }
+
+    /// Which cores each part has, over all machines.
+    pub(crate) fn cores(&self) -> Cores {
+        let cores = |part: fn(&Cores) -> &Vec<usize>| {
+            self.all.iter().flat_map(|site| part(&site.begun.cores)).copied().collect()
+        };
+        Cores {
+            proxy: cores(|cores| &cores.proxy),
+            origins: cores(|cores| &cores.origins),
+            load: cores(|cores| &cores.load),
+        }
+    }
+
+    /// Cores for each client's load, of the one that has the fewest.
+    pub(crate) fn load_cores_least(&self) -> usize {
+        let cores = self.clients.iter().map(|client| self.all[*client].begun.cores.load.len());
+        cores.min().unwrap_or(1)
+    }
+
+    /// The machines for the report; none if this is the only one.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        if self.all.len() == 1 && self.all[0].at.is_none() {
+            return Vec::new();
+        }
+        let place = |(site, address): (&Site, &IpAddr)| Place {
+            name: site.at.clone().unwrap_or_else(|| "here".to_owned()),
+            address: address.to_string(),
+            cores: site.begun.cores.clone(),
+            machine: site.begun.machine.clone(),
+            clock_uncertainty_us: u64::try_from(site.clock.uncertainty.as_micros()).unwrap_or(u64::MAX),
+        };
+        self.all.iter().zip(&self.addresses).map(place).collect()
+    }
+}
+
+async fn told(site: &mut Site) -> Result<Seen, Error> {
+    match site.answer().await? {
+        Answer::Seen(seen) => Ok(*seen),
+        _ => Err(site.confused()),
+    }
+}
+
+/// Writes a file into a machine's folder.
+async fn put(site: &mut Site, path: &Path, text: String) -> Result<(), Error> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    site.ask(&Ask::Put { name, text }).await.map(drop)
+}
+
+/// Where the machines reach each other: as the plan says, or else as ssh did. One alone needs no network.
+fn addresses(hosts: &[&Host], sites: &[Site]) -> Result<Vec<IpAddr>, Error> {
+    let ours = sites.iter().find_map(|site| site.begun.reached).map(|(ours, _)| ours);
+    let address = |(host, site): (&&Host, &Site)| {
+        let known = match (&host.ssh, site.begun.reached) {
+            _ if host.address.is_some() => host.address,
+            _ if sites.len() == 1 => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            (Some(_), Some((_, theirs))) => Some(theirs),
+            (Some(_), None) => None,
+            (None, _) => ours,
+        };
+        known.ok_or_else(|| Error::Unusable {
+            at: host.ssh.clone().unwrap_or_else(|| "this machine".to_owned()),
+            reason: "how the others reach it is not known: give its address in the plan".to_owned(),
+        })
+    };
+    hosts.iter().zip(sites).map(address).collect()
+}
