@@ -99,26 +99,26 @@ fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_proce
 #[test]
 fn a_full_disk_leaves_the_last_results_whole_and_says_what_is_missing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let run = |limit: &str| {
-        std::fs::write(folder.path().join("plan.toml"), PLAN).expect("a plan");
-        // A file that grows beyond the limit fails to, as on a disk that is full.
-        Command::new("sh")
-            .args(["-c", &format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"")])
-            .arg(env!("CARGO_BIN_EXE_vanward"))
-            .args(["lab", "run", "plan.toml", "--out", "out"])
-            .current_dir(folder.path())
-            .output()
-            .expect("a shell")
-    };
-    let whole = run("unlimited");
+    let whole = start(folder.path(), PLAN, &[]).ended();
     assert!(matches!(whole.status.code(), Some(0 | INVALID_RUN)), "{whole:?}");
     let before = results(folder.path());
 
-    // Not even a block for each file.
-    let full = run("0");
-    assert_eq!(full.status.code(), Some(1), "{full:?}");
-    let said = String::from_utf8_lossy(&full.stderr).into_owned();
-    assert!(said.contains("cannot write") && said.contains("check the free space"), "{said}");
+    // Eight measurements are far above 8 KiB, what one generator prints is far below.
+    let more = PLAN
+        .replace("connections = 1", "connections = [1, 2, 3, 4]")
+        .replace("\"tiny\"\npay", "\"{connections}\"\npay");
+    std::fs::write(folder.path().join("plan.toml"), more).expect("a plan");
+    // A file that would grow beyond the limit does not, as on a disk that is full.
+    let full = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" lab run plan.toml --out out"])
+        .arg(env!("CARGO_BIN_EXE_vanward"))
+        .current_dir(folder.path())
+        .output()
+        .expect("a shell");
+    let said = [full.stdout, full.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert_eq!(full.status.code(), Some(1), "{said:?}");
+    assert!(said[0].contains("requests/s"), "the figures are on the terminal at least: {said:?}");
+    assert!(said[1].contains("cannot write out/results.json") && said[1].contains("free space"), "{said:?}");
     assert_eq!(results(folder.path()), before);
     assert!(!folder.path().join("out/results.json.part").exists());
     assert_eq!(process::all_in(folder.path()), Vec::<String>::new());

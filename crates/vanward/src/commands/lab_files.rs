@@ -51,14 +51,9 @@ pub(super) fn write(
     put(folder, "report.html", &page)
 }
 
-/// Writes the results beside the last ones first, so that a full disk leaves those whole.
+/// Writes the results.
 pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
-    let (path, beside) = (folder.join(RESULTS), folder.join("results.json.part"));
-    let kept = fs::write(&beside, results.to_json()).and_then(|()| fs::rename(&beside, &path));
-    kept.map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        failed(&path, &error)
-    })
+    put(folder, RESULTS, &results.to_json())
 }
 
 /// The results of a folder, or of a file.
@@ -82,9 +77,14 @@ pub(super) fn make(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))
 }
 
+/// Writes a file beside the last one first: a full disk leaves that whole, and none that is broken off.
 fn put(folder: &Path, name: &str, text: &str) -> Result<(), String> {
-    let path = folder.join(name);
-    fs::write(&path, text).map_err(|error| failed(&path, &error))
+    let (path, beside) = (folder.join(name), folder.join(format!("{name}.part")));
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        failed(&path, &error)
+    })
 }
 
 fn failed(path: &Path, error: &Error) -> String {
