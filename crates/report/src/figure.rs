@@ -13,6 +13,11 @@ pub fn count(value: f64) -> String {
     if value <= -0.5 { format!("-{grouped}") } else { grouped }
 }
 
+/// So many a second: `31,022`, `17.2`, `0.49`. What is rare is not nothing.
+pub fn rate(value: f64) -> String {
+    if value == 0.0 || value.abs() >= 99.95 { count(value) } else { significant(value) }
+}
+
 /// `17.2 µs`, `3.12 ms`, `1.20 s`
 pub fn duration_us(value: f64) -> String {
     // Costs of a request are small: their decimals count.
@@ -100,6 +105,10 @@ mod tests {
             (count(31_022.0), "31,022"),
             (count(1_234_567.0), "1,234,567"),
             (count(-1200.0), "-1,200"),
+            (rate(0.0), "0"),
+            (rate(0.4926), "0.49"),
+            (rate(31.25), "31.2"),
+            (rate(31_022.4), "31,022"),
             (duration_us(0.85), "0.85 µs"),
             (duration_us(17.24), "17.2 µs"),
             (duration_us(312.0), "312 µs"),

@@ -428,8 +428,8 @@ fn offer(ranking: &Ranking) -> Option<Broken> {
             format!(
                 "{} answered {} of {} a second",
                 entry.name,
-                figure::count(*answered),
-                figure::count(*offered)
+                figure::rate(*answered),
+                figure::rate(*offered)
             )
         })
         .collect();

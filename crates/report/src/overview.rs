@@ -39,7 +39,7 @@ pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
             axis: "requests per second",
             includes: searched,
             value: |row| row.cell(Metric::RequestsPerSecond).estimate,
-            figure: figure::count,
+            figure: figure::rate,
         },
         Groups {
             id: "all-rates",
@@ -47,7 +47,7 @@ pub fn beside_each_other(summary: &Summary<'_>) -> Vec<Shown> {
             axis: "requests per second",
             includes: closed,
             value: |row| row.cell(Metric::RequestsPerSecond).estimate,
-            figure: figure::count,
+            figure: figure::rate,
         },
         Groups {
             id: "all-throughput",
@@ -447,8 +447,8 @@ pub fn published_ratios(summary: &Summary<'_>) -> Option<Table> {
                 format!("{} ÷ {}", row.proxy.name, base.proxy.name),
                 or_nothing(theirs.map(|value| value / their_base), figure::ratio),
                 or_nothing(ours.map(|value| value / our_base), figure::ratio),
-                or_nothing(theirs, figure::count),
-                or_nothing(ours, figure::count),
+                or_nothing(theirs, figure::rate),
+                or_nothing(ours, figure::rate),
             ]);
         }
     }

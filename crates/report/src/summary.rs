@@ -55,7 +55,7 @@ impl Metric {
     /// A value with its unit.
     pub fn figure(self, value: f64) -> String {
         match self {
-            Self::RequestsPerSecond => figure::count(value),
+            Self::RequestsPerSecond => figure::rate(value),
             Self::LatencyP50 | Self::LatencyP99 | Self::CpuPerRequest => figure::duration_us(value),
             Self::Memory => figure::memory_bytes(value),
         }
