@@ -214,6 +214,7 @@ impl Service {
             format!("{} in turn", count(self.origins.len(), "origin")),
             format!("keep-alive {} both sides", if self.keep_alive { "on" } else { "off on" }),
             format!("access log {}", if self.access_log { "to a file" } else { "off" }),
+            "no load shed".to_owned(),
         ];
         if self.tls.is_some() {
             features.push(format!(

@@ -2,7 +2,10 @@
 //!
 //! Losses are said as fully as wins. No sentence claims more than a verdict of `summary` does.
 
+use std::collections::HashSet;
+
 use crate::figure;
+use crate::judge::Finding;
 use crate::results::{Absent, Arrivals, Cores, Role};
 use crate::statistics::{Estimate, median};
 use crate::summary::{self, Beside, CaseSummary, Metric, Row, Summary, Verdict};
@@ -15,7 +18,7 @@ const IDLE_LOAD: f64 = 0.25;
 
 /// All of it, in the order of the reports that are text.
 pub fn all(summary: &Summary<'_>) -> Vec<String> {
-    [sentences(summary), expectations(summary), caveats(summary)].concat()
+    [sentences(summary), expectations(summary), caveats(summary), judged(summary)].concat()
 }
 
 /// How the subject stands beside each peer: what it costs, then what was lost, won and even.
@@ -68,12 +71,43 @@ pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
     }
     said.extend(absences(summary));
     for case in &summary.cases {
-        said.extend(case.findings.iter().map(|finding| format!("{}: {}", case.title(), finding.sentence())));
-    }
-    for case in &summary.cases {
         said.extend(case.rows.iter().flat_map(|row| refusals(case, row)));
     }
     said
+}
+
+/// What the judge says, rule by rule. One that many cases break is explained once, with the first of them.
+fn judged(summary: &Summary<'_>) -> Vec<String> {
+    type Broken<'s> = Vec<(&'s CaseSummary<'s>, &'s Finding)>;
+    let mut by_rule: Vec<(&str, Broken<'_>)> = Vec::new();
+    for (case, finding) in
+        summary.cases.iter().flat_map(|case| case.findings.iter().map(move |one| (case, one)))
+    {
+        match by_rule.iter_mut().find(|(rule, _)| *rule == finding.rule) {
+            Some((_, broken)) => broken.push((case, finding)),
+            None => by_rule.push((finding.rule, vec![(case, finding)])),
+        }
+    }
+    let of_rule = |(_, broken): (&str, Broken<'_>)| {
+        let each = |(case, finding): &(&CaseSummary<'_>, &Finding)| {
+            format!("{}: {}", case.title(), finding.sentence())
+        };
+        let [(first, finding), _, _, ..] = &broken[..] else { return broken.iter().map(each).collect() };
+        let mut all = (*finding).clone();
+        for (_, other) in &broken {
+            all.entries.extend(other.entries.iter().cloned());
+        }
+        let mut seen = HashSet::new();
+        all.entries.retain(|entry| seen.insert(entry.clone()));
+        vec![format!(
+            "In {} of {} cases, such as {}: {}",
+            broken.len(),
+            summary.cases.len(),
+            first.title(),
+            all.sentence()
+        )]
+    };
+    by_rule.into_iter().flat_map(of_rule).collect()
 }
 
 /// Who was left out, and of what: proxies that are not installed, and cases that one cannot do.

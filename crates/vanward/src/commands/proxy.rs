@@ -76,6 +76,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = profiles())]
     profile: Option<&'static Profile>,
 
+    /// Refuse no request for servers that are slow: by default those beyond what keeps them busy get 503.
+    #[arg(long)]
+    no_shed: bool,
+
     /// Have requests go wrong on purpose, `[PROBABILITY:]FAULT`: `1%:503`, `delay 2s`, `5%:cut 10KB`; may be repeated.
     #[arg(long, value_name = "FAULT", value_parser = config::injection)]
     fail: Vec<(Occasion, Fault)>,
@@ -111,6 +115,9 @@ Examples:
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let mut config = Config::for_servers(arguments.from.clone(), arguments.to.clone());
     config.workers = arguments.workers;
+    if arguments.no_shed {
+        config.shed.concurrency = None;
+    }
     for route in &mut config.routes {
         let bandwidths = Bandwidths { down: arguments.rate.clone(), up: arguments.upload_rate.clone() };
         route.shaping = Shaping { bandwidths, delay: arguments.delay.clone(), ..Shaping::default() };
