@@ -17,9 +17,10 @@ const MISTAKE: i32 = 78;
 const INVALID_RUN: i32 = 98;
 const MISSED: i32 = 99;
 
-/// One closed loop of one connection, once.
+/// One closed loop of one connection, once. Its end is a number of requests: in no time at all a busy machine may do
+/// nothing.
 const PLAN: &str = "title = \"Shortest\"\nproxies = [\"direct\", \"vanward\"]\nrepeats = 1\nduration = \"200ms\"\n\
-                    [[case]]\nname = \"tiny\"\npayload = \"tiny\"\nconnections = 1\n";
+                    [[case]]\nname = \"tiny\"\npayload = \"tiny\"\nconnections = 1\nrequests = 20\n";
 
 fn start(folder: &Path, plan: &str, arguments: &[&str]) -> Process {
     std::fs::write(folder.join("plan.toml"), plan).expect("a plan");
@@ -82,7 +83,7 @@ fn a_proxy_that_logs_and_one_that_does_not_are_not_ranked() {
 #[test]
 fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_process() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let long = PLAN.replace("200ms", "10m");
+    let long = PLAN.replace("200ms", "10m").replace("requests = 20\n", "");
     let lab = start(folder.path(), &long, &[]);
     // Itself, its agent, the origin, a proxy or the load: whatever is measured first.
     let patience = Patience::new();
@@ -103,9 +104,9 @@ fn a_full_disk_leaves_the_last_results_whole_and_says_what_is_missing() {
     assert!(matches!(whole.status.code(), Some(0 | INVALID_RUN)), "{whole:?}");
     let before = results(folder.path());
 
-    // Eight measurements are far above 8 KiB, what one generator prints is far below.
+    // Sixteen measurements are far above 8 KiB, what one generator prints is far below.
     let more = PLAN
-        .replace("connections = 1", "connections = [1, 2, 3, 4]")
+        .replace("connections = 1", "connections = [1, 2, 3, 4, 5, 6, 7, 8]")
         .replace("\"tiny\"\npay", "\"{connections}\"\npay");
     std::fs::write(folder.path().join("plan.toml"), more).expect("a plan");
     // A file that would grow beyond the limit does not, as on a disk that is full.
