@@ -17,15 +17,12 @@ struct Nginx {
     made: Made,
 }
 
-fn free_port() -> u16 {
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    address.expect("a port").port()
-}
-
 impl Nginx {
     /// `None` where nginx is not installed, unless this is CI.
     fn start(files: &[(&str, usize)]) -> Option<Self> {
-        let ports = [free_port(), free_port(), free_port()];
+        // nginx takes no port of the kernel's choice: three that were free a moment ago, all at once, so none twice.
+        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free"));
+        let ports = free.map(|listener| listener.local_addr().expect("it is bound").port());
         let made = Made::new(&format!("nginx-{}", ports[0]), &["localhost"]);
         let folder = made.folder();
         for (name, size_bytes) in files {

@@ -1,5 +1,6 @@
 //! The lab over several machines: three hosts in network namespaces, each with an sshd of its own, on a switch of
-//! their own. Needs root, ip and sshd; in CI they have to be there.
+//! their own. Needs ip and sshd, which CI has to have, and what no package brings: root, and a kernel that makes
+//! namespaces, switches and cables for it.
 
 /// The program as a process.
 mod process;
@@ -31,18 +32,20 @@ struct Network {
 const HOSTS: [&str; 3] = ["client", "proxy", "origin"];
 
 impl Network {
-    /// `None` where this can't be tried: in CI it has to be.
+    /// `None` where this can't be tried, which is said.
     fn make(number: u8) -> Option<Self> {
-        let is_root = rustix::process::geteuid().is_root();
-        let missing = ["ip", "sshd", "ssh", "ssh-keygen"].into_iter().find(|name| find(name).is_none());
-        let can_be_made = is_root && missing.is_none() && {
-            let tried = format!("vw-try-{}-{number}", std::process::id());
-            try_ip(&format!("netns add {tried}")) && try_ip(&format!("netns del {tried}"))
-        };
-        if !can_be_made {
-            let in_ci = std::env::var_os("CI").is_some();
-            assert!(!in_ci, "CI needs root, network namespaces and openssh-server; missing: {missing:?}");
+        if let Some(missing) =
+            ["ip", "sshd", "ssh", "ssh-keygen"].into_iter().find(|name| find(name).is_none())
+        {
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "CI needs {missing}: install openssh-server and iproute2"
+            );
             skip(missing);
+            return None;
+        }
+        if !rustix::process::geteuid().is_root() || !can_be_made(number) {
+            skip("root, and the right to make network namespaces with bridges and veth pairs");
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -214,9 +217,23 @@ impl Drop for Network {
 }
 
 #[allow(clippy::print_stderr, reason = "whoever runs the tests has to know that this one did nothing")]
-fn skip(missing: Option<&str>) {
-    let missing = missing.unwrap_or("root, or the right to make network namespaces");
+fn skip(missing: &str) {
     eprintln!("skipped: the lab over several machines needs {missing}");
+}
+
+/// Whether the kernel makes hosts, and what they are connected by.
+fn can_be_made(number: u8) -> bool {
+    let name = format!("vwt{}{number}", std::process::id() % 100_000);
+    let steps = [
+        format!("netns add {name}"),
+        format!("link add {name} type bridge"),
+        format!("link add {name}p type veth peer name eth0 netns {name}"),
+    ];
+    let can = steps.iter().all(|step| try_ip(step));
+    for step in [format!("link del {name}p"), format!("link del {name}"), format!("netns del {name}")] {
+        try_ip(&step);
+    }
+    can
 }
 
 fn try_ip(arguments: &str) -> bool {

@@ -1,8 +1,9 @@
 //! nginx, as a server of a small, a large and a dynamic page, and of what it takes by PUT.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -58,7 +59,6 @@ impl Nginx {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let root = directory.path();
         let secured = secured(root)?;
-        // nginx takes no port of the kernel's choice: one that was free a moment ago.
         let (address, introduced) = (free_address(), free_address());
         std::fs::create_dir(root.join("pages")).expect("is writable");
         std::fs::write(root.join("pages/small.txt"), "hello\n").expect("is writable");
@@ -103,8 +103,13 @@ impl Drop for Nginx {
     }
 }
 
+/// For a program that takes no port of the kernel's choice. Each has a loopback address of its own: a port that was free
+/// there a moment ago is nobody else's now.
 pub(crate) fn free_address() -> SocketAddr {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    static GIVEN: AtomicU16 = AtomicU16::new(1);
+    let [high, low] = GIVEN.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let ours = Ipv4Addr::new(127, 2 + (std::process::id() % 250) as u8, high, low);
+    let free = TcpListener::bind((ours, 0)).and_then(|listener| listener.local_addr());
     free.expect("a port on loopback is free")
 }
 
