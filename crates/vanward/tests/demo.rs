@@ -8,7 +8,7 @@ mod process;
 use report::Results;
 use rustix::process::Signal;
 
-use process::{Patience, Process};
+use process::Process;
 
 /// A figure is missing or invalid.
 const INVALID_RUN: i32 = 98;
@@ -49,11 +49,7 @@ fn a_demo_that_is_interrupted_leaves_no_process() {
     for signal in [Signal::TERM, Signal::INT] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let demo = Process::start_in(folder.path(), &["demo", "--seconds", "600", "--out", "out"]);
-        // Itself, two origins and a proxy or the load.
-        let patience = Patience::new();
-        while process::all_in(folder.path()).len() < 4 {
-            patience.wait_a_little("the demo starts no processes");
-        }
+        process::wait_for_a_load_in(folder.path());
         demo.signal(signal);
         let ended = demo.ended().with_code(1);
         assert!(ended.errors.contains("interrupted"), "{}", ended.errors);

@@ -10,7 +10,7 @@ use std::process::Command;
 use report::Results;
 use rustix::process::Signal;
 
-use process::{Patience, Process};
+use process::Process;
 
 /// A mistake in a plan, a figure that is missing or invalid, an expectation that was missed.
 const MISTAKE: i32 = 78;
@@ -85,11 +85,7 @@ fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_proce
     let folder = tempfile::tempdir().expect("a temporary folder");
     let long = PLAN.replace("200ms", "10m").replace("requests = 20\n", "");
     let lab = start(folder.path(), &long, &[]);
-    // Itself, its agent, the origin, a proxy or the load: whatever is measured first.
-    let patience = Patience::new();
-    while process::all_in(folder.path()).len() < 4 {
-        patience.wait_a_little("the lab starts no processes");
-    }
+    process::wait_for_a_load_in(folder.path());
     lab.signal(Signal::INT);
     let ended = lab.ended().with_code(1);
     assert!(ended.errors.contains("ended after 0 of 2 measurements"), "{}", ended.errors);

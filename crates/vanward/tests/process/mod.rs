@@ -250,3 +250,11 @@ pub(crate) fn all_in(folder: &Path) -> Vec<String> {
         })
         .collect()
 }
+
+/// Waits until something is measured there: a load runs in the folder.
+pub(crate) fn wait_for_a_load_in(folder: &Path) {
+    let patience = Patience::new();
+    while !all_in(folder).iter().any(|command| command.contains("vanward load ")) {
+        patience.wait_a_little("no load is run");
+    }
+}
