@@ -117,20 +117,22 @@ impl Connection {
         scheme: Scheme,
     ) -> Result<usize, WriteError> {
         self.check(key)?;
+        // Found out first: what is composed changes what later blocks refer to.
+        let len = compose::head_len(text).ok_or(WriteError::Untold)?;
+        let is_last = is_last && len == text.len();
         match self.role {
-            Role::Server => self.write_response(key, text, is_last),
-            Role::Client => self.write_request(key, text, is_last, scheme),
-        }
+            Role::Server => self.write_response(key, &text[..len], is_last),
+            Role::Client => self.write_request(key, &text[..len], is_last, scheme),
+        }?;
+        Ok(len)
     }
 
-    fn write_response(&mut self, key: Key, text: &[u8], is_last: bool) -> Result<usize, WriteError> {
+    fn write_response(&mut self, key: Key, head: &[u8], is_last: bool) -> Result<(), WriteError> {
         let start = self.begin_block();
-        let composed = compose::response(text, &mut self.encoder, &mut self.out.bytes);
-        let Ok((status, len)) = composed else {
+        let Ok(status) = compose::response(head, &mut self.encoder, &mut self.out.bytes) else {
             self.out.bytes.truncate(start);
             return Err(WriteError::Untold);
         };
-        let is_last = is_last && len == text.len();
         let is_interim = matches!(status, 100 | 102..=199);
         let is_last = is_last && !is_interim && status != 101;
         let stream = self.streams.change(key);
@@ -140,22 +142,19 @@ impl Connection {
         let id = stream.id;
         self.end_block(start, id, is_last);
         self.settle(key);
-        Ok(len)
+        Ok(())
     }
 
     fn write_request(
         &mut self,
         key: Key,
-        text: &[u8],
+        head: &[u8],
         is_last: bool,
         scheme: Scheme,
-    ) -> Result<usize, WriteError> {
+    ) -> Result<(), WriteError> {
         if self.is_going_away {
             return Err(WriteError::Gone(Gone::Untouched));
         }
-        let len = compose::head_len(text).ok_or(WriteError::Untold)?;
-        let head = &text[..len];
-        let is_last = is_last && len == text.len();
         let start = self.begin_block();
         let may_upgrade = self.peer.takes_upgrades;
         let composed = compose::request(head, scheme, may_upgrade, &mut self.encoder, &mut self.out.bytes);
@@ -174,7 +173,7 @@ impl Connection {
         stream.send_window = self.peer.stream_window;
         stream.outgoing = if is_last { Outgoing::Ended } else { Outgoing::Body };
         self.end_block(start, id, is_last);
-        Ok(len)
+        Ok(())
     }
 
     /// A response of ours to a request that nobody else is to hear of.
