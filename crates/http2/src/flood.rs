@@ -1,17 +1,15 @@
 //! Floods of frames that cost their sender nothing: counted as they arrive, and bounded over a second.
 
-use crate::frame::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, Head, PING, PRIORITY, RST_STREAM, SETTINGS,
-};
+use crate::frame::{ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, Head, PING, PRIORITY, SETTINGS};
 
 /// What a peer keeps us busy with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
-    /// Streams that are reset as soon as they are there (CVE-2023-44487).
+    /// Requests that are reset before their responses have begun (CVE-2023-44487).
     Resets,
     /// Settings that change nothing.
     Settings,
-    /// Pings.
+    /// Pings, beyond those that accompany data: gRPC's ends measure the way with one for each frame that they receive.
     Pings,
     /// Priorities. They mean nothing any more (RFC 9113 §5.3.2), but browsers still send some.
     Priorities,
@@ -30,13 +28,15 @@ const PER_SECOND: [(Flood, u32); 5] = [
     (Flood::EmptyFrames, 90),
 ];
 
-/// What the frame with this head would be a flood of.
+/// More frames than are on their way at once, with the windows that we give.
+const CARRIED_MAX: u32 = 1024;
+
+/// What the frame with this head would be a flood of. Of resets, only the stream can tell.
 fn flood_of(head: &Head) -> Option<Flood> {
     Some(match head.kind {
         DATA if head.len == 0 && !head.has(END_STREAM) => Flood::EmptyFrames,
         CONTINUATION if head.len == 0 && !head.has(END_HEADERS) => Flood::EmptyFrames,
         PRIORITY => Flood::Priorities,
-        RST_STREAM => Flood::Resets,
         SETTINGS if !head.has(ACK) => Flood::Settings,
         PING if !head.has(ACK) => Flood::Pings,
         _ => return None,
@@ -48,19 +48,43 @@ fn flood_of(head: &Head) -> Option<Flood> {
 pub(crate) struct Counts {
     second: u32,
     counts: [u32; PER_SECOND.len()],
+    /// Frames with a part of a body in them, either way, that no ping has come for yet.
+    carried: u32,
 }
 
 impl Counts {
     /// Takes note of a frame that came in this second, which is counted from anywhere.
     pub(crate) fn note(&mut self, head: &Head, second: u32) -> Result<(), Flood> {
-        let Some(flood) = flood_of(head) else { return Ok(()) };
+        match flood_of(head) {
+            Some(Flood::Pings) if self.carried > 0 => {
+                self.carried -= 1;
+                Ok(())
+            }
+            Some(flood) => self.count(flood, second),
+            None => {
+                if head.kind == DATA {
+                    self.carry();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts one more of a kind in this second.
+    pub(crate) fn count(&mut self, flood: Flood, second: u32) -> Result<(), Flood> {
         if second != self.second {
-            *self = Self { second, counts: Default::default() };
+            self.second = second;
+            self.counts = Default::default();
         }
         let counts = self.counts.iter_mut().zip(PER_SECOND).find(|(_, (kind, _))| *kind == flood);
         let Some((count, (_, limit))) = counts else { return Ok(()) };
         *count += 1;
         if *count > limit { Err(flood) } else { Ok(()) }
+    }
+
+    /// Takes note of a frame with a part of a body, received or sent.
+    pub(crate) fn carry(&mut self) {
+        self.carried = (self.carried + 1).min(CARRIED_MAX);
     }
 }
 
@@ -68,11 +92,13 @@ impl Counts {
 mod tests {
     use super::*;
 
+    fn head(kind: u8, flags: u8, len: usize) -> Head {
+        Head { len, kind, flags, stream: 1 }
+    }
+
     #[test]
     fn each_kind_has_its_limit_within_a_second() {
-        let head = |kind, flags, len| Head { len, kind, flags, stream: 1 };
         let rows = [
-            (head(RST_STREAM, 0, 4), Some((200, Flood::Resets))),
             (head(SETTINGS, 0, 0), Some((50, Flood::Settings))),
             (head(PING, 0, 8), Some((100, Flood::Pings))),
             (head(PRIORITY, 0, 5), Some((500, Flood::Priorities))),
@@ -98,5 +124,21 @@ mod tests {
             // In the next second all is well again.
             assert_eq!(counts.note(&head, 9), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_ping_for_each_frame_of_data_is_no_flood() {
+        let ping = head(PING, 0, 8);
+        let mut counts = Counts::default();
+        for _ in 0..1000 {
+            assert_eq!(counts.note(&head(DATA, 0, 9), 0), Ok(()));
+            assert_eq!(counts.note(&ping, 0), Ok(()));
+            counts.carry();
+            assert_eq!(counts.note(&ping, 0), Ok(()));
+        }
+        // However much was carried, what may follow has an end.
+        (0..1_000_000).for_each(|_| counts.carry());
+        let taken = (0..1_000_000).take_while(|_| counts.note(&ping, 0).is_ok()).count();
+        assert_eq!(taken, CARRIED_MAX as usize + 100);
     }
 }

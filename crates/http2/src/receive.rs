@@ -176,7 +176,7 @@ impl Connection {
             HEADERS => self.headers(head, payload),
             CONTINUATION => self.continuation(head, payload),
             PRIORITY => priority(head, payload),
-            RST_STREAM => self.reset_received(head, payload),
+            RST_STREAM => self.reset_received(head, payload, now),
             SETTINGS => self.settings(head, payload),
             // RFC 9113 §8.4: we have said that we take none, and clients send none.
             PUSH_PROMISE => Err(Reason::PROTOCOL_ERROR.into()),
@@ -276,11 +276,17 @@ impl Connection {
     }
 
     /// RFC 9113 §6.4.
-    fn reset_received(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
+    fn reset_received(&mut self, head: Head, payload: &[u8], now: Now) -> Result<(), Broken> {
         if payload.len() != 4 {
             return Err(Reason::FRAME_SIZE_ERROR.into());
         }
-        let Some(key) = self.known(head.stream)? else { return Ok(()) };
+        let key = self.known(head.stream)?;
+        // A server resets what we asked of it, and a response that has begun was worth its request.
+        let is_early = key.is_none_or(|key| self.streams.at(key).outgoing == Outgoing::Head);
+        if self.role == Role::Server && is_early {
+            self.floods.count(Flood::Resets, now.second)?;
+        }
+        let Some(key) = key else { return Ok(()) };
         self.break_off(key, Reason(frame::number(payload)));
         let incoming = &mut self.streams.change(key).incoming;
         if *incoming != Incoming::Ended {

@@ -241,6 +241,7 @@ impl Connection {
         while let Some(piece) = pieces.next() {
             let flags = if is_last && pieces.peek().is_none() { END_STREAM } else { 0 };
             frame::push(&mut self.out.bytes, DATA, flags, id, piece);
+            self.floods.carry();
         }
         if is_last {
             self.settle(key);
@@ -252,6 +253,7 @@ impl Connection {
     /// here: whoever asks sends both. With `is_last` the stream ends with them.
     pub fn begin_frame(&mut self, key: Key, count: usize, is_last: bool) -> [u8; HEAD_LEN] {
         debug_assert!(count <= PAYLOAD_MAX);
+        self.floods.carry();
         let stream = self.streams.change(key);
         stream.send_window -= count as i64;
         self.send_window -= count as i64;

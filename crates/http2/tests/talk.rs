@@ -321,3 +321,24 @@ fn floods_end_the_connection_and_fill_nothing() {
         assert_eq!(outcome, Err(broken), "{name} {role:?}");
     }
 }
+
+/// What gRPC does all the time: a ping for each piece of a message, and calls that are given up while their answer comes.
+#[test]
+fn pings_and_resets_that_go_with_bodies_are_no_flood() {
+    let request = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+    let mut connection = end(Role::Server);
+    let begin = [PREFACE, &frame(4, 0, 0, b"")].concat();
+    receive(&mut connection, &begin, usize::MAX).expect("a beginning");
+    for at in 0..1000 {
+        let id = 1 + 2 * at;
+        let events = receive(&mut connection, &frame(1, 5, id, &request), usize::MAX).expect("a request");
+        let Some(&Event::Opened(key)) = events.first() else { panic!("{events:?}") };
+        let head = b"HTTP/1.1 200 OK\r\n\r\n";
+        connection.write_head(key, head, false, Scheme::Http).expect("a head");
+        assert_eq!(connection.write(key, b"answer", 6, false), 6);
+        let rest = [frame(6, 0, 0, &[0; 8]), frame(3, 0, id, &[0, 0, 0, 8])].concat();
+        receive(&mut connection, &rest, usize::MAX).expect("no flood");
+        connection.release(key);
+        connection.sent(connection.unsent().len());
+    }
+}

@@ -70,6 +70,8 @@ const CASES: &[&str] = &[
     "rpc_soak",
     "channel_soak",
 ];
+/// So many calls that what a peer counts in a second is reached, without a pause between them.
+const SOAK: [&str; 2] = ["-soak_iterations=400", "-soak_overall_timeout_seconds=50"];
 /// Long enough for the slowest on a busy machine; some have no limit of their own.
 const CASE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -141,7 +143,7 @@ fn run(
 ) -> Result<(), String> {
     let mut command = Command::new(client);
     command.arg(format!("-server_host={}", address.ip())).arg(format!("-server_port={}", address.port()));
-    command.arg(format!("-test_case={case}")).args(flags);
+    command.arg(format!("-test_case={case}")).args(flags).args(SOAK);
     let name = format!("{case}, {way}");
     let (status, said) = Process::start(&name, &mut command, folder)?.finish(CASE_LIMIT)?;
     if status.success() {
