@@ -134,9 +134,18 @@ impl Tcp {
         body: &[u8],
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
+        self.poll_send_pieces(context, &[IoSlice::new(head), IoSlice::new(body)], follows)
+    }
+
+    /// Sends the start of all `pieces` together, at least one byte, in one call.
+    pub(crate) fn poll_send_pieces(
+        &self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
         let flags = follows.flags();
-        let slices = [IoSlice::new(head), IoSlice::new(body)];
-        self.poll_sent(context, |socket| sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), flags))
+        self.poll_sent(context, |socket| sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags))
     }
 
     fn poll_sent(

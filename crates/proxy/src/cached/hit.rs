@@ -1,5 +1,7 @@
 //! A response from the store: all of it, a part, or the word that the client has it already.
 
+use std::future::poll_fn;
+use std::io::IoSlice;
 use std::ops::Range;
 
 use ::cache::{
@@ -19,10 +21,13 @@ use crate::lane::{Memory, Request};
 use crate::record::Record;
 use crate::respond::{send, send_paced};
 use crate::shaping::{Pace, Way};
-use crate::tcp::Follows;
+use crate::tcp::{Follows, Tcp};
 
 /// A body up to this length is copied behind its head.
 const ONE_PIECE_BYTES_MAX: u64 = 2048;
+
+/// What leaves in one call at most: half a megabyte of blocks, and the head.
+const PIECES_MAX: usize = 9;
 
 /// How a request came to be answered, and what its client is told of that.
 #[derive(Clone, Copy)]
@@ -57,26 +62,69 @@ pub(super) async fn stored(
         return Ok(next);
     }
     record.body_bytes_sent = length;
-    let mut piece = object.body_at(0);
     let pace = Pace::new(Way::Down, call.worker);
-    if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
-        out.extend_from_slice(piece);
+    let is_free = !pace.is_limited();
+    if is_free && length <= ONE_PIECE_BYTES_MAX {
+        out.extend_from_slice(object.body_at(0));
         send(call, out, follows).await?;
         return Ok(next);
     }
-    let (mut at, mut head) = (0, out.as_slice());
-    while !piece.is_empty() {
+    let sent = match call.client.socket.spliceable().filter(|_| is_free) {
+        Some(tcp) => send_gathered(call, tcp, out, object, follows).await,
+        None => send_by_piece(call, admitted, &pace, out, object, follows).await,
+    };
+    sent.map_or_else(|failure| Ok(cut(call, record, failure)), |()| Ok(next))
+}
+
+/// Sends a head and the whole body behind it, of each as much at once as there is leave for.
+async fn send_by_piece(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    pace: &Pace,
+    mut head: &[u8],
+    object: &Object,
+    follows: Follows,
+) -> Result<(), Failure> {
+    let mut at = 0;
+    while at < object.body_bytes() {
+        let piece = object.body_at(at);
         at += piece.len() as u64;
-        let is_last = at == length;
-        let follows = if is_last { follows } else { Follows::More };
-        let sent = send_paced(call, admitted, &pace, (head, piece), follows).await;
-        if let Err(failure) = sent {
-            return Ok(cut(call, record, failure));
-        }
+        let follows = if at == object.body_bytes() { follows } else { Follows::More };
+        send_paced(call, admitted, pace, (head, piece), follows).await?;
         head = b"";
-        piece = object.body_at(at);
     }
-    Ok(next)
+    Ok(())
+}
+
+/// The same with several pieces in a call: of 166 kB in three calls the kernel makes an eighth more work than in one.
+async fn send_gathered(
+    call: &Call<'_>,
+    tcp: &Tcp,
+    head: &[u8],
+    object: &Object,
+    follows: Follows,
+) -> Result<(), Failure> {
+    let Call { snapshot, client, .. } = *call;
+    let whole_bytes = head.len() as u64 + object.body_bytes();
+    let mut sent_bytes = 0;
+    while sent_bytes < whole_bytes {
+        let of_head = (head.len() as u64).min(sent_bytes);
+        let mut pieces = [IoSlice::new(b""); PIECES_MAX];
+        pieces[0] = IoSlice::new(&head[of_head as usize..]);
+        let mut at = sent_bytes - of_head;
+        for (piece, bytes) in pieces[1..].iter_mut().zip(object.body(at..u64::MAX)) {
+            at += bytes.len() as u64;
+            *piece = IoSlice::new(bytes);
+        }
+        let follows = if at == object.body_bytes() { follows } else { Follows::More };
+        let write = poll_fn(|context| tcp.poll_send_pieces(context, &pieces, follows));
+        match client.deadline.within(snapshot.ticks.client_write, write).await {
+            Ok(Ok(count)) => sent_bytes += count as u64,
+            Ok(Err(_)) => return Err(Failure::ClientGone),
+            Err(_) => return Err(Failure::ClientStalled),
+        }
+    }
+    Ok(())
 }
 
 /// The same where the request wants something other than all of it.
