@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use balance::{Cause, Ejector, Judgement, Outlier, ServerId, Spared, Time};
@@ -26,26 +26,44 @@ struct Compared {
 
 /// Compares the servers of each upstream until the proxy ends.
 pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
-    let mut upstreams: HashMap<String, Compared> = HashMap::new();
+    let mut fleets = Fleets::default();
     loop {
         tokio::time::sleep(TICK).await;
         let Some((plan, now)) = control.upgrade().map(|control| (control.plan(), control.time())) else {
             return;
         };
-        look(&plan, &mut upstreams, &shared, now);
+        fleets.keep_to(&plan);
+        look(&plan, &mut fleets.compared, &shared, now);
     }
 }
 
-fn look(plan: &Plan, upstreams: &mut HashMap<String, Compared>, shared: &Rc<Shared>, now: Time) {
-    upstreams.retain(|name, _| plan.upstreams.iter().any(|upstream| upstream.config.name == *name));
-    for upstream in &plan.upstreams {
+/// What is known of the upstreams of a plan, in its order.
+#[derive(Default)]
+struct Fleets {
+    plan: Option<Arc<Plan>>,
+    compared: Vec<Compared>,
+}
+
+impl Fleets {
+    /// Takes over to another plan what is known of the upstreams that it still has.
+    fn keep_to(&mut self, plan: &Arc<Plan>) {
+        if self.plan.as_ref().is_some_and(|known| Arc::ptr_eq(known, plan)) {
+            return;
+        }
+        let upstreams = self.plan.iter().flat_map(|known| &known.upstreams);
+        let names = upstreams.map(|upstream| upstream.config.name.as_str());
+        let mut known: HashMap<&str, Compared> = names.zip(self.compared.drain(..)).collect();
+        let compared = plan.upstreams.iter().map(|upstream| known.remove(upstream.config.name.as_str()));
+        self.compared = compared.map(Option::unwrap_or_default).collect();
+        self.plan = Some(Arc::clone(plan));
+    }
+}
+
+fn look(plan: &Plan, compared: &mut [Compared], shared: &Rc<Shared>, now: Time) {
+    for (upstream, compared) in plan.upstreams.iter().zip(compared) {
         if upstream.servers.len() < 2 {
             continue;
         }
-        let compared = match upstreams.get_mut(&upstream.config.name) {
-            Some(compared) => compared,
-            None => upstreams.entry(upstream.config.name.clone()).or_default(),
-        };
         compared.follow(upstream, shared, now);
         if now >= compared.ejector.due(&upstream.fleet) {
             for judgement in compared.ejector.judge(&upstream.fleet, now) {
