@@ -11,6 +11,9 @@ use shape::{Grant, Line, StreamId, Total};
 use super::limits::Limiter;
 use crate::alarm::{Alarm, Alarms};
 
+/// A driver that has served sleeps at least so long: under a fast limit one waking serves several pieces.
+const APART_NS: u64 = 800_000;
+
 /// One worker's streams under one total.
 pub(crate) struct Share {
     /// Whose limit it is.
@@ -157,15 +160,18 @@ impl Share {
 
 /// Serves a share when it is due, for as long as it is one.
 async fn drive(share: Weak<Share>, alarm: Alarm) {
+    let mut rested_ns = 0;
     poll_fn(|context| {
         loop {
             let Some(share) = share.upgrade() else { return Poll::Ready(()) };
             share.driver.set(Some(context.waker().clone()));
             let Some(due_ns) = share.due_ns.get() else { return Poll::Pending };
-            if alarm.poll(context, due_ns).is_pending() {
+            if alarm.poll(context, due_ns.max(rested_ns)).is_pending() {
                 return Poll::Pending;
             }
-            share.serve(share.alarms.now_ns());
+            let now_ns = share.alarms.now_ns();
+            share.serve(now_ns);
+            rested_ns = now_ns + APART_NS;
         }
     })
     .await;
