@@ -20,7 +20,7 @@ use crate::policy;
 use crate::record::Record;
 use crate::respond;
 use crate::seen::{self, Fields};
-use crate::shaping::{self, Place};
+use crate::shaping::{self, Named, Place};
 use crate::snapshot::{Snapshot, TimeoutTicks};
 use crate::verify;
 use crate::worker::Worker;
@@ -81,12 +81,13 @@ impl Admitted {
     /// What decides how it is slowed down.
     pub(crate) fn place<'a>(&self, call: &Call<'a>) -> Place<'a> {
         let Call { worker, snapshot, client, .. } = *call;
+        let (route, upstream) = (&snapshot.plan.routes[self.route], &snapshot.plan.upstreams[self.upstream]);
         Place {
             worker,
             client,
             address: self.client,
-            route: Some(&snapshot.plan.routes[self.route].label),
-            upstream: &snapshot.plan.upstreams[self.upstream].config.name,
+            route: Some(Named { name: &route.label, index: self.route }),
+            upstream: Named { name: &upstream.config.name, index: self.upstream },
         }
     }
 

@@ -16,7 +16,7 @@ use crate::client_tls::ClientTls;
 use crate::failure::{Failure, Party};
 use crate::relay::Pump;
 use crate::retry::ATTEMPTS_MAX;
-use crate::shaping::Place;
+use crate::shaping::{Named, Place};
 use crate::snapshot::Snapshot;
 use crate::tunnel::{self, Direction};
 use crate::upstream::{Connection, UnderWay, Upstream};
@@ -36,7 +36,8 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
                 Direction { body: &mut upward, buffer: up },
                 Direction { body: &mut downward, buffer: down },
             ];
-            let upstream = note.upstream.as_ref().map_or("", |upstream| upstream.plan.config.name.as_str());
+            let name = note.upstream.as_ref().map_or("", |upstream| upstream.plan.config.name.as_str());
+            let upstream = Named { name, index: 0 };
             let place = Place { worker, client: &client, address: client.address, route: None, upstream };
             let limit = worker.snapshot().ticks.tunnel_idle;
             let outcome = tunnel::run(place, &connection.socket, limit, ways).await;

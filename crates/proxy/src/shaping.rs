@@ -25,7 +25,7 @@ use crate::late::Link;
 use crate::plan::Plan;
 
 pub(crate) use limits::{Limiter, Limits, Way};
-pub(crate) use pace::{Pace, Place};
+pub(crate) use pace::{Named, Pace, Place};
 use share::Share;
 
 /// Shares that are known before those are looked for that have ended.

@@ -23,17 +23,31 @@ const WIDE_PIECE_BYTES: u64 = 64 * 1024;
 /// No change of the plan has this number.
 const NEVER: u32 = u32::MAX;
 
-/// Whose body it is: what decides which limits hold. Names, since a later plan has its own places for them.
+/// Whose body it is: what decides which limits hold.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) worker: &'a Worker,
     pub(crate) client: &'a Client,
     /// Who asks.
     pub(crate) address: IpAddr,
-    /// The name of its route, if it has one.
-    pub(crate) route: Option<&'a str>,
-    /// The name of its upstream.
-    pub(crate) upstream: &'a str,
+    /// Its route, if it has one.
+    pub(crate) route: Option<Named<'a>>,
+    pub(crate) upstream: Named<'a>,
+}
+
+/// A part of a plan by its name, since a later plan has its own places: mostly those of before.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    pub(crate) name: &'a str,
+    /// Where it was when its name was taken.
+    pub(crate) index: usize,
+}
+
+impl Named<'_> {
+    fn find<T>(self, all: &[T], name: impl Fn(&T) -> &str) -> Option<&T> {
+        let known = all.get(self.index).filter(|part| name(part) == self.name);
+        known.or_else(|| all.iter().find(|part| name(part) == self.name))
+    }
 }
 
 /// How fast a body may go.
@@ -176,8 +190,7 @@ fn limiters<'s>(
 ) -> impl Iterator<Item = &'s Arc<Limiter>> {
     let of_listener = snapshot.listener(&place.client.listening).limits.as_ref();
     let of_route = route(snapshot, place).and_then(|route| route.limits.as_ref());
-    let mut upstreams = snapshot.plan.upstreams.iter();
-    let upstream = upstreams.find(|upstream| upstream.config.name == place.upstream);
+    let upstream = place.upstream.find(&snapshot.plan.upstreams, |upstream| &upstream.config.name);
     let of_upstream = upstream.and_then(|upstream| upstream.limits.as_ref());
     [of_listener, of_route, of_upstream].into_iter().flatten().flat_map(move |limits| limits.of(way))
 }
@@ -187,8 +200,7 @@ fn weight(snapshot: &Snapshot, place: &Place<'_>) -> u32 {
 }
 
 fn route<'s>(snapshot: &'s Snapshot, place: &Place<'_>) -> Option<&'s crate::plan::Route> {
-    let name = place.route?;
-    snapshot.plan.routes.iter().find(|route| route.label == name)
+    place.route?.find(&snapshot.plan.routes, |route| &route.label)
 }
 
 impl Drop for Level {
