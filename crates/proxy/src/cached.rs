@@ -211,6 +211,7 @@ pub(crate) async fn ask(
     };
     match miss.way {
         Way::Fetch => fetch::ask(call, admitted, memory, &ask, miss, record).await,
+        Way::Pass if miss.is_below => fetch::ask_disk(call, admitted, memory, &ask, miss, record).await,
         Way::Pass => pass::pass(call, admitted, memory, &ask, miss, record).await,
         Way::Change => pass::change(call, admitted, memory, &ask, miss.forward, record).await,
     }
@@ -329,14 +330,15 @@ impl<'a> Ask<'a> {
     /// How a request goes to a server that what is stored does not answer.
     fn miss(&self, forward: Forward, found: Option<Arc<Object>>) -> Miss {
         let is_below = found.is_none() && self.is_below();
-        let way = if is_below || self.is_for_all(found.as_ref()) { Way::Fetch } else { Way::Pass };
+        // Who asks the disk for a GET has others with the same wait for what is there.
+        let is_shared = (is_below && self.asked.method == Method::Get) || self.is_for_all(found.as_ref());
+        let way = if is_shared { Way::Fetch } else { Way::Pass };
         Miss { way, forward, found, is_below }
     }
 
     /// Whether the disk may have what memory has not.
     fn is_below(&self) -> bool {
-        let tier = self.cache.below.tier();
-        self.asked.method == Method::Get && tier.is_some_and(|tier| tier.has(self.key))
+        self.cache.below.tier().is_some_and(|tier| tier.has(self.key))
     }
 
     /// Whether what a server answers is for all who want the same.

@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use ::cache::{
-    Decision, Ending, Force, Handling, Joined, Lead, Object, Opening, OriginError, Reader, Refreshed,
-    Refusal, Times, Vary, Waited, also_labelled, completes, is_about, labels, refresh, write_completion,
-    write_conditions, write_key,
+    Decision, Ending, Force, Freshness, Handling, Joined, Lead, Object, Opening, OriginError, Reader,
+    Refreshed, Refusal, Times, Vary, Waited, also_labelled, completes, is_about, labels, refresh,
+    write_completion, write_conditions, write_key,
 };
 use wire::Framing;
 
@@ -112,24 +112,10 @@ async fn lead_all(
 ) -> Result<Next, Failure> {
     if miss.is_below {
         // Rare: in a box it is no part of every lane.
-        let recalled = Box::pin(recall(call, ask, &memory.request)).await?;
-        match recalled.map(|object| (ask.decide(Some(&object)), object)) {
-            Some((Decision::Serve(freshness), object)) => {
-                lead.restore(&object);
-                return match ask.serve(call, admitted, &memory.request, object, freshness) {
-                    Looked::Hit(hit) => serve(call, admitted, memory, &hit, record).await,
-                    Looked::Miss(miss) => pass::pass(call, admitted, memory, ask, miss, record).await,
-                };
-            }
-            Some((Decision::Validate(forward) | Decision::Forward(forward), object)) => {
-                (miss.found, miss.forward) = (Some(object), forward);
-            }
-            Some((Decision::OnlyIfCached, _)) | None => {}
+        if let Some(found) = Box::pin(recall(call, admitted, &memory.request, ask, &mut miss)).await? {
+            lead.restore(&found.object);
+            return serve_recalled(call, admitted, memory, ask, found, record).await;
         }
-        if ask.asked.directives.only_if_cached {
-            return Err(Failure::NotStored);
-        }
-        tally::miss(call, admitted, miss.forward);
         if !ask.is_for_all(miss.found.as_ref()) {
             drop(lead);
             return pass::pass(call, admitted, memory, ask, miss, record).await;
@@ -153,8 +139,58 @@ async fn lead_all(
     }
 }
 
+/// Asks the disk for a request that would bring nothing to be stored, and then a server. It waits for nobody who asks one.
+pub(super) async fn ask_disk(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    mut miss: Miss,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let joined = ask.join(&memory.request, None);
+    let Some(found) = Box::pin(recall(call, admitted, &memory.request, ask, &mut miss)).await? else {
+        drop(joined);
+        return pass::pass(call, admitted, memory, ask, miss, record).await;
+    };
+    if let Joined::Lead(lead) = joined {
+        lead.restore(&found.object);
+    }
+    serve_recalled(call, admitted, memory, ask, found, record).await
+}
+
+/// What the disk has, and may be served.
+struct Recalled {
+    object: Arc<Object>,
+    freshness: Freshness,
+}
+
+/// What the disk has that answers a request; else why it is a miss, which counts from here.
+async fn recall(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    request: &Request,
+    ask: &Ask<'_>,
+    miss: &mut Miss,
+) -> Result<Option<Recalled>, Failure> {
+    if let Some(object) = read(call, ask, request).await? {
+        match ask.decide(Some(&object)) {
+            Decision::Serve(freshness) => return Ok(Some(Recalled { object, freshness })),
+            Decision::Validate(forward) | Decision::Forward(forward) => {
+                (miss.found, miss.forward) = (Some(object), forward);
+            }
+            Decision::OnlyIfCached => {}
+        }
+    }
+    if ask.asked.directives.only_if_cached {
+        return Err(Failure::NotStored);
+    }
+    tally::miss(call, admitted, miss.forward);
+    Ok(None)
+}
+
 /// What the disk has for a request.
-async fn recall(call: &Call<'_>, ask: &Ask<'_>, request: &Request) -> Result<Option<Arc<Object>>, Failure> {
+async fn read(call: &Call<'_>, ask: &Ask<'_>, request: &Request) -> Result<Option<Arc<Object>>, Failure> {
     let Some(tier) = ask.cache.below.tier() else { return Ok(None) };
     let recalled = tier.recall(ask.key, |vary| ask.variant(vary, request));
     let deadline = call.worker.deadlines.deadline();
@@ -162,6 +198,20 @@ async fn recall(call: &Call<'_>, ask: &Ask<'_>, request: &Request) -> Result<Opt
         Ok(Ok(found)) => Ok(found),
         Ok(Err(Gone)) => Err(Failure::ClientGone),
         Err(Elapsed) => Ok(None),
+    }
+}
+
+async fn serve_recalled(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    Recalled { object, freshness }: Recalled,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    match ask.serve(call, admitted, &memory.request, object, freshness) {
+        Looked::Hit(hit) => serve(call, admitted, memory, &hit, record).await,
+        Looked::Miss(miss) => pass::pass(call, admitted, memory, ask, miss, record).await,
     }
 }
 

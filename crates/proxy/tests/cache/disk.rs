@@ -94,6 +94,54 @@ fn a_part_is_had_from_the_whole_on_the_disk() {
 }
 
 #[test]
+fn a_head_is_had_from_the_whole_on_the_disk() {
+    let folder = folder();
+    let head = |target| Asked { method: "HEAD", ..get(target) };
+    {
+        let scene = ready(folder.path());
+        for (target, len) in [("/1", 10), ("/2", 300_000)] {
+            store(&scene, &get(target), &format!("{FRESH}ETag: \"a\"\r\n"), &"x".repeat(len));
+        }
+    }
+    let scene = ready(folder.path());
+    for (target, spoken, len) in [("/1", Spoken::Http1, "10"), ("/2", Spoken::Http2, "300000")] {
+        for request in [head(target), Asked { fields: "cache-control: only-if-cached\n", ..head(target) }] {
+            let mut client = scene.client(spoken);
+            client.asks(&request);
+            let got = client.gets_head_alone();
+            assert_eq!(
+                (got.status, got.field("content-length"), &*got.body),
+                (200, Some(len), ""),
+                "{target}"
+            );
+        }
+        assert_eq!(scene.answer(spoken, &get(target)).body.len().to_string(), len);
+    }
+    assert!(scene.try_accept(0).is_none());
+    // Read once each, and from memory then.
+    assert_eq!(disk(&scene)["read"], 2);
+    let mut client = scene.client(Spoken::Http1);
+    client.asks(&Asked { fields: "cache-control: only-if-cached\n", ..head("/none") });
+    assert_eq!(client.gets_head_alone().status, 504);
+}
+
+#[test]
+fn a_head_of_what_is_stale_on_the_disk_is_the_servers() {
+    let folder = folder();
+    let fields = "Cache-Control: max-age=6000\r\nAge: 1000\r\nETag: \"a\"\r\n";
+    store(&ready(folder.path()), &get("/a"), fields, "old");
+    let scene = ready(folder.path());
+    let mut client = scene.client(Spoken::Http1);
+    client.asks(&Asked { method: "HEAD", fields: "cache-control: max-age=500\n", ..get("/a") });
+    let mut server = scene.accept(0);
+    assert!(server.head().starts_with("HEAD /a HTTP/1.1\r\n"));
+    server.sends(response("X-New: yes\r\n", ""));
+    assert_eq!(client.gets_head_alone().field("x-new"), Some("yes"));
+    // What is stored is as it was.
+    assert_eq!(scene.answer(Spoken::Http1, &get("/a")).body, "old");
+}
+
+#[test]
 fn variants_are_told_apart_on_the_disk() {
     let folder = folder();
     let kinds = ["x-kind: a\n", "x-kind: b\n", "x-kind: c\n"];
