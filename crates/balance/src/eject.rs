@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Member};
 use crate::hash::ServerId;
 use crate::standing::{Cause, Counts, State};
 use crate::time::Time;
@@ -24,9 +24,10 @@ pub struct EjectionSettings {
     pub requests_min: u32,
     /// A share of failures, in percent, that is an outlier if it is also well above that of the others.
     pub failures_percent: Option<NonZeroU32>,
-    /// A mean latency so many times the median of the servers' is an outlier.
+    /// A mean latency so many times the median of the servers' is an outlier, if it is so for two intervals on end.
     pub latency_factor: Option<NonZeroU32>,
-    /// Latencies up to this are never outliers, whatever the others': 100 microseconds beside 10 harm nobody.
+    /// Latencies up to this are never outliers, whatever the others': a server in the next building takes a millisecond
+    /// where one in the same rack takes a tenth of that, and both are well.
     pub latency_floor: Duration,
     /// How long the first ejection lasts; each further one lasts this much longer.
     pub base: Duration,
@@ -44,7 +45,7 @@ impl Default for EjectionSettings {
             requests_min: 20,
             failures_percent: NonZeroU32::new(20),
             latency_factor: NonZeroU32::new(5),
-            latency_floor: Duration::from_millis(10),
+            latency_floor: Duration::from_millis(2),
             base: Duration::from_secs(30),
             longest: Duration::from_secs(300),
             up_percent_min: 50,
@@ -142,10 +143,16 @@ pub struct Ejector {
     /// Of servers with too few requests for a judgement, what they did since then. One that returns slowly would else be
     /// as bad as before for as long as it is asked little.
     gathered: HashMap<ServerId, (Counts, Time)>,
+    /// Servers that were slow when they were judged last. One interval may have a pause in it, or a few answers that took
+    /// long by chance: they are ejected if they are slow in the next as well.
+    suspected: HashMap<ServerId, Time>,
 }
 
 /// For so many intervals counts are gathered.
 const GATHERED_INTERVALS_MAX: u32 = 10;
+
+/// Who is suspected is judged by this share of the requests that it takes else: one that is slow gets few.
+const SUSPECTED_SHARE: u32 = 4;
 
 impl Ejector {
     /// When `judge` is due.
@@ -157,24 +164,28 @@ impl Ejector {
     pub fn judge(&mut self, fleet: &Fleet, now: Time) -> Vec<Judgement> {
         self.judged_at = now;
         let Some(settings) = fleet.settings.ejection else { return Vec::new() };
+        let known_for = settings.interval * GATHERED_INTERVALS_MAX;
+        // Servers that have left are not looked at again.
+        self.gathered.retain(|id, _| fleet.index_of(*id).is_some());
+        self.suspected.retain(|id, since| fleet.index_of(*id).is_some() && now.since(*since) <= known_for);
         let mut counted = Vec::with_capacity(fleet.members.len());
         for (server, member) in fleet.members.iter().enumerate() {
             let fresh = member.standing.take_counts();
             if member.standing.state() != State::Up {
                 self.gathered.remove(&member.id);
+                self.suspected.remove(&member.id);
                 continue;
             }
             let (before, since) = self.gathered.remove(&member.id).unwrap_or((Counts::default(), now));
             let counts = before.and(fresh);
-            if counts.requests >= settings.requests_min.max(1) {
+            let share = if self.suspected.contains_key(&member.id) { SUSPECTED_SHARE } else { 1 };
+            if counts.requests >= (settings.requests_min / share).max(1) {
                 counted.push((server, counts));
-            } else if now.since(since) < settings.interval * GATHERED_INTERVALS_MAX && counts.requests > 0 {
+            } else if now.since(since) < known_for && counts.requests > 0 {
                 self.gathered.insert(member.id, (counts, since));
             }
         }
-        // Servers that have left are not looked at again.
-        self.gathered.retain(|id, _| fleet.index_of(*id).is_some());
-        let mut outliers = outliers(&counted, &settings);
+        let mut outliers = self.sure(fleet, &counted, outliers(&counted, &settings), now);
         outliers.sort_by(|(_, one), (_, other)| other.badness().total_cmp(&one.badness()));
         let eject = |(server, outlier)| Judgement { server, outlier, ejected: fleet.eject(server, now) };
         let judgements: Vec<Judgement> = outliers.into_iter().map(eject).collect();
@@ -184,6 +195,31 @@ impl Ejector {
             }
         }
         judgements
+    }
+
+    /// Those of the outliers that are more than suspected.
+    fn sure(
+        &mut self,
+        fleet: &Fleet,
+        counted: &[(usize, Counts)],
+        outliers: Vec<(usize, Outlier)>,
+        now: Time,
+    ) -> Vec<(usize, Outlier)> {
+        let is_sure = |&(server, outlier): &(usize, Outlier)| match outlier {
+            Outlier::Failures { .. } => true,
+            Outlier::Latency { .. } => {
+                let Member { id, standing, .. } = &fleet.members[server];
+                // One that was ejected lately has been worse before.
+                standing.ejections() > 0 || self.suspected.contains_key(id)
+            }
+        };
+        let (sure, slow): (Vec<_>, Vec<_>) = outliers.into_iter().partition(is_sure);
+        let id_of = |server: usize| fleet.members[server].id;
+        for (server, _) in counted {
+            self.suspected.remove(&id_of(*server));
+        }
+        self.suspected.extend(slow.into_iter().map(|(server, _)| (id_of(server), now)));
+        sure
     }
 }
 
@@ -233,6 +269,7 @@ fn outliers(counted: &[(usize, Counts)], settings: &EjectionSettings) -> Vec<(us
         let others_percent =
             percent_of(failures - u64::from(counts.failures), requests - u64::from(counts.requests));
         let fails = settings.failures_percent.is_some_and(|enough| percent >= f64::from(enough.get()))
+            && counts.requests >= settings.requests_min
             && percent > FAILURES_FACTOR * others_percent;
         let mean = counts.latency;
         let is_slow = settings
@@ -266,9 +303,9 @@ mod tests {
         Fleet::new(policy::DEFAULT, (0..servers).map(member).collect(), settings)
     }
 
-    /// So many answers of so many milliseconds, and so many failures, never enough in a row to eject at once.
-    fn serve(fleet: &Fleet, server: usize, answers: u32, millis: u64, failures: u32) {
-        let answered = Outcome::Answered(Duration::from_millis(millis));
+    /// So many answers of so many microseconds, and so many failures, never enough in a row to eject at once.
+    fn serve(fleet: &Fleet, server: usize, answers: u32, micros: u64, failures: u32) {
+        let answered = Outcome::Answered(Duration::from_micros(micros));
         for request in 0..answers.max(failures) {
             if request < failures {
                 fleet.members()[server].standing.count(Outcome::Failed);
@@ -279,43 +316,95 @@ mod tests {
         }
     }
 
+    /// The servers that are judged to be outliers in an interval.
+    fn judged(ejector: &mut Ejector, fleet: &Fleet, interval: u32) -> Vec<usize> {
+        let judgements = ejector.judge(fleet, Time::START + interval * SECOND);
+        judgements.iter().map(|judgement| judgement.server).collect()
+    }
+
     #[test]
     fn outliers_are_worse_than_the_others() {
-        // Of each server: answers, milliseconds, failures.
+        // Of each server: answers, microseconds, failures.
         for (served, ejected) in [
-            (&[(100, 20, 0), (100, 20, 0), (100, 20, 0), (100, 1000, 0)][..], &[3][..]),
-            (&[(100, 20, 0), (100, 1000, 0)], &[1]),
-            (&[(100, 20, 0), (100, 20, 0), (100, 99, 0)], &[]),
-            (&[(100, 0, 0), (100, 0, 0), (100, 9, 0)], &[]),
-            (&[(100, 20, 0), (100, 20, 0), (19, 1000, 0)], &[]),
-            (&[(100, 20, 0), (100, 20, 1), (70, 20, 30)], &[2]),
-            (&[(70, 20, 30), (70, 20, 30), (70, 20, 30)], &[]),
-            (&[(100, 20, 0), (90, 20, 10)], &[]),
-            (&[(100, 20, 0), (0, 20, 30)], &[1]),
-            (&[(0, 20, 30), (0, 20, 30)], &[]),
-            (&[(100, 1000, 0)], &[]),
-            (&[(50, 20, 0), (50, 20, 0), (50, 20, 0), (50, 20, 0), (50, 900, 0), (20, 20, 40)], &[5, 4]),
+            (&[(100, 20_000, 0), (100, 20_000, 0), (100, 20_000, 0), (100, 1_000_000, 0)][..], &[3][..]),
+            (&[(100, 20_000, 0), (100, 1_000_000, 0)], &[1]),
+            (&[(100, 20_000, 0), (100, 20_000, 0), (100, 99_000, 0)], &[]),
+            (&[(100, 100, 0), (100, 100, 0), (100, 5_000, 0)], &[2]),
+            (&[(100, 100, 0), (100, 100, 0), (100, 2_000, 0)], &[]),
+            (&[(100, 0, 0), (100, 0, 0), (100, 2_001, 0)], &[2]),
+            (&[(100, 20_000, 0), (100, 20_000, 0), (9, 1_000_000, 0)], &[]),
+            (&[(100, 20_000, 0), (100, 20_000, 1), (70, 20_000, 30)], &[2]),
+            (&[(70, 20_000, 30), (70, 20_000, 30), (70, 20_000, 30)], &[]),
+            (&[(100, 20_000, 0), (90, 20_000, 10)], &[]),
+            (&[(100, 20_000, 0), (0, 20_000, 30)], &[1]),
+            (&[(0, 20_000, 30), (0, 20_000, 30)], &[]),
+            (&[(100, 1_000_000, 0)], &[]),
+            (
+                &[(50, 20_000, 0), (50, 20_000, 0), (50, 20_000, 0), (50, 900_000, 0), (20, 20_000, 40)],
+                &[4, 3],
+            ),
         ] {
             let fleet = fleet(served.len() as u64, EjectionSettings::default());
-            for (server, &(answers, millis, failures)) in served.iter().enumerate() {
-                serve(&fleet, server, answers, millis, failures);
+            let mut ejector = Ejector::default();
+            let mut servers = Vec::new();
+            for interval in 0..2 {
+                for (server, &(answers, micros, failures)) in served.iter().enumerate() {
+                    serve(&fleet, server, answers, micros, failures);
+                }
+                servers.extend(judged(&mut ejector, &fleet, interval));
             }
-            let judgements = Ejector::default().judge(&fleet, Time::START);
-            let servers: Vec<usize> = judgements.iter().map(|judgement| judgement.server).collect();
-            assert_eq!(servers, ejected, "{served:?}: {judgements:?}");
+            assert_eq!(servers, ejected, "{served:?}");
         }
+    }
+
+    #[test]
+    fn one_slow_interval_makes_suspicious_and_the_next_ejects() {
+        let fleet = fleet(3, EjectionSettings::default());
+        let mut ejector = Ejector::default();
+        // How long answers of the last server take in each interval: a pause now and then is none of its own.
+        let (usual, slow) = (500, 50_000);
+        for (interval, micros, ejected) in
+            [(0, usual, &[][..]), (1, slow, &[]), (2, usual, &[]), (3, slow, &[]), (4, slow, &[2])]
+        {
+            (0..2).for_each(|server| serve(&fleet, server, 100, usual, 0));
+            serve(&fleet, 2, 100, micros, 0);
+            assert_eq!(judged(&mut ejector, &fleet, interval), ejected, "{interval}");
+        }
+        // Whoever comes back as slow as before is known already.
+        fleet.members()[2].standing.restore(Cause::Ejection, Time::START + 40 * SECOND);
+        (0..2).for_each(|server| serve(&fleet, server, 100, usual, 0));
+        serve(&fleet, 2, 100, slow, 0);
+        assert_eq!(judged(&mut ejector, &fleet, 40), [2]);
+    }
+
+    #[test]
+    fn a_suspicion_does_not_outlive_what_it_was_about() {
+        let fleet = fleet(3, EjectionSettings::default());
+        let mut ejector = Ejector::default();
+        for interval in [0, 30] {
+            (0..2).for_each(|server| serve(&fleet, server, 100, 500, 0));
+            serve(&fleet, 2, 100, 50_000, 0);
+            assert_eq!(judged(&mut ejector, &fleet, interval), [], "{interval}");
+        }
+        // What makes suspicious is not enough to judge failures by.
+        (0..2).for_each(|server| serve(&fleet, server, 100, 500, 0));
+        serve(&fleet, 2, 6, 500, 3);
+        assert_eq!(judged(&mut ejector, &fleet, 31), []);
     }
 
     #[test]
     fn never_below_the_minimum_and_the_worst_goes_first() {
         let settings = EjectionSettings { up_percent_min: 60, ..EjectionSettings::default() };
         let fleet = fleet(5, settings);
-        for (server, millis) in [(0, 20), (1, 20), (2, 400), (3, 2000), (4, 20)] {
-            serve(&fleet, server, 100, millis, 0);
+        let mut ejector = Ejector::default();
+        for (interval, expected) in [(0, &[][..]), (1, &[3, 2])] {
+            for (server, micros) in [(0, 20_000), (1, 20_000), (2, 400_000), (3, 2_000_000), (4, 20_000)] {
+                serve(&fleet, server, 100, micros, 0);
+            }
+            let judgements = ejector.judge(&fleet, Time::START + interval * SECOND);
+            assert_eq!(judgements.iter().map(|judgement| judgement.server).collect::<Vec<_>>(), expected);
+            assert!(judgements.iter().all(|judgement| judgement.ejected.is_ok()));
         }
-        let judgements = Ejector::default().judge(&fleet, Time::START);
-        assert_eq!(judgements.iter().map(|judgement| judgement.server).collect::<Vec<_>>(), [3, 2]);
-        assert!(judgements.iter().all(|judgement| judgement.ejected.is_ok()));
         for server in [0, 1, 4] {
             assert_eq!(fleet.eject(server, Time::START), Err(Spared::TooFewLeft));
         }
@@ -357,7 +446,7 @@ mod tests {
         }
         let mut ejector = Ejector::default();
         for _ in 0..4 {
-            (0..3).for_each(|server| serve(&fleet, server, 100, 1, 0));
+            (0..3).for_each(|server| serve(&fleet, server, 100, 1000, 0));
             assert_eq!(ejector.judge(&fleet, now), []);
         }
         assert_eq!(fleet.eject(0, now), Ok(now + 10 * SECOND));
@@ -366,18 +455,18 @@ mod tests {
     #[test]
     fn a_server_that_is_asked_little_is_judged_once_it_was_asked_enough() {
         let settings = EjectionSettings::default();
-        // Requests in each interval, and the interval that its judgement falls into.
-        for (requests, judged) in [(20, Some(0)), (10, Some(1)), (7, Some(2)), (2, Some(9)), (1, None)] {
+        // Requests in each interval, and the one in which it is ejected: suspected once it had 20, sure with 5 more.
+        for (requests, expected) in [(20, Some(1)), (10, Some(2)), (7, Some(3)), (2, Some(12)), (1, None)] {
             let fleet = fleet(3, settings);
             let mut ejector = Ejector::default();
             let mut found = None;
             for interval in 0..20 {
-                (0..2).for_each(|server| serve(&fleet, server, 100, 20, 0));
-                serve(&fleet, 2, requests, 1000, 0);
-                let judgements = ejector.judge(&fleet, Time::START + interval * SECOND);
-                found = found.or(judgements.first().map(|judgement| (interval, judgement.server)));
+                (0..2).for_each(|server| serve(&fleet, server, 100, 20_000, 0));
+                serve(&fleet, 2, requests, 1_000_000, 0);
+                let servers = judged(&mut ejector, &fleet, interval);
+                found = found.or(servers.first().map(|&server| (interval, server)));
             }
-            assert_eq!(found, judged.map(|interval| (interval, 2)), "{requests} requests");
+            assert_eq!(found, expected.map(|interval| (interval, 2)), "{requests} requests");
         }
     }
 

@@ -14,14 +14,17 @@ use balance::{
 const SERVERS: u64 = 4;
 /// A server works on so many requests at a time, exponentially long.
 const AT_ONCE: usize = 8;
-const USUAL_MICROS: f64 = 2_000.0;
 const TIMES_SLOWER: u64 = 50;
-/// The slow one is asked for three times what it can do still, while it gets its share.
-const REQUESTS_PER_SECOND: f64 = 1_000.0;
+/// How long answers take in the mean before, and requests a second. Of the first the slow server can still do its share; of
+/// the last two it is asked for three times what it can.
+const FLEETS: [(f64, f64); 4] = [(100.0, 1_000.0), (500.0, 1_000.0), (2_000.0, 1_000.0), (20_000.0, 100.0)];
 const SECOND_MICROS: u64 = 1_000_000;
 
 /// Requests of this long, from which the first server is slow, and the latencies of those that came from then on.
+#[derive(Clone, Copy)]
 struct Run {
+    usual_micros: f64,
+    requests_per_second: f64,
     length_micros: u64,
     slow_from_micros: u64,
     judged_from_micros: u64,
@@ -42,7 +45,7 @@ impl Run {
         let mut latencies_micros = Vec::new();
         let (mut now_micros, mut number) = (0, 0);
         while now_micros < self.length_micros {
-            now_micros += exponential(1e6 / REQUESTS_PER_SECOND);
+            now_micros += exponential(1e6 / self.requests_per_second);
             while let Some(&Reverse((end, began, server))) = under_way.peek()
                 && end <= now_micros
             {
@@ -61,7 +64,7 @@ impl Run {
             let Pick::Server(server) = picker.pick(&ask) else { panic!("no server") };
             held[server].push(fleet.begin(server).expect("there is no limit"));
             let is_slow = server == 0 && now_micros >= self.slow_from_micros;
-            let takes = exponential(USUAL_MICROS) * if is_slow { TIMES_SLOWER } else { 1 };
+            let takes = exponential(self.usual_micros) * if is_slow { TIMES_SLOWER } else { 1 };
             let Reverse(begin) = free[server].pop().expect("a server has places");
             let end = begin.max(now_micros) + takes;
             free[server].push(Reverse(end));
@@ -97,22 +100,26 @@ fn after_five_seconds_requests_fare_as_without_it() {
         "client-address",
         "consistent-hash",
     ] {
-        let (slow_from_micros, length_micros) = (10 * SECOND_MICROS, 55 * SECOND_MICROS);
-        let judged_from_micros = slow_from_micros + 5 * SECOND_MICROS;
-        let never = Run { length_micros, slow_from_micros: u64::MAX, judged_from_micros };
-        let usual = never.p99_micros(policy);
-        // Long enough that the server is tried again once, and is still slow.
-        let slowed = Run { length_micros, slow_from_micros, judged_from_micros }.p99_micros(policy);
-        assert!(slowed < 2 * usual, "{policy}: p99 {slowed} us, {usual} us without");
-        // What it is about: before anything is noticed it is another matter.
-        let at_first = Run {
-            length_micros: slow_from_micros + SECOND_MICROS,
-            slow_from_micros,
-            judged_from_micros: slow_from_micros,
-        };
-        if policy == "round-robin" {
-            let at_first = at_first.p99_micros(policy);
-            assert!(at_first > 10 * usual, "{policy}: p99 {at_first} us at first");
+        for (usual_micros, requests_per_second) in FLEETS {
+            let slow_from_micros = 10 * SECOND_MICROS;
+            // Long enough that the server is tried again once, and is still slow.
+            let slowed = Run {
+                usual_micros,
+                requests_per_second,
+                length_micros: 55 * SECOND_MICROS,
+                slow_from_micros,
+                judged_from_micros: slow_from_micros + 5 * SECOND_MICROS,
+            };
+            let usual = Run { slow_from_micros: u64::MAX, ..slowed }.p99_micros(policy);
+            let after = slowed.p99_micros(policy);
+            assert!(after < 2 * usual, "{policy}, {usual_micros} us: p99 {after} us, {usual} us without");
+            // What it is about: before anything is noticed it is another matter.
+            if policy == "round-robin" {
+                let length_micros = slow_from_micros + SECOND_MICROS;
+                let at_first = Run { length_micros, judged_from_micros: slow_from_micros, ..slowed };
+                let at_first = at_first.p99_micros(policy);
+                assert!(at_first > 10 * usual, "{policy}: p99 {at_first} us at first, {usual} us without");
+            }
         }
     }
 }

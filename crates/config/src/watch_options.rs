@@ -250,7 +250,7 @@ pub(crate) static EJECT: Table<EjectionSettings> = Table {
             "latency_factor",
             Unless { word: "off", kind: NonZero(Count { range: 2..=1_000_000, unit: Unit::Things }) },
             |eject: &mut EjectionSettings| &mut eject.latency_factor,
-            "A mean latency so many times the median of the servers' is an outlier.",
+            "A mean latency so many times the median of the servers' is an outlier, if it is so for two intervals on end.",
         ),
         &key(
             "latency_floor",
