@@ -6,7 +6,7 @@ use crate::message::Asked;
 
 /// What is said is nothing that HTTP/2 has words for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Untold;
+pub(crate) struct Untold;
 
 /// What a stream's server is spoken to in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,80 +24,108 @@ pub(crate) fn head_len(text: &[u8]) -> Option<usize> {
     Some(text.len() - lines.rest.strip_prefix(b"\r\n")?.len())
 }
 
-/// Appends the block of a request, and says what its response has to be read by. `may_upgrade` says whether the server
-/// takes streams that become another protocol's: an upgrade is only an offer (RFC 9110 §7.8).
-pub(crate) fn request(
-    head: &[u8],
-    scheme: Scheme,
-    may_upgrade: bool,
-    encoder: &mut Encoder,
-    block: &mut Vec<u8>,
-) -> Result<Asked, Untold> {
-    let (start, lines) = start_line(head)?;
-    let mut words = start.split(|&byte| byte == b' ');
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    if method.is_empty() || target.is_empty() {
-        return Err(Untold);
-    }
-    let value_of = |name: &[u8]| {
-        let line = Lines { rest: lines }.find(|line| is_named(line, name))?;
-        Some(line[name.len() + 1..].trim_ascii())
-    };
-    let protocol = if may_upgrade { value_of(b"upgrade") } else { None };
-    let asked = match protocol {
-        Some(protocol) => Asked::Upgrade {
-            protocol: protocol.to_vec(),
-            key: value_of(b"sec-websocket-key").map(<[u8]>::to_vec),
-        },
-        None if method == b"HEAD" => Asked::Head,
-        None => Asked::Other,
-    };
-    match (protocol, method) {
-        // RFC 8441 §4.
-        (Some(_), _) => encoder.field(block, b":method", b"CONNECT"),
-        (None, b"GET") => encoder.fixed(block, 2),
-        (None, b"POST") => encoder.fixed(block, 3),
-        (None, method) => encoder.field(block, b":method", method),
-    }
-    encoder.fixed(block, if scheme == Scheme::Http { 6 } else { 7 });
-    encoder.field(block, b":authority", value_of(b"host").unwrap_or_default());
-    if target == b"/" {
-        encoder.fixed(block, 4);
-    } else {
-        // RFC 9113 §8.3.1: `*` is the path of an OPTIONS to a server as a whole.
-        encoder.field(block, b":path", target);
-    }
-    if let Some(protocol) = protocol {
-        encoder.field(block, b":protocol", protocol);
-    }
-    for line in (Lines { rest: lines }) {
-        // RFC 8441 §5: it says nothing that CONNECT does not.
-        if protocol.is_none() || !is_named(line, b"sec-websocket-key") {
-            encoder.line(block, line, |name| name != b"host" && !is_of_connection(name));
-        }
-    }
-    Ok(asked)
+/// The head of a request. What may be wrong with it is found out here, before a block is begun: a block that is begun has to
+/// be sent, since the encoder takes for heard what it has put there.
+pub(crate) struct Request<'a> {
+    method: &'a [u8],
+    target: &'a [u8],
+    lines: &'a [u8],
 }
 
-/// Appends the block of a response, and says its status.
-pub(crate) fn response(head: &[u8], encoder: &mut Encoder, block: &mut Vec<u8>) -> Result<u16, Untold> {
-    let (start, lines) = start_line(head)?;
-    let status = start.get(9..12).filter(|status| status.iter().all(u8::is_ascii_digit)).ok_or(Untold)?;
-    let number = status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
-    let switches = number == 101;
-    match number {
-        // RFC 8441 §5: the stream is the other protocol's from here on.
-        101 | 200 => encoder.fixed(block, 8),
-        304 => encoder.fixed(block, 11),
-        404 => encoder.fixed(block, 13),
-        _ => encoder.field(block, b":status", status),
-    }
-    for line in (Lines { rest: lines }) {
-        if !switches || !is_named(line, b"sec-websocket-accept") {
-            encoder.line(block, line, |name| !is_of_connection(name));
+impl<'a> Request<'a> {
+    pub(crate) fn of(head: &'a [u8]) -> Result<Self, Untold> {
+        let (start, lines) = start_line(head)?;
+        let mut words = start.split(|&byte| byte == b' ');
+        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        if method.is_empty() || target.is_empty() {
+            return Err(Untold);
         }
+        Ok(Self { method, target, lines })
     }
-    Ok(number)
+
+    /// Appends its block, and says what its response has to be read by. `may_upgrade` says whether the server takes streams
+    /// that become another protocol's: an upgrade is only an offer (RFC 9110 §7.8).
+    pub(crate) fn compose(
+        &self,
+        scheme: Scheme,
+        may_upgrade: bool,
+        encoder: &mut Encoder,
+        block: &mut Vec<u8>,
+    ) -> Asked {
+        let Self { method, target, lines } = *self;
+        let value_of = |name: &[u8]| {
+            let line = Lines { rest: lines }.find(|line| is_named(line, name))?;
+            Some(line[name.len() + 1..].trim_ascii())
+        };
+        let protocol = if may_upgrade { value_of(b"upgrade") } else { None };
+        let asked = match protocol {
+            Some(protocol) => Asked::Upgrade {
+                protocol: protocol.to_vec(),
+                key: value_of(b"sec-websocket-key").map(<[u8]>::to_vec),
+            },
+            None if method == b"HEAD" => Asked::Head,
+            None => Asked::Other,
+        };
+        match (protocol, method) {
+            // RFC 8441 §4.
+            (Some(_), _) => encoder.field(block, b":method", b"CONNECT"),
+            (None, b"GET") => encoder.fixed(block, 2),
+            (None, b"POST") => encoder.fixed(block, 3),
+            (None, method) => encoder.field(block, b":method", method),
+        }
+        encoder.fixed(block, if scheme == Scheme::Http { 6 } else { 7 });
+        encoder.field(block, b":authority", value_of(b"host").unwrap_or_default());
+        if target == b"/" {
+            encoder.fixed(block, 4);
+        } else {
+            // RFC 9113 §8.3.1: `*` is the path of an OPTIONS to a server as a whole.
+            encoder.field(block, b":path", target);
+        }
+        if let Some(protocol) = protocol {
+            encoder.field(block, b":protocol", protocol);
+        }
+        for line in (Lines { rest: lines }) {
+            // RFC 8441 §5: it says nothing that CONNECT does not.
+            if protocol.is_none() || !is_named(line, b"sec-websocket-key") {
+                encoder.line(block, line, |name| name != b"host" && !is_of_connection(name));
+            }
+        }
+        asked
+    }
+}
+
+/// The head of a response; what may be wrong with it is found out here.
+pub(crate) struct Response<'a> {
+    status: &'a [u8],
+    lines: &'a [u8],
+}
+
+impl<'a> Response<'a> {
+    pub(crate) fn of(head: &'a [u8]) -> Result<Self, Untold> {
+        let (start, lines) = start_line(head)?;
+        let status = start.get(9..12).filter(|status| status.iter().all(u8::is_ascii_digit)).ok_or(Untold)?;
+        Ok(Self { status, lines })
+    }
+
+    /// Appends its block, and says its status.
+    pub(crate) fn compose(&self, encoder: &mut Encoder, block: &mut Vec<u8>) -> u16 {
+        let Self { status, lines } = *self;
+        let number = status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
+        let switches = number == 101;
+        match number {
+            // RFC 8441 §5: the stream is the other protocol's from here on.
+            101 | 200 => encoder.fixed(block, 8),
+            304 => encoder.fixed(block, 11),
+            404 => encoder.fixed(block, 13),
+            _ => encoder.field(block, b":status", status),
+        }
+        for line in (Lines { rest: lines }) {
+            if !switches || !is_named(line, b"sec-websocket-accept") {
+                encoder.line(block, line, |name| !is_of_connection(name));
+            }
+        }
+        number
+    }
 }
 
 /// Appends the block of trailers, from lines with their CRLF.
@@ -189,8 +217,8 @@ mod tests {
         ];
         for (text, may_upgrade, expected) in rows {
             let (mut encoder, mut block) = (Encoder::default(), Vec::new());
-            let outcome = request(text.as_bytes(), Scheme::Http, may_upgrade, &mut encoder, &mut block);
-            assert!(outcome.is_ok());
+            let request = Request::of(text.as_bytes()).expect("is a head");
+            request.compose(Scheme::Http, may_upgrade, &mut encoder, &mut block);
             assert_eq!(said(&block), expected, "{text}");
         }
     }
@@ -208,7 +236,8 @@ mod tests {
         ];
         for (text, status, expected) in rows {
             let mut block = Vec::new();
-            assert_eq!(response(text.as_bytes(), &mut Encoder::default(), &mut block), Ok(status));
+            let response = Response::of(text.as_bytes()).expect("is a head");
+            assert_eq!(response.compose(&mut Encoder::default(), &mut block), status);
             assert_eq!(said(&block), expected, "{text}");
         }
         let mut block = Vec::new();
@@ -225,7 +254,7 @@ mod tests {
         {
             let text = format!("HTTP/1.1 {status}\r\nSec-WebSocket-Accept: k\r\n\r\n");
             block.clear();
-            response(text.as_bytes(), &mut encoder, &mut block).expect("is a head");
+            Response::of(text.as_bytes()).expect("is a head").compose(&mut encoder, &mut block);
             let mut count = 0;
             decoder.decode(&block, |_, _| count += 1).expect("is a block");
             assert_eq!(count, expected, "{text}");

@@ -33,7 +33,7 @@ mod receive;
 /// What a peer is told.
 mod send;
 
-pub use compose::{Scheme, Untold};
+pub use compose::Scheme;
 pub use connection::{Broken, Cause, Connection, Event, Limits, Now, Role};
 pub use decode::{Decoder, Unreadable};
 pub use encode::Encoder;

@@ -1,6 +1,6 @@
 //! What is read from a stream, and what is said on it.
 
-use crate::compose::{self, Scheme};
+use crate::compose::{self, Request, Response, Scheme, Untold};
 use crate::connection::{Connection, Role};
 use crate::frame::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, PAYLOAD_MAX, RST_STREAM,
@@ -117,22 +117,19 @@ impl Connection {
         scheme: Scheme,
     ) -> Result<usize, WriteError> {
         self.check(key)?;
-        // Found out first: what is composed changes what later blocks refer to.
         let len = compose::head_len(text).ok_or(WriteError::Untold)?;
-        let is_last = is_last && len == text.len();
+        let (head, is_last) = (&text[..len], is_last && len == text.len());
         match self.role {
-            Role::Server => self.write_response(key, &text[..len], is_last),
-            Role::Client => self.write_request(key, &text[..len], is_last, scheme),
-        }?;
+            Role::Server => self.write_response(key, &Response::of(head)?, is_last),
+            Role::Client if self.is_going_away => return Err(WriteError::Gone(Gone::Untouched)),
+            Role::Client => self.write_request(key, &Request::of(head)?, is_last, scheme),
+        }
         Ok(len)
     }
 
-    fn write_response(&mut self, key: Key, head: &[u8], is_last: bool) -> Result<(), WriteError> {
+    fn write_response(&mut self, key: Key, response: &Response<'_>, is_last: bool) {
         let start = self.begin_block();
-        let Ok(status) = compose::response(head, &mut self.encoder, &mut self.out.bytes) else {
-            self.out.bytes.truncate(start);
-            return Err(WriteError::Untold);
-        };
+        let status = response.compose(&mut self.encoder, &mut self.out.bytes);
         let is_interim = matches!(status, 100 | 102..=199);
         let is_last = is_last && !is_interim && status != 101;
         let stream = self.streams.change(key);
@@ -142,26 +139,12 @@ impl Connection {
         let id = stream.id;
         self.end_block(start, id, is_last);
         self.settle(key);
-        Ok(())
     }
 
-    fn write_request(
-        &mut self,
-        key: Key,
-        head: &[u8],
-        is_last: bool,
-        scheme: Scheme,
-    ) -> Result<(), WriteError> {
-        if self.is_going_away {
-            return Err(WriteError::Gone(Gone::Untouched));
-        }
+    fn write_request(&mut self, key: Key, request: &Request<'_>, is_last: bool, scheme: Scheme) {
         let start = self.begin_block();
         let may_upgrade = self.peer.takes_upgrades;
-        let composed = compose::request(head, scheme, may_upgrade, &mut self.encoder, &mut self.out.bytes);
-        let Ok(asked) = composed else {
-            self.out.bytes.truncate(start);
-            return Err(WriteError::Untold);
-        };
+        let asked = request.compose(scheme, may_upgrade, &mut self.encoder, &mut self.out.bytes);
         // RFC 9113 §5.1.1: numbers go up in the order in which streams begin.
         self.last += if self.last == 0 { 1 } else { 2 };
         let id = self.last;
@@ -173,7 +156,6 @@ impl Connection {
         stream.send_window = self.peer.stream_window;
         stream.outgoing = if is_last { Outgoing::Ended } else { Outgoing::Body };
         self.end_block(start, id, is_last);
-        Ok(())
     }
 
     /// A response of ours to a request that nobody else is to hear of.
@@ -188,7 +170,8 @@ impl Connection {
         }
     }
 
-    /// Leaves room for the head of a frame, and says where it is.
+    /// Leaves room for the head of a frame, and says where it is. From here on the block has to be sent: what the encoder puts
+    /// there, a change of its table's size as well, it takes for heard.
     fn begin_block(&mut self) -> usize {
         let start = self.out.bytes.len();
         self.out.bytes.extend_from_slice(&[0; HEAD_LEN]);
@@ -337,6 +320,12 @@ pub enum WriteError {
     Untold,
     /// The stream is over.
     Gone(Gone),
+}
+
+impl From<Untold> for WriteError {
+    fn from(Untold: Untold) -> Self {
+        Self::Untold
+    }
 }
 
 /// What the peer did not take up may be sent elsewhere (RFC 9113 §8.7); everything else broke a message.

@@ -2,7 +2,10 @@
 
 use std::rc::Rc;
 
-use http2::{Broken, Cause, Connection, Event, Flood, Key, Limits, Now, Reason, Role, STREAM_WINDOW, Scheme};
+use http2::{
+    Broken, Cause, Connection, Event, Flood, Key, Limits, Now, Reason, Role, STREAM_WINDOW, Scheme,
+    WriteError,
+};
 use proptest::prelude::*;
 
 const NOW: Now = Now { tick: 0, second: 0 };
@@ -177,6 +180,36 @@ fn a_body_without_a_length_is_in_chunks_and_has_trailers() {
     let expected =
         "PUT / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n";
     assert_eq!(String::from_utf8_lossy(&text), expected);
+}
+
+#[test]
+fn a_head_that_is_refused_takes_nothing_along_that_the_next_has_to_say() {
+    let request = &b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..];
+    for (role, refused, head) in [
+        (Role::Client, &b"GET\r\nX-Some: field\r\n\r\n"[..], request),
+        (Role::Server, b"HTTP/1.1 2x0\r\nX-Some: field\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"),
+    ] {
+        let mut end = end(role);
+        let preface = if role == Role::Server { PREFACE } else { b"" };
+        // RFC 7541 §4.2: no table is kept from here on, and the next block has to say so first.
+        let table_of_nothing = frame(4, 0, 0, &[0, 1, 0, 0, 0, 0]);
+        receive(&mut end, &[preface, &table_of_nothing].concat(), 1000).expect("keeps to the protocol");
+        let key = match role {
+            Role::Client => end.open(),
+            Role::Server => {
+                let events = receive(&mut end, &frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'a']), 1000);
+                match events.expect("keeps to the protocol")[..] {
+                    [Event::Opened(key), ..] => key,
+                    ref other => panic!("no stream but {other:?}"),
+                }
+            }
+        };
+        end.sent(end.unsent().len());
+        assert_eq!(end.write_head(key, refused, true, Scheme::Http), Err(WriteError::Untold));
+        assert_eq!(end.unsent(), b"");
+        assert_eq!(end.write_head(key, head, true, Scheme::Http), Ok(head.len()));
+        assert_eq!(end.unsent()[9..11], [0x20, 0x20], "{role:?}");
+    }
 }
 
 #[test]
