@@ -202,6 +202,8 @@ impl Standing {
                 self.starts_slowly(now);
             }
             self.failures_in_a_row.store(0, Relaxed);
+            // What stopped it is not held against it once more when the interval is judged.
+            self.take_counts();
             self.changes.add();
         }
         is_news
@@ -364,6 +366,20 @@ mod tests {
         drop(admitted);
         assert_eq!(standing.in_flight(), 0);
         assert!(standing.admit(limit).is_some() && standing.admit(None).is_some());
+    }
+
+    #[test]
+    fn what_was_before_a_return_does_not_count() {
+        let standing = Standing::new(&Arc::default());
+        for _ in 0..30 {
+            standing.count(Outcome::Failed);
+        }
+        standing.stop(Cause::Ejection);
+        standing.restore(Cause::Ejection, Time::from_millis(5));
+        assert_eq!(standing.take_counts(), Counts::default());
+        standing.count(Outcome::Failed);
+        assert!(!standing.restore(Cause::Ejection, Time::from_millis(6)), "is no news");
+        assert_eq!(standing.take_counts().failures, 1);
     }
 
     #[test]
