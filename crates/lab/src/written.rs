@@ -209,6 +209,7 @@ struct RawCase {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QuickCase {
+    scheme: Option<Each<Scheme>>,
     payload: Option<Each<String>>,
     connections: Option<Each<NonZeroUsize>>,
     requests: Option<u64>,
@@ -218,6 +219,7 @@ impl RawCase {
     /// A case for each combination of its lists.
     fn plans(&self, quick: bool) -> Vec<CasePlan> {
         let short = self.quick.as_ref().filter(|_| quick);
+        let schemes = short.and_then(|short| short.scheme.as_ref()).unwrap_or(&self.scheme);
         let connections = short.and_then(|short| short.connections.as_ref()).unwrap_or(&self.connections);
         let payloads: Vec<Payload> = self
             .payload
@@ -229,7 +231,7 @@ impl RawCase {
             .map(RawPayload::payload)
             .collect();
         let mut plans = Vec::new();
-        for (&scheme, &version) in both(&self.scheme, &self.version) {
+        for (&scheme, &version) in both(schemes, &self.version) {
             for (&workers, &generator) in both(&self.workers, &self.generator) {
                 for payload in &payloads {
                     for (&connections, load) in both(connections, &self.load) {
@@ -550,13 +552,14 @@ mod tests {
     #[test]
     fn quick_takes_what_it_says() {
         let text = format!(
-            "{SHORTEST}[[case]]\npayload = [\"tiny\", \"large\"]\nconnections = 400\n\
-             quick = {{ connections = 4, payload = \"tiny\" }}\n[quick]\nrepeats = 1\nduration = \"10ms\"\n"
+            "{SHORTEST}[[case]]\npayload = [\"tiny\", \"large\"]\nconnections = 400\nscheme = [\"http\", \"https\"]\n\
+             quick = {{ connections = 4, payload = \"tiny\", scheme = \"https\" }}\n[quick]\nrepeats = 1\nduration = \"10ms\"\n"
         );
         let full = Written::read(&text, "f", false).expect("a plan");
-        assert_eq!((full.cases.len(), full.timing.rounds), (2, 3));
+        assert_eq!((full.cases.len(), full.timing.rounds), (4, 3));
         let quick = Written::read(&text, "f", true).expect("a plan");
         assert_eq!((quick.cases.len(), quick.cases[0].connections.get()), (1, 4));
+        assert_eq!(quick.cases[0].scheme, Scheme::Https);
         assert_eq!((quick.timing.rounds, quick.timing.measured), (1, Duration::from_millis(10)));
     }
 

@@ -1,5 +1,4 @@
-//! Ours, as anybody would start it: the defaults, by flags. But it sheds no load, since no peer does: what is compared is
-//! how long answers take, not who gets none.
+//! Ours, as anybody would start it: the defaults, by flags.
 
 use std::path::Path;
 
@@ -12,9 +11,6 @@ use crate::plan::Features;
 /// `vanward proxy`.
 pub const DRIVER: Driver =
     Driver { name: "vanward", role: Role::Subject, program: None, remedy: "", version: |_| None, configure };
-
-/// What an older binary does not know it also does not do.
-const NO_SHEDDING: &str = "--no-shed";
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     if !service.keep_alive {
@@ -41,9 +37,6 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             return Err(Error::Unsupported { name: DRIVER.name, what });
         }
         command.extend([flag.to_owned(), value]);
-    }
-    if installed.build.contains(NO_SHEDDING) {
-        command.push(NO_SHEDDING.to_owned());
     }
     if service.access_log {
         command.extend(["--log".to_owned(), text(&folder.join("access.log"))]);
