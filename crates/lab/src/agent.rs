@@ -15,10 +15,12 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::connections::Ports;
 use crate::error::Error;
 use crate::origins::Origins;
 use crate::plan::Own;
 use crate::start::Started;
+use crate::traffic::Sockets;
 use crate::usage::Processes;
 use crate::watch::{Part, watching};
 use crate::{cores, generator, machine, network, proxies, start};
@@ -199,11 +201,14 @@ impl<'o> Agent<'o> {
         }
         let processes = Processes::now()?;
         let Measurement { port, origin_ports, every, .. } = measurement;
-        let ports = [&[*port], origin_ports.as_slice()].concat();
-        let mut proxy =
-            self.proxy.as_ref().map(|(started, _)| Part::begin(&processes, vec![started.group.id()], ports));
+        let sockets = Sockets::now();
+        let part = |roots, of, to| Part::begin(&processes, sockets.as_ref(), roots, Ports { of, to });
+        let mut proxy = self
+            .proxy
+            .as_ref()
+            .map(|(started, _)| part(vec![started.group.id()], vec![*port], origin_ports.clone()));
         let mut origins =
-            self.origins.as_ref().map(|origins| Part::begin(&processes, origins.ids(), origin_ports.clone()));
+            self.origins.as_ref().map(|origins| part(origins.ids(), origin_ports.clone(), Vec::new()));
         let used = || (self.origins.as_ref().and_then(Origins::cpu_seconds), machine::cpu_seconds());
         let (used_before, counted_before) = (used(), network::now());
         let load = match &measurement.load {
@@ -215,8 +220,7 @@ impl<'o> Agent<'o> {
             }
             None => None,
         };
-        let mut sender =
-            load.as_ref().map(|(_, running)| Part::begin(&processes, vec![running.id()], vec![*port]));
+        let mut sender = load.as_ref().map(|(_, running)| part(vec![running.id()], Vec::new(), vec![*port]));
         let until_enough = async {
             match load {
                 Some((typed, running)) => running.finish().await.map(|outcome| Some((typed, outcome))),

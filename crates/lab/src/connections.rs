@@ -22,6 +22,22 @@ const STATES: [&str; 12] = [
 /// Every connection at one moment.
 pub(crate) struct Connections(Vec<Connection>);
 
+/// By which ports the connections of a part are known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ports {
+    /// Its own: where it listens.
+    pub(crate) of: Vec<u16>,
+    /// Those of others, which it connects to.
+    pub(crate) to: Vec<u16>,
+}
+
+impl Ports {
+    /// Whether an end of a connection is the part's. With all of a run on one machine, both ends are in its lists.
+    pub(crate) fn has(&self, local_port: u16, remote_port: u16) -> bool {
+        self.of.contains(&local_port) || self.to.contains(&remote_port)
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Connection {
     local_port: u16,
@@ -46,23 +62,22 @@ impl Connections {
         Self(list.lines().filter_map(connection).collect())
     }
 
-    /// Established connections that were made to one of the ports: each is listed with both of its ends here, and
-    /// counted by that of the server.
-    pub(crate) fn established(&self, ports: &[u16]) -> usize {
-        let is_counted = |one: &&Connection| one.state == "ESTABLISHED" && ports.contains(&one.local_port);
-        self.0.iter().filter(is_counted).count()
+    /// Established connections of a part.
+    pub(crate) fn established(&self, ports: &Ports) -> usize {
+        self.of(ports).filter(|one| one.state == "ESTABLISHED").count()
     }
 
-    /// Ends of connections to the ports that are neither established nor listening, by state.
-    pub(crate) fn others(&self, ports: &[u16]) -> BTreeMap<String, usize> {
+    /// Ends of connections that are neither established nor listening, by state.
+    pub(crate) fn others(&self, ports: &Ports) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for one in &self.0 {
-            let is_theirs = ports.contains(&one.local_port) || ports.contains(&one.remote_port);
-            if is_theirs && !["ESTABLISHED", "LISTEN"].contains(&one.state) {
-                *counts.entry(one.state.to_owned()).or_default() += 1;
-            }
+        for one in self.of(ports).filter(|one| !["ESTABLISHED", "LISTEN"].contains(&one.state)) {
+            *counts.entry(one.state.to_owned()).or_default() += 1;
         }
         counts
+    }
+
+    fn of(&self, ports: &Ports) -> impl Iterator<Item = &Connection> {
+        self.0.iter().filter(|one| ports.has(one.local_port, one.remote_port))
     }
 }
 
@@ -71,16 +86,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_counts_once_and_a_listener_not_at_all() {
+    fn a_connection_counts_once_for_each_of_its_ends_and_a_listener_not_at_all() {
         let list = "  sl  local_address rem_address   st tx_queue\n\
                     0: 0100007F:1F90 00000000:0000 0A 00000000\n\
                     1: 0100007F:1F90 0100007F:D431 01 00000000\n\
                     2: 0100007F:D431 0100007F:1F90 01 00000000\n\
                     3: 0100007F:D432 0100007F:1F90 06 00000000\n";
         let connections = Connections::read(list);
-        assert_eq!(connections.established(&[8080]), 1);
-        assert_eq!(connections.established(&[9000]), 0);
-        assert_eq!(connections.others(&[8080]), BTreeMap::from([("TIME_WAIT".to_owned(), 1)]));
-        assert!(connections.others(&[9000]).is_empty());
+        let server = Ports { of: vec![8080], to: Vec::new() };
+        let client = Ports { of: Vec::new(), to: vec![8080] };
+        let stranger = Ports { of: vec![9000], to: vec![9000] };
+        assert_eq!([&server, &client, &stranger].map(|ports| connections.established(ports)), [1, 1, 0]);
+        assert_eq!(connections.others(&client), BTreeMap::from([("TIME_WAIT".to_owned(), 1)]));
+        assert!(connections.others(&server).is_empty() && connections.others(&stranger).is_empty());
     }
 }

@@ -29,6 +29,8 @@ mod origins;
 mod usage;
 /// TCP connections by port and state.
 mod connections;
+/// Bytes of TCP connections by port.
+mod traffic;
 /// What the kernel's TCP counts.
 mod network;
 /// What the parts use while load runs.

@@ -7,16 +7,17 @@ use report::results::{Sample, Usage, Watched};
 use rustix::process::Pid;
 use tokio::time::sleep;
 
-use crate::connections::Connections;
+use crate::connections::{Connections, Ports};
 use crate::error::Error;
+use crate::traffic::{Counted, Sockets};
 use crate::usage::{Memory, Processes, Reading};
 
 /// A part under watch.
 #[derive(Debug)]
 pub(crate) struct Part {
     roots: Vec<Pid>,
-    /// Where connections to and from it are made.
-    ports: Vec<u16>,
+    ports: Ports,
+    counted: Counted,
     first: Reading,
     last: Reading,
     most: Memory,
@@ -25,13 +26,19 @@ pub(crate) struct Part {
 
 impl Part {
     /// Begins to watch the trees of these processes.
-    pub(crate) fn begin(processes: &Processes, roots: Vec<Pid>, ports: Vec<u16>) -> Self {
+    pub(crate) fn begin(
+        processes: &Processes,
+        sockets: Option<&Sockets>,
+        roots: Vec<Pid>,
+        ports: Ports,
+    ) -> Self {
         let first = Reading::of(processes, &roots);
         let most = Memory::of(processes, &roots);
-        Self { roots, ports, last: first.clone(), first, most, samples: Vec::new() }
+        let counted = Counted::begin(sockets, &ports);
+        Self { roots, ports, counted, last: first.clone(), first, most, samples: Vec::new() }
     }
 
-    fn sample(&mut self, processes: &Processes, connections: &Connections) {
+    fn sample(&mut self, processes: &Processes, connections: &Connections, sockets: Option<&Sockets>) {
         let now = Reading::of(processes, &self.roots);
         let memory = Memory::of(processes, &self.roots);
         // One that ended has nothing: the load will say what came of that.
@@ -49,6 +56,7 @@ impl Part {
             connections: connections.established(&self.ports),
             other_connections: connections.others(&self.ports),
             switches: used.voluntary_switches + used.involuntary_switches,
+            traffic: sockets.map(|sockets| self.counted.since_last(sockets, &self.ports)),
         });
         self.most = self.most.max(memory);
         self.last = now;
@@ -80,9 +88,9 @@ pub(crate) async fn watching<T>(
             done = &mut load => return Ok(done),
             () = sleep(every) => {
                 // One reading for all of them: it is the dear part.
-                let (processes, connections) = (Processes::now()?, Connections::now());
+                let (processes, connections, sockets) = (Processes::now()?, Connections::now(), Sockets::now());
                 for part in &mut *parts {
-                    part.sample(&processes, &connections);
+                    part.sample(&processes, &connections, sockets.as_ref());
                 }
             }
         }
@@ -101,7 +109,8 @@ mod tests {
         let command = ["sh", "-c", "while :; do :; done"].map(str::to_owned);
         let cores = cores::assign_all().expect("the kernel tells");
         let group = Group::start("busy", &command, &cores.load, folder.path()).expect("a shell");
-        let mut part = Part::begin(&Processes::now().expect("processes"), vec![group.id()], Vec::new());
+        let processes = Processes::now().expect("processes");
+        let mut part = Part::begin(&processes, None, vec![group.id()], Ports::default());
         let rounds = async {
             // As many samples as it takes: how long that is, is the machine's business.
             while Reading::of(&Processes::now().expect("processes"), &[group.id()]).cpu_seconds() < 0.1 {

@@ -60,13 +60,18 @@ fn offered(results: &Results, run: &Run) -> Option<f64> {
     }
 }
 
-/// What a part used over time, in the columns of monolake's collector: time, CPU in percent of a core, memory in KiB,
-/// TCP connections, threads.
+/// What a part used over time. The first columns are those of monolake's collector: time, CPU in percent of a core,
+/// memory in KiB, TCP connections, threads; then bytes received and sent, and segments sent again, since the line before.
 fn collected(samples: &[Sample]) -> String {
-    let mut out = "Time,CPU,Memory,TCP,Thread\n".to_owned();
+    let mut out = "Time,CPU,Memory,TCP,Thread,Received,Sent,Again\n".to_owned();
     for sample in samples {
+        // What is not known stays empty.
+        let [received, sent, again] = sample.traffic.map_or_else(Default::default, |traffic| {
+            [traffic.received_bytes, traffic.sent_bytes, traffic.segments_sent_again]
+                .map(|count| count.to_string())
+        });
         out.push_str(&format!(
-            "{:.1},{:.1},{},{},{}\n",
+            "{:.1},{:.1},{},{},{},{received},{sent},{again}\n",
             sample.at_seconds,
             100.0 * sample.busy_cores,
             sample.memory_bytes / 1024,
@@ -186,6 +191,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Traffic;
 
     #[test]
     fn a_distribution_rises_to_its_maximum() {
@@ -210,7 +216,12 @@ mod tests {
             connections: 64,
             ..Sample::default()
         };
-        assert_eq!(collected(&[sample]), "Time,CPU,Memory,TCP,Thread\n1.0,98.5,2048,64,3\n");
+        let traffic = Traffic { received_bytes: 700, sent_bytes: 5, segments_sent_again: 0 };
+        let known = Sample { traffic: Some(traffic), ..sample.clone() };
+        assert_eq!(
+            collected(&[sample, known]),
+            "Time,CPU,Memory,TCP,Thread,Received,Sent,Again\n1.0,98.5,2048,64,3,,,\n1.0,98.5,2048,64,3,700,5,0\n"
+        );
     }
 
     #[test]

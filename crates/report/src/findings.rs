@@ -156,6 +156,10 @@ pub fn standings(summary: &Summary<'_>) -> Table {
     for peer in summary.results.proxies.iter().filter(|proxy| proxy.role == Role::Peer) {
         for case in &summary.cases {
             let Some(row) = case.rows.iter().find(|row| row.proxy.name == peer.name) else { continue };
+            // What took no part is said in words.
+            if row.cells.iter().all(|cell| cell.estimate.is_none()) {
+                continue;
+            }
             let cells = row.cells.iter().map(|cell| match cell.beside_subject {
                 Some(beside) => format!("{} {}", figure::ratio(beside.subject_ratio), word(beside.verdict)),
                 None => NOTHING.to_owned(),

@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use crate::chart::{self, Groups, Lines, Look};
 use crate::figure;
+use crate::judge;
 use crate::published;
-use crate::results::{Arrivals, Role, Run, Sample, Scheme, Version, Watched};
+use crate::results::{Arrivals, Role, Run, Sample, Scheme, Usage, Version, Watched};
 use crate::statistics::Estimate;
 use crate::summary::{CaseSummary, Metric, Row, Summary};
 use crate::table::{NOTHING, Table};
@@ -333,23 +334,15 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
     let mut rows = Vec::new();
     for row in &case.rows {
         let Some(measured) = row.measured().last() else { continue };
-        let watched = |watched: &Option<Watched>| watched.as_ref().map(|watched| watched.usage);
         let parts = [
-            ("proxy", measured.usage),
-            ("generator", watched(&measured.load)),
-            ("origins", watched(&measured.origins)),
+            ("proxy", measured.usage, measured.samples.as_slice()),
+            watched("generator", &measured.load),
+            watched("origins", &measured.origins),
         ];
-        let network = measured.network.map(|network| {
-            format!(
-                "{} of {}",
-                figure::count(network.retransmitted_segments as f64),
-                figure::count(network.sent_segments as f64)
-            )
-        });
-        for (part, usage) in parts {
+        for (part, usage, samples) in parts {
             let Some(usage) = usage else { continue };
             let each_second = |count: u64| figure::count(count as f64 / usage.seconds);
-            rows.push(vec![
+            let mut cells = vec![
                 row.proxy.name.clone(),
                 part.to_owned(),
                 figure::percent(usage.user_seconds / usage.seconds),
@@ -358,8 +351,15 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
                 figure::count(usage.threads as f64),
                 each_second(usage.voluntary_switches),
                 each_second(usage.involuntary_switches),
-                network.clone().unwrap_or_else(|| NOTHING.to_owned()),
-            ]);
+            ];
+            cells.extend(passed(samples));
+            // Older results have what the kernel counted for the whole machine, and nothing of each part.
+            if let (Some(network), true) = (measured.network, samples.iter().all(|one| one.traffic.is_none()))
+            {
+                let [again, all] = [network.retransmitted_segments, network.sent_segments];
+                cells[10] = format!("{} of all {}", figure::count(again as f64), figure::count(all as f64));
+            }
+            rows.push(cells);
         }
     }
     let headings = [
@@ -371,6 +371,8 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
         "threads",
         "waits/s",
         "made room/s",
+        "received/s",
+        "sent/s",
         "segments sent again",
     ];
     (!rows.is_empty()).then(|| Table {
@@ -378,6 +380,32 @@ pub fn parts(case: &CaseSummary<'_>) -> Option<Table> {
         headings: headings.map(str::to_owned).to_vec(),
         rows,
     })
+}
+
+/// A part beside the proxy, with what it used.
+fn watched<'m>(
+    part: &'static str,
+    watched: &'m Option<Watched>,
+) -> (&'static str, Option<Usage>, &'m [Sample]) {
+    let samples = watched.as_ref().map_or(&[][..], |watched| &watched.samples);
+    (part, watched.as_ref().map(|watched| watched.usage), samples)
+}
+
+/// What the connections of a part passed: bytes received and sent each second, and segments that were sent again.
+fn passed(samples: &[Sample]) -> [String; 3] {
+    let sum = samples
+        .iter()
+        .map(|sample| sample.traffic)
+        .reduce(|sum, one| sum.zip(one).map(|(sum, one)| sum + one));
+    let (Some(sum), Some(last)) = (sum.flatten(), samples.last()) else {
+        return [NOTHING; 3].map(str::to_owned);
+    };
+    let each_second = |bytes: u64| figure::bytes(bytes as f64 / last.at_seconds);
+    [
+        each_second(sum.received_bytes),
+        each_second(sum.sent_bytes),
+        figure::count(sum.segments_sent_again as f64),
+    ]
 }
 
 /// What the plan expects, and whether it came true; `None` where it expects nothing.
@@ -395,69 +423,101 @@ pub fn expectations(summary: &Summary<'_>) -> Option<Table> {
     })
 }
 
-/// The rules that cases break.
+/// The rules that cases break, each explained once.
 pub fn verdicts(summary: &Summary<'_>) -> Table {
-    let rows = summary.cases.iter().flat_map(|case| {
-        case.findings.iter().map(|finding| {
-            vec![
-                finding.rule.to_owned(),
+    let mut rows = Vec::new();
+    for rule in &judge::RULES {
+        let broken = summary.cases.iter().flat_map(|case| {
+            case.findings
+                .iter()
+                .filter(|finding| finding.rule == rule.name)
+                .map(move |finding| (case, finding))
+        });
+        for (at, (case, finding)) in broken.enumerate() {
+            let (name, remedy) = if at == 0 { (rule.name, rule.remedy) } else { ("", "") };
+            let follows = format!("{} {remedy}", finding.consequence());
+            rows.push(vec![
+                name.to_owned(),
                 case.title(),
                 finding.seen.clone(),
-                format!("{} {}", finding.consequence(), finding.remedy),
-            ]
-        })
-    });
-    Table {
-        caption: "Rules that were broken, and what follows".to_owned(),
-        headings: ["rule", "case", "what was seen", "what follows"].map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    }
-}
-
-/// The published requests per second of each case as ratios between proxies, beside our own; `None` where nobody
-/// published anything.
-pub fn published_ratios(summary: &Summary<'_>) -> Option<Table> {
-    let figures = &summary.results.published;
-    let per_second = |system: &str, case: &str| {
-        let figure = figures.iter().find(|figure| {
-            (figure.system.as_str(), figure.case.as_str(), figure.metric.as_str())
-                == (system, case, "requests_per_second")
-        });
-        figure.map(|figure| figure.value)
-    };
-    let mut rows = Vec::new();
-    for case in &summary.cases {
-        let Some(name) = case.case.published.as_deref() else { continue };
-        let base = case.rows.iter().find_map(|row| {
-            Some((
-                row,
-                per_second(&row.proxy.name, name)?,
-                row.cell(Metric::RequestsPerSecond).estimate?.median,
-            ))
-        });
-        let Some((base, their_base, our_base)) = base else { continue };
-        for row in case.rows.iter().filter(|row| row.proxy.role != Role::Direct) {
-            let theirs = per_second(&row.proxy.name, name);
-            let ours = row.cell(Metric::RequestsPerSecond).estimate.map(|estimate| estimate.median);
-            let or_nothing = |value: Option<f64>, figure: fn(f64) -> String| {
-                value.map_or_else(|| NOTHING.to_owned(), figure)
-            };
-            rows.push(vec![
-                case.title(),
-                format!("{} ÷ {}", row.proxy.name, base.proxy.name),
-                or_nothing(theirs.map(|value| value / their_base), figure::ratio),
-                or_nothing(ours.map(|value| value / our_base), figure::ratio),
-                or_nothing(theirs, figure::rate),
-                or_nothing(ours, figure::rate),
+                follows.trim_end().to_owned(),
             ]);
         }
     }
+    Table {
+        caption: "Rules that were broken, and what follows".to_owned(),
+        headings: ["rule", "case", "what was seen", "what follows"].map(str::to_owned).to_vec(),
+        rows,
+    }
+}
+
+/// The published requests per second of each case beside our own, as ratios between proxies where both have the one
+/// that they are taken to; `None` where nobody published anything.
+pub fn published_ratios(summary: &Summary<'_>) -> Option<Table> {
+    let rows: Vec<Vec<String>> =
+        summary.cases.iter().flat_map(|case| published_beside(summary, case)).collect();
     (!rows.is_empty()).then(|| Table {
-        caption: "Requests per second as ratios between proxies: published, and measured here. The machines differ, so only ratios compare."
+        caption: "Requests per second, published and measured here, and as ratios between proxies. The machines differ, so \
+                  only ratios compare."
             .to_owned(),
-        headings: ["case", "ratio", "published", "measured", "published/s", "measured/s"].map(str::to_owned).to_vec(),
+        headings: ["case", "proxy", "published", "measured", "published/s", "measured/s"].map(str::to_owned).to_vec(),
         rows,
     })
+}
+
+/// Those that were published or measured in a case: the published ones first.
+fn published_beside(summary: &Summary<'_>, case: &CaseSummary<'_>) -> Vec<Vec<String>> {
+    let Some(name) = case.case.published.as_deref() else { return Vec::new() };
+    let rates = summary
+        .results
+        .published
+        .iter()
+        .filter(|figure| (figure.case.as_str(), figure.metric.as_str()) == (name, "requests_per_second"));
+    let architecture = &summary.results.machine.architecture;
+    let measured =
+        |row: &Row<'_>| row.cell(Metric::RequestsPerSecond).estimate.map(|estimate| estimate.median);
+    let mut beside: Vec<(&str, Option<f64>, Option<f64>)> = rates
+        .map(|figure| {
+            let row =
+                case.rows.iter().find(|row| is_published_as(&row.proxy.name, architecture, &figure.system));
+            (figure.system.as_str(), Some(figure.value), row.and_then(measured))
+        })
+        .collect();
+    if beside.is_empty() {
+        return Vec::new();
+    }
+    let is_published =
+        |proxy: &str| beside.iter().any(|(system, ..)| is_published_as(proxy, architecture, system));
+    let others =
+        case.rows.iter().filter(|row| row.proxy.role != Role::Direct && !is_published(&row.proxy.name));
+    let others: Vec<_> = others.map(|row| (row.proxy.name.as_str(), None, measured(row))).collect();
+    beside.extend(others);
+    let base = beside.iter().find_map(|(name, theirs, ours)| Some((*name, (*theirs)?, (*ours)?)));
+    let or_nothing =
+        |value: Option<f64>, figure: fn(f64) -> String| value.map_or_else(|| NOTHING.to_owned(), figure);
+    let row = |(name, theirs, ours): (&str, Option<f64>, Option<f64>)| {
+        let ratios = base.map(|(_, their_base, our_base)| {
+            [theirs.map(|value| value / their_base), ours.map(|value| value / our_base)]
+        });
+        let [their_ratio, our_ratio] = ratios.unwrap_or_default();
+        vec![
+            case.title(),
+            base.map_or_else(|| name.to_owned(), |(base, ..)| format!("{name} ÷ {base}")),
+            or_nothing(their_ratio, figure::ratio),
+            or_nothing(our_ratio, figure::ratio),
+            or_nothing(theirs, figure::rate),
+            or_nothing(ours, figure::rate),
+        ]
+    };
+    beside.into_iter().map(row).collect()
+}
+
+/// Whether a published system is this proxy, perhaps by the architecture that it ran on: `squid-arm64`.
+fn is_published_as(proxy: &str, architecture: &str, system: &str) -> bool {
+    let architecture = if architecture == "aarch64" { "arm64" } else { architecture };
+    system
+        .strip_prefix(proxy)
+        .is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-') == Some(architecture))
 }
 
 /// What the judge says of the published tables, and what their documents show; empty where there are none.

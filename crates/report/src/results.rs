@@ -491,7 +491,7 @@ pub struct Sample {
     pub memory_bytes: u64,
     /// Threads.
     pub threads: usize,
-    /// Established TCP connections from clients and to origins.
+    /// Established TCP connections, of a proxy both from clients and to origins.
     pub connections: usize,
     /// Those in each other state of TCP: `TIME_WAIT`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -499,6 +499,32 @@ pub struct Sample {
     /// Context switches since the sample before.
     #[serde(default)]
     pub switches: u64,
+    /// What its connections passed since the sample before; `None` where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
+}
+
+/// What TCP connections passed. One that closed takes along what it passed after the last sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent that have arrived.
+    pub sent_bytes: u64,
+    /// Segments sent again.
+    pub segments_sent_again: u64,
+}
+
+impl std::ops::Add for Traffic {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            received_bytes: self.received_bytes + other.received_bytes,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            segments_sent_again: self.segments_sent_again + other.segments_sent_again,
+        }
+    }
 }
 
 /// What the whole process tree of a part used during a measurement.

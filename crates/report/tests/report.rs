@@ -1,171 +1,13 @@
 //! Whole reports of a made-up run: what must be in them, not how it is arranged.
 
-use std::collections::BTreeMap;
+/// The results of a made-up run.
+mod made;
 
 use report::judge::Trait;
-use report::latency::Latency;
 use report::results::*;
 use report::{Summary, export, markdown, page, published, text};
 
-/// A proxy's figures in one round: requests, user and system CPU seconds, memory in MiB, lowest latency.
-type Figures = (u64, f64, f64, u64, u64);
-
-fn measured(
-    (requests, user_seconds, system_seconds, memory_mib, lowest_us): Figures,
-    is_direct: bool,
-) -> Measured {
-    // A long tail: each tenth as many take half as long again.
-    let counts = (0..18)
-        .map(|step| (lowest_us * 3u64.pow(step) / 2u64.pow(step), requests * 6 / 10 / 3u64.pow(step).max(1)));
-    Measured {
-        seconds: 1.0,
-        requests,
-        received_bytes: requests * 300,
-        errors: BTreeMap::new(),
-        latency: Latency::from_counts(counts),
-        lateness_p99_us: None,
-        usage: (!is_direct).then_some(Usage {
-            seconds: 1.01,
-            user_seconds,
-            system_seconds,
-            memory_bytes: memory_mib << 20,
-            processes: 1,
-            threads: 2,
-            voluntary_switches: 30,
-            involuntary_switches: 2,
-        }),
-        first_byte: Latency::default(),
-        connect: Latency::default(),
-        load_cpu_seconds: None,
-        origins_cpu_seconds: None,
-        machine_cpu_seconds: None,
-        samples: Vec::new(),
-        load: None,
-        origins: None,
-        network: None,
-    }
-}
-
-fn proxy(name: &str, role: Role) -> Proxy {
-    Proxy {
-        name: name.to_owned(),
-        role,
-        version: "1.2.3 <test>".to_owned(),
-        started: vec![Started {
-            given: vec!["1 worker".to_owned()],
-            cases: vec!["tiny-closed".to_owned(), "tiny-constant".to_owned()],
-            process: Process {
-                command: format!("{name} -f /tmp/{name}.conf"),
-                files: vec![File { name: format!("{name}.conf"), text: "global\n  nbthread 1\n".to_owned() }],
-            },
-            setup: BTreeMap::from([(Trait::Logging, "off".to_owned())]),
-        }],
-    }
-}
-
-fn run(proxy: &Proxy, case: &Case, round: usize, outcome: Outcome) -> Run {
-    Run {
-        proxy: proxy.name.clone(),
-        case: case.name.clone(),
-        round,
-        began_seconds: 0.0,
-        command: "vanward load -c 32 http://127.0.0.1:1/tiny".to_owned(),
-        step: None,
-        outcome,
-    }
-}
-
-/// Vanward is cheaper than nginx beyond the spread, takes more memory, and is even with haproxy.
-fn sample() -> Results {
-    let proxies = vec![
-        proxy("direct", Role::Direct),
-        proxy("vanward", Role::Subject),
-        proxy("nginx", Role::Peer),
-        proxy("haproxy", Role::Peer),
-    ];
-    let case = |name: &str, payload_bytes, arrivals| Case {
-        name: name.to_owned(),
-        scheme: Scheme::Http,
-        version: Version::Http1,
-        payload: "tiny".to_owned(),
-        payload_bytes,
-        connections: 32,
-        arrivals,
-        workers: 1,
-        requests: None,
-        features: Vec::new(),
-        published: None,
-        generator: OWN_GENERATOR.to_owned(),
-    };
-    let cases = vec![
-        case("tiny-closed", 128, Arrivals::Closed),
-        case("tiny-constant", 128, Arrivals::Constant { rate_per_second: 12_000.0 }),
-    ];
-    let figures: [Figures; 4] = [
-        (60_000, 0.0, 0.0, 0, 90),
-        (40_000, 0.2, 0.78, 6, 180),
-        (30_000, 0.4, 0.58, 4, 260),
-        (39_800, 0.2, 0.78, 6, 181),
-    ];
-    let mut runs = Vec::new();
-    for round in 1..=3u64 {
-        for case in &cases {
-            for (proxy, (requests, user, system, memory, lowest)) in proxies.iter().zip(figures) {
-                let figures = (requests + 300 * round, user, system, memory, lowest + round);
-                let outcome = Outcome::Measured(measured(figures, proxy.role == Role::Direct));
-                runs.push(run(proxy, case, round as usize, outcome));
-            }
-        }
-    }
-    Results {
-        schema: SCHEMA,
-        title: "What a proxied request costs".to_owned(),
-        measured_by: "vanward 0.1.0".to_owned(),
-        command: "vanward demo --seconds 50".to_owned(),
-        started_unix_seconds: 1_798_761_599,
-        took_seconds: 49.0,
-        machines: Vec::new(),
-        machine: Machine {
-            processor: "A & B <fast>".to_owned(),
-            architecture: "x86_64".to_owned(),
-            cores: 2,
-            memory_bytes: 24 << 30,
-            kernel: "Linux 6.18".to_owned(),
-            governor: None,
-            settings: BTreeMap::from([("net.core.somaxconn".to_owned(), "4096".to_owned())]),
-        },
-        conditions: Conditions {
-            load_before: [0.1, 0.2, 0.3],
-            rounds: 3,
-            measured_seconds: 1.0,
-            warm_up_seconds: 0.2,
-            seed: 1,
-            cores: Cores { proxy: vec![0], origins: vec![1], load: vec![1] },
-            alike: vec!["1 worker".to_owned()],
-        },
-        origins: vec![Process {
-            command: "vanward origin --listen 127.0.0.1:0".to_owned(),
-            files: Vec::new(),
-        }],
-        proxies,
-        cases,
-        runs,
-        notes: Vec::new(),
-        plan: None,
-        absent: Vec::new(),
-        lacking: Vec::new(),
-        published: Vec::new(),
-        expectations: Vec::new(),
-        incomplete: None,
-    }
-}
-
-/// Fails one of a proxy's runs.
-fn refuse(results: &mut Results, proxy: &str, outcome: impl Fn(Measured) -> Outcome) {
-    let run = results.runs.iter_mut().find(|run| run.proxy == proxy).expect("a run");
-    let Outcome::Measured(figures) = run.outcome.clone() else { panic!("a sample without failures") };
-    run.outcome = outcome(figures);
-}
+use made::{measured, proxy, refuse, run, sample};
 
 #[test]
 fn results_survive_json_and_a_newer_schema_is_refused() {
@@ -317,6 +159,35 @@ fn a_rate_that_all_were_given_is_not_won_by_anybody() {
     let constant = &summary.cases[1];
     let cell = constant.rows[2].cell(report::summary::Metric::RequestsPerSecond);
     assert!(cell.estimate.is_some() && cell.beside_subject.is_none());
+}
+
+#[test]
+fn published_figures_stand_beside_ours_also_of_systems_that_were_not_measured() {
+    let mut results = sample();
+    results.cases[0].published = Some("theirs".to_owned());
+    let published = |system: &str, value| Published {
+        system: system.to_owned(),
+        case: "theirs".to_owned(),
+        metric: "requests_per_second".to_owned(),
+        value,
+        unit: "1/s".to_owned(),
+    };
+    let table = |results: &Results| {
+        let table = report::overview::published_ratios(&Summary::of(results)).expect("a table");
+        table.rows.iter().map(|row| row[1..].join(" ")).collect::<Vec<_>>()
+    };
+    results.published = vec![published("nginx-arm64", 400.0), published("nginx-x86_64", 500.0)];
+    assert_eq!(
+        table(&results),
+        [
+            "nginx-arm64 ÷ nginx-x86_64 0.80 — 400 —",
+            "nginx-x86_64 ÷ nginx-x86_64 1.00 1.00 500 30,600",
+            "vanward ÷ nginx-x86_64 — 1.33 — 40,600",
+            "haproxy ÷ nginx-x86_64 — 1.32 — 40,400",
+        ]
+    );
+    results.published = vec![published("another", 48.3)];
+    assert_eq!(table(&results)[..2], ["another — — 48.3 —", "vanward — — — 40,600"]);
 }
 
 #[test]

@@ -109,6 +109,7 @@ fn watched_together(one: Watched, other: Watched) -> Watched {
             connections: one.connections + other.connections,
             other_connections: others,
             switches: one.switches + other.switches,
+            traffic: one.traffic.zip(other.traffic).map(|(one, other)| one + other),
         }
     });
     Watched {

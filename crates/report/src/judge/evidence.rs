@@ -5,9 +5,10 @@ use crate::results::{Arrivals, Case, Measured, Results, Role};
 use crate::statistics::Estimate;
 use crate::summary::{Metric, Row};
 
-/// What the kernel says when a limit of its own is reached.
-const EXHAUSTED: [&str; 4] = [
+/// What the kernel says when a limit of its own is reached, and our generator when it sees that it would be.
+const EXHAUSTED: [&str; 5] = [
     "Too many open files",
+    "open files (ulimit -n)",
     "Cannot assign requested address",
     "Address already in use",
     "No buffer space available",
