@@ -64,20 +64,86 @@ fn an_expectation_that_was_missed_fails_the_run_and_is_in_its_junit_file() {
     assert!(junit.contains("failures=\"1\""), "{junit}");
 }
 
+/// What a plan's run says, each sentence on one line.
+fn said(folder: &Path, plan: &str) -> String {
+    let ended = start(folder, plan, &[]).ended();
+    assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
+    ended.output.replace("\n  ", " ")
+}
+
 #[test]
-fn a_proxy_that_logs_and_one_that_does_not_are_not_ranked() {
+fn proxies_that_are_set_up_unlike_each_other_are_not_ranked() {
     let told = process::run(&["lab", "doctor", "--json"]).with_code(0);
     // CI has it, as its script says.
     if !told.output.contains("bin/nginx") {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let plan = PLAN.replace("\"direct\"", "\"nginx\"") + "[proxy.nginx]\naccess_log = true\n";
-    let ended = start(folder.path(), &plan, &[]).ended();
-    assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
+    let plan = PLAN.replace("\"direct\"", "\"nginx\"")
+        + "[proxy.nginx]\naccess_log = true\nworkers = 2\nkeep_alive = false\n";
+    let said = said(folder.path(), &plan);
+    for differs in [
+        "Logging differs: nginx: every request to a file; vanward: off",
+        "Workers differs: nginx: 2; vanward: 1",
+        "Keep-alive differs: nginx: off; vanward: on",
+        "Not ranked: nginx, vanward",
+        "measured once, so that nobody knows the spread",
+    ] {
+        assert!(said.contains(differs), "{differs}: {said}");
+    }
+}
+
+#[test]
+fn a_proxy_that_fails_requests_is_not_ranked() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // One in two hundred by a seed: above what the judge lets pass, and below what ends a measurement.
+    let failing = format!(
+        "[command]\nfailing = [{:?}, \"proxy\", \"--from\", \"{{listen}}\", \"--to\", \"http://{{origin}}\", \"--workers\", \
+         \"1\", \"--fail\", \"0.5%:503\"]\n",
+        env!("CARGO_BIN_EXE_vanward")
+    );
+    let (head, case) = PLAN.split_once("[[case]]").expect("it has a case");
+    let head = head.replace("\"direct\"", "\"failing\"");
+    let plan = format!("{head}{failing}[[case]]{}", case.replace("= 20\n", "= 2000\n"));
+    let said = said(folder.path(), &plan);
+    assert!(said.contains("Of the requests failed:") && said.contains("Not ranked: failing."), "{said}");
+}
+
+#[test]
+fn another_process_on_the_machine_is_noticed() {
+    /// Ends with the test.
+    struct Spinning(Vec<std::process::Child>);
+
+    impl Drop for Spinning {
+        fn drop(&mut self) {
+            for child in &mut self.0 {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+
+    let cores = std::thread::available_parallelism().expect("the kernel tells").get();
+    let spin = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+    let _spinning = Spinning((0..cores).map(spin).collect());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let said = said(folder.path(), &PLAN.replace("requests = 20\n", ""));
+    assert!(said.contains("Others used") && said.contains("Not ranked: vanward."), "{said}");
+}
+
+#[test]
+fn too_few_descriptors_are_named_as_the_limit() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plan = PLAN.replace("connections = 1\n", "connections = 400\n");
+    std::fs::write(folder.path().join("plan.toml"), plan).expect("a plan");
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -n 256; exec \"$0\" lab run plan.toml --out out"])
+        .arg(env!("CARGO_BIN_EXE_vanward"))
+        .current_dir(folder.path());
+    let ended = Process::of(&mut limited).ended().with_code(INVALID_RUN);
     let said = ended.output.replace("\n  ", " ");
-    assert!(said.contains("Logging differs: nginx: every request to a file; vanward: off"), "{said}");
-    assert!(said.contains("Not ranked: nginx, vanward"), "{said}");
+    assert!(said.contains("ulimit -n") && said.contains("Not ranked: vanward."), "{said}");
 }
 
 #[test]
