@@ -429,14 +429,41 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_stays_with_its_source() {
-        for (kind, most) in [("bandwidth", 128 << 10), ("latency", 33 << 20)] {
-            let mut chain = chain(&[(kind, [1_000_000, 0, 0])]);
+        for (kind, value, most) in [
+            ("bandwidth", 1000, 96 << 10),
+            ("bandwidth", 1_000_000, 9 << 20),
+            ("latency", 1_000_000, 33 << 20),
+        ] {
+            let mut chain = chain(&[(kind, [value, 0, 0])]);
             let mut held = 0;
             while chain.has_room() {
                 chain.push(ms(0), Bytes::from(vec![0; 32 << 10]));
                 held += 32 << 10;
             }
-            assert!(held > 0 && held <= most, "{kind} holds {held}");
+            assert!(held > 0 && held <= most, "{kind} {value} holds {held}");
+        }
+    }
+
+    #[test]
+    fn a_fast_link_is_kept_busy_by_whoever_wakes_late() {
+        for rate_kbytes in [10_000, 100_000, 1_000_000] {
+            let mut chain = chain(&[("bandwidth", [rate_kbytes, 0, 0])]);
+            let (mut now, mut passed) = (Duration::ZERO, 0);
+            while now < ms(1000) {
+                while chain.has_room() {
+                    chain.push(now, Bytes::from(vec![0; 32 << 10]));
+                }
+                let due = chain.advance(now);
+                while let Some(bytes) = chain.front() {
+                    let count = bytes.len();
+                    passed += count;
+                    chain.written(count);
+                    chain.advance(now);
+                }
+                now = due.unwrap_or(now).max(now) + Duration::from_micros(1300);
+            }
+            let error = passed as f64 / (rate_kbytes as f64 * 1e3) - 1.0;
+            assert!(error.abs() < 0.03, "{rate_kbytes} kB/s: {error:+.3}");
         }
     }
 }

@@ -13,6 +13,10 @@ use crate::toxic::{Effect, Ending};
 const HELD_MAX: usize = 64 * 1024;
 /// What waits in a stage that delays: the bytes that are on a long link. More are not taken in.
 const DELAYED_MAX: usize = 32 << 20;
+/// A link that sends holds what it sends within so many milliseconds, from `HELD_MAX` on: a fast one is not to run dry
+/// before its source is read again.
+const LINK_HELD_MS: u64 = 40;
+const LINK_HELD_MAX: usize = 8 << 20;
 /// A link sends pieces of at most this time, so that a slow one flows.
 const PIECES_PER_SECOND: u64 = 100;
 /// A stage that was called too late catches up with at most this much.
@@ -96,6 +100,10 @@ impl Stage {
     pub(crate) fn has_room(&self) -> bool {
         let limit = match self.effect {
             Effect::Latency { .. } | Effect::SlowStart { .. } => DELAYED_MAX,
+            Effect::Bandwidth { bytes_per_second } => {
+                let held = bytes_per_second.saturating_mul(LINK_HELD_MS) / 1000;
+                usize::try_from(held).unwrap_or(usize::MAX).clamp(HELD_MAX, LINK_HELD_MAX)
+            }
             _ => HELD_MAX,
         };
         self.held < limit
