@@ -12,6 +12,26 @@ use std::time::{Duration, Instant};
 use config::Config;
 use socket2::{Domain, SockRef, Socket, Type};
 
+/// Frames, written and read by hand.
+#[path = "http2/frame.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod frame;
+/// One end of a connection of HTTP/2.
+#[path = "http2/end.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod end;
+/// One end of a connection of HTTP/1.
+#[path = "conversations/peer.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod peer;
+/// How bytes are shown and compared.
+#[path = "conversations/text.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod text;
+
+use end::End;
+use peer::PATIENCE;
+
 const CLIENTS: usize = 16;
 const RESTARTS: usize = 5;
 /// Responses of the server that are awaited after each start, to know that traffic has returned.
@@ -21,7 +41,6 @@ const KILLS: usize = 8;
 /// Longer than what is waited for as a whole, so that it may be cut.
 const LONG_BODY_BYTES: usize = 50_000;
 const SHORT_BODY_BYTES: usize = 42;
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What all clients have got so far.
 #[derive(Default)]
@@ -37,7 +56,7 @@ struct Tally {
 fn every_response_is_whole_or_a_clear_failure() {
     let mut server = Server::start(LOOPBACK, LONG_BODY_BYTES);
     let address = server.address;
-    let load = Load::on(&[address], LONG_BODY_BYTES);
+    let load = Load::on(&[address], LONG_BODY_BYTES, ask_until_over);
     await_more(&load.tally.whole, RESPONSES_AWAITED);
     for _ in 0..RESTARTS {
         server.kill();
@@ -55,9 +74,18 @@ fn every_response_is_whole_or_a_clear_failure() {
 
 #[test]
 fn while_one_of_two_servers_lives_no_request_fails() {
+    kills_one_of_two(ask_until_over);
+}
+
+#[test]
+fn nor_does_one_over_http2() {
+    kills_one_of_two(ask_on_streams_until_over);
+}
+
+fn kills_one_of_two(client: Client) {
     let start = |address| Server::start(address, SHORT_BODY_BYTES);
     let mut servers: VecDeque<Server> = [LOOPBACK, LOOPBACK].map(start).into();
-    let load = Load::on(&[servers[0].address, servers[1].address], SHORT_BODY_BYTES);
+    let load = Load::on(&[servers[0].address, servers[1].address], SHORT_BODY_BYTES, client);
     await_more(&load.tally.whole, RESPONSES_AWAITED);
     for _ in 0..KILLS {
         let server = servers.pop_front().expect("there are two");
@@ -76,6 +104,9 @@ fn while_one_of_two_servers_lives_no_request_fails() {
 
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
+/// What a client does: it asks the proxy for bodies of this length, and counts what it gets.
+type Client = fn(SocketAddr, usize, &Tally);
+
 /// Clients that ask a proxy of servers all the time.
 struct Load {
     proxy: proxy::Running,
@@ -84,14 +115,14 @@ struct Load {
 }
 
 impl Load {
-    fn on(servers: &[SocketAddr], body_bytes: usize) -> Self {
+    fn on(servers: &[SocketAddr], body_bytes: usize, ask: Client) -> Self {
         let url = |address| format!("http://{address}").parse().expect("is a URL");
         let config = Config::for_servers(vec![LOOPBACK], servers.iter().map(url).collect());
         let proxy = proxy::start(config).expect("the proxy starts");
         let (front, tally) = (proxy.addresses()[0], Arc::new(Tally::default()));
         let client = |_| {
             let tally = Arc::clone(&tally);
-            std::thread::spawn(move || ask_until_over(front, body_bytes, &tally))
+            std::thread::spawn(move || ask(front, body_bytes, &tally))
         };
         let clients = (0..CLIENTS).map(client).collect();
         Self { proxy, tally, clients }
@@ -146,6 +177,33 @@ fn ask_until_over(front: SocketAddr, body_bytes: usize, tally: &Tally) {
             }
         }
         connection = Some(stream);
+    }
+}
+
+/// A client of HTTP/2: one request after the other, each on a stream of the one connection, which lives throughout.
+fn ask_on_streams_until_over(front: SocketAddr, body_bytes: usize, tally: &Tally) {
+    let stream = TcpStream::connect(front).expect("the proxy listens");
+    let mut end = End::client(stream, &[]);
+    // All bodies fit into what the proxy may send: it need not be told of each that it was read.
+    end.takes_all = false;
+    end.sends(frame::window_update(0, 1 << 30));
+    let whole = format!("---\n{}\n---\n", "x".repeat(body_bytes));
+    for stream in (1..).step_by(2) {
+        if tally.is_over.load(SeqCst) {
+            return;
+        }
+        let request = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
+        end.sends(frame::last_headers(stream, request));
+        let response = end.whole(stream);
+        end.forgets();
+        let status = response.strip_prefix(":status: ").and_then(|rest| rest.get(..3));
+        let count = match status.expect("every request is answered") {
+            "200" if response.ends_with(&whole) => &tally.whole,
+            "200" => &tally.cut,
+            "502" | "503" | "504" => &tally.refused,
+            status => panic!("status {status}"),
+        };
+        count.fetch_add(1, SeqCst);
     }
 }
 
