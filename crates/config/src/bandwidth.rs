@@ -75,7 +75,8 @@ fn refusal(fault: Fault) -> ValueError {
     ValueError { fault, expected: EXPECTED }
 }
 
-fn written_bandwidth(Bandwidth { limit, scope }: &Bandwidth) -> String {
+/// A limit on bandwidth as a file has it.
+pub fn written_bandwidth(Bandwidth { limit, scope }: &Bandwidth) -> String {
     let mut written = written_rate(limit.rate_bytes_per_second.get());
     if let Model::TokenBucket { burst_bytes } = limit.model {
         written += &format!(" {BURST} {}", written_size(burst_bytes));

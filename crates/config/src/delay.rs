@@ -22,7 +22,7 @@ const TRACE: &str = "trace";
 /// Values in such a file: a day of one a second.
 const TRACE_MAX: usize = 86_400;
 
-pub(crate) const DELAY: Text<Delay> = Text { expected: EXPECTED, read: delay, print: written };
+pub(crate) const DELAY: Text<Delay> = Text { expected: EXPECTED, read: delay, print: written_delay };
 
 pub(crate) const LOSS: Text<Loss> = Text { expected: EXPECTED_LOSS, read: loss, print: written_loss };
 
@@ -75,7 +75,7 @@ fn trace(file: &str) -> Result<Jitter, ValueError> {
 }
 
 /// Reads a loss of packets: `0.5% 300ms`.
-fn loss(text: &str) -> Result<Loss, ValueError> {
+pub fn loss(text: &str) -> Result<Loss, ValueError> {
     let refuse = |fault| ValueError { fault, expected: EXPECTED_LOSS };
     let unknown = || refuse(Fault::Unknown { written: text.to_owned(), nearest: None });
     let (share, stall) = text.trim().split_once('%').ok_or_else(unknown)?;
@@ -87,7 +87,8 @@ fn loss(text: &str) -> Result<Loss, ValueError> {
     Ok(Loss { per_million: (percent * 10_000.0).round() as u32, stall_ns: stall.as_nanos() as u64 })
 }
 
-fn written_loss(loss: &Loss) -> String {
+/// A loss of packets as a file has it.
+pub fn written_loss(loss: &Loss) -> String {
     let stall = written_duration(Duration::from_nanos(loss.stall_ns));
     format!("{}% {stall}", f64::from(loss.per_million) / 10_000.0)
 }
@@ -102,7 +103,8 @@ fn refusal(fault: Fault) -> ValueError {
     ValueError { fault, expected: EXPECTED }
 }
 
-pub(crate) fn written(delay: &Delay) -> String {
+/// A delay as a file has it.
+pub fn written_delay(delay: &Delay) -> String {
     let length = |ns: u64| written_duration(Duration::from_nanos(ns));
     let mean = length(delay.mean_ns);
     match &delay.jitter {
@@ -134,7 +136,7 @@ mod tests {
         ] {
             let read = delay(text).unwrap();
             assert_eq!(read, Delay { mean_ns, jitter }, "{text}");
-            assert_eq!(written(&read), again);
+            assert_eq!(written_delay(&read), again);
         }
     }
 
@@ -150,7 +152,7 @@ mod tests {
             assert!(
                 matches!(&read.jitter, Jitter::Trace { added_ns, .. } if **added_ns == [5 * MS as i64, -(MS as i64)])
             );
-            assert_eq!(delay(&written(&read)).unwrap(), read);
+            assert_eq!(delay(&written_delay(&read)).unwrap(), read);
         }
         for bad in ["", "5ms\nsoon\n"] {
             std::fs::write(&path, bad).unwrap();

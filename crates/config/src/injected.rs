@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shape::{Fault, Occasion, Share};
 
-use crate::delay::{drawn_delay, written as written_delay};
+use crate::delay::{drawn_delay, written_delay};
 use crate::fault::{self, ValueError};
 use crate::injected_connection::{self, CONNECTION, connection};
 use crate::kind::Text;

@@ -91,8 +91,8 @@ mod tls;
 /// The reference of all options.
 mod reference;
 
-pub use bandwidth::bandwidth;
-pub use delay::delay;
+pub use bandwidth::{bandwidth, written_bandwidth};
+pub use delay::{delay, loss, written_delay, written_loss};
 pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use injected::{injection, written_fault, written_share};

@@ -7,6 +7,8 @@ pub mod told;
 pub mod stored;
 /// What it does about faults.
 mod faults;
+/// How fast and how late things are.
+pub mod shaped;
 
 use std::io;
 use std::net::TcpListener;
@@ -133,6 +135,8 @@ pub(crate) async fn serve(
         .route("/cache/explain", post(stored::explain))
         .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))
         .route("/faults/{name}", delete(faults::remove))
+        .route("/shaping", get(shaped::list).post(shaped::change).delete(shaped::clear))
+        .route("/shaping/{place}/{name}", delete(shaped::remove))
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
         .with_state(control);
     let mut serving: Option<tokio::task::JoinHandle<()>> = None;
@@ -146,8 +150,9 @@ pub(crate) async fn serve(
     }
 }
 
-const PLACES: &str = "there are GET /status, /configuration and /faults, POST /reload, /faults, /cache/purge and explain, \
-                      and /servers/drain, restore, weigh, add and remove, DELETE /faults and /faults/NAME";
+const PLACES: &str = "there are GET /status, /configuration, /faults and /shaping, POST /reload, /faults, /shaping, /cache/purge \
+                      and explain, and /servers/drain, restore, weigh, add and remove, DELETE /faults, /faults/NAME, \
+                      /shaping and /shaping/listener, route or upstream/NAME";
 
 async fn status(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {

@@ -13,10 +13,12 @@ use arc_swap::ArcSwap;
 use balance::Time;
 use config::{Config, ListenAddress, LogFormat, LogTarget, Mistake, Reading};
 use telemetry::{AccessLog, Reader, WorkerLog};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::admin::Admin;
+use crate::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::certificates;
 use crate::control::{Reread, StartError};
 use crate::faults::Faults;
@@ -24,7 +26,7 @@ use crate::handover::{self, Estate, Inheritance, Purpose};
 use crate::legacy::Legacy;
 use crate::listen::{self, ListenerId, Opened};
 use crate::metrics::Metrics;
-use crate::overlay::{Amendment, Overlay, Refusal};
+use crate::overlay::{Amendment, Overlay, Refusal, ReshapeRefusal};
 use crate::plan::Plan;
 use crate::pressure::Pressure;
 use crate::resolve::{Name, Names, Wanted};
@@ -54,6 +56,8 @@ pub(crate) struct Control {
     pub(crate) pressure: Arc<Pressure>,
     /// What goes wrong on purpose: in force at once, not with the next plan.
     pub(crate) faults: Arc<Faults>,
+    /// Told when operators have changed rates and delays.
+    pub(crate) reshaped: Arc<Notify>,
     /// Told when there is another plan.
     pub(crate) changes: watch::Sender<()>,
     pub(crate) admin: Admin,
@@ -106,11 +110,13 @@ pub(crate) enum ReloadError {
     NoFile,
 }
 
-/// Why a server stays as it is.
+/// Why something stays as it is.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AmendError {
     #[error("{0}")]
     Refused(#[from] Refusal),
+    #[error("{0}")]
+    NotReshaped(#[from] ReshapeRefusal),
     #[error("{0}")]
     NotPossible(#[from] StartError),
 }
@@ -165,6 +171,7 @@ impl Control {
             metrics,
             pressure: Arc::default(),
             faults,
+            reshaped: Arc::default(),
             changes: watch::Sender::new(()),
             admin,
         }))
@@ -258,14 +265,60 @@ impl Control {
         server: &str,
         upstream: Option<&str>,
     ) -> Result<Vec<(String, String)>, AmendError> {
+        self.overlaid(|file, overlay| {
+            Ok(overlay.amend(amendment, server, upstream, (file, &self.plan().config))?)
+        })
+    }
+
+    /// Changes how fast or how late something is, and says what. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn reshape(&self, order: &ShapingOrder) -> Result<PlaceNamed, AmendError> {
+        self.overlaid(|file, overlay| Ok(overlay.shaping.amend(order, file, self.time())?))
+    }
+
+    /// Has one place as the file has it again. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn unshape(&self, place: PlaceKind, name: &str) -> Result<(), AmendError> {
+        self.overlaid(|file, overlay| Ok(overlay.shaping.remove(place, name, file)?))
+    }
+
+    /// Has all places as the file has them again, and says how many were not. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn unshape_all(&self) -> Result<usize, AmendError> {
+        self.overlaid(|_, overlay| Ok(overlay.shaping.clear()))
+    }
+
+    /// Has those places as the file has them again whose time is over, and says which. Blocks, as `change` does.
+    ///
+    /// # Errors
+    /// Why everything stays as it is.
+    pub(crate) fn expire(&self) -> Result<Vec<PlaceNamed>, AmendError> {
+        self.overlaid(|_, overlay| Ok(overlay.shaping.expire(self.time())))
+    }
+
+    /// Puts the file in force with other changes than now. Blocks, as `change` does.
+    fn overlaid<T>(
+        &self,
+        amend: impl FnOnce(&Config, &mut Overlay) -> Result<T, AmendError>,
+    ) -> Result<T, AmendError> {
         let _turn = self.turn()?;
         let (file, mut overlay) = {
             let held = lock(&self.held);
             (held.file.clone(), held.overlay.clone())
         };
-        let targets = overlay.amend(amendment, server, upstream, (&file, &self.plan().config))?;
-        self.put(file, overlay)?;
-        Ok(targets)
+        let before = overlay.clone();
+        let done = amend(&file, &mut overlay)?;
+        if overlay != before {
+            self.put(file, overlay)?;
+            self.reshaped.notify_one();
+        }
+        Ok(done)
     }
 
     /// Goes on with the servers that names stand for now. Blocks, as `change` does.
@@ -356,7 +409,8 @@ impl Control {
         sockets.extend(self.metrics.pass_on()?);
         sockets.extend(self.admin.pass_on()?);
         let legacy = Legacy::of(&self.plan(), self.time());
-        let successor = upgrade(&Estate { sockets, overlay, legacy })?;
+        let shaping = overlay.shaping.orders(self.time()).collect();
+        let successor = upgrade(&Estate { sockets, overlay, shaping, legacy })?;
         drop(turn);
         self.leave(true, || Message::Retire);
         Ok(successor)

@@ -20,6 +20,7 @@ use crate::change::{Beginning, Control, Means, worker_count};
 use crate::ejection;
 use crate::handover::{Inheritance, Predecessor};
 use crate::metrics::{self, Metrics};
+use crate::overlay::reshaped;
 use crate::pressure;
 use crate::probe;
 use crate::resolve::{self, Wanted};
@@ -224,6 +225,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(metrics::serve(control.clone(), metrics, hosts.clone()));
             tokio::task::spawn_local(admin::serve(control.clone(), admin, hosts));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
+            tokio::task::spawn_local(reshaped::watch(Weak::clone(&control)));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
             tokio::task::spawn_local(cached::sweep(Weak::clone(&control)));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {

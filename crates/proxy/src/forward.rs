@@ -332,7 +332,10 @@ impl Attempt<'_> {
         let server = &self.upstream.servers[self.index];
         let pooled = match self.upstream.plan.config.protocol {
             _ if !self.may_reuse => None,
-            Protocol::Http1 => server.pooled(self.call.client, self.admitted.method.is_idempotent()),
+            Protocol::Http1 => {
+                let may_be_repeated = self.admitted.method.is_idempotent();
+                server.pooled(self.call.worker, self.call.client, may_be_repeated)
+            }
             Protocol::Http2 => server.stream(),
         };
         if let Some(connection) = pooled {

@@ -18,6 +18,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::admin::shaped::ShapingOrder;
 use crate::legacy::{Bequest, Legacy};
 use crate::overlay::{Overlay, ServerChange};
 
@@ -46,6 +47,8 @@ pub(crate) type Passed = (Purpose, Vec<OwnedFd>);
 pub(crate) struct Estate {
     pub(crate) sockets: Vec<Passed>,
     pub(crate) overlay: Overlay,
+    /// What of that is about rates and delays, with what is left of its time.
+    pub(crate) shaping: Vec<ShapingOrder>,
     pub(crate) legacy: Legacy,
 }
 
@@ -58,6 +61,9 @@ enum Part<C = ServerChange, B = Bequest> {
     },
     Server {
         change: C,
+    },
+    Shaping {
+        order: Box<ShapingOrder>,
     },
     Known {
         bequest: B,
@@ -114,6 +120,7 @@ impl Inheritance {
                     sockets.extend(received.into_iter().map(|socket| (purpose.clone(), socket)));
                 }
                 Part::Server { change } => overlay.insert(change),
+                Part::Shaping { order } => overlay.shaping.inherit(&order),
                 Part::Known { bequest } => legacy.push(bequest),
                 Part::Unknown => {}
                 Part::End => {
@@ -167,6 +174,9 @@ pub(crate) fn give(channel: &OwnedFd, estate: &Estate) -> io::Result<()> {
     for change in estate.overlay.changes() {
         send_part(channel, &Given::Server { change }, &[])?;
     }
+    for order in &estate.shaping {
+        send_part(channel, &Given::Shaping { order: Box::new(order.clone()) }, &[])?;
+    }
     for bequest in estate.legacy.parts() {
         send_part(channel, &Given::Known { bequest }, &[])?;
     }
@@ -218,6 +228,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
+    use crate::admin::shaped::PlaceKind;
 
     #[test]
     fn sockets_and_changes_arrive_as_they_were_given() {
@@ -247,7 +258,12 @@ mod tests {
         const PARTS: u64 = 5000;
         (0..PARTS).for_each(|server| legacy.push(standing(server)));
         let sockets = vec![(clients.clone(), copies(many)), (admin.clone(), copies(1))];
-        let estate = Estate { sockets, overlay: overlay.clone(), legacy };
+        let order = ShapingOrder {
+            rate: Some(vec!["1MB/s".to_owned()]),
+            ..ShapingOrder::of(PlaceKind::Route, Some("/".to_owned()))
+        };
+        let estate = Estate { sockets, overlay: overlay.clone(), shaping: vec![order.clone()], legacy };
+        overlay.shaping.inherit(&order);
         let giver = std::thread::spawn(move || give(&here, &estate).map(|()| here));
 
         let mut inheritance = Inheritance::receive(there).expect("it is whole");

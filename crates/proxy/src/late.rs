@@ -67,7 +67,8 @@ impl Link {
 
     /// A connection to a server, as it is over the link.
     pub(crate) fn over(&self, socket: Socket, worker: &Worker) -> Socket {
-        if self.is_late() { Late::over(socket, &self.latency, &worker.shaper, None) } else { socket }
+        let is_to_be = self.is_late() && socket.may_be_late();
+        if is_to_be { Late::over(socket, &self.latency, &worker.shaper, None) } else { socket }
     }
 }
 

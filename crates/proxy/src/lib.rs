@@ -97,7 +97,7 @@ mod ejection;
 mod certificates;
 /// A bound on memory.
 mod pressure;
-/// What operators have changed about servers.
+/// What operators have changed.
 mod overlay;
 /// From one configuration to the next.
 mod change;
@@ -122,6 +122,7 @@ mod notify;
 /// The chaos proxy, on its own.
 pub mod chaos;
 
+pub use admin::shaped;
 pub use admin::stored;
 pub use admin::told as status;
 pub use control::{Reread, Running, Setup, StartError, start, start_with};

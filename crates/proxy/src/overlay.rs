@@ -1,5 +1,8 @@
-//! What operators have changed about servers while the proxy runs. It lies over the file's configuration, and so is kept
-//! over reloads and upgrades; a restart forgets it.
+//! What operators have changed while the proxy runs. It lies over the file's configuration, and so is kept over reloads
+//! and upgrades; a restart forgets it. Here is what they have changed about servers.
+
+/// What they have changed about rates and delays.
+pub(crate) mod reshaped;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +14,18 @@ use serde::{Deserialize, Serialize};
 use crate::control::notice;
 use crate::plan::Plan;
 
+pub(crate) use reshaped::{ReshapeRefusal, Reshaped};
+
 /// Servers that may differ from the file.
 const CHANGES_MAX: usize = 16_384;
 
-/// All changes, by upstream and server.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Overlay(BTreeMap<(String, String), ServerChange>);
+/// All changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Overlay {
+    /// By upstream and server.
+    servers: BTreeMap<(String, String), ServerChange>,
+    pub(crate) shaping: Reshaped,
+}
 
 /// What differs about one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,22 +100,23 @@ impl ServerChange {
 }
 
 impl Overlay {
+    /// What differs about servers.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &ServerChange> {
-        self.0.values()
+        self.servers.values()
     }
 
     pub(crate) fn insert(&mut self, change: ServerChange) {
         let key = (change.upstream.clone(), change.server.clone());
         if change.is_none() {
-            self.0.remove(&key);
+            self.servers.remove(&key);
         } else {
-            self.0.insert(key, change);
+            self.servers.insert(key, change);
         }
     }
 
     /// What differs about a server.
     pub(crate) fn of(&self, upstream: &str, server: &Server) -> Option<&ServerChange> {
-        self.0.get(&(upstream.to_owned(), server.to_string()))
+        self.servers.get(&(upstream.to_owned(), server.to_string()))
     }
 
     /// Takes up what an operator asks for, and says which servers it is about: upstream and URL. `file` is the
@@ -135,7 +145,8 @@ impl Overlay {
         for (upstream, url) in &targets {
             let is_in_file = has(file, upstream, url);
             let key = (upstream.clone(), url.clone());
-            let mut change = self.0.get(&key).cloned().unwrap_or_else(|| ServerChange::none(upstream, url));
+            let mut change =
+                self.servers.get(&key).cloned().unwrap_or_else(|| ServerChange::none(upstream, url));
             match amendment {
                 Amendment::Drain => change.is_drained = true,
                 Amendment::Restore => change.is_drained = false,
@@ -158,13 +169,14 @@ impl Overlay {
             }
             self.insert(change);
         }
-        if self.0.len() > CHANGES_MAX { Err(Refusal::TooMany) } else { Ok(targets) }
+        if self.servers.len() > CHANGES_MAX { Err(Refusal::TooMany) } else { Ok(targets) }
     }
 
     /// The file's configuration with all changes. What names an upstream that the file has no more waits for it.
     pub(crate) fn over(&self, file: &Config) -> Config {
         let mut config = file.clone();
-        if self.0.is_empty() {
+        self.shaping.over(&mut config);
+        if self.servers.is_empty() {
             return config;
         }
         for upstream in &mut config.upstreams {

@@ -271,7 +271,21 @@ impl Server {
     ///
     /// A request that could not be repeated asks the kernel: the runtime may not have heard yet of a connection that
     /// was closed just now.
-    pub(crate) fn pooled(&self, client: &Client, may_be_repeated: bool) -> Option<Connection> {
+    pub(crate) fn pooled(
+        &self,
+        worker: &Worker,
+        client: &Client,
+        may_be_repeated: bool,
+    ) -> Option<Connection> {
+        let mut connection = self.quiet(client, may_be_repeated)?;
+        if let Some(link) = &*self.link.borrow() {
+            // One that is there already meets what is changed as well.
+            connection.socket = link.over(connection.socket, worker);
+        }
+        Some(connection)
+    }
+
+    fn quiet(&self, client: &Client, may_be_repeated: bool) -> Option<Connection> {
         if self.introduction.get().is_some() {
             let Kept { server, connection } = *client.kept.take()?;
             return connection.again(may_be_repeated).filter(|_| Arc::ptr_eq(&server, &self.plan));

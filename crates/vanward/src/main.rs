@@ -46,6 +46,7 @@ enum Command {
     Remove(commands::servers::Remove),
     Cache(commands::cache::Args),
     Faults(commands::faults::Args),
+    Shape(commands::shape::Args),
     Chaos(commands::chaos::Args),
     #[cfg(feature = "lab")]
     Origin(commands::origin::Args),
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Command::Remove(arguments) => commands::servers::remove(&arguments),
         Command::Cache(arguments) => commands::cache::run(&arguments),
         Command::Faults(arguments) => commands::faults::run(&arguments),
+        Command::Shape(arguments) => commands::shape::run(&arguments),
         Command::Chaos(arguments) => commands::chaos::run(&arguments),
         #[cfg(feature = "lab")]
         Command::Origin(arguments) => commands::origin::run(&arguments),

@@ -66,6 +66,9 @@ fn wrong_usage_is_told_with_code_2() {
         (&["check", "--header", "A: b"], "--route"),
         (&["check", "--print", "--route", "GET", "/"], "--route"),
         (&["run", "--config"], "--config"),
+        (&["shape", "set", "route"], "--rate"),
+        (&["shape", "set", "listener", "--profile", "lt"], "lte"),
+        (&["shape", "clear", "route"], "NAME"),
     ];
     for (arguments, expected) in cases {
         let ended = run(arguments).with_code(2);
@@ -283,6 +286,31 @@ fn what_is_stored_is_purged_by_a_command() {
     let (proxy, folder) = proxy_with_admin(None);
     let said = run_in(folder.path(), &["cache", "purge", "--all"]).with_code(1);
     assert!(said.errors.contains("the configuration has no [cache]"), "{said:?}");
+    proxy.signal(Signal::TERM);
+    proxy.ended().with_code(0);
+}
+
+#[test]
+fn rates_and_delays_are_changed_by_a_command() {
+    let (proxy, folder) = proxy_with_admin(None);
+    let shape = |arguments: &[&str]| run_in(folder.path(), &[&["shape"], arguments].concat());
+    let set =
+        shape(&["set", "route", "--rate", "5KB/s", "--delay", "2s±100ms", "--expires", "1h"]).with_code(0);
+    assert!(set.errors.contains("route \"/\" is changed"), "{set:?}");
+    assert!(shape(&["set", "upstream", "app", "--latency", "20ms"]).with_code(0).errors.contains("app"));
+    let told = "route / rate 5KB/s, delay 2s±100ms changed, expires in 3";
+    for said in [shape(&[]), run_in(folder.path(), &["status"])] {
+        let words: Vec<&str> = said.output.split_whitespace().collect();
+        assert!(words.join(" ").contains(told), "{said:?}");
+    }
+    assert!(shape(&["--json"]).with_code(0).output.contains("\"latency\": \"20ms\""));
+    let refused = shape(&["set", "route", "/x", "--rate", "1MB/s"]).with_code(1);
+    assert!(refused.errors.contains("no route is named \"/x\"; there is \"/\""), "{refused:?}");
+    let cleared = shape(&["clear", "route", "/"]).with_code(0);
+    assert!(cleared.errors.contains("1 place is as fast and as late as in the file again"), "{cleared:?}");
+    let cleared = run_in(folder.path(), &["faults", "clear"]).with_code(0);
+    assert!(cleared.errors.contains("0 faults are removed"), "{cleared:?}");
+    assert!(cleared.errors.contains("1 place is as fast"), "{cleared:?}");
     proxy.signal(Signal::TERM);
     proxy.ended().with_code(0);
 }

@@ -1,5 +1,5 @@
 //! What the admin API does about faults: they are in force, or gone, when it has answered. Changing them waits for
-//! nobody, so it is done on this thread.
+//! nobody, so it is done on this thread; rates and delays, which are cleared with them, wait for the workers.
 
 use std::sync::Weak;
 
@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::told::{self, FaultsAdded, FaultsRemoved, MistakeTold, Refused};
-use super::{ending, json, refused};
+use super::{elsewhere, ending, json, refused, shaped};
 use crate::change::Control;
 use crate::control::notice;
 use crate::faults::FaultRefusal;
@@ -55,7 +55,7 @@ pub(super) async fn remove(State(control): State<Weak<Control>>, Path(name): Pat
     match control.faults.remove(&name, control.time_ns()) {
         Ok(()) => {
             notice(&format!("fault {name:?} is removed, as the admin API was asked to"));
-            json(StatusCode::OK, &FaultsRemoved { removed: 1 })
+            json(StatusCode::OK, &FaultsRemoved { removed: 1, shaping_cleared: 0 })
         }
         Err(refusal @ FaultRefusal::NoFault(_)) => refused(StatusCode::NOT_FOUND, &refusal.to_string()),
         Err(refusal) => refused(StatusCode::CONFLICT, &refusal.to_string()),
@@ -63,8 +63,16 @@ pub(super) async fn remove(State(control): State<Weak<Control>>, Path(name): Pat
 }
 
 pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
-    let Some(control) = control.upgrade() else { return ending() };
-    let removed = control.faults.clear(control.time_ns());
-    notice("all faults are removed, as the admin API was asked to");
-    json(StatusCode::OK, &FaultsRemoved { removed })
+    let cleared = elsewhere(control, |control| {
+        let removed = control.faults.clear(control.time_ns());
+        control.unshape_all().map(|shaping_cleared| FaultsRemoved { removed, shaping_cleared })
+    });
+    match cleared.await {
+        Some(Ok(removed)) => {
+            notice("all faults and changes of rates and delays are removed, as the admin API was asked to");
+            json(StatusCode::OK, &removed)
+        }
+        Some(Err(error)) => shaped::not_done(&error),
+        None => ending(),
+    }
 }

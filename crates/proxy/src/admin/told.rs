@@ -9,6 +9,7 @@ use config::{ListenAddress, Mistake};
 use serde::{Deserialize, Serialize};
 use telemetry::{RouteCell, Snapshot};
 
+use super::shaped::{self, PlaceTold};
 use crate::cached::{self, Cache};
 use crate::change::Control;
 use crate::failure::Failure;
@@ -43,6 +44,8 @@ pub struct Status {
     pub cache: Option<CacheTold>,
     /// What goes wrong on purpose, in the order in which requests are asked about.
     pub faults: Vec<FaultTold>,
+    /// What is slower or later than it would be by itself, or was made as it is by an operator.
+    pub shaping: Vec<PlaceTold>,
     /// What was counted since the start, by name.
     pub counters: BTreeMap<String, u64>,
     /// What has failed since the start, by the word that the log has for it; what never did is left out.
@@ -182,6 +185,9 @@ pub struct FaultsAdded {
 pub struct FaultsRemoved {
     /// How many.
     pub removed: usize,
+    /// Changes of rates and delays that were taken back with them.
+    #[serde(default)]
+    pub shaping_cleared: usize,
 }
 
 /// An upstream.
@@ -334,6 +340,7 @@ pub(crate) fn status(control: &Control) -> Status {
         cache: plan.cache.as_ref().map(Cache::told),
         upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overlay, now)).collect(),
         faults: faults(control),
+        shaping: shaped::places(control).into_iter().filter(|place| !place.is_plain()).collect(),
         counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
         failures: failures.map(|(word, count)| ((*word).to_owned(), count)).collect(),
     }

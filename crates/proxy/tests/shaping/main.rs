@@ -11,3 +11,5 @@ mod delays;
 mod links;
 /// What is changed while bodies are under way.
 mod changes;
+/// The same by operators.
+mod reshaped;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use config::Config;
 use proxy::Running;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that answers each request with so many bytes, once it has read the whole of it.
 pub(crate) fn origin(body_bytes: usize) -> SocketAddr {

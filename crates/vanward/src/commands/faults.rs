@@ -41,7 +41,7 @@ enum What {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Ends all of them, those of the file as well
+    /// Ends all of them, those of the file as well, and takes back what `vanward shape` has changed
     Clear {
         #[command(flatten)]
         reach: Reach,
@@ -85,7 +85,8 @@ Examples:
   vanward faults add 1%:503
   vanward faults add 'delay 2s±100ms' --path /api --expires 5m
   vanward faults remove 'delay 2s±100ms'
-  vanward faults clear                         nothing goes wrong on purpose any more";
+  vanward faults clear                         nothing goes wrong on purpose any more, and rates and
+                                               delays are those of the file";
 
 const ADD_EXAMPLES: &str = "\
 Examples:
@@ -134,9 +135,12 @@ fn adds(add: &Add) -> Result<(), ExitCode> {
 }
 
 fn removes(reach: &Reach, path: &str) -> Result<(), ExitCode> {
-    let FaultsRemoved { removed } = reach.delete(path)?.told()?;
+    let FaultsRemoved { removed, shaping_cleared } = reach.delete(path)?.told()?;
     let faults = if removed == 1 { "1 fault is".to_owned() } else { format!("{removed} faults are") };
     super::say(&format!("{faults} removed"));
+    if shaping_cleared > 0 {
+        super::shape::say_cleared(shaping_cleared);
+    }
     Ok(())
 }
 
@@ -206,7 +210,7 @@ pub(super) fn table(faults: &[FaultTold]) -> String {
 }
 
 /// A name as one segment of a path.
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     name.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             text.push(char::from(byte));

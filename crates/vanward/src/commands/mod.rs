@@ -34,6 +34,8 @@ pub(crate) mod cache;
 mod cache_explain;
 /// Has things go wrong in it on purpose.
 pub(crate) mod faults;
+/// Slows it down while it runs.
+pub(crate) mod shape;
 /// Breaks the network between programs.
 pub(crate) mod chaos;
 /// Runs the test backend.

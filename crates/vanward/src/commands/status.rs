@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use ::proxy::status::{ServerTold, StateTold, Status, UpstreamTold};
 
-use super::faults;
 use super::reach::Reach;
+use super::{faults, shape};
 
 /// Shows how the running proxy stands: listeners, upstreams, and each server's state and why.
 #[derive(clap::Args)]
@@ -92,6 +92,10 @@ fn page(status: &Status, has_colour: bool) -> String {
     if !status.faults.is_empty() {
         let _ = writeln!(page, "\nfaults, injected on purpose; `vanward faults clear` removes them");
         page += &faults::table(&status.faults);
+    }
+    if !status.shaping.is_empty() {
+        let _ = writeln!(page, "\nrates and delays; `vanward shape clear` takes back what is changed");
+        page += &shape::table(&status.shaping);
     }
     page
 }
@@ -235,6 +239,7 @@ mod tests {
             routes: Vec::new(),
             cache: None,
             faults: Vec::new(),
+            shaping: Vec::new(),
             upstreams: vec![upstream(), table],
             counters: BTreeMap::new(),
             failures: BTreeMap::new(),

@@ -1,0 +1,191 @@
+//! Rates and delays that operators change while the proxy runs, through its admin API.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use proxy::Running;
+use tempfile::TempDir;
+
+use crate::scene::{PATIENCE, ask, client, in_pieces, origin, read_head, read_response};
+
+const BODY_BYTES: usize = 100_000;
+
+/// A proxy with an admin API, and its folder.
+struct Scene {
+    running: Running,
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new(origin: SocketAddr) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let running = proxy::start(config(folder.path(), origin, "")).expect("it starts");
+        Self { running, folder }
+    }
+
+    /// What the admin API answers: status and body.
+    fn asks(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = UnixStream::connect(self.folder.path().join("admin")).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let status = answer.get(9..12).and_then(|status| status.parse().ok()).expect("it has a status");
+        (status, answer.split_once("\r\n\r\n").expect("it has a head").1.to_owned())
+    }
+
+    fn set(&self, order: &str) {
+        let (status, told) = self.asks("POST", "/shaping", order);
+        assert_eq!(status, 200, "{order}: {told}");
+    }
+}
+
+fn config(folder: &Path, origin: SocketAddr, route: &str) -> config::Config {
+    let admin = folder.join("admin");
+    let text = format!(
+        "workers = 2\nadmin = \"{}\"\n[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"front\"\n\
+         [[route]]\nname = \"all\"\nupstream = \"app\"\n{route}\n[upstream.app]\nservers = [\"http://{origin}\"]\n",
+        admin.display()
+    );
+    config::parse(&text, "test").unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+}
+
+#[test]
+fn a_download_that_is_under_way_goes_on_at_each_rate_that_is_set() {
+    for place in ["listener", "route", "upstream"] {
+        let (origin, pieces) = in_pieces(3 * BODY_BYTES);
+        let scene = Scene::new(origin);
+        // At a byte a second the body would take days.
+        scene.set(&format!(r#"{{"place":"{place}","rate":"1B/s"}}"#));
+        let mut client = client(&scene.running);
+        ask(&mut client);
+        pieces.send(3 * BODY_BYTES).expect("a server");
+        read_head(&mut client).expect("a head");
+        client.read_exact(&mut [0]).expect("a byte");
+        let began = Instant::now();
+        scene.set(&format!(r#"{{"place":"{place}","rate":["1MB/s"]}}"#));
+        client.read_exact(&mut vec![0; BODY_BYTES]).unwrap_or_else(|error| panic!("{place}: {error}"));
+        // A late timer is made up for, by 32 ms at most.
+        assert!(began.elapsed() >= Duration::from_millis(60), "{place}: {:?}", began.elapsed());
+        scene.set(&format!(r#"{{"place":"{place}","rate":"1B/s"}}"#));
+        scene.set(&format!(r#"{{"place":"{place}","rate":"none"}}"#));
+        client
+            .read_exact(&mut vec![0; 2 * BODY_BYTES - 1])
+            .unwrap_or_else(|error| panic!("{place}: {error}"));
+    }
+}
+
+#[test]
+fn whatever_ends_a_change_ends_it_for_what_is_under_way() {
+    for (expires, ends) in [
+        ("", Some(("DELETE", "/shaping/route/all"))),
+        ("", Some(("DELETE", "/shaping"))),
+        ("", Some(("DELETE", "/faults"))),
+        (r#","expires":"80ms""#, None),
+    ] {
+        let scene = Scene::new(origin(BODY_BYTES));
+        let mut client = client(&scene.running);
+        scene.set(&format!(r#"{{"place":"route","name":"all","rate":"1B/s"{expires}}}"#));
+        ask(&mut client);
+        let length = read_head(&mut client).expect("a head");
+        if let Some((method, path)) = ends {
+            client.read_exact(&mut [0]).expect("a byte");
+            let (status, told) = scene.asks(method, path, "");
+            assert!(status == 200 && told.contains("cleared\": 1"), "{path}: {told}");
+            client.read_exact(&mut vec![0; length - 1]).unwrap_or_else(|error| panic!("{path}: {error}"));
+        } else {
+            client.read_exact(&mut vec![0; length]).expect("it expires");
+            // It is told a moment after it is so.
+            while scene.asks("GET", "/shaping", "").1.contains("\"is_changed\": true") {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(scene.asks("GET", "/shaping", "").1.matches("\"is_changed\": false").count(), 3);
+        assert!(scene.asks("GET", "/status", "").1.contains("\"shaping\": []"));
+    }
+}
+
+#[test]
+fn delays_come_and_go_under_a_connection() {
+    const MS: Duration = Duration::from_millis(1);
+    let scene = Scene::new(origin(100));
+    let mut client = client(&scene.running);
+    let time_of_request = |client: &mut _| {
+        let began = Instant::now();
+        ask(client);
+        read_response(client);
+        began.elapsed()
+    };
+    time_of_request(&mut client);
+    for (order, least) in [
+        (r#"{"place":"listener","latency":"60ms"}"#, 120 * MS),
+        (r#"{"place":"route","delay":"50ms","response_delay":"50ms"}"#, 220 * MS),
+        (r#"{"place":"upstream","latency":"40ms"}"#, 300 * MS),
+        (r#"{"place":"listener","latency":"none"}"#, 180 * MS),
+        (r#"{"place":"listener","profile":"slow-3g","rate":"1MB/s"}"#, 500 * MS),
+        (r#"{"place":"route","delay":"none"}"#, 400 * MS),
+    ] {
+        scene.set(order);
+        let took = time_of_request(&mut client);
+        assert!(took >= least, "{order}: {took:?}");
+    }
+    assert_eq!(scene.asks("DELETE", "/shaping", "").0, 200);
+    time_of_request(&mut client);
+}
+
+#[test]
+fn a_change_is_kept_over_a_reload_and_told() {
+    let origin = origin(100);
+    let scene = Scene::new(origin);
+    scene.set(r#"{"place":"route","rate":["1MB/s","5KB/s per client"],"expires":"1h"}"#);
+    let next = config(scene.folder.path(), origin, "rate = \"9MB/s\"\nupload_rate = \"3MB/s\"");
+    scene.running.reload(next).expect("it is valid");
+    for path in ["/shaping", "/status"] {
+        let (_, told) = scene.asks("GET", path, "");
+        let told: String = told.split_whitespace().collect();
+        let rates = r#""rate":["1MB/s","5KB/sperclient"],"upload_rate":["3MB/s"]"#;
+        assert!(told.contains(rates) && told.contains("\"is_changed\":true"), "{told}");
+        assert!(told.contains("\"expires_in_seconds\":3"), "{told}");
+    }
+    let (_, configuration) = scene.asks("GET", "/configuration", "");
+    assert!(configuration.contains("5KB/s per client"), "{configuration}");
+}
+
+#[test]
+fn what_is_wrong_with_a_change_is_told_with_the_remedy() {
+    let scene = Scene::new(origin(100));
+    for (method, path, body, status, said) in [
+        ("POST", "/shaping", "rate = 1", 400, "the body is not understood"),
+        (
+            "POST",
+            "/shaping",
+            r#"{"place":"route","rte":"1MB/s"}"#,
+            400,
+            "unknown field `rte`, expected one of",
+        ),
+        ("POST", "/shaping", r#"{"place":"route","rate":5}"#, 400, "a rate such as"),
+        (
+            "POST",
+            "/shaping",
+            r#"{"place":"cache","rate":"1MB/s"}"#,
+            400,
+            "unknown variant `cache`, expected one of",
+        ),
+        ("POST", "/shaping", r#"{"place":"route","rate":"1mb/s"}"#, 422, "did you mean"),
+        ("POST", "/shaping", r#"{"place":"route","name":"x","rate":"1MB/s"}"#, 404, "no route is named"),
+        ("POST", "/shaping", r#"{"place":"route"}"#, 422, "nothing is named"),
+        ("POST", "/shaping", r#"{"place":"route","latency":"1s"}"#, 422, "it is for listeners and upstreams"),
+        ("DELETE", "/shaping/route/all", "", 404, "nothing was changed about route"),
+    ] {
+        let (got, told) = scene.asks(method, path, body);
+        assert!(got == status && told.contains(said), "{method} {path} {body}: {got} {told}");
+    }
+    assert_eq!(scene.asks("GET", "/shaping", "").1.matches("\"is_changed\": false").count(), 3);
+}

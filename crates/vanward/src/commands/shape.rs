@@ -1,0 +1,298 @@
+//! `vanward shape`: how fast and how late things are in the running proxy, changed without a reload.
+
+use std::fmt::Write;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use ::proxy::shaped::{PlaceKind, PlaceNamed, PlaceTold, ShapingCleared, ShapingOrder};
+use clap::builder::PossibleValuesParser;
+use config::PROFILES;
+
+use super::faults::escaped;
+use super::reach::Reach;
+
+/// Shows how fast and how late things are in the running proxy, and changes it.
+///
+/// A change is in force when the command returns: for downloads and uploads that are under way, for connections that are
+/// open, and for all that come. It closes nothing, and is kept over reloads and upgrades.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    /// Prints it as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Set(Box<Set>),
+    /// Has one place as its file has it again, or all
+    Clear {
+        /// What it is; left out, all places
+        #[arg(value_enum, requires = "name")]
+        place: Option<Place>,
+        /// What the file calls it
+        name: Option<String>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+}
+
+/// Changes how fast or how late a listener, a route or an upstream is.
+///
+/// What is not named is as in the file, whatever was set there before. `none` takes a limit or a delay of the file away.
+#[derive(clap::Args)]
+#[command(after_help = SET_EXAMPLES)]
+#[group(id = "what", required = true, multiple = true, args = [
+    "profile", "rate", "upload_rate", "connect_delay", "latency", "loss", "delay", "response_delay",
+])]
+struct Set {
+    /// What it is
+    #[arg(value_enum)]
+    place: Place,
+
+    /// What the file calls it [default: the only one there is]
+    name: Option<String>,
+
+    /// A link by its name: its rates, its round trip and packets that are lost; of a listener
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
+    profile: Option<String>,
+
+    /// How fast responses pass: 5KB/s, 10Mbit/s, `1MB/s per client`; may be repeated: all limits hold
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Vec<String>>,
+
+    /// How fast request bodies pass, likewise
+    #[arg(long, value_name = "RATE")]
+    upload_rate: Option<Vec<String>>,
+
+    /// How late connections begin: 50ms, `50ms±10ms`; of a listener or an upstream
+    #[arg(long, value_name = "DELAY")]
+    connect_delay: Option<String>,
+
+    /// How late each piece of a connection comes, either way; of a listener or an upstream
+    #[arg(long, value_name = "DELAY")]
+    latency: Option<String>,
+
+    /// Packets that are lost, and how long each takes to come after all: `0.5% 300ms`; of a listener or an upstream
+    #[arg(long, value_name = "LOSS")]
+    loss: Option<String>,
+
+    /// How late requests go on; of a route
+    #[arg(long, value_name = "DELAY")]
+    delay: Option<String>,
+
+    /// How late responses go on; of a route
+    #[arg(long, value_name = "DELAY")]
+    response_delay: Option<String>,
+
+    /// Everything is as in the file again after so long: 30s, 5m
+    #[arg(long, value_name = "DURATION")]
+    expires: Option<String>,
+
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Place {
+    /// Where clients connect
+    Listener,
+    /// What requests take
+    Route,
+    /// The servers behind it
+    Upstream,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  vanward shape                                how fast and how late everything is
+  vanward shape set route / --rate 5KB/s --delay 2s±100ms
+  vanward shape set listener --profile lte --expires 5m
+  vanward shape clear";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  vanward shape set route / --rate 5KB/s --delay 2s±100ms
+  vanward shape set listener --profile lte --expires 5m
+  vanward shape set listener 127.0.0.1:8080 --rate '1MB/s per client' --latency '50ms±10ms normal'
+  vanward shape set upstream app --latency 20ms --loss '0.5% 300ms'
+  vanward shape set route /api --rate none     as fast as it comes, whatever the file says";
+
+pub(crate) fn run(arguments: &Args) -> ExitCode {
+    let Args { what, json, reach } = arguments;
+    let done = match what {
+        None => list(reach, *json),
+        Some(What::Set(set)) => sets(set),
+        Some(What::Clear { place, name, reach }) => clears(reach, place.zip(name.as_deref())),
+    };
+    done.map_or_else(|code| code, |()| ExitCode::SUCCESS)
+}
+
+fn list(reach: &Reach, is_json: bool) -> Result<(), ExitCode> {
+    let answer = reach.get("/shaping")?;
+    let places: Vec<PlaceTold> = answer.told()?;
+    let text = if is_json { String::from_utf8_lossy(&answer.body).into_owned() } else { table(&places) };
+    // Who reads no further has seen enough.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(())
+}
+
+fn sets(set: &Set) -> Result<(), ExitCode> {
+    let PlaceNamed { place, name } = set.reach.post("/shaping", &order(set))?.told()?;
+    super::say(&format!("{} {name:?} is changed", word(place)));
+    Ok(())
+}
+
+fn order(set: &Set) -> ShapingOrder {
+    ShapingOrder {
+        profile: set.profile.clone(),
+        rate: set.rate.clone(),
+        upload_rate: set.upload_rate.clone(),
+        connect_delay: set.connect_delay.clone(),
+        latency: set.latency.clone(),
+        loss: set.loss.clone(),
+        delay: set.delay.clone(),
+        response_delay: set.response_delay.clone(),
+        expires: set.expires.clone(),
+        ..ShapingOrder::of(set.place.into(), set.name.clone())
+    }
+}
+
+fn clears(reach: &Reach, which: Option<(Place, &str)>) -> Result<(), ExitCode> {
+    let path = match which {
+        Some((place, name)) => format!("/shaping/{}/{}", word(place.into()), escaped(name)),
+        None => "/shaping".to_owned(),
+    };
+    let ShapingCleared { cleared } = reach.delete(&path)?.told()?;
+    say_cleared(cleared);
+    Ok(())
+}
+
+/// So many places are as in the file again.
+pub(super) fn say_cleared(cleared: usize) {
+    let places = if cleared == 1 { "1 place is".to_owned() } else { format!("{cleared} places are") };
+    super::say(&format!("{places} as fast and as late as in the file again"));
+}
+
+/// Places as a table.
+pub(super) fn table(places: &[PlaceTold]) -> String {
+    let rows: Vec<[String; 3]> = places
+        .iter()
+        .map(|place| [format!("{} {}", word(place.place), place.name), told(place), note(place)])
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (name_width, told_width) = (width(0), width(1));
+    rows.iter().fold(String::new(), |mut text, [name, told, note]| {
+        let line = format!("  {name:name_width$}  {told:told_width$}  {note}");
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "{}", line.trim_end());
+        text
+    })
+}
+
+/// `rate 1MB/s and 100KB/s per client, latency 50ms`.
+fn told(place: &PlaceTold) -> String {
+    let rates = [("rate", &place.rate), ("upload rate", &place.upload_rate)];
+    let rates = rates.into_iter().filter(|(_, rates)| !rates.is_empty());
+    let rates = rates.map(|(name, rates)| format!("{name} {}", rates.join(" and ")));
+    let delays = [
+        ("connect delay", &place.connect_delay),
+        ("latency", &place.latency),
+        ("loss", &place.loss),
+        ("delay", &place.delay),
+        ("response delay", &place.response_delay),
+    ];
+    let delays =
+        delays.into_iter().filter_map(|(name, delay)| delay.as_ref().map(|delay| format!("{name} {delay}")));
+    let all: Vec<String> = rates.chain(delays).collect();
+    if all.is_empty() { "as it comes".to_owned() } else { all.join(", ") }
+}
+
+fn note(place: &PlaceTold) -> String {
+    match (place.is_changed, place.expires_in_seconds) {
+        (false, _) => String::new(),
+        (true, None) => "changed".to_owned(),
+        (true, Some(seconds)) => format!("changed, expires in {seconds:.1} s"),
+    }
+}
+
+fn word(place: PlaceKind) -> &'static str {
+    match place {
+        PlaceKind::Listener => "listener",
+        PlaceKind::Route => "route",
+        PlaceKind::Upstream => "upstream",
+    }
+}
+
+impl From<Place> for PlaceKind {
+    fn from(place: Place) -> Self {
+        match place {
+            Place::Listener => Self::Listener,
+            Place::Route => Self::Route,
+            Place::Upstream => Self::Upstream,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(place: PlaceKind, name: &str) -> PlaceTold {
+        PlaceTold {
+            place,
+            name: name.to_owned(),
+            rate: Vec::new(),
+            upload_rate: Vec::new(),
+            connect_delay: None,
+            latency: None,
+            loss: None,
+            delay: None,
+            response_delay: None,
+            is_changed: false,
+            expires_in_seconds: None,
+        }
+    }
+
+    #[test]
+    fn places_are_told_with_what_is_changed() {
+        let places = [
+            PlaceTold {
+                rate: vec!["1MB/s".to_owned(), "5KB/s per client".to_owned()],
+                latency: Some("50ms±5ms".to_owned()),
+                is_changed: true,
+                expires_in_seconds: Some(12.04),
+                ..place(PlaceKind::Listener, "127.0.0.1:8080")
+            },
+            PlaceTold { delay: Some("2s".to_owned()), ..place(PlaceKind::Route, "/") },
+            PlaceTold { is_changed: true, ..place(PlaceKind::Upstream, "app") },
+        ];
+        let expected = "  \
+  listener 127.0.0.1:8080  rate 1MB/s and 5KB/s per client, latency 50ms±5ms  changed, expires in 12.0 s
+  route /                  delay 2s
+  upstream app             as it comes                                        changed
+";
+        assert_eq!(table(&places), expected);
+    }
+
+    #[test]
+    fn flags_are_what_the_admin_api_takes() {
+        let words =
+            ["set", "upstream", "app", "--rate", "1MB/s", "--rate", "5KB/s per client", "--loss", "1% 5ms"];
+        let set = <Set as clap::Args>::augment_args(clap::Command::new("set")).get_matches_from(words);
+        let set = <Set as clap::FromArgMatches>::from_arg_matches(&set).expect("are flags");
+        let expected = ShapingOrder {
+            rate: Some(vec!["1MB/s".to_owned(), "5KB/s per client".to_owned()]),
+            loss: Some("1% 5ms".to_owned()),
+            ..ShapingOrder::of(PlaceKind::Upstream, Some("app".to_owned()))
+        };
+        assert_eq!(order(&set), expected);
+    }
+}
