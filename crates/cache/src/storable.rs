@@ -33,6 +33,9 @@ pub fn admit(
     let status = if part.is_some() { 200 } else { head.start.status };
     check_response(asked, head, bytes, status, &directives, policy)?;
     let lifetime = freshness::judge(head, bytes, status, &directives, times, policy);
+    if says_nothing(head, bytes, &directives, &lifetime) {
+        return Err(Refusal::NoFreshness);
+    }
     let start = out.len();
     write_head(out, head, bytes, status, lifetime.date_unix_seconds, policy);
     let stored = Stored {
@@ -46,6 +49,23 @@ pub fn admit(
             Err(refusal)
         }
     }
+}
+
+/// Whether neither time nor validator speaks for keeping a response, as with most that are made anew for each request. That
+/// `check_use` would say the same: here nothing has to be written for it first.
+fn says_nothing(
+    head: &ResponseHead,
+    bytes: &[u8],
+    directives: &ResponseDirectives,
+    lifetime: &Lifetime,
+) -> bool {
+    let may_be_stale =
+        directives.stale_while_revalidate_seconds.is_some() || directives.stale_if_error_seconds.is_some();
+    lifetime.origin == Origin::Unknown
+        && !directives.no_cache
+        && !may_be_stale
+        && value(head, bytes, b"etag").is_none()
+        && value(head, bytes, b"last-modified").is_none()
 }
 
 fn check_request(asked: &Asked, policy: &Policy) -> Result<(), Refusal> {
