@@ -189,9 +189,12 @@ fn words(problem: &Problem) -> String {
             } else {
                 "Requests rarely waited for a connection, so look at the errors and at the generator's processor time."
             };
+            let unsent = match unsent {
+                0 => String::new(),
+                unsent => format!("of {due} requests due, {unsent} were never sent, and "),
+            };
             format!(
-                "the rate was not kept: of {due} requests due, {unsent} were never sent, and the last one was sent {} \
-                 late (at most {} is allowed). {fault}",
+                "the rate was not kept: {unsent}the last one was sent {} late (at most {} is allowed). {fault}",
                 time(slip_us as f64),
                 time(limit_us as f64),
             )

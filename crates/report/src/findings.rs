@@ -209,7 +209,9 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
         .filter(|(_, metric, beside, _)| {
             *metric == Metric::CpuPerRequest && beside.verdict != Verdict::Refused
         })
-        .map(|(case, _, beside, _)| format!("{} ({})", figure::ratio(beside.subject_ratio), short(case)))
+        .map(|(case, _, beside, _)| {
+            format!("{} ({})", figure::ratio(beside.subject_ratio), short(summary, case))
+        })
         .collect();
     (!parts.is_empty())
         .then(|| format!("CPU time per request of {subject} as a ratio to {peer}'s: {}.", parts.join(", ")))
@@ -225,9 +227,9 @@ fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> O
             .map(|(case, _, _, [subject, peer])| match verdict {
                 Verdict::Lost => {
                     let (subject, peer) = (metric.figure(subject.median), metric.figure(peer.median));
-                    format!("{}: {subject} against {peer}", short(case))
+                    format!("{}: {subject} against {peer}", short(summary, case))
                 }
-                Verdict::Won | Verdict::Even | Verdict::Unjudged | Verdict::Refused => short(case),
+                Verdict::Won | Verdict::Even | Verdict::Unjudged | Verdict::Refused => short(summary, case),
             })
             .collect();
         match cases.len() {
@@ -258,8 +260,14 @@ fn besides<'s>(
     })
 }
 
-/// `128 B HTTPS closed loop`
-fn short(case: &CaseSummary<'_>) -> String {
+/// `128 B HTTPS closed loop`; all that tells it from the others where that is not enough.
+fn short(summary: &Summary<'_>, case: &CaseSummary<'_>) -> String {
+    let name = brief(case);
+    let is_ambiguous = summary.cases.iter().filter(|other| brief(other) == name).count() > 1;
+    if is_ambiguous { case.title() } else { name }
+}
+
+fn brief(case: &CaseSummary<'_>) -> String {
     let arrivals = match case.case.arrivals {
         Arrivals::Closed => "closed loop",
         Arrivals::Constant { .. } => "constant rate",
@@ -271,17 +279,13 @@ fn short(case: &CaseSummary<'_>) -> String {
     words.join(" ")
 }
 
-fn refusals(case: &CaseSummary<'_>, row: &Row<'_>) -> Vec<String> {
-    row.refused
-        .iter()
-        .map(|refused| {
-            format!(
-                "{}, {}: round {} does not count: {}.",
-                row.proxy.name,
-                case.title(),
-                refused.round,
-                refused.reason
-            )
-        })
-        .collect()
+fn refusals(case: &CaseSummary<'_>, row: &Row<'_>) -> Option<String> {
+    let (first, others) = row.refused.split_first()?;
+    let of = format!("{}, {}", row.proxy.name, case.title());
+    let others = match others.len() {
+        0 => String::new(),
+        1 => " Nor does another of its measurements.".to_owned(),
+        more => format!(" Nor do {more} others of its measurements."),
+    };
+    Some(format!("{of}: round {} does not count: {}.{others}", first.round, first.reason))
 }

@@ -99,11 +99,11 @@ fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
             load::Problem::RateMissed { due, unsent, slip_us, waited_for_connection, .. } => {
                 let is_proxys = waited_for_connection * 2 > due;
                 let who = if is_proxys { "the proxy was too slow for it" } else { "the load generator was" };
-                let missed = format!(
-                    "the rate was missed: {unsent} of {due} requests were never sent and the last was {slip_us} µs late; \
-                     {who}"
-                );
-                (missed, !is_proxys)
+                let unsent = match unsent {
+                    0 => String::new(),
+                    unsent => format!("{unsent} of {due} requests were never sent and "),
+                };
+                (format!("the rate was missed: {unsent}the last was {slip_us} µs late; {who}"), !is_proxys)
             }
         });
     }
