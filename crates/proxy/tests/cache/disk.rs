@@ -1,10 +1,9 @@
 //! What is stored on a disk answers in the next process, unless it was purged or is damaged; and without the disk all goes on.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use crate::admin;
 use crate::answered::{ONE_ROUTE, response};
 use crate::purged::order;
 use crate::scene::{Asked, Scene, Spoken, get};
@@ -29,12 +28,8 @@ fn ready(folder: &Path) -> Scene {
 
 /// What the status says of the disk.
 fn disk(scene: &Scene) -> serde_json::Value {
-    let mut stream = UnixStream::connect(scene.file("admin")).expect("the admin API listens");
-    stream.write_all(b"GET /status HTTP/1.1\r\nHost: admin\r\n\r\n").expect("it reads");
-    let mut response = String::new();
-    stream.read_to_string(&mut response).expect("it answers");
-    let (_, body) = response.split_once("\r\n\r\n").expect("has a head");
-    let status: serde_json::Value = serde_json::from_str(body).expect("is JSON");
+    let (_, body) = admin::asks(&scene.file("admin"), "GET", "/status", "");
+    let status: serde_json::Value = serde_json::from_str(&body).expect("is JSON");
     status["cache"]["disk"].clone()
 }
 

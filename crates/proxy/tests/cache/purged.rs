@@ -1,8 +1,6 @@
 //! What is purged answers no more, on no worker, however it is named; and what is fetched meanwhile is not stored.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-
+use crate::admin;
 use crate::answered::{ONE_ROUTE, response};
 use crate::scene::{Asked, BOTH, Got, Scene, Spoken, get};
 
@@ -18,13 +16,7 @@ pub(crate) fn scene(store: &str, route: &str) -> Scene {
 
 /// What the admin API answers: a status and a body.
 pub(crate) fn order(scene: &Scene, place: &str, body: &str) -> (u16, String) {
-    let mut stream = UnixStream::connect(scene.file("admin")).expect("the admin API listens");
-    let head = format!("POST {place} HTTP/1.1\r\nHost: admin\r\nContent-Length: {}\r\n\r\n", body.len());
-    stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");
-    let mut response = String::new();
-    stream.read_to_string(&mut response).expect("it answers");
-    let (head, body) = response.split_once("\r\n\r\n").expect("has a head");
-    (head[9..12].parse().expect("has a status"), body.to_owned())
+    admin::asks(&scene.file("admin"), "POST", place, body)
 }
 
 fn purge(scene: &Scene, body: &str) -> String {

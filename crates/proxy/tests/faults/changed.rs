@@ -1,26 +1,13 @@
 //! Faults that come and go while the proxy runs: through its admin API, and with its file.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-
-use crate::peer::PATIENCE;
+use crate::admin;
 use crate::scene::{BOTH, Client, Scene, Spoken, get, read};
 
 const ROUTES: &str = "admin = \"{dir}/admin\"\n[[route]]\nname = \"a\"\nrespond = { status = 200 }\n";
 
 /// What the admin API answers: status and body.
 pub(crate) fn asks(scene: &Scene, method: &str, path: &str, body: &str) -> (u16, String) {
-    let mut stream = UnixStream::connect(scene.file("admin")).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
-    let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
-    );
-    stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    let status = answer.get(9..12).and_then(|status| status.parse().ok()).expect("it has a status");
-    (status, answer.split_once("\r\n\r\n").expect("it has a head").1.to_owned())
+    admin::asks(&scene.file("admin"), method, path, body)
 }
 
 fn clients(scene: &Scene) -> Vec<Client> {

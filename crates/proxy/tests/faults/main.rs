@@ -14,6 +14,9 @@ mod end;
 #[path = "../conversations/peer.rs"]
 #[allow(dead_code, reason = "shared with other conversations")]
 mod peer;
+/// The admin API, asked over its socket.
+#[path = "../conversations/admin.rs"]
+mod admin;
 /// How bytes are shown and compared.
 #[path = "../conversations/text.rs"]
 #[allow(dead_code, reason = "shared with other conversations")]

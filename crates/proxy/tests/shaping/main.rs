@@ -3,6 +3,9 @@
 
 /// The proxy between a server and clients.
 mod scene;
+/// The admin API, asked over its socket.
+#[path = "../conversations/admin.rs"]
+mod admin;
 /// Limits on bandwidth.
 mod rates;
 /// What comes late.

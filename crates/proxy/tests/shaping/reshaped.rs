@@ -1,15 +1,15 @@
 //! Rates and delays that operators change while the proxy runs, through its admin API.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proxy::Running;
 use tempfile::TempDir;
 
-use crate::scene::{PATIENCE, ask, client, in_pieces, origin, read_head, read_response};
+use crate::admin;
+use crate::scene::{ask, client, in_pieces, origin, read_head, read_response};
 
 const BODY_BYTES: usize = 100_000;
 
@@ -21,24 +21,18 @@ struct Scene {
 
 impl Scene {
     fn new(origin: SocketAddr) -> Self {
+        Self::with_route(origin, "")
+    }
+
+    fn with_route(origin: SocketAddr, route: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let running = proxy::start(config(folder.path(), origin, "")).expect("it starts");
+        let running = proxy::start(config(folder.path(), origin, route)).expect("it starts");
         Self { running, folder }
     }
 
     /// What the admin API answers: status and body.
     fn asks(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let mut stream = UnixStream::connect(self.folder.path().join("admin")).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
-        let length = body.len();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
-        );
-        stream.write_all(format!("{head}{body}").as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
-        let status = answer.get(9..12).and_then(|status| status.parse().ok()).expect("it has a status");
-        (status, answer.split_once("\r\n\r\n").expect("it has a head").1.to_owned())
+        admin::asks(&self.folder.path().join("admin"), method, path, body)
     }
 
     fn set(&self, order: &str) {
@@ -80,6 +74,28 @@ fn a_download_that_is_under_way_goes_on_at_each_rate_that_is_set() {
             .read_exact(&mut vec![0; 2 * BODY_BYTES - 1])
             .unwrap_or_else(|error| panic!("{place}: {error}"));
     }
+}
+
+#[test]
+fn what_is_stored_goes_on_at_a_rate_that_is_set_as_well() {
+    // More than the kernel takes of it at once.
+    const BODY_BYTES: usize = 30_000_000;
+    let cache = "cache = { default_ttl = \"1m\" }\n[cache]\nmemory = \"1GB\"\nobject = \"32MB\"";
+    let scene = Scene::with_route(origin(BODY_BYTES), cache);
+    let begin = || {
+        let mut client = client(&scene.running);
+        ask(&mut client);
+        assert_eq!(read_head(&mut client), Some(BODY_BYTES));
+        client
+    };
+    let mut body = vec![0; BODY_BYTES];
+    begin().read_exact(&mut body).expect("it is fetched");
+    let mut client = begin();
+    let began = Instant::now();
+    scene.set(r#"{"place":"listener","rate":"20MB/s"}"#);
+    client.read_exact(&mut body).expect("it comes");
+    // 10 MB may be in buffers; what is behind them takes twice this time.
+    assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
 }
 
 #[test]
