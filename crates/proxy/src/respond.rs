@@ -1,6 +1,7 @@
 //! What the client is sent of a server: its response, or an upgraded connection's bytes.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::pin;
 
 use config::Page;
@@ -381,18 +382,24 @@ pub(crate) async fn send_both(
     mut body: &[u8],
     follows: Follows,
 ) -> Result<(), Failure> {
-    let Call { snapshot, client, .. } = *call;
     while !head.is_empty() || !body.is_empty() {
-        let write = poll_fn(|context| client.socket.poll_write_both(context, head, body, follows));
-        match client.deadline.within(snapshot.ticks.client_write, write).await {
-            Ok(Ok(count)) => {
-                let of_head = count.min(head.len());
-                head = &head[of_head..];
-                body = &body[count - of_head..];
-            }
-            Ok(Err(_)) => return Err(Failure::ClientGone),
-            Err(_) => return Err(Failure::ClientStalled),
-        }
+        let write = poll_fn(|context| call.client.socket.poll_write_both(context, head, body, follows));
+        let count = in_time(call, write).await?;
+        let of_head = count.min(head.len());
+        head = &head[of_head..];
+        body = &body[count - of_head..];
     }
     Ok(())
+}
+
+/// What a write to the client has come to, which may take only so long.
+pub(crate) async fn in_time(
+    call: &Call<'_>,
+    write: impl Future<Output = io::Result<usize>>,
+) -> Result<usize, Failure> {
+    let Call { snapshot, client, .. } = *call;
+    match client.deadline.within(snapshot.ticks.client_write, write).await {
+        Ok(written) => written.map_err(|_| Failure::ClientGone),
+        Err(_) => Err(Failure::ClientStalled),
+    }
 }

@@ -19,7 +19,7 @@ use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::{Memory, Request};
 use crate::record::Record;
-use crate::respond::{send, send_paced};
+use crate::respond::{in_time, send, send_paced};
 use crate::shaping::{Pace, Way};
 use crate::tcp::{Follows, Tcp};
 
@@ -63,68 +63,65 @@ pub(super) async fn stored(
     }
     record.body_bytes_sent = length;
     let pace = Pace::new(Way::Down, call.worker);
-    let is_free = !pace.is_limited();
-    if is_free && length <= ONE_PIECE_BYTES_MAX {
+    if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
         out.extend_from_slice(object.body_at(0));
         send(call, out, follows).await?;
         return Ok(next);
     }
-    let sent = match call.client.socket.spliceable().filter(|_| is_free) {
-        Some(tcp) => send_gathered(call, tcp, out, object, follows).await,
-        None => send_by_piece(call, admitted, &pace, out, object, follows).await,
-    };
-    sent.map_or_else(|failure| Ok(cut(call, record, failure)), |()| Ok(next))
+    match send_whole(call, admitted, &pace, out, object, follows).await {
+        Ok(()) => Ok(next),
+        Err(failure) => Ok(cut(call, record, failure)),
+    }
 }
 
-/// Sends a head and the whole body behind it, of each as much at once as there is leave for.
-async fn send_by_piece(
+/// Sends a head and the whole body behind it. A limit that comes meanwhile holds for what is left.
+async fn send_whole(
     call: &Call<'_>,
     admitted: &Admitted,
     pace: &Pace,
-    mut head: &[u8],
+    head: &[u8],
     object: &Object,
     follows: Follows,
 ) -> Result<(), Failure> {
-    let mut at = 0;
-    while at < object.body_bytes() {
-        let piece = object.body_at(at);
-        at += piece.len() as u64;
-        let follows = if at == object.body_bytes() { follows } else { Follows::More };
-        send_paced(call, admitted, pace, (head, piece), follows).await?;
-        head = b"";
+    let whole_bytes = head.len() as u64 + object.body_bytes();
+    let mut sent_bytes = 0;
+    while sent_bytes < whole_bytes {
+        let of_head = (head.len() as u64).min(sent_bytes);
+        let (head, at) = (&head[of_head as usize..], sent_bytes - of_head);
+        let tcp = call.client.socket.spliceable().filter(|_| pace.is_free(call.worker));
+        sent_bytes += match tcp {
+            Some(tcp) => send_gathered(call, tcp, head, object, at, follows).await?,
+            None => {
+                let piece = object.body_at(at);
+                let end = at + piece.len() as u64;
+                let follows = if end == object.body_bytes() { follows } else { Follows::More };
+                send_paced(call, admitted, pace, (head, piece), follows).await?;
+                (head.len() + piece.len()) as u64
+            }
+        };
     }
     Ok(())
 }
 
-/// The same with several pieces in a call: of 166 kB in three calls the kernel makes an eighth more work than in one.
+/// Sends a head and what of several pieces behind it the client takes in one call, and says how much that was: of 166 kB in
+/// three calls the kernel makes an eighth more work than in one.
 async fn send_gathered(
     call: &Call<'_>,
     tcp: &Tcp,
     head: &[u8],
     object: &Object,
+    mut at: u64,
     follows: Follows,
-) -> Result<(), Failure> {
-    let Call { snapshot, client, .. } = *call;
-    let whole_bytes = head.len() as u64 + object.body_bytes();
-    let mut sent_bytes = 0;
-    while sent_bytes < whole_bytes {
-        let of_head = (head.len() as u64).min(sent_bytes);
-        let mut pieces = [IoSlice::new(b""); PIECES_MAX];
-        pieces[0] = IoSlice::new(&head[of_head as usize..]);
-        let mut at = sent_bytes - of_head;
-        for (piece, bytes) in pieces[1..].iter_mut().zip(object.body(at..u64::MAX)) {
-            at += bytes.len() as u64;
-            *piece = IoSlice::new(bytes);
-        }
-        let follows = if at == object.body_bytes() { follows } else { Follows::More };
-        let write = poll_fn(|context| tcp.poll_send_pieces(context, &pieces, follows));
-        match client.deadline.within(snapshot.ticks.client_write, write).await {
-            Ok(Ok(count)) => sent_bytes += count as u64,
-            Ok(Err(_)) => return Err(Failure::ClientGone),
-            Err(_) => return Err(Failure::ClientStalled),
-        }
+) -> Result<u64, Failure> {
+    let mut pieces = [IoSlice::new(b""); PIECES_MAX];
+    pieces[0] = IoSlice::new(head);
+    for (piece, bytes) in pieces[1..].iter_mut().zip(object.body(at..u64::MAX)) {
+        at += bytes.len() as u64;
+        *piece = IoSlice::new(bytes);
     }
-    Ok(())
+    let follows = if at == object.body_bytes() { follows } else { Follows::More };
+    let write = poll_fn(|context| tcp.poll_send_pieces(context, &pieces, follows));
+    in_time(call, write).await.map(|count| count as u64)
 }
 
 /// The same where the request wants something other than all of it.

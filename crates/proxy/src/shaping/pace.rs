@@ -94,9 +94,15 @@ impl Pace {
         self.unlimited_since.get() == NEVER
     }
 
+    /// Whether nothing limits it, by the plan that is in force.
+    #[inline]
+    pub(crate) fn is_free(&self, worker: &Worker) -> bool {
+        self.unlimited_since.get() == worker.shaper.changes()
+    }
+
     /// Whether what is granted at once is worth a pipe.
     pub(crate) fn is_wide(&self, place: &Place<'_>) -> bool {
-        self.unlimited_since.get() == place.worker.shaper.changes() || {
+        self.is_free(place.worker) || {
             let levels = self.follow(place);
             levels.iter().all(|level| level.share.piece_bytes() >= WIDE_PIECE_BYTES)
         }
@@ -110,7 +116,7 @@ impl Pace {
         wanted: usize,
     ) -> Poll<usize> {
         // What is only a head counts nowhere.
-        if self.unlimited_since.get() == place.worker.shaper.changes() || wanted as u64 <= self.free.get() {
+        if self.is_free(place.worker) || wanted as u64 <= self.free.get() {
             return Poll::Ready(wanted);
         }
         self.poll_limited(context, place, wanted as u64)
