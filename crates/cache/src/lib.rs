@@ -73,11 +73,12 @@ pub use ranges::{
     Boundary, Part, Selection, may_combine, select, write_content_range, write_unsatisfied_range,
 };
 pub use refresh::{
-    Refreshed, completes, is_about, is_replaced_condition, refresh, write_completion, write_conditions,
+    Refreshed, completes, is_about, is_head_of, is_replaced_condition, refresh, write_completion,
+    write_conditions,
 };
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
 pub use status::{CacheStatus, Handling, write_age, write_content_length};
-pub use storable::admit;
+pub use storable::{admit, write_named_fields};
 pub use store::behind::Behind;
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::record::Recorded;

@@ -72,6 +72,23 @@ pub fn is_about(head: &ResponseHead, bytes: &[u8], stored: &Stored, stored_head:
     }
 }
 
+/// Whether the 200 that answered a HEAD is about this stored response, whose body has so many bytes, so that it refreshes
+/// that as a 304 does (RFC 9111 §4.3.5). Where it is not, what is stored is stale.
+pub fn is_head_of(
+    head: &ResponseHead,
+    bytes: &[u8],
+    stored: &Stored,
+    stored_head: &[u8],
+    body_bytes: u64,
+) -> bool {
+    let agrees =
+        |name, ours: Option<&[u8]>| value(head, bytes, name).is_none_or(|theirs| ours == Some(theirs));
+    let length = value(head, bytes, b"content-length");
+    agrees(b"etag", stored.etag(stored_head))
+        && agrees(b"last-modified", stored.last_modified(stored_head))
+        && length.is_none_or(|length| str::from_utf8(length).is_ok_and(|text| text.parse() == Ok(body_bytes)))
+}
+
 /// A stored response after a 304.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refreshed {

@@ -13,7 +13,8 @@ use crate::refusal::Refusal;
 use crate::stored::{Stored, Times, Traits};
 
 /// Decides whether a response is stored. If it is, its head as it is to be kept is appended to `out`: a head of HTTP/1.1
-/// with its empty line, without what belongs to a hop, without Age, Content-Length and Content-Range, and with a Date.
+/// with its empty line, without what belongs to a hop, without Age and Content-Length, without the Content-Range of a part,
+/// and with a Date.
 ///
 /// Whether the body is whole and small enough is for the store to say; so is Vary (`Vary::of`).
 ///
@@ -106,12 +107,16 @@ pub(crate) fn check_response(
     if policy.set_ttl_ms(status) == Some(0) {
         return Err(Refusal::StatusTtlZero);
     }
-    let takes_cookies = policy.ignore.set_cookie || policy.force || is_for_all(directives);
+    let obeys = !policy.force && !policy.ignore.response_directives;
+    let takes_cookies = policy.ignore.set_cookie
+        || policy.force
+        || is_for_all(directives)
+        || (obeys && directives.names_fields && is_named(head, bytes, b"set-cookie"));
     // RFC 9111 §7.3 leaves it open; what sets a cookie is mostly for one client, unless it says otherwise.
     if !takes_cookies && value(head, bytes, b"set-cookie").is_some() {
         return Err(Refusal::SetCookie);
     }
-    if policy.force || policy.ignore.response_directives {
+    if !obeys {
         return Ok(());
     }
     // RFC 9111 §5.2.2.3: with must-understand, no-store is for those who do not know the status.
@@ -268,6 +273,21 @@ fn write_head(
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends the fields that `no-cache` or `private` name: they are not stored, and go to the one client whose request has
+/// brought them (RFC 9111 §5.2.2.4, §5.2.2.7).
+pub fn write_named_fields(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], policy: &Policy) {
+    let keeps = Keeping::of(head, bytes, policy);
+    if !keeps.names_fields {
+        return;
+    }
+    for field in &head.fields {
+        let name = field.name.of(bytes);
+        if keeps.is_of_message(name, field.known) && is_named(head, bytes, name) {
+            push_field(out, name, field.value.of(bytes));
+        }
+    }
+}
+
 pub(crate) fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
@@ -299,6 +319,15 @@ impl<'a> Keeping<'a> {
     }
 
     pub(crate) fn has(&self, name: &[u8], known: Name) -> bool {
+        self.is_of_message(name, known)
+            && (self.keeps_cookies || !name.eq_ignore_ascii_case(b"set-cookie"))
+            && (self.keeps_tags || !names_tags(name))
+            // RFC 9111 §5.2.2.4, §5.2.2.7.
+            && !(self.names_fields && is_named(self.head, self.bytes, name))
+    }
+
+    /// Whether a field is one of the response, and neither of a hop nor of this message alone.
+    fn is_of_message(&self, name: &[u8], known: Name) -> bool {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         match known {
             // RFC 9110 §7.6.1, RFC 9111 §3.1: what belongs to a hop. The length is said anew, with each body that is sent.
@@ -316,21 +345,12 @@ impl<'a> Keeping<'a> {
             Name::Date if !self.has_valid_date => return false,
             _ => {}
         }
-        if is(b"age") || is(b"content-range") || is(b"proxy-authentication-info") {
+        // RFC 9110 §14.4: with another status than 206 a Content-Range says nothing about the body.
+        let is_of_part = self.head.start.status == 206 && is(b"content-range");
+        if is(b"age") || is_of_part || is(b"proxy-authentication-info") {
             return false;
         }
-        if is(b"set-cookie") && !self.keeps_cookies {
-            return false;
-        }
-        if !self.keeps_tags && names_tags(name) {
-            return false;
-        }
-        let mut options = self.head.values(self.bytes, Name::Connection).flat_map(members);
-        if options.any(is) {
-            return false;
-        }
-        // RFC 9111 §5.2.2.4, §5.2.2.7.
-        !self.names_fields || !is_named(self.head, self.bytes, name)
+        !self.head.values(self.bytes, Name::Connection).flat_map(members).any(is)
     }
 }
 

@@ -105,10 +105,16 @@ fn write_values(hash: &mut SipHasher13, name: &[u8], policy: &Policy, head: &Req
         hash.write(b"\n\n");
         return hash.write_u8(Codings::of(head, bytes).as_u8());
     }
+    // RFC 9110 §12.5.4, RFC 4647 §2: tags of languages are the same in either case.
+    let is_lowered = name == b"accept-language";
     let mut is_present = false;
     for member in values(head, bytes, name).flat_map(|value| value.split(|&byte| byte == b',')) {
         hash.write(if is_present { b"," } else { b"\n=" });
-        hash.write(member.trim_ascii());
+        if is_lowered {
+            member.trim_ascii().iter().for_each(|byte| hash.write_u8(byte.to_ascii_lowercase()));
+        } else {
+            hash.write(member.trim_ascii());
+        }
         is_present = true;
     }
     hash.write(b"\n");

@@ -189,6 +189,8 @@ pub(crate) async fn serve(
         .as_ref()
         .is_some_and(|policy| policy.shows_key);
     let Hit { object, is_plain } = hit;
+    // No server has been asked: there is nothing of its response.
+    memory.response.added.clear();
     let told =
         Told { handling: Handling::Hit, now_ms: call.worker.unix_ms(), shows_key, is_plain: *is_plain };
     hit::stored(call, admitted, memory, object, told, record).await
@@ -205,6 +207,7 @@ pub(crate) async fn ask(
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
         shaping::hold_back(call, delay, memory).await;
     }
+    memory.response.added.clear();
     let Some(ask) = Ask::of(call, admitted, &memory.request) else {
         let reply = forward::forward(call, admitted, memory, record).await?;
         return respond::respond(call, admitted, memory, reply, record).await;

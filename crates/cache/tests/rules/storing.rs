@@ -24,6 +24,13 @@ fn rfc9111_3_what_may_be_stored() {
         ("", 200, "Cache-Control: max-age=60, No-StOrE\r\n", Some(Refusal::NoStore)),
         ("", 200, "Cache-Control: max-age=60, private\r\n", Some(Refusal::Private)),
         ("", 200, "Cache-Control: max-age=60, private=\"a\"\r\n", None),
+        ("", 200, "Cache-Control: max-age=60, private=\"a, set-cookie\"\r\nSet-Cookie: a=1\r\n", None),
+        (
+            "",
+            200,
+            "Cache-Control: max-age=60, private=\"a\"\r\nSet-Cookie: a=1\r\n",
+            Some(Refusal::SetCookie),
+        ),
         ("", 200, "Cache-Control: max-age=60, private=\"\"\r\n", Some(Refusal::Private)),
         ("", 200, "Cache-Control: max-age=60, no-cache\r\n", Some(Refusal::NoCache)),
         ("", 200, "Cache-Control: no-cache\r\nETag: \"a\"\r\n", None),
@@ -108,12 +115,12 @@ fn rfc9111_3_1_fields_of_a_hop_are_not_stored() {
     let (_, head) = store(&format!(
         "Connection: a, keep-alive\r\na: 1\r\nb: 2\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n\
          Proxy-Authentication-Info: x\r\nProxy-Connection: x\r\nTE: x\r\nTransfer-Encoding: chunked\r\n\
-         Upgrade: x\r\nAge: 5\r\nContent-Length: 3\r\nDate: {NOW}\r\n\
+         Upgrade: x\r\nAge: 5\r\nContent-Length: 3\r\nDate: {NOW}\r\nContent-Range: e\r\n\
          Cache-Control: max-age=60, no-cache=\"c, d\"\r\nC: 3\r\nD: 4\r\nVary: e\r\n",
     ))
     .unwrap();
     let expected = format!(
-        "HTTP/1.1 200 Word\r\nb: 2\r\nDate: {NOW}\r\nCache-Control: max-age=60, no-cache=\"c, d\"\r\nVary: e\r\n\r\n"
+        "HTTP/1.1 200 Word\r\nb: 2\r\nDate: {NOW}\r\nContent-Range: e\r\nCache-Control: max-age=60, no-cache=\"c, d\"\r\nVary: e\r\n\r\n"
     );
     assert_eq!(text(&head), expected);
 }

@@ -56,6 +56,13 @@ fn rfc9111_4_1_requests_that_are_alike() {
     ] {
         assert_eq!(variant(&foo, one) == variant(&foo, other), alike, "{one:?} {other:?}");
     }
+    let language = vary("Vary: Accept-Language\r\n").unwrap();
+    for (one, other, alike) in [
+        ("Accept-Language: en-US, de;q=0.5\r\n", "Accept-Language: EN-us,DE;q=0.5\r\n", true),
+        ("Accept-Language: en, de\r\n", "Accept-Language: de, en\r\n", false),
+    ] {
+        assert_eq!(variant(&language, one) == variant(&language, other), alike, "{one:?} {other:?}");
+    }
     let both = vary("Vary: Foo, Bar\r\n").unwrap();
     assert_ne!(variant(&both, "Foo: 1\r\n"), variant(&both, "Bar: 1\r\n"));
     assert_eq!(variant(&both, "Foo: 1\r\nBar: 2\r\n"), variant(&both, "Bar: 2\r\nFoo: 1\r\n"));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ::cache::{
     Decision, Ending, Force, Freshness, Handling, Joined, Lead, Object, Opening, OriginError, Reader,
-    Refreshed, Refusal, Times, Vary, Waited, also_labelled, completes, is_about, labels, refresh,
-    write_completion, write_conditions, write_key,
+    Refreshed, Refusal, Times, Vary, Waited, also_labelled, completes, is_about, is_head_of, labels, refresh,
+    write_completion, write_conditions, write_key, write_named_fields,
 };
 use wire::Framing;
 
@@ -284,6 +284,7 @@ pub(super) async fn fetch(
         record.received_apart(memory.response.head.len as u64);
         give_back(call, admitted, reply, &memory.response);
         if let Some(renewal) = renewal {
+            add_named_fields(ask, &mut memory.response);
             let is_stored = renewal.ending == Ending::Validated;
             if let Some(cell) = tally::cell(call, admitted).filter(|_| is_stored) {
                 cell.stored.increment();
@@ -323,6 +324,12 @@ impl Renewal {
         if !is_about(head, bytes, object.stored(), object.head()) {
             return None;
         }
+        Self::merged(call, ask, object, response)
+    }
+
+    /// `None` where what is stored cannot take it up.
+    fn merged(call: &Call<'_>, ask: &Ask<'_>, object: &Object, response: &Response) -> Option<Self> {
+        let (head, bytes) = (&response.head, response.buffer.filled());
         let times = ask.times(call);
         let limits = &call.snapshot.head_limits;
         let (old, old_head) = (object.stored(), object.head());
@@ -365,6 +372,19 @@ impl Renewal {
     }
 }
 
+/// RFC 9111 §4.3.5: brings what is stored up to date by the response to a HEAD, or makes it stale where that is about
+/// something else.
+pub(super) fn freshen(call: &Call<'_>, memory: &Memory, ask: &Ask<'_>, object: &Arc<Object>) {
+    let (head, bytes) = (&memory.response.head, memory.response.buffer.filled());
+    if !is_head_of(head, bytes, object.stored(), object.head(), object.body_bytes()) {
+        object.purge(Force::Soft);
+    } else if let Joined::Lead(lead) = ask.join(&memory.request, Some(object))
+        && let Some(renewal) = Renewal::merged(call, ask, object, &memory.response)
+    {
+        renewal.carry_out(ask, lead, object);
+    }
+}
+
 /// Has what is stored of a part stored as a whole, with the rest as it comes.
 fn complete(
     call: &Call<'_>,
@@ -383,6 +403,7 @@ fn complete(
     }
     // If the rest dies too, there is a longer one.
     part.purge(Force::Hard);
+    add_named_fields(ask, &mut memory.response);
     record.received_apart(memory.response.head.len as u64);
     Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
     Fetched::Coming(reader)
@@ -404,6 +425,7 @@ pub(super) fn part(
     let lead = opening.filter(is_kept_part).zip(ask.cache.store.lead_part(ask.key));
     let Some((opening, lead)) = lead else { return Err(Box::new(reply)) };
     ask.settle(206, Ending::Stored);
+    add_named_fields(ask, &mut memory.response);
     let (fill, reader) = lead.open(opening);
     record.received_apart(memory.response.head.len as u64);
     let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
@@ -417,6 +439,11 @@ fn is_kept_part(opening: &Opening) -> bool {
     opening.body_bytes == Some(part.end - part.start)
         && part.whole_bytes.is_some()
         && opening.stored.strong_validator(&opening.head).is_some()
+}
+
+/// What is not stored of a response goes to the client that has asked for it.
+fn add_named_fields(ask: &Ask<'_>, response: &mut Response) {
+    write_named_fields(&mut response.added, &response.head, response.buffer.filled(), ask.policy);
 }
 
 /// Gives back the connection of a response that had no body.
@@ -443,6 +470,7 @@ fn settle(
     match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
         Ok(opening) => {
             ask.settle(status, Ending::Stored);
+            add_named_fields(ask, &mut memory.response);
             let (fill, reader) = lead.open(opening);
             record.received_apart(memory.response.head.len as u64);
             Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);

@@ -64,6 +64,7 @@ pub(super) fn write(
     out.clear();
     push_stored(out, said);
     push_own(out, said);
+    out.extend_from_slice(&memory.response.added);
     if admitted.policies(call).is_some() {
         // What the route wants of the head depends on the request: it is written as if a server had sent it.
         return edit(call, admitted, memory, said.framing, connection).map(|()| connection);
@@ -103,12 +104,15 @@ fn push_stored(out: &mut Vec<u8>, said: &Said<'_>) {
         }
         Extent::Part(range, whole_bytes) => {
             out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
-            push_fields(out, lines, |_| true);
+            push_fields(out, lines, |name| !name.eq_ignore_ascii_case(b"content-range"));
             write_content_range(out, range, Some(*whole_bytes));
         }
         Extent::Parts(_, boundary) => {
             out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
-            push_fields(out, lines, |name| !name.eq_ignore_ascii_case(b"content-type"));
+            let is_own = |name: &[u8]| {
+                name.eq_ignore_ascii_case(b"content-type") || name.eq_ignore_ascii_case(b"content-range")
+            };
+            push_fields(out, lines, |name| !is_own(name));
             boundary.write_content_type(out);
         }
     }

@@ -4,6 +4,8 @@ use ::cache::{
     CacheStatus, Ending, Force, Forward, Handling, Key, OriginError, Refusal, also_invalid, invalidates,
 };
 
+use wire::Method;
+
 use super::{Ask, Miss, Way, fetch, hit, live, tally, uri};
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
@@ -41,6 +43,11 @@ pub(super) async fn pass(
         return hit::stored(call, admitted, memory, object, told, record).await;
     }
     let reply = outcome?;
+    if let (Method::Head, 200, Some(object)) =
+        (ask.asked.method, memory.response.head.start.status, &miss.found)
+    {
+        fetch::freshen(call, memory, ask, object);
+    }
     let reply = match fetch::part(call, admitted, memory, ask, reply, record) {
         Ok(reader) => {
             let (forward, is_stored, is_collapsed) = (miss.forward, true, false);

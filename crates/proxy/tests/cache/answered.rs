@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::peer::Peer;
-use crate::scene::{Asked, BOTH, Scene, Spoken, get};
+use crate::scene::{Asked, BOTH, Got, Scene, Spoken, get};
 
 pub(crate) const ONE_ROUTE: &str = r#"
 [cache]
@@ -82,6 +82,20 @@ fn head_is_answered_from_a_stored_get() {
     let mut client = scene.client(Spoken::Http2);
     let got = client.asks_for(&Asked { method: "HEAD", ..get("/a") });
     assert_eq!((got.status, got.field("content-length"), got.body.as_str()), (200, Some("5"), ""));
+}
+
+#[test]
+fn rfc9111_5_2_2_4_fields_that_are_named_go_to_the_client_that_brought_them_alone() {
+    for spoken in BOTH {
+        let scene = Scene::new(ONE_ROUTE);
+        let fields = "Cache-Control: max-age=60, no-cache=\"set-cookie\", private=\"x-mine\"\r\n\
+                      Set-Cookie: a=1\r\nX-Mine: yes\r\nX-All: yes\r\n";
+        let (_, came) = scene.exchange(spoken, &get("/a"), &response(fields, "hello"));
+        let of = |got: &Got| ["set-cookie", "x-mine", "x-all"].map(|name| got.all(name).len());
+        assert_eq!((of(&came), came.body.as_str()), ([1, 1, 1], "hello"));
+        let stored = scene.answer(spoken, &get("/a"));
+        assert_eq!((of(&stored), stored.body.as_str()), ([0, 0, 1], "hello"));
+    }
 }
 
 #[test]

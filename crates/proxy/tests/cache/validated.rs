@@ -226,3 +226,37 @@ fn all_who_wait_are_answered_by_one_validation() {
     }
     assert!(!server.has_something() && scene.try_accept(0).is_none());
 }
+
+#[test]
+fn rfc9111_4_3_5_a_head_refreshes_what_is_stored_or_makes_it_stale() {
+    let agreeing = "ETag: \"a\"\r\nCache-Control: max-age=60\r\nX-Age: new\r\nContent-Length: 3\r\n";
+    let rows = [
+        (agreeing.to_owned(), true),
+        (agreeing.replace("ETag: \"a\"\r\n", ""), true),
+        (agreeing.replace("Content-Length: 3\r\n", ""), true),
+        (agreeing.replace("\"a\"", "\"b\""), false),
+        (agreeing.replace("Length: 3", "Length: 4"), false),
+        (format!("{agreeing}Last-Modified: {MODIFIED}\r\n"), false),
+    ];
+    for (fields, agrees) in rows {
+        let scene = Scene::new(ONE_ROUTE);
+        let mut client = scene.client(Spoken::Http1);
+        client.asks(&get("/a"));
+        let mut server = scene.accept(0);
+        server.head();
+        server.sends(response("Cache-Control: max-age=60\r\nETag: \"a\"\r\nX-Age: old\r\n", "old"));
+        assert_eq!(client.gets().body, "old");
+        client.asks(&Asked { method: "HEAD", fields: "cache-control: no-cache\n", ..get("/a") });
+        assert!(server.head().starts_with("HEAD /a "));
+        server.sends(format!("HTTP/1.1 200 OK\r\n{fields}\r\n"));
+        assert_eq!(client.gets_head_alone().field("x-age"), Some("new"), "{fields}");
+        client.asks(&get("/a"));
+        if !agrees {
+            assert_eq!(seen(&server.head(), "if-none-match"), Some("\"a\""), "{fields}");
+            server.sends(response("", "new"));
+        }
+        let got = client.gets();
+        let expected = if agrees { ("old", Some("new")) } else { ("new", None) };
+        assert_eq!((got.body.as_str(), got.field("x-age")), expected, "{fields}");
+    }
+}
