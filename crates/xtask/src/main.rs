@@ -40,7 +40,8 @@ Examples:
   cargo xtask h2spec                      HTTP/2 conformance, over TLS and in the clear
   cargo xtask grpc                        the Go stack's gRPC client and server, the proxy between
   cargo xtask testssl --against nginx     what a scanner finds, here in another proxy
-  cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy";
+  cargo xtask toxiproxy                   the chaos proxy, by the clients of Toxiproxy
+  cargo xtask caches                      what is expected of caches, case by case";
 
 #[derive(Subcommand)]
 enum Command {
@@ -60,6 +61,8 @@ enum Command {
     Testssl(strangers::Args),
     /// Check the chaos proxy with the clients of Toxiproxy.
     Toxiproxy,
+    /// Check the cache with the suite http-cache-tests.
+    Caches(strangers::Args),
 }
 
 fn main() -> ExitCode {
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Grpc(arguments) => strangers::run_grpc(&arguments),
         Command::Testssl(arguments) => strangers::run_testssl(&arguments),
         Command::Toxiproxy => strangers::run_toxiproxy(),
+        Command::Caches(arguments) => strangers::run_caches(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

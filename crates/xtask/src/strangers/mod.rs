@@ -1,5 +1,5 @@
 //! The proxy among programs that others wrote: a conformance suite, another stack's clients and servers, a scanner,
-//! the clients of another chaos proxy.
+//! the clients of another chaos proxy, a suite for caches.
 //!
 //! Not here: curl and nginx, which the tests of the crate `proxy` use.
 
@@ -17,6 +17,8 @@ mod grpc;
 mod testssl;
 /// The chaos proxy, as the clients of Toxiproxy use it.
 mod toxiproxy;
+/// The cache, case by case.
+mod caches;
 
 pub(crate) use grpc::Args as GrpcArgs;
 pub(crate) use subject::Against;
@@ -26,7 +28,7 @@ use crate::scratch::Scratch;
 use crate::step::Steps;
 use crate::workspace::Workspace;
 
-/// What `h2spec` and `testssl` take.
+/// What `h2spec`, `testssl` and `caches` take.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// What is checked; others show what a finding is worth, and that the check itself works.
@@ -40,6 +42,10 @@ pub(crate) fn run_h2spec(arguments: &Args) -> Result<(), String> {
 
 pub(crate) fn run_testssl(arguments: &Args) -> Result<(), String> {
     alone(|workspace, steps| testssl_step(workspace, arguments.against, steps))
+}
+
+pub(crate) fn run_caches(arguments: &Args) -> Result<(), String> {
+    alone(|workspace, steps| caches_step(workspace, arguments.against, steps))
 }
 
 pub(crate) fn run_toxiproxy() -> Result<(), String> {
@@ -73,6 +79,9 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &mut Steps) -> Result<(), St
     if may_run("toxiproxy", &[programs::GO, programs::NODE, programs::NPM, programs::PYTHON]) {
         toxiproxy_step(workspace, steps)?;
     }
+    if may_run("caches", &[programs::NODE, programs::NPM]) {
+        caches_step(workspace, Against::Vanward, steps)?;
+    }
     if may_run("testssl", &[programs::TESTSSL]) {
         testssl_step(workspace, Against::Vanward, steps)?;
     }
@@ -102,4 +111,9 @@ fn testssl_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> R
 fn toxiproxy_step(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
     let heading = "the chaos proxy, by Toxiproxy's command line and its clients for Go, Node.js and Python";
     steps.run("toxiproxy", heading, || toxiproxy::check(workspace, &Scratch::new("toxiproxy")?))
+}
+
+fn caches_step(workspace: &Workspace, against: Against, steps: &mut Steps) -> Result<(), String> {
+    let heading = format!("what is expected of caches, of {against}");
+    steps.run("caches", &heading, || caches::check(workspace, &Scratch::new("caches")?, against))
 }

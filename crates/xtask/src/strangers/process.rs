@@ -97,10 +97,13 @@ impl Drop for Process {
     }
 }
 
-/// `listening http://ADDRESS` and `vanward: listening on ADDRESS, ADDRESS`.
+/// `listening http://ADDRESS`, `Listening on http://ADDRESS/` and `vanward: listening on ADDRESS, ADDRESS`.
 fn listened_on(line: &str) -> Vec<SocketAddr> {
-    let Some((_, said)) = line.split_once("listening ") else { return Vec::new() };
-    let words = said.split([' ', ',']).map(|word| word.rsplit('/').next().unwrap_or(word));
+    let Some((_, said)) = line.split_once("istening ") else { return Vec::new() };
+    let words = said.split([' ', ',']).map(|word| {
+        let word = word.trim_end_matches('/');
+        word.rsplit('/').next().unwrap_or(word)
+    });
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
@@ -118,6 +121,7 @@ mod tests {
     fn addresses_are_read_from_the_line_that_has_them() {
         let addresses = |line| listened_on(line).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(addresses("listening http://127.0.0.1:9000"), ["127.0.0.1:9000"]);
+        assert_eq!(addresses("Listening on http://[::]:3/"), ["[::]:3"]);
         assert_eq!(addresses("vanward: listening on 127.0.0.1:1, [::1]:2"), ["127.0.0.1:1", "[::1]:2"]);
         assert_eq!(addresses("vanward: listening on https://127.0.0.1:1"), ["127.0.0.1:1"]);
         assert_eq!(addresses("vanward: the certificate is for 127.0.0.1:1"), [""; 0]);

@@ -1,8 +1,12 @@
-//! The programs of others: which are needed from the system, and the Go programs that are built from their modules.
+//! The programs of others: which are needed from the system, the Go programs that are built from their modules, and the
+//! packages that are installed from their registries.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use super::process::Process;
 use crate::step;
 use crate::workspace::Workspace;
 
@@ -58,4 +62,45 @@ pub(super) fn build_vanward(workspace: &Workspace) -> Result<PathBuf, String> {
     command.args(["build", "--quiet", "-p", "vanward"]).current_dir(&workspace.root);
     step::run(&mut command)?;
     Ok(workspace.target_directory()?.join("debug/vanward"))
+}
+
+pub(super) const INSTALL_LIMIT: Duration = Duration::from_secs(180);
+
+/// The folder whose `node_modules` has a package of Node.js, which is given as `NAME@VERSION`.
+pub(super) fn from_npm(workspace: &Workspace, package: &str, scratch: &Path) -> Result<PathBuf, String> {
+    let name = package.split('@').next().unwrap_or(package);
+    let libraries = workspace.target_directory()?.join("strangers");
+    installed(&libraries.join(name), package, |folder| {
+        let mut npm = Command::new(NPM.find()?);
+        npm.args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
+        run("npm", npm.arg(folder).arg(package), scratch, INSTALL_LIMIT)
+    })
+}
+
+/// Installs something into a folder of its own, once for each version.
+pub(super) fn installed(
+    folder: &Path,
+    version: &str,
+    install: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
+    let stamp = folder.join("installed");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == version) {
+        return Ok(folder.to_owned());
+    }
+    let failed = |error| format!("{} cannot be written: {error}", folder.display());
+    // What an install that was broken off left behind.
+    drop(fs::remove_dir_all(folder));
+    fs::create_dir_all(folder).map_err(failed)?;
+    install(folder)?;
+    fs::write(&stamp, version).map_err(failed)?;
+    Ok(folder.to_owned())
+}
+
+/// Runs a program to its end, which is to be a good one.
+pub(super) fn run(name: &str, command: &mut Command, folder: &Path, limit: Duration) -> Result<(), String> {
+    let (status, said) = Process::start(name, command, folder)?.finish(limit)?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!("`{}`: {status}; it said:\n{}", step::shown(command), said.trim_end()))
 }

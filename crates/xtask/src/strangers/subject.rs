@@ -90,6 +90,35 @@ impl Subject {
     }
 }
 
+/// A proxy that keeps what may be kept of what a server says, as it is meant to be used, and where it listens.
+pub(super) fn cache(
+    against: Against,
+    vanward: &Path,
+    server: SocketAddr,
+    folder: &Path,
+) -> Result<(Process, SocketAddr), String> {
+    match against {
+        Against::Vanward => {
+            let mut command = Command::new(vanward);
+            let to = format!("http://{server}");
+            command.args(["proxy", "--from", "127.0.0.1:0", "--to", &to, "--cache", "64MB"]);
+            let mut process = Process::start("vanward", &mut command, folder)?;
+            let address = first(process.addresses()?)?;
+            Ok((process, address))
+        }
+        Against::Nginx => {
+            let address = free_address()?;
+            let text = format!(
+                "proxy_cache_path {}/cache keys_zone=all:10m; proxy_cache all; proxy_cache_revalidate on;
+                 proxy_http_version 1.1; proxy_set_header Connection \"\";
+                 server {{ listen {address}; location / {{ proxy_pass http://{server}; }} }}",
+                folder.display()
+            );
+            Ok((nginx_of(&text, folder)?.listening_on(address)?, address))
+        }
+    }
+}
+
 /// The origin, with every page that a check may ask for.
 pub(super) fn origin(vanward: &Path, folder: &Path) -> Result<(Process, SocketAddr), String> {
     let mut command = Command::new(vanward);
@@ -132,28 +161,37 @@ impl Pair {
 fn nginx(pair: &Pair, pass: &str, folder: &Path) -> Result<Subject, String> {
     let (tls, plain) = (free_address()?, free_address()?);
     let Pair { cert, key } = pair;
+    let text = format!(
+        "proxy_request_buffering off;
+         server {{
+           listen {tls} ssl http2; listen {plain} http2; server_name localhost;
+           ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate {cert:?}; ssl_certificate_key {key:?};
+           location / {{ {pass} }}
+         }}"
+    );
+    let process = nginx_of(&text, folder)?.listening_on(tls)?;
+    Ok(Subject { tls, plain, _processes: vec![process] })
+}
+
+/// An nginx with these lines in its block `http`.
+fn nginx_of(lines: &str, folder: &Path) -> Result<Process, String> {
     let own = folder.display();
     let file = folder.join("nginx.conf");
     // One process, so that it ends when it is killed.
     let text = format!(
         "daemon off; master_process off; pid {own}/nginx.pid; error_log stderr;
-         events {{ worker_connections 256; }}
+         events {{ worker_connections 512; }}
          http {{
-           access_log off; client_max_body_size 0; proxy_request_buffering off;
+           access_log off; client_max_body_size 0;
            client_body_temp_path {own}/body; proxy_temp_path {own}/proxy; fastcgi_temp_path {own}/fastcgi;
            uwsgi_temp_path {own}/uwsgi; scgi_temp_path {own}/scgi;
-           server {{
-             listen {tls} ssl http2; listen {plain} http2; server_name localhost;
-             ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate {cert:?}; ssl_certificate_key {key:?};
-             location / {{ {pass} }}
-           }}
+           {lines}
          }}\n"
     );
     write(&file, &text)?;
     let mut command = Command::new(NGINX.find()?);
     command.arg("-p").arg(folder).arg("-e").arg("stderr").arg("-c").arg(&file);
-    let process = Process::start("nginx", &mut command, folder)?.listening_on(tls)?;
-    Ok(Subject { tls, plain, _processes: vec![process] })
+    Process::start("nginx", &mut command, folder)
 }
 
 fn write(file: &Path, text: &str) -> Result<(), String> {

@@ -2,18 +2,16 @@
 //!
 //! What they check is in their own languages, in `strangers/toxiproxy`; the command line is used here.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use super::process::Process;
-use super::programs::{self, MODULE, NODE, NPM, PYTHON};
+use super::programs::{self, INSTALL_LIMIT, MODULE, NODE, PYTHON, installed, run};
 use super::subject;
 use crate::say;
 use crate::scratch::Scratch;
-use crate::step;
 use crate::workspace::Workspace;
 
 const COMMAND_LINE: &str = "github.com/Shopify/toxiproxy/v2/cmd/cli";
@@ -23,13 +21,12 @@ const NODE_CLIENT: &str = "toxiproxy-node-client@4.1.0";
 const PYTHON_CLIENT: &[&str] = &["toxiproxy-python==0.1.1", "future==1.0.0", "requests==2.32.3"];
 /// Each takes a second or two; a machine may be busy.
 const CLIENT_LIMIT: Duration = Duration::from_secs(60);
-const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 
 pub(super) fn check(workspace: &Workspace, scratch: &Scratch) -> Result<(), String> {
     let [command_line, go_client] = programs::build(workspace, [COMMAND_LINE, GO_CLIENT])?;
     let folder = scratch.path();
     let libraries = workspace.target_directory()?.join("strangers");
-    let node_client = node_client(&libraries, folder)?;
+    let node_client = programs::from_npm(workspace, NODE_CLIENT, folder)?;
     let python = python_client(&libraries, folder)?;
     let vanward = programs::build_vanward(workspace)?;
     let (_origin, server) = subject::origin(&vanward, folder)?;
@@ -95,15 +92,6 @@ fn by_command_line(program: &Path, api: SocketAddr, server: &str, folder: &Path)
     Ok(commands.len())
 }
 
-/// The folder whose `node_modules` has the client for Node.js.
-fn node_client(libraries: &Path, scratch: &Path) -> Result<PathBuf, String> {
-    installed(&libraries.join("toxiproxy-node"), NODE_CLIENT, |folder| {
-        let mut npm = Command::new(NPM.find()?);
-        npm.args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
-        run("npm", npm.arg(folder).arg(NODE_CLIENT), scratch, INSTALL_LIMIT)
-    })
-}
-
 /// The Python that has the client.
 fn python_client(libraries: &Path, scratch: &Path) -> Result<PathBuf, String> {
     let folder = installed(&libraries.join("toxiproxy-python"), &PYTHON_CLIENT.join(" "), |folder| {
@@ -114,31 +102,4 @@ fn python_client(libraries: &Path, scratch: &Path) -> Result<PathBuf, String> {
         run("pip", &mut pip, scratch, INSTALL_LIMIT)
     })?;
     Ok(folder.join("bin/python"))
-}
-
-/// Installs something into a folder of its own, once for each version.
-fn installed(
-    folder: &Path,
-    version: &str,
-    install: impl FnOnce(&Path) -> Result<(), String>,
-) -> Result<PathBuf, String> {
-    let stamp = folder.join("installed");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == version) {
-        return Ok(folder.to_owned());
-    }
-    let failed = |error| format!("{} cannot be written: {error}", folder.display());
-    // What an install that was broken off left behind.
-    drop(fs::remove_dir_all(folder));
-    fs::create_dir_all(folder).map_err(failed)?;
-    install(folder)?;
-    fs::write(&stamp, version).map_err(failed)?;
-    Ok(folder.to_owned())
-}
-
-fn run(name: &str, command: &mut Command, folder: &Path, limit: Duration) -> Result<(), String> {
-    let (status, said) = Process::start(name, command, folder)?.finish(limit)?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(format!("`{}`: {status}; it said:\n{}", step::shown(command), said.trim_end()))
 }

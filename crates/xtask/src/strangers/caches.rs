@@ -1,0 +1,157 @@
+//! http-cache-tests: what is expected of a cache for HTTP, case by case, between a client and a server of its own.
+//!
+//! What its cases call required has to pass, but for what is listed here with a reason; the others are counted.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::process::Process;
+use super::programs::{self, MODULE, NODE};
+use super::subject::{self, Against};
+use crate::say;
+use crate::scratch::Scratch;
+use crate::workspace::Workspace;
+
+const PACKAGE: &str = "http-cache-tests@0.4.5";
+/// The cases of that version. Fewer would mean that some were not run.
+const CASES: usize = 350;
+/// A hundred at a time wait for three seconds or two.
+const RUN_LIMIT: Duration = Duration::from_secs(120);
+
+/// What fails for a reason that is no fault, by how its name begins.
+const ACCEPTED: &[(&str, &str)] = &[
+    ("304-etag-update-response-Content-MD5", "RFC 9111 §3.2 has a 304 update it"),
+    ("304-etag-update-response-ETag", "a 304 with another ETag is about something else (RFC 9111 §4.3.4)"),
+    ("304-etag-update-response-Set-Cookie", COOKIES),
+    ("age-parse-", "RFC 9111 §5.1: the first of several counts, and what is no number does not"),
+    ("headers-store-Set-Cookie", COOKIES),
+    ("headers-store-Transfer-Encoding", "a coding that is not known is refused (RFC 9112 §6.1)"),
+    ("stale-close-", "a case builds on one in which stale responses stand in for a server that is gone"),
+    ("surrogate-", "Surrogate-Control is no standard; CDN-Cache-Control is one (RFC 9213)"),
+];
+const COOKIES: &str = "what sets a cookie is stored only where it says that it is for all";
+
+pub(super) fn check(workspace: &Workspace, scratch: &Scratch, against: Against) -> Result<(), String> {
+    let folder = scratch.path();
+    let suite = programs::from_npm(workspace, PACKAGE, folder)?;
+    let vanward = programs::build_vanward(workspace)?;
+    let (_server, server) = server(&suite, folder)?;
+    let (_cache, cache) = subject::cache(against, &vanward, server, folder)?;
+    let script = workspace.root.join(MODULE).join("caches/suite.mjs");
+    let run = |name: &str| {
+        let mut command = Command::new(NODE.find()?);
+        command.arg(&script).arg(&suite).arg(format!("http://{cache}"));
+        let (status, said) = Process::start(name, &mut command, folder)?.finish(RUN_LIMIT)?;
+        let cases: Vec<Case> = said.lines().filter_map(Case::of).collect();
+        if status.success() && cases.len() == CASES {
+            return Ok(cases);
+        }
+        Err(format!("{name} ended with {status} after {} of {CASES} cases:\n{said}", cases.len()))
+    };
+    let first = run("the suite")?;
+    say(format_args!("{}", Counts::of(&first)));
+    let mut faults = faults(&first);
+    if !faults.is_empty() {
+        // Time goes by in the cases: a busy machine may hold one up, but hardly twice.
+        say(format_args!("{} failed, which are run once more", faults.len()));
+        let again = run("the suite again")?;
+        faults.retain(|fault| self::faults(&again).iter().any(|other| other.id == fault.id));
+    }
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = faults.iter().map(|case| format!("{}: {}", case.id, case.why)).collect();
+    Err(format!("of what is required of a cache failed:\n{}", lines.join("\n")))
+}
+
+/// The suite's own server.
+fn server(suite: &Path, folder: &Path) -> Result<(Process, SocketAddr), String> {
+    let mut command = Command::new(NODE.find()?);
+    command.arg("server/server.mjs").current_dir(suite.join("node_modules/http-cache-tests"));
+    let settings = [("protocol", "http"), ("port", "0")];
+    command.envs(settings.map(|(name, value)| (format!("npm_config_{name}"), value)));
+    command.env("npm_config_pidfile", folder.join("suite.pid"));
+    let mut process = Process::start("suite-server", &mut command, folder)?;
+    let address = process.addresses()?.into_iter().next().ok_or("the suite's server listens nowhere")?;
+    Ok((process, SocketAddr::from(([127, 0, 0, 1], address.port()))))
+}
+
+/// What the script says of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Case {
+    has_passed: bool,
+    is_required: bool,
+    id: String,
+    why: String,
+}
+
+impl Case {
+    /// From a line of four words with tabs between them: what came of it, its kind, its name, why.
+    fn of(line: &str) -> Option<Self> {
+        let mut words = line.splitn(4, '\t');
+        let (outcome, kind) = (words.next()?, words.next()?);
+        let (id, why) = (words.next()?.to_owned(), words.next()?.to_owned());
+        Some(Self { has_passed: outcome == "passed", is_required: kind == "required", id, why })
+    }
+
+    /// Why it is no fault that it fails.
+    fn accepted(&self) -> Option<&'static str> {
+        ACCEPTED.iter().find(|(beginning, _)| self.id.starts_with(beginning)).map(|(_, reason)| *reason)
+    }
+}
+
+/// What is required and fails without a reason.
+fn faults(cases: &[Case]) -> Vec<&Case> {
+    let failed = cases.iter().filter(|case| case.is_required && !case.has_passed);
+    failed.filter(|case| case.accepted().is_none()).collect()
+}
+
+/// How many cases have passed, of those that are required and of the others.
+#[derive(Debug, PartialEq, Eq)]
+struct Counts {
+    required: (usize, usize),
+    others: (usize, usize),
+    accepted: usize,
+}
+
+impl Counts {
+    fn of(cases: &[Case]) -> Self {
+        let count = |is_required| {
+            let of_kind = cases.iter().filter(|case| case.is_required == is_required);
+            (of_kind.clone().filter(|case| case.has_passed).count(), of_kind.count())
+        };
+        let failed = cases.iter().filter(|case| case.is_required && !case.has_passed);
+        let accepted = failed.filter(|case| case.accepted().is_some()).count();
+        Self { required: count(true), others: count(false), accepted }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { required: (passed, required), others: (others_passed, others), accepted } = self;
+        write!(
+            formatter,
+            "required of a cache: {passed} of {required} passed, {accepted} fail for a reason; optional: \
+             {others_passed} of {others}"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_required_has_to_pass_unless_there_is_a_reason() {
+        let said = "passed\trequired\ta\t\nfailed\trequired\tb\tAssertion: 1\t2\nunjudged\trequired\tage-parse-x\tSetup\n\
+                    failed\toptimal\tc\tAssertion\npassed\tcheck\td\t\nother words\n";
+        let cases: Vec<Case> = said.lines().filter_map(Case::of).collect();
+        let faults: Vec<(&str, &str)> =
+            faults(&cases).iter().map(|case| (case.id.as_str(), case.why.as_str())).collect();
+        assert_eq!(faults, [("b", "Assertion: 1\t2")]);
+        assert_eq!(Counts::of(&cases), Counts { required: (1, 3), others: (1, 2), accepted: 1 });
+    }
+}
