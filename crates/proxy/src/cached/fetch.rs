@@ -285,11 +285,7 @@ pub(super) async fn fetch(
         give_back(call, admitted, reply, &memory.response);
         if let Some(renewal) = renewal {
             add_named_fields(ask, &mut memory.response);
-            let is_stored = renewal.ending == Ending::Validated;
-            if let Some(cell) = tally::cell(call, admitted).filter(|_| is_stored) {
-                cell.stored.increment();
-            }
-            ask.settle(status, renewal.ending);
+            let is_stored = renewal.settle(call, admitted, ask, status);
             let object = renewal.carry_out(ask, lead, object);
             return Ok(Fetched::Stored { object, status: Some(304), is_stored });
         }
@@ -362,6 +358,16 @@ impl Renewal {
         renewal.opening.body_bytes = part.stored().part?.whole_bytes;
         renewal.opening.stored.part = None;
         (renewal.ending == Ending::Validated).then_some(renewal)
+    }
+
+    /// Counts it, and says whether what it renews stays stored.
+    fn settle(&self, call: &Call<'_>, admitted: &Admitted, ask: &Ask<'_>, status: u16) -> bool {
+        let is_stored = self.ending == Ending::Validated;
+        if let Some(cell) = tally::cell(call, admitted).filter(|_| is_stored) {
+            cell.stored.increment();
+        }
+        ask.settle(status, self.ending);
+        is_stored
     }
 
     fn carry_out(self, ask: &Ask<'_>, lead: Lead, object: &Object) -> Arc<Object> {
