@@ -47,6 +47,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use report::figure;
 use report::judge::Trait;
 use report::results::{Absent, File, Role, Version};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -55,6 +56,9 @@ use crate::agent::words::Wanted;
 use crate::certificate::{self, Certificate};
 use crate::error::Error;
 use crate::plan::{Deviation, Features, Own};
+
+/// Idle connections to the origins that those keep who have to be told how many: more than any plan here has clients.
+const IDLE_MOST: usize = 1024;
 
 /// Those that need no looking for.
 const OWN: [&Driver; 2] = [&direct::DRIVER, &vanward::DRIVER];
@@ -204,14 +208,13 @@ impl Service {
 
     /// What is alike for every proxy that is given this, a phrase each.
     pub fn features(&self) -> Vec<String> {
-        let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let mut features = vec![
             match self.version {
                 Version::Http1 => "HTTP/1.1 on both sides".to_owned(),
                 Version::Http2 => "HTTP/2 from clients, HTTP/1.1 to the origins".to_owned(),
             },
-            count(self.workers.get(), "worker"),
-            format!("{} in turn", count(self.origins.len(), "origin")),
+            figure::things(self.workers.get(), "worker"),
+            format!("{} in turn", figure::things(self.origins.len(), "origin")),
             format!("keep-alive {} both sides", if self.keep_alive { "on" } else { "off on" }),
             format!("access log {}", if self.access_log { "to a file" } else { "off" }),
             "no load shed".to_owned(),

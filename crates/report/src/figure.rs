@@ -27,6 +27,24 @@ pub fn duration_us(value: f64) -> String {
     scaled(value, 1000.0, &["µs", "ms", "s"])
 }
 
+/// `45 s`, `8 min 30 s`, `5 h 3 min`: how long something takes
+pub fn span(seconds: f64) -> String {
+    let seconds = seconds.max(0.0).round() as u64;
+    let parts = match seconds {
+        0..60 => return format!("{seconds} s"),
+        60..3600 => [(seconds / 60, "min"), (seconds % 60, "s")],
+        // Who waits for hours does not count seconds.
+        _ => [((seconds + 30) / 3600, "h"), ((seconds + 30) % 3600 / 60, "min")],
+    };
+    let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count} {unit}"));
+    told.collect::<Vec<_>>().join(" ")
+}
+
+/// `1 case`, `2 cases`
+pub fn things(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// `1.20 MB`, by powers of 1000
 pub fn bytes(value: f64) -> String {
     scaled(value, 1000.0, &["B", "kB", "MB", "GB", "TB"])
@@ -115,6 +133,14 @@ mod tests {
             (duration_us(999.7), "1.00 ms"),
             (duration_us(31_249.0), "31.2 ms"),
             (duration_us(61e6), "61.0 s"),
+            (span(0.4), "0 s"),
+            (span(59.4), "59 s"),
+            (span(59.6), "1 min"),
+            (span(510.0), "8 min 30 s"),
+            (span(3_600.0), "1 h"),
+            (span(18_209.0), "5 h 3 min"),
+            (things(1, "case"), "1 case"),
+            (things(2, "case"), "2 cases"),
             (bytes(128.0), "128 B"),
             (bytes(165_854.0), "166 kB"),
             (memory_bytes(5_347_737.0), "5.10 MiB"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use report::results::{File, Role, Version};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, IDLE_MOST, Installed, Launch, Service, text};
 use crate::error::Error;
 
 /// `caddy run`.
@@ -44,9 +44,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     };
     let origins: Vec<String> = service.origins.iter().map(ToString::to_string).collect();
     let configuration = format!(
-        "{{\n    admin off\n    auto_https off\n    persist_config off\n    servers {{\n        protocols {protocols}\n    }}\n}}\n\
+        "{{\n    admin off\n    auto_https off\n    servers {{\n        protocols {protocols}\n    }}\n}}\n\
          {scheme}://{} {{\n{tls}    reverse_proxy {} {{\n        lb_policy round_robin\n        transport http {{\n\
-         \x20           keepalive_idle_conns_per_host 512\n            compression off\n        }}\n    }}\n}}\n",
+         \x20           keepalive_idle_conns_per_host {IDLE_MOST}\n            compression off\n        }}\n    }}\n}}\n",
         service.listen,
         origins.join(" ")
     );
@@ -54,6 +54,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     let command = vec![
         "env".to_owned(),
         format!("GOMAXPROCS={}", service.workers),
+        // Where it keeps the last configuration: before 2.7 it cannot be told not to.
+        format!("XDG_CONFIG_HOME={}", text(folder)),
+        format!("XDG_DATA_HOME={}", text(folder)),
         text(&installed.program),
         "run".to_owned(),
         "--adapter".to_owned(),

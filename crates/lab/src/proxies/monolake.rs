@@ -28,7 +28,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     service.passes_on_only(DRIVER.name)?;
     service.is_http1_or_tls(DRIVER.name)?;
     let mut configuration = format!(
-        "[runtime]\nworker_threads = {}\nentries = 4096\n\n[servers.lab]\nname = \"lab\"\n\
+        "[runtime]\nworker_threads = {}\nentries = 4096\n\n[servers.lab]\nname = \"lab\"\nproxy_type = \"http\"\n\
          listener = {{ type = \"socket\", value = \"{}\" }}\n",
         service.workers, service.listen
     );

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use report::results::{File, Role, Version};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, IDLE_MOST, Installed, Launch, Service, text};
 use crate::error::Error;
 
 /// `nginx` in the foreground.
@@ -91,7 +91,7 @@ fn configuration(installed: &Installed, service: &Service) -> String {
         let _ = writeln!(out, "        server {origin};");
     }
     if service.keep_alive {
-        let _ = writeln!(out, "        keepalive 512;\n        keepalive_requests {UNLIMITED};");
+        let _ = writeln!(out, "        keepalive {IDLE_MOST};\n        keepalive_requests {UNLIMITED};");
     }
     let (zone, cached) = match service.features.cache_bytes {
         // Its files are in the page cache: as near as it comes to memory.

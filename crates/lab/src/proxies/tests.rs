@@ -133,6 +133,23 @@ fn every_peer_listens_where_it_is_told_and_asks_its_origin() {
 }
 
 #[test]
+fn those_that_are_in_no_package_are_told_what_their_documentation_asks_for() {
+    let cases: [(&str, &[&str]); 2] = [
+        // By default zproxy has a thread for each core of the machine.
+        ("zproxy", &["\nThreads 1\n", "LogLevel 0\n", "ListenHTTP\n"]),
+        // The kind of a server has no default in all versions of monolake.
+        ("monolake", &["\nproxy_type = \"http\"\n", "worker_threads = 1\n"]),
+    ];
+    let asked = Service { origins: vec!["127.0.0.1:18081".parse().expect("an address")], ..service(1, true) };
+    for (name, lines) in cases {
+        let installed = every_peer().find(|peer| peer.name == name).expect("it is one of them");
+        let launch = (installed.driver.configure)(&installed, &asked, Path::new("/f")).expect("a command");
+        let text = &launch.files[0].text;
+        assert!(lines.iter().all(|line| text.contains(line)), "{name}: {text}");
+    }
+}
+
+#[test]
 fn nobody_does_in_silence_what_it_cannot() {
     let paced = Features { rate_bytes_per_second: Some(5_000), ..Features::default() };
     let asked = Service { features: paced, ..service(1, true) };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use report::results::{File, Role, Version};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, IDLE_MOST, Installed, Launch, Service, text};
 use crate::error::Error;
 
 /// `traefik` in the foreground.
@@ -47,7 +47,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
             "http:\n  routers:\n    lab:\n      rule: \"PathPrefix(`/`)\"\n      service: origins\n\
              \x20     entryPoints: [clients]{router_tls}\n  services:\n    origins:\n      loadBalancer:\n\
              \x20       serversTransport: kept\n        servers: [{}]\n  serversTransports:\n    kept:\n\
-             \x20     maxIdleConnsPerHost: 512\n{certificates}",
+             \x20     maxIdleConnsPerHost: {IDLE_MOST}\n{certificates}",
             servers.join(", ")
         ),
     };

@@ -22,7 +22,8 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     service.passes_on_only(DRIVER.name)?;
     service.is_http1(DRIVER.name)?;
     let head = format!(
-        "LogLevel 0\nTimeout 60\nConnTO 5\nAlive 30\nClient 75\nThreadModel dynamic\nControl \"{}\"\n",
+        "LogLevel 0\nThreads {}\nTimeout 60\nConnTO 5\nAlive 30\nClient 75\nThreadModel dynamic\nControl \"{}\"\n",
+        service.workers,
         text(&folder.join("control"))
     );
     let file = File { name: "zproxy.cfg".to_owned(), text: head + &pound::listener(service) };
