@@ -5,6 +5,8 @@
 
 /// The plan in the words of the results.
 mod describe;
+/// How long it takes.
+mod forecast;
 /// The highest rate that meets a bound.
 mod search;
 
@@ -20,7 +22,7 @@ use crate::error::Error;
 use crate::expect;
 use crate::generator::{End, Request};
 use crate::plan::{CasePlan, Load, Plan, UrlList};
-use crate::proxies::Service;
+use crate::proxies::{Installed, Service};
 use crate::sites::{Order, Sites};
 use report::Summary;
 use report::results::{
@@ -28,6 +30,8 @@ use report::results::{
     Step,
 };
 use report::statistics::Estimate;
+
+pub use forecast::Forecast;
 use search::{Search, Tried};
 
 /// More threads than this send load no better.
@@ -52,10 +56,15 @@ pub struct Progress<'p> {
     pub case: &'p str,
     /// The round, from 1.
     pub round: usize,
+    /// What the rest takes, as far as is known.
+    pub left: Duration,
 }
 
 /// Who follows a run.
 pub trait Watcher {
+    /// Everything is there, and the first measurement is next.
+    fn begins(&mut self, _forecast: &Forecast) {}
+
     /// A measurement is about to be made.
     fn next(&mut self, progress: Progress<'_>);
 
@@ -116,6 +125,7 @@ struct Experiment<'p> {
     repeats: usize,
     /// Measurements of searches beyond the first of each.
     steps: usize,
+    forecast: Forecast,
     results: Results,
 }
 
@@ -153,6 +163,7 @@ impl<'p> Experiment<'p> {
                 seed: plan.seed,
                 cores: sites.cores(),
                 alike: describe::alike(plan, &given),
+                changes: plan.changes.clone(),
             },
             proxies: plan.proxies.iter().map(describe::proxy).collect(),
             lacking: describe::lacking(plan, &given, &mut sites).await?,
@@ -166,6 +177,8 @@ impl<'p> Experiment<'p> {
             expectations: Vec::new(),
             incomplete: None,
         };
+        let takers = plan.cases.iter().map(|case| takers(plan, &results.lacking, case).count());
+        let takers: Vec<usize> = takers.collect();
         Ok(Self {
             plan,
             sites,
@@ -175,12 +188,14 @@ impl<'p> Experiment<'p> {
             began: Instant::now(),
             repeats: 0,
             steps: 0,
+            forecast: Forecast::of(plan.cases.iter().zip(takers), plan.timing),
             results,
         })
     }
 
     /// The closed loops, then the constant rates that follow from them.
     async fn measure_all(&mut self, watcher: &mut impl Watcher) -> Result<(), Error> {
+        watcher.begins(&self.forecast);
         let (closed, paced): (Vec<usize>, Vec<usize>) =
             (0..self.plan.cases.len()).partition(|&index| self.plan.cases[index].load == Load::Closed);
         self.measure_rounds(&closed, watcher).await?;
@@ -197,7 +212,7 @@ impl<'p> Experiment<'p> {
             self.random.shuffle(&mut cases);
             for case in cases {
                 let mut proxies: Vec<usize> =
-                    (0..plan.proxies.len()).filter(|&proxy| self.takes_part(proxy, case)).collect();
+                    takers(plan, &self.results.lacking, &plan.cases[case]).collect();
                 self.random.shuffle(&mut proxies);
                 for proxy in proxies {
                     watcher.next(Progress {
@@ -206,8 +221,11 @@ impl<'p> Experiment<'p> {
                         proxy: &plan.proxies[proxy].name,
                         case: &plan.cases[case].name,
                         round,
+                        left: self.forecast.left(),
                     });
+                    let began = Instant::now();
                     self.take(proxy, case, round).await;
+                    self.forecast.took(case, began.elapsed());
                     watcher.measured(&self.results);
                     self.sites.are_up().await?;
                 }
@@ -268,27 +286,14 @@ impl<'p> Experiment<'p> {
     fn may_repeat(&mut self) -> bool {
         let is_invalid =
             self.results.runs.last().is_some_and(|run| matches!(run.outcome, Outcome::Invalid { .. }));
-        let may = is_invalid && self.repeats < self.planned() / REPEATED_SHARE;
+        let may = is_invalid && self.repeats < self.forecast.measurements() / REPEATED_SHARE;
         self.repeats += usize::from(may);
         may
     }
 
-    /// Measurements, as long as nothing has to be repeated.
-    fn planned(&self) -> usize {
-        let plan = self.plan;
-        let of_case = |case| (0..plan.proxies.len()).filter(|&proxy| self.takes_part(proxy, case)).count();
-        (0..plan.cases.len()).map(of_case).sum::<usize>() * plan.timing.rounds
-    }
-
-    fn takes_part(&self, proxy: usize, case: usize) -> bool {
-        let (proxy, case) = (&self.plan.proxies[proxy], &self.plan.cases[case]);
-        let lacks = |lacking: &Lacking| lacking.proxy == proxy.name && lacking.case == case.name;
-        case.includes(proxy) && !self.results.lacking.iter().any(lacks)
-    }
-
     /// Measurements in all, as far as is known.
     fn total(&self) -> usize {
-        self.planned() + self.repeats + self.steps
+        self.forecast.measurements() + self.repeats + self.steps
     }
 
     /// One measurement: start, warm up, measure, stop. `rate` is that of a step of a search.
@@ -441,6 +446,19 @@ impl<'p> Experiment<'p> {
     }
 }
 
+/// The proxies that take part in a case, by their places in the plan.
+fn takers<'p>(
+    plan: &'p Plan,
+    lacking: &'p [Lacking],
+    case: &'p CasePlan,
+) -> impl Iterator<Item = usize> + 'p {
+    let lacks = |proxy: &Installed| {
+        lacking.iter().any(|lacking| lacking.proxy == proxy.name && lacking.case == case.name)
+    };
+    let proxies = plan.proxies.iter().enumerate();
+    proxies.filter(move |(_, proxy)| case.includes(proxy) && !lacks(proxy)).map(|(place, _)| place)
+}
+
 /// The file of a list of URLs.
 fn list_name(urls: &UrlList) -> String {
     format!("urls-{}-{}.txt", urls.total, urls.seed)
@@ -480,6 +498,7 @@ mod tests {
             timing: Timing::within(Duration::from_secs(1), 1),
             seed: 1,
             notes: Vec::new(),
+            changes: Vec::new(),
             published: Vec::new(),
             expectations: Vec::new(),
         };

@@ -7,6 +7,8 @@
 pub mod plan;
 /// A plan as a file has it.
 pub mod written;
+/// What a command line takes of it.
+mod changes;
 /// The experiments that the program has with it.
 pub mod experiments;
 /// What a plan expects, and whether it came true.
@@ -54,8 +56,9 @@ mod error;
 
 pub use agent::agent;
 pub use agent::words::Wanted;
+pub use changes::Changes;
 pub use error::Error;
-pub use experiment::{Progress, Watcher, run};
+pub use experiment::{Forecast, Progress, Watcher, run};
 pub use plan::{CasePlan, Deviation, Features, Load, Own, Payload, Plan, Timing};
 pub use serving::Serving;
 pub use site::Host;

@@ -37,6 +37,8 @@ pub struct Plan {
     pub seed: u64,
     /// What a reader of the report has to know, in whole sentences.
     pub notes: Vec<String>,
+    /// What is otherwise than the file says, a phrase each.
+    pub changes: Vec<String>,
     /// What others published of the same.
     pub published: Vec<Published>,
     /// What our proxy's figures have to be.

@@ -16,6 +16,7 @@ use toml::Spanned;
 
 use crate::agent::words::Wanted;
 use crate::expect::{Bound, Expect};
+use crate::experiment::Forecast;
 use crate::generator::{self, Generator};
 use crate::plan::{CasePlan, Deviation, Features, Load, Payload, Timing, UrlList};
 use crate::sites::Placement;
@@ -105,6 +106,9 @@ impl Written {
         if cases.is_empty() || cases.len() > CASES_MOST {
             return Err(at(0, format!("the plan has {} cases; expected 1 to {CASES_MOST}", cases.len())));
         }
+        if let Some(alone) = without_its_loop(&cases) {
+            return Err(at(0, alone));
+        }
         let short = raw.quick.filter(|_| quick).unwrap_or_default();
         Ok(Self {
             title: raw.title,
@@ -125,6 +129,28 @@ impl Written {
             expectations: raw.expect,
         })
     }
+
+    /// How long a run of it takes, if all its proxies are there and can do what the cases ask.
+    pub fn forecast(&self) -> Forecast {
+        let takers = |case: &CasePlan| {
+            let is_in = |name: &&String| case.scheme == Scheme::Http || *name != proxies::direct::DRIVER.name;
+            self.wanted.names.iter().filter(is_in).count()
+        };
+        Forecast::of(self.cases.iter().map(|case| (case, takers(case))), self.timing)
+    }
+}
+
+/// A case whose rate follows from a closed loop that is not there: nobody would know it before the run is over.
+fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
+    let is_alone = |case: &&CasePlan| {
+        matches!(case.load, Load::ShareOfSlowest(_)) && !cases.iter().any(|one| one.is_closed_loop_of(case))
+    };
+    let alone = cases.iter().find(is_alone)?;
+    Some(format!(
+        "the rate of {:?} follows from a closed loop that is otherwise alike, and there is none; add \"closed\" to its load, \
+         or a case with it",
+        alone.name
+    ))
 }
 
 #[derive(Deserialize)]
@@ -501,15 +527,18 @@ fn mistake(text: &str, file: &str, offset: usize, message: String) -> Mistake {
     }
 }
 
+/// The name that was probably meant by one that there is not.
+pub(crate) fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let near = names.map(|name| (strsim::damerau_levenshtein(written, name), name));
+    near.filter(|(distance, _)| *distance <= (written.len() / 3).max(1)).min().map(|(_, name)| name)
+}
+
 /// The parser's words, with the name that a misspelt one is nearest to.
 fn meant(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let is_unknown = message.starts_with("unknown");
-    let nearest = names.next().filter(|_| is_unknown).and_then(|written| {
-        let near = names.map(|name| (strsim::damerau_levenshtein(written, name), name));
-        near.filter(|(distance, _)| *distance <= (written.len() / 3).max(1)).min().map(|(_, name)| name)
-    });
-    match nearest {
+    let written = names.next().filter(|_| is_unknown);
+    match written.and_then(|written| nearest(written, names)) {
         Some(name) => format!("{message}; did you mean {name:?}?"),
         None => message.to_owned(),
     }
@@ -576,6 +605,7 @@ mod tests {
             (format!("{SHORTEST}{case}load = \"errors < 1\"\n"), "f:7:8: ", "p99 < 10ms"),
             (format!("{SHORTEST}{case}generator = \"siege\"\n"), "f:7:13: ", "h2load"),
             (format!("{SHORTEST}{case}[proxy.nginx]\nworkers = 2\n"), "f:1:1: ", "none of the plan's"),
+            (format!("{SHORTEST}{case}load = \"50%\"\n"), "f:1:1: ", "follows from a closed loop"),
         ];
         for (text, place, said) in cases {
             let refused = Written::read(&text, "f", false).expect_err("a mistake").to_string();

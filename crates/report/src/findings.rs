@@ -50,6 +50,9 @@ pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
     let conditions = &summary.results.conditions;
     let cores = summary.results.cores_by_machine();
     let mut said = summary.results.notes.clone();
+    if !conditions.changes.is_empty() {
+        said.push(format!("This is not the whole plan: {}.", conditions.changes.join(", ")));
+    }
     let shares_proxy = |cores: &&&Cores| {
         cores.proxy.iter().any(|core| cores.load.contains(core) || cores.origins.contains(core))
     };

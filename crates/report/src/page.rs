@@ -272,7 +272,9 @@ fn conditions(summary: &Summary<'_>) -> Facts {
     let conditions = &results.conditions;
     let [one, five, fifteen] = conditions.load_before;
     let invalid = results.runs.iter().filter(|run| run.outcome.refusal().is_some()).count();
-    vec![
+    let changes = (!conditions.changes.is_empty())
+        .then(|| ("Otherwise than the plan".to_owned(), conditions.changes.join("; ")));
+    let mut facts = vec![
         ("Date".to_owned(), figure::date(results.started_unix_seconds)),
         (
             "Load average before the run".to_owned(),
@@ -294,9 +296,11 @@ fn conditions(summary: &Summary<'_>) -> Facts {
                 conditions.seed
             ),
         ),
-        ("Took".to_owned(), format!("{:.0} s", results.took_seconds)),
+        ("Took".to_owned(), figure::span(results.took_seconds)),
         ("Alike for all".to_owned(), conditions.alike.join("; ")),
-    ]
+    ];
+    facts.extend(changes);
+    facts
 }
 
 /// A machine of several, with what runs on it.

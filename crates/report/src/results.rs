@@ -166,6 +166,9 @@ pub struct Conditions {
     pub cores: Cores,
     /// What was alike for all proxies, a phrase each.
     pub alike: Vec<String>,
+    /// What was otherwise than the plan says, as the command line wanted it, a phrase each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
 }
 
 /// Which cores each part had to itself.

@@ -259,10 +259,9 @@ fn title(case: &Case) -> String {
         Arrivals::Constant { rate_per_second } => format!("{}/s constant", figure::count(*rate_per_second)),
         Arrivals::Searched { bound } => format!("highest rate with {bound}"),
     };
-    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let mut parts = protocol(case);
-    parts.extend([size(case), arrivals, counted(case.connections, "connection")]);
-    parts.extend((case.workers > 1).then(|| counted(case.workers, "worker")));
+    parts.extend([size(case), arrivals, figure::things(case.connections, "connection")]);
+    parts.extend((case.workers > 1).then(|| figure::things(case.workers, "worker")));
     parts.extend(case.features.iter().cloned());
     parts.extend((case.generator != OWN_GENERATOR).then(|| format!("load by {}", case.generator)));
     parts.join(", ")

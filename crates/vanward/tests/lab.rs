@@ -58,7 +58,7 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
 fn an_expectation_that_was_missed_fails_the_run_and_is_in_its_junit_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let plan = format!("expect = [\"requests/s < 0\"]\n{PLAN}");
-    let ended = start(folder.path(), &plan, &["--only", "vanward"]).ended().with_code(MISSED);
+    let ended = start(folder.path(), &plan, &["--proxies", "vanward"]).ended().with_code(MISSED);
     assert!(ended.output.contains("Missed in tiny"), "{}", ended.output);
     let junit = std::fs::read_to_string(folder.path().join("out/junit.xml")).expect("it is written");
     assert!(junit.contains("failures=\"1\""), "{junit}");
@@ -196,8 +196,12 @@ fn mistakes_are_said_with_their_place_before_anything_is_started() {
         "{}",
         refused.errors
     );
-    let refused = start(folder.path(), PLAN, &["--only", "squid"]).ended().with_code(2);
-    assert!(refused.errors.contains("the plan has no squid"), "{}", refused.errors);
+    for (flag, name, said) in
+        [("--proxies", "squid", "no proxy \"squid\""), ("--cases", "tin", "mean \"tiny\"")]
+    {
+        let refused = start(folder.path(), PLAN, &[flag, name]).ended().with_code(2);
+        assert!(refused.errors.contains(said), "{}", refused.errors);
+    }
     let missing = Process::start_in(folder.path(), &["lab", "compare", "none", "none"]).ended().with_code(1);
     assert!(missing.errors.contains("cannot read none"), "{}", missing.errors);
 }
@@ -211,6 +215,33 @@ fn what_is_here_and_how_to_get_the_rest_is_told() {
     for each in [all("proxies"), all("generators")].concat() {
         assert!(each["program"].is_string() || each["remedy"].is_string(), "{each}");
     }
-    let listed = process::run(&["lab", "list"]).with_code(0);
-    assert_eq!(listed.output.lines().count(), 5, "{}", listed.output);
+}
+
+#[test]
+fn how_long_a_run_takes_is_told_before_it_begins() {
+    let listed = process::run(&["lab", "list"]).with_code(0).output;
+    let [name, times] = listed.lines().collect::<Vec<_>>()[..2] else { panic!("{listed}") };
+    assert!(name.starts_with("monolake ") && listed.lines().count() == 10, "{listed}");
+    let shown = process::run(&["lab", "show", "monolake"]).with_code(0);
+    assert!(
+        shown.output.starts_with("# ") && shown.errors.contains(times.trim()),
+        "{times}: {}",
+        shown.errors
+    );
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Two proxies, twice: 1.3 s each at least.
+    let plan = PLAN.replace("requests = 20\n", "").replace("repeats = 1", "repeats = 9");
+    let changes = ["--repeats", "2", "--duration", "1s", "--warm-up", "300ms", "--cases", "t*"];
+    let ended = start(folder.path(), &plan, &changes).ended();
+    assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
+    assert!(ended.errors.contains("4 measurements, at least 5 s: done after "), "{}", ended.errors);
+    let results = results(folder.path());
+    assert_eq!((results.runs.len(), results.conditions.measured_seconds), (4, 1.0));
+    let changes =
+        ["2 rounds instead of 9", "measurements of 1s instead of 200ms", "warm-ups of 300ms instead of none"];
+    assert_eq!(results.conditions.changes, changes);
+    assert!(ended.output.contains("This is not the whole plan: 2 rounds instead of 9"), "{}", ended.output);
+    let repeats = "--cases 't*' --repeats 2 --duration 1s --warm-up 300ms --seed 1";
+    assert!(results.command.ends_with(repeats), "{}", results.command);
 }

@@ -1,8 +1,12 @@
 //! The highest rate that meets a bound: bracketed by doubling and halving, then bisected. Not the measuring of it.
 
+use std::ops::RangeInclusive;
+
 /// The rates that meet the bound and those that don't come this close together.
 const CLOSE: f64 = 1.05;
-/// More steps than this find nothing: the bound is met by chance.
+/// Steps of a search that nothing breaks off: two to bracket a rate, and four halve what lies between them until it is
+/// close. More than so many find nothing: the bound is met by chance.
+pub(super) const STEPS: RangeInclusive<usize> = 6..=STEPS_MOST;
 const STEPS_MOST: usize = 16;
 /// Below this a proxy does not work.
 const RATE_LEAST: f64 = 1.0;
@@ -82,6 +86,7 @@ mod tests {
         for first in [1.0, 1_000.0, 70_000.0] {
             for capacity in [3.0, 990.0, 12_345.0, 60_000.0] {
                 let (found, steps) = search(first, capacity);
+                assert!(STEPS.contains(&steps), "{first} {capacity}: {steps} steps");
                 if let Some(found) = found {
                     assert!(found <= capacity, "{first} {capacity}: {found}");
                     assert!(steps == STEPS_MOST || found * CLOSE >= capacity, "{first} {capacity}: {found}");

@@ -144,6 +144,7 @@ pub(crate) fn sample() -> Results {
             seed: 1,
             cores: Cores { proxy: vec![0], origins: vec![1], load: vec![1] },
             alike: vec!["1 worker".to_owned()],
+            changes: Vec::new(),
         },
         origins: vec![Process {
             command: "vanward origin --listen 127.0.0.1:0".to_owned(),

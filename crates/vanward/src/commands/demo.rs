@@ -8,14 +8,14 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ::lab::{
     CasePlan, Features, Load, Own, Payload, Placement, Plan, Progress, Serving, Sites, Timing, generator,
     proxies,
 };
 use report::results::{Scheme, Version};
-use report::{Results, Summary};
+use report::{Results, Summary, figure};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The figures do not say what they seem to.
@@ -193,6 +193,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
         absent: Vec::new(),
         seed: arguments.seed,
         notes,
+        changes: Vec::new(),
         published: Vec::new(),
         expectations: Vec::new(),
     }
@@ -253,27 +254,26 @@ pub(super) fn print(text: &str) -> Result<(), String> {
     }
 }
 
+/// The clock, in seconds since 1970.
+pub(super) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// A line on standard error that is written over, if that is a terminal.
 pub(super) struct Told {
     is_terminal: bool,
-    began: Instant,
 }
 
 impl Told {
     pub(super) fn new() -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), began: Instant::now() }
+        Self { is_terminal: std::io::stderr().is_terminal() }
     }
 
     pub(super) fn progress(&self, progress: &Progress<'_>) {
-        let Progress { done, total, proxy, case, round } = progress;
-        let left = match done {
-            0 => String::new(),
-            done => format!(
-                ", {:.0} s left",
-                self.began.elapsed().as_secs_f64() / *done as f64 * (total - done) as f64
-            ),
-        };
-        self.write(&format!("[{done}/{total}] round {round}: {case}, {proxy}{left}"));
+        let Progress { done, total, proxy, case, round, left } = progress;
+        let end = figure::date(unix_seconds() + left.as_secs());
+        let left = figure::span(left.as_secs_f64());
+        self.write(&format!("[{done}/{total}] round {round}: {case}, {proxy}; {left} left, until {end}"));
     }
 
     pub(super) fn clear(&self) {

@@ -8,12 +8,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ::lab::generator::{self, Generator};
-use ::lab::{Own, Plan, Progress, Sites, Wanted, Watcher, Written, experiments};
+use ::lab::{Changes, Forecast, Own, Plan, Progress, Sites, Watcher, Written, experiments};
 use report::results::{File, Results};
-use report::{Summary, text};
+use report::{Summary, figure, text};
 use serde_json::json;
 
-use super::demo::{Told, interruption, print};
+use super::demo::{Told, interruption, print, unix_seconds};
 use super::{lab_compare, lab_files};
 
 /// An invalid run.
@@ -81,9 +81,21 @@ struct Run {
     /// The folder for results.json, the reports and their data [default: lab-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Measures these proxies only; may be given several times
-    #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
+    /// Measures these of the plan's proxies only, with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    proxies: Vec<String>,
+    /// Measures these of the plan's cases only, with commas between them; `*` stands for any text
+    #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
+    cases: Vec<String>,
+    /// How often every proxy does every case, instead of what the plan says
+    #[arg(long, value_name = "N")]
+    repeats: Option<NonZeroUsize>,
+    /// How long each measurement lasts that does not end by its number of requests
+    #[arg(long, value_name = "DURATION", value_parser = some_time)]
+    duration: Option<Duration>,
+    /// What is sent before each and not counted
+    #[arg(long, value_name = "DURATION", value_parser = config::duration)]
+    warm_up: Option<Duration>,
     /// What the order is shuffled with
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
@@ -104,7 +116,8 @@ Examples:
   vanward lab run zproxy --quick                  two origins, 42 bytes, 400 connections, in a minute
   vanward lab run monolake --quick --out results  HTTP and HTTPS by payload
   vanward lab show monolake > mine.toml           a plan to start from
-  vanward lab run mine.toml --only vanward --only nginx
+  vanward lab run mine.toml --proxies vanward,nginx --cases 'https-*'
+  vanward lab run monolake --duration 10s         all connections, threads and payloads of it, in less time
   vanward lab run zproxy --quick --generator wrk  the same load by another, to cross-check ours
   vanward lab doctor                              what is installed here
   vanward lab report results --plots              the reports again, from results.json, and each chart as a file
@@ -137,9 +150,8 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
 fn list() -> Result<(), String> {
     let mut out = String::new();
     for experiment in experiments::ALL {
-        let plan =
-            Written::read(experiment.text, experiment.name, false).map_err(|mistake| mistake.to_string())?;
-        out += &format!("{:<18}{} ({} cases)\n", experiment.name, plan.title, plan.cases.len());
+        let (title, times) = title_and_times(experiment)?;
+        out += &format!("{:<18}{title}\n{:18}{times}\n", experiment.name, "");
     }
     print(&out)
 }
@@ -148,7 +160,35 @@ fn show(name: &str) -> Result<(), String> {
     let names = || experiments::ALL.map(|experiment| experiment.name).join(", ");
     let experiment = experiments::named(name)
         .ok_or_else(|| format!("there is no experiment {name:?}; expected one of {}", names()))?;
+    // Not in the plan itself, which is somebody's to change.
+    super::say(&format!("{name}: {}", title_and_times(experiment)?.1));
     print(experiment.text)
+}
+
+/// What an experiment is called, and how long it takes with every proxy, in full and with `--quick`.
+fn title_and_times(experiment: experiments::Experiment) -> Result<(String, String), String> {
+    let plan = |is_quick| {
+        Written::read(experiment.text, experiment.name, is_quick).map_err(|mistake| mistake.to_string())
+    };
+    let (full, quick) = (plan(false)?, plan(true)?);
+    let [times, times_quick] = [&full, &quick].map(|plan| times(&plan.forecast()));
+    let title = format!("{} ({})", full.title, figure::things(full.cases.len(), "case"));
+    Ok((title, format!("{times}; with --quick {times_quick}")))
+}
+
+/// How long a run takes, as far as its plan tells.
+fn times(forecast: &Forecast) -> String {
+    let least = forecast.least().as_secs_f64();
+    let longest = forecast.longest_searches().as_secs_f64();
+    let mut said = if longest > least {
+        format!("{} to {}, as searches go", figure::span(least), figure::span(longest))
+    } else {
+        format!("at least {}", figure::span(least))
+    };
+    if forecast.counted() > 0 {
+        said += &format!(", and {} that end by requests", figure::things(forecast.counted(), "measurement"));
+    }
+    said
 }
 
 fn own() -> Result<Own, String> {
@@ -221,6 +261,12 @@ fn doctor(as_json: bool) -> Result<(), String> {
     print(&out)
 }
 
+/// A measurement of no time measures nothing.
+fn some_time(text: &str) -> Result<Duration, String> {
+    let time = config::duration(text).map_err(|error| error.to_string())?;
+    if time.is_zero() { Err("expected more than nothing".to_owned()) } else { Ok(time) }
+}
+
 fn one_generator(name: &str) -> Result<&'static Generator, String> {
     generator::named(name).ok_or_else(|| format!("expected one of {}", generator::names()))
 }
@@ -244,41 +290,73 @@ fn run_plan(run: &Run) -> ExitCode {
             }
         },
     };
-    let written = match Written::read(&text, &name, run.quick) {
+    let mut written = match Written::read(&text, &name, run.quick) {
         Ok(written) => written,
         Err(mistake) => return super::fail(super::BAD_CONFIGURATION, mistake),
     };
-    if let Some(unknown) = run.only.iter().find(|only| !written.wanted.names.contains(only)) {
-        let message =
-            format!("the plan has no {unknown}; expected some of {}", written.wanted.names.join(", "));
-        return super::fail(super::USAGE, message);
-    }
+    let changes = match run.changes().apply(&mut written) {
+        Ok(changes) => changes,
+        Err(message) => return super::fail(super::USAGE, message),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.map_err(|error| format!("cannot start: {error}")).and_then(|runtime| {
         // Dropping what runs inside ends every process that it started.
-        runtime.block_on(measure(run, written, File { name, text }))
+        runtime.block_on(measure(run, written, changes, File { name, text }))
     });
     done.unwrap_or_else(|message| super::fail(super::FAILED, message))
 }
 
+impl Run {
+    /// What is otherwise than the plan's file says, its `quick` tables apart.
+    fn changes(&self) -> Changes {
+        Changes {
+            rounds: self.repeats,
+            measured: self.duration,
+            warm_up: self.warm_up,
+            cases: self.cases.clone(),
+            proxies: self.proxies.clone(),
+            generator: self.generator,
+        }
+    }
+
+    /// The command that repeats it.
+    fn command(&self) -> String {
+        let list = |flag: &str, names: &[String]| {
+            (!names.is_empty()).then(|| format!("{flag} '{}'", names.join(",")))
+        };
+        let time = |flag: &str, time: Option<Duration>| time.map(|time| format!("{flag} {time:?}"));
+        let flags = [
+            self.quick.then(|| "--quick".to_owned()),
+            list("--proxies", &self.proxies),
+            list("--cases", &self.cases),
+            self.repeats.map(|repeats| format!("--repeats {repeats}")),
+            time("--duration", self.duration),
+            time("--warm-up", self.warm_up),
+            self.generator.map(|generator| format!("--generator {}", generator.name)),
+            Some(format!("--seed {}", self.seed)),
+        ];
+        let flags: Vec<String> = flags.into_iter().flatten().collect();
+        format!("vanward lab run {} {}", self.plan, flags.join(" "))
+    }
+}
+
 /// What is to be measured, and the machines to do it on.
-async fn plan(run: &Run, written: Written, file: File) -> Result<(Plan, Sites), String> {
+async fn plan(
+    run: &Run,
+    written: Written,
+    mut changes: Vec<String>,
+    file: File,
+) -> Result<(Plan, Sites), String> {
     let own = own()?;
     let of_all = written.cases.iter().map(|case| case.workers);
     let of_some = written.wanted.deviations.values().filter_map(|deviation| deviation.workers);
     let workers = of_all.chain(of_some).max().unwrap_or(NonZeroUsize::MIN);
-    let mut wanted: Wanted = written.wanted;
-    wanted.names.retain(|name| run.only.is_empty() || run.only.contains(name));
     let sites = async {
         let mut sites = Sites::open(&written.placement, &own, workers).await?;
-        let (proxies, absent) = sites.look(wanted).await?;
+        let (proxies, absent) = sites.look(written.wanted).await?;
         Ok((sites, proxies, absent))
     };
     let (sites, proxies, absent) = sites.await.map_err(|error: ::lab::Error| error.to_string())?;
-    let mut cases = written.cases;
-    if let Some(generator) = run.generator {
-        cases.iter_mut().for_each(|case| case.generator = generator);
-    }
     let mut notes = Vec::new();
     if cfg!(debug_assertions) {
         notes.push(
@@ -286,24 +364,23 @@ async fn plan(run: &Run, written: Written, file: File) -> Result<(Plan, Sites), 
                 .to_owned(),
         );
     }
-    let quick = if run.quick { " --quick" } else { "" };
-    let mut only: String = run.only.iter().map(|name| format!(" --only {name}")).collect();
-    if let Some(generator) = run.generator {
-        only += &format!(" --generator {}", generator.name);
+    if run.quick {
+        changes.insert(0, "its short form, by --quick".to_owned());
     }
     let plan = Plan {
         title: written.title,
-        command: format!("vanward lab run {}{quick}{only} --seed {}", run.plan, run.seed),
+        command: run.command(),
         file: Some(file),
         published: written.published.as_deref().map(experiments::published).unwrap_or_default(),
         own,
         proxies,
         absent,
-        cases,
+        cases: written.cases,
         origins: written.origins,
         timing: written.timing,
         seed: run.seed,
         notes,
+        changes,
         expectations: written.expectations,
     };
     Ok((plan, sites))
@@ -315,7 +392,7 @@ fn folder(run: &Run) -> PathBuf {
     run.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{stem}")))
 }
 
-async fn measure(run: &Run, written: Written, file: File) -> Result<ExitCode, String> {
+async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) -> Result<ExitCode, String> {
     let out = folder(run);
     lab_files::make(&out)?;
     let mut interrupted = pin!(interruption());
@@ -323,7 +400,7 @@ async fn measure(run: &Run, written: Written, file: File) -> Result<ExitCode, St
     let (plan, sites) = tokio::select! {
         biased;
         () = &mut interrupted => return Err(::lab::Error::Interrupted.to_string()),
-        made = plan(run, written, file) => made?,
+        made = plan(run, written, changes, file) => made?,
     };
     let mut keeper = Keeper { told: Told::new(), folder: out.clone(), kept: Instant::now(), failed: None };
     let results = ::lab::run(&plan, sites, interrupted, &mut keeper).await;
@@ -378,6 +455,16 @@ struct Keeper {
 }
 
 impl Watcher for Keeper {
+    fn begins(&mut self, forecast: &Forecast) {
+        let done = unix_seconds() + forecast.least().as_secs();
+        super::say(&format!(
+            "{}, {}: done after {} at the earliest",
+            figure::things(forecast.measurements(), "measurement"),
+            times(forecast),
+            figure::date(done)
+        ));
+    }
+
     fn next(&mut self, progress: Progress<'_>) {
         self.told.progress(&progress);
     }

@@ -1,0 +1,199 @@
+//! What a command line takes of a plan: other times, some of its cases and proxies. What is otherwise is said, for the
+//! report.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use report::figure;
+
+use crate::generator::Generator;
+use crate::plan::Load;
+use crate::written::{Written, nearest};
+
+/// What is otherwise than a plan says; nothing, by default.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Rounds.
+    pub rounds: Option<NonZeroUsize>,
+    /// What each measurement lasts.
+    pub measured: Option<Duration>,
+    /// What is sent before it and not counted.
+    pub warm_up: Option<Duration>,
+    /// The cases, by name, with `*` for any part of it; all of them if this is empty.
+    pub cases: Vec<String>,
+    /// The proxies; all of them if this is empty.
+    pub proxies: Vec<String>,
+    /// What sends the requests of every case.
+    pub generator: Option<&'static Generator>,
+}
+
+impl Changes {
+    /// Changes the plan, and says what became otherwise, a phrase each. A name that the plan has not is a mistake.
+    pub fn apply(&self, plan: &mut Written) -> Result<Vec<String>, String> {
+        let mut said = Vec::new();
+        let timing = &mut plan.timing;
+        if let Some(rounds) = self.rounds.map(NonZeroUsize::get)
+            && rounds != timing.rounds
+        {
+            said.push(format!("{} instead of {}", figure::things(rounds, "round"), timing.rounds));
+            timing.rounds = rounds;
+        }
+        for (wanted, planned, what) in [
+            (self.measured, &mut timing.measured, "measurements"),
+            (self.warm_up, &mut timing.warm_up, "warm-ups"),
+        ] {
+            let Some(wanted) = wanted.filter(|wanted| wanted != planned) else { continue };
+            let [now, before] = [wanted, *planned].map(told);
+            said.push(format!("{what} of {now} instead of {before}"));
+            *planned = wanted;
+        }
+        said.extend(self.choose_cases(plan)?);
+        said.extend(self.choose_proxies(plan)?);
+        if let Some(generator) = self.generator {
+            let others = plan.cases.iter_mut().filter(|case| case.generator.name != generator.name);
+            let others = others.map(|case| case.generator = generator).count();
+            if others > 0 {
+                said.push(format!("load by {} in {}", generator.name, figure::things(others, "case")));
+            }
+        }
+        Ok(said)
+    }
+
+    fn choose_cases(&self, plan: &mut Written) -> Result<Option<String>, String> {
+        let all = plan.cases.len();
+        let names = || plan.cases.iter().map(|case| case.name.as_str());
+        if let Some(pattern) = self.cases.iter().find(|pattern| !names().any(|name| matches(pattern, name))) {
+            return Err(format!("no case of the plan is called {pattern:?}; {}", expected(pattern, names())));
+        }
+        let is_wanted =
+            |name: &str| self.cases.is_empty() || self.cases.iter().any(|pattern| matches(pattern, name));
+        for case in plan.cases.iter().filter(|case| is_wanted(&case.name)) {
+            let Load::ShareOfSlowest(_) = case.load else { continue };
+            let closed = plan.cases.iter().find(|closed| closed.is_closed_loop_of(case));
+            if let Some(closed) = closed.filter(|closed| !is_wanted(&closed.name)) {
+                return Err(format!(
+                    "the rate of {:?} follows from {:?}, which is not among the chosen cases; choose that as well",
+                    case.name, closed.name
+                ));
+            }
+        }
+        plan.cases.retain(|case| is_wanted(&case.name));
+        Ok((plan.cases.len() < all).then(|| format!("{} of {all} cases", plan.cases.len())))
+    }
+
+    fn choose_proxies(&self, plan: &mut Written) -> Result<Option<String>, String> {
+        let names = &mut plan.wanted.names;
+        if let Some(unknown) = self.proxies.iter().find(|wanted| !names.contains(wanted)) {
+            return Err(format!(
+                "the plan has no proxy {unknown:?}; {}. To compare it too, add it to the proxies of a plan of your own, \
+                 such as `vanward lab show` prints",
+                expected(unknown, names.iter().map(String::as_str))
+            ));
+        }
+        let all = names.len();
+        names.retain(|name| self.proxies.is_empty() || self.proxies.contains(name));
+        Ok((names.len() < all).then(|| format!("{} of {all} proxies", names.len())))
+    }
+}
+
+fn told(time: Duration) -> String {
+    if time.is_zero() { "none".to_owned() } else { format!("{time:?}") }
+}
+
+/// What was meant, if one name is near; else all there are.
+fn expected<'n>(written: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
+    match nearest(written, names.clone()) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => format!("expected some of {}", names.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Whether a name fits a pattern, in which `*` is any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    // The first place of each part leaves the most for those after it.
+    for part in middle.split('*') {
+        let Some((_, after)) = name.split_once(part) else { return false };
+        name = after;
+    }
+    name.ends_with(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Written {
+        let text = "title = \"t\"\nproxies = [\"direct\", \"vanward\", \"nginx\"]\nrepeats = 5\nduration = \"60s\"\n\
+                    [[case]]\nname = \"{scheme}-{payload}-{load}\"\nscheme = [\"http\", \"https\"]\n\
+                    payload = [\"tiny\", \"large\"]\nconnections = 1\nload = [\"closed\", \"50%\"]\n";
+        Written::read(text, "f", false).expect("a plan")
+    }
+
+    #[test]
+    fn a_pattern_chooses_by_name() {
+        let cases = [
+            ("http-tiny", "http-tiny", true),
+            ("http-tiny", "http-tiny-50%", false),
+            ("http-*", "http-tiny", true),
+            ("http-*", "https-tiny", false),
+            ("*-50%", "http-tiny-50%", true),
+            ("*tiny*", "http-tiny-50%", true),
+            ("h*-*-closed", "http-tiny-closed", true),
+            ("h*-*-closed", "http-closed", false),
+            ("*", "", true),
+            ("aba*ba", "aba", false),
+        ];
+        for (pattern, name, fits) in cases {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_is_otherwise_than_the_plan_is_said() {
+        let mut changed = plan();
+        let changes = Changes {
+            rounds: NonZeroUsize::new(3),
+            measured: Some(Duration::from_secs(10)),
+            warm_up: Some(Duration::from_millis(300)),
+            cases: vec!["http-tiny-*".to_owned()],
+            proxies: vec!["nginx".to_owned(), "vanward".to_owned()],
+            generator: crate::generator::named("wrk"),
+        };
+        let said = changes.apply(&mut changed).expect("names that it has");
+        let expected = [
+            "3 rounds instead of 5",
+            "measurements of 10s instead of 60s",
+            "warm-ups of 300ms instead of none",
+            "2 of 8 cases",
+            "2 of 3 proxies",
+            "load by wrk in 2 cases",
+        ];
+        assert_eq!(said, expected);
+        assert_eq!((changed.timing.rounds, changed.timing.measured.as_secs()), (3, 10));
+        assert_eq!(changed.wanted.names, ["vanward", "nginx"], "in the order of the plan");
+        assert_eq!(changed.cases.len(), 2);
+        assert_eq!(Changes::default().apply(&mut plan()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn names_that_the_plan_has_not_are_said_with_the_nearest() {
+        let of = |cases: &[&str], proxies: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+            Changes { cases: owned(cases), proxies: owned(proxies), ..Changes::default() }
+        };
+        let cases = [
+            (of(&["http-tiny-closd"], &[]), "did you mean \"http-tiny-closed\"?"),
+            (of(&["*", "quic-*"], &[]), "expected some of http-tiny-closed, "),
+            (of(&["http-*", "https-tiny-50%"], &[]), "follows from \"https-tiny-closed\""),
+            (of(&[], &["ngnix"]), "did you mean \"nginx\"?"),
+            (of(&[], &["squid"]), "expected some of direct, vanward, nginx"),
+        ];
+        for (changes, expected) in cases {
+            let refused = changes.apply(&mut plan()).expect_err("a mistake");
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+}

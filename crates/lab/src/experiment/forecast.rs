@@ -1,0 +1,146 @@
+//! How long a run takes: at least, by its plan alone, and what is left of it, by what was seen until now.
+//!
+//! Starting and stopping processes is not in the plan: only what was seen has it.
+
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::search;
+use crate::plan::{CasePlan, Load, Timing};
+
+/// What a run has before it.
+#[derive(Debug, Clone)]
+pub struct Forecast {
+    cases: Vec<Share>,
+}
+
+/// A case's share of it.
+#[derive(Debug, Clone)]
+struct Share {
+    /// What one measurement lasts by the plan.
+    planned: Duration,
+    /// Measurements that one round makes of one proxy: a search has steps.
+    steps: RangeInclusive<usize>,
+    is_counted: bool,
+    /// Times that a proxy is to go through it.
+    total: usize,
+    done: usize,
+    /// What those took that are done.
+    took: Duration,
+}
+
+impl Forecast {
+    /// Of these cases, with the number of proxies that takes part in each.
+    pub fn of<'c>(cases: impl IntoIterator<Item = (&'c CasePlan, usize)>, timing: Timing) -> Self {
+        let share = |(case, proxies): (&CasePlan, usize)| Share {
+            planned: planned(case, timing),
+            steps: if matches!(case.load, Load::Search(_)) { search::STEPS } else { 1..=1 },
+            is_counted: case.requests.is_some(),
+            total: proxies * timing.rounds,
+            done: 0,
+            took: Duration::ZERO,
+        };
+        Self { cases: cases.into_iter().map(share).collect() }
+    }
+
+    /// Measurements, with each search as one of them.
+    pub fn measurements(&self) -> usize {
+        self.cases.iter().map(|share| share.total).sum()
+    }
+
+    /// Those of them that end after a number of requests, however long that takes.
+    pub fn counted(&self) -> usize {
+        self.cases.iter().filter(|share| share.is_counted).map(|share| share.total).sum()
+    }
+
+    /// It takes no less.
+    pub fn least(&self) -> Duration {
+        self.by_plan(|share| *share.steps.start())
+    }
+
+    /// The same, if every search takes as many steps as it may.
+    pub fn longest_searches(&self) -> Duration {
+        self.by_plan(|share| *share.steps.end())
+    }
+
+    fn by_plan(&self, steps: impl Fn(&Share) -> usize) -> Duration {
+        self.cases.iter().map(|share| share.planned.mul_f64((steps(share) * share.total) as f64)).sum()
+    }
+
+    /// A proxy went through that case, by its place in the plan, and it took so long with all that belongs to it.
+    pub(crate) fn took(&mut self, case: usize, time: Duration) {
+        let share = &mut self.cases[case];
+        share.done += 1;
+        share.took += time;
+    }
+
+    /// What the rest takes, each case as long as it did until now; one that has not been seen, as long as its plan says.
+    pub fn left(&self) -> Duration {
+        let left = |share: &Share| {
+            let each = match share.done {
+                0 => share.planned.mul_f64(*share.steps.start() as f64),
+                done => share.took.div_f64(done as f64),
+            };
+            each.mul_f64(share.total.saturating_sub(share.done) as f64)
+        };
+        self.cases.iter().map(left).sum()
+    }
+}
+
+/// What a measurement lasts at least: one that ends by its requests, what they are held up on purpose.
+fn planned(case: &CasePlan, timing: Timing) -> Duration {
+    let Some(requests) = case.requests else { return timing.warm_up + timing.measured };
+    let each = requests.div_ceil(NonZeroUsize::get(case.connections) as u64);
+    let late = case.features.delay.unwrap_or_default().mul_f64(each as f64);
+    let bytes = case.payload.bytes.filter(|_| case.urls.is_none()).unwrap_or(0).saturating_mul(requests);
+    let paced = case.features.rate_bytes_per_second.map_or(0.0, |rate| bytes as f64 / rate.max(1) as f64);
+    late.max(Duration::from_secs_f64(paced))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Written;
+
+    /// The forecast of a plan with this case, for two proxies.
+    fn forecast(case: &str) -> Forecast {
+        let text = format!(
+            "title = \"t\"\nproxies = [\"vanward\", \"nginx\"]\nrepeats = 3\nduration = \"10s\"\nwarm_up = \"1s\"\n\
+             [[case]]\npayload = \"/blank/5000\"\nconnections = 10\n{case}"
+        );
+        Written::read(&text, "f", false).expect("a plan").forecast()
+    }
+
+    #[test]
+    fn a_run_takes_at_least_what_its_measurements_last() {
+        // Measurements, seconds at least, seconds with the longest searches.
+        let cases = [
+            ("", 6, 66.0, 66.0),
+            ("load = \"p99 < 5ms\"\n", 6, 6.0 * 66.0, 16.0 * 66.0),
+            ("requests = 100\n", 6, 0.0, 0.0),
+            // Ten connections wait ten times each.
+            ("requests = 100\ndelay = \"2s\"\n", 6, 120.0, 120.0),
+            ("requests = 100\nrate = \"50KB/s\"\n", 6, 60.0, 60.0),
+        ];
+        for (case, measurements, least, longest) in cases {
+            let forecast = forecast(case);
+            assert_eq!(forecast.measurements(), measurements, "{case}");
+            assert_eq!(forecast.least().as_secs_f64(), least, "{case}");
+            assert_eq!(forecast.longest_searches().as_secs_f64(), longest, "{case}");
+            assert_eq!(forecast.counted() > 0, case.contains("requests"), "{case}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_follows_what_was_seen() {
+        let mut forecast = forecast("");
+        assert_eq!(forecast.left(), Duration::from_secs(66));
+        forecast.took(0, Duration::from_secs(12));
+        assert_eq!(forecast.left(), Duration::from_secs(60));
+        for _ in 0..6 {
+            forecast.took(0, Duration::from_secs(14));
+        }
+        assert_eq!(forecast.left(), Duration::ZERO, "one more than planned is no less than nothing");
+    }
+}
