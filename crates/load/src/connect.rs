@@ -9,11 +9,17 @@ use crate::check::Cut;
 use crate::failure::Failure;
 use crate::give_up::GiveUp;
 use crate::secure::Secure;
+use crate::tls::Sessions;
 use crate::transport::{Fault, Transport};
 use crate::worker::Worker;
 
 /// Opens a connection to a server, and records how long that took.
-pub(crate) async fn open(worker: &Worker, server: usize, give_up: &mut GiveUp) -> Result<Transport, Failure> {
+pub(crate) async fn open(
+    worker: &Worker,
+    sessions: &Sessions,
+    server: usize,
+    give_up: &mut GiveUp,
+) -> Result<Transport, Failure> {
     let began = Instant::now();
     give_up.start(began);
     let after = give_up.after();
@@ -26,7 +32,7 @@ pub(crate) async fn open(worker: &Worker, server: usize, give_up: &mut GiveUp) -
         record.connections_opened += 1;
         record.connect.record(connected - began);
     }
-    let Some((config, name)) = worker.tls(server) else { return Ok(Transport::Plain(stream)) };
+    let Some((config, name)) = worker.tls(sessions, server) else { return Ok(Transport::Plain(stream)) };
     let secure = Secure::new(stream, config, name)?;
     let secure = give_up.bound(shake_hands(worker, secure)).await.ok_or_else(late)??;
     if let Some(agreed) = secure.agreed() {

@@ -24,6 +24,7 @@ use crate::failure::{Failure, Setbacks};
 use crate::give_up::GiveUp;
 use crate::record::Moments;
 use crate::target::Requests;
+use crate::tls::Sessions;
 use crate::transport::Transport;
 use crate::worker::Worker;
 
@@ -65,6 +66,7 @@ struct Link {
     worker: Rc<Worker>,
     /// For each server.
     open: RefCell<Vec<Option<Session>>>,
+    sessions: Sessions,
     /// Held while one of the senders opens a connection: the others will want the same one.
     opening: Mutex<()>,
     traffic: Rc<Traffic>,
@@ -95,6 +97,7 @@ impl Link {
         Self {
             worker,
             open: RefCell::new(vec![None; servers]),
+            sessions: Sessions::new(servers),
             opening: Mutex::default(),
             traffic: Rc::default(),
             body,
@@ -133,7 +136,7 @@ impl Link {
     }
 
     async fn open(&self, server: usize, give_up: &mut GiveUp) -> Result<Session, Failure> {
-        let transport = connect::open(&self.worker, server, give_up).await?;
+        let transport = connect::open(&self.worker, &self.sessions, server, give_up).await?;
         let channel = Channel {
             transport,
             worker: Rc::clone(&self.worker),

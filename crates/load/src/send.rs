@@ -15,6 +15,7 @@ use crate::failure::{Failure, Setbacks};
 use crate::give_up::GiveUp;
 use crate::record::Moments;
 use crate::target::{Request, Requests};
+use crate::tls::Sessions;
 use crate::transport::{Arrival, Fault, Transport};
 use crate::worker::Worker;
 
@@ -75,6 +76,7 @@ struct Connection {
     worker: Rc<Worker>,
     index: usize,
     stream: Option<Transport>,
+    sessions: Sessions,
     /// Which server the stream leads to.
     server: usize,
     reader: Reader,
@@ -87,7 +89,17 @@ impl Connection {
         let plan = &worker.shared.plan;
         let reader = Reader::new(plan.method == "HEAD");
         let give_up = GiveUp::new(Duration::from_secs_f64(plan.timeout_seconds));
-        Self { worker, index, stream: None, server: 0, reader, give_up, setbacks: Setbacks::default() }
+        let sessions = Sessions::new(worker.shared.targets.servers.len());
+        Self {
+            worker,
+            index,
+            stream: None,
+            sessions,
+            server: 0,
+            reader,
+            give_up,
+            setbacks: Setbacks::default(),
+        }
     }
 
     /// Opens the connection before a request needs it, where it is known which server the request will go to.
@@ -101,7 +113,7 @@ impl Connection {
 
     async fn open(&mut self, server: usize) -> Result<(), Failure> {
         let worker = Rc::clone(&self.worker);
-        self.stream = Some(connect::open(&worker, server, &mut self.give_up).await?);
+        self.stream = Some(connect::open(&worker, &self.sessions, server, &mut self.give_up).await?);
         self.reader.restart();
         self.server = server;
         Ok(())

@@ -1,6 +1,8 @@
-//! What the run's TLS settings come to: versions, cipher suites, and who is trusted. One configuration for a run; each
-//! thread and server has a copy with sessions of its own, as a ticket is worth nothing to another server.
+//! What the run's TLS settings come to: versions, cipher suites, and who is trusted. One configuration for a run;
+//! each connection has copies with sessions of its own, as one client has them, and one for each server, as a ticket is
+//! worth nothing to another.
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use rustls::{
 use crate::error::Error;
 use crate::plan::{Plan, Tls, TlsVersion};
 
-/// Sessions kept for one server: as many as the store takes for one.
+/// Sessions kept for one server, each for one use: what a server gives at once.
 const SESSIONS: usize = 8;
 
 /// The configuration of a run.
@@ -42,13 +44,28 @@ pub(crate) fn config(plan: &Plan) -> Result<ClientConfig, Error> {
     Ok(config)
 }
 
-/// A copy whose sessions are its own.
-pub(crate) fn with_own_sessions(config: &ClientConfig, plan: &Plan) -> Arc<ClientConfig> {
-    let mut config = config.clone();
-    if plan.tls.resume {
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+/// The sessions of one client, with each server that it has reached by TLS.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    configs: Box<[OnceCell<Arc<ClientConfig>>]>,
+}
+
+impl Sessions {
+    pub(crate) fn new(servers: usize) -> Self {
+        Self { configs: (0..servers).map(|_| OnceCell::new()).collect() }
     }
-    Arc::new(config)
+
+    /// The run's configuration with this client's sessions with a server.
+    pub(crate) fn config(&self, server: usize, run: &ClientConfig, plan: &Plan) -> Arc<ClientConfig> {
+        let own = self.configs[server].get_or_init(|| {
+            let mut config = run.clone();
+            if plan.tls.resume {
+                config.resumption = Resumption::in_memory_sessions(SESSIONS);
+            }
+            Arc::new(config)
+        });
+        Arc::clone(own)
+    }
 }
 
 /// As IANA calls it.

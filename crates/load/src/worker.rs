@@ -18,7 +18,7 @@ use crate::record::Record;
 use crate::schedule::{Schedule, Window};
 use crate::send::Scratch;
 use crate::target::Targets;
-use crate::tls;
+use crate::tls::Sessions;
 
 /// What all threads read.
 #[derive(Debug)]
@@ -86,8 +86,6 @@ pub(crate) struct Worker {
     pub(crate) scratch: RefCell<Scratch>,
     /// For each server, the address that accepted last.
     pub(crate) preferred_address: Vec<Cell<usize>>,
-    /// For each server that was reached by TLS, its configuration with this thread's sessions.
-    tls: Vec<OnceCell<Arc<ClientConfig>>>,
     /// Counted requests under way.
     pub(crate) unfinished: Cell<u64>,
     /// The next entry of the URL list.
@@ -118,7 +116,6 @@ impl Worker {
             record: RefCell::new(Record::new(is_open_model)),
             scratch: RefCell::new(Scratch::new(shared.targets.tls.is_some())),
             preferred_address: shared.targets.servers.iter().map(|_| Cell::new(0)).collect(),
-            tls: shared.targets.servers.iter().map(|_| OnceCell::new()).collect(),
             unfinished: Cell::new(0),
             // The threads take every so-many-th entry, so that together they go through the list in its order.
             cursor: Cell::new(thread % shared.targets.requests.count()),
@@ -139,11 +136,14 @@ impl Worker {
     }
 
     /// How to speak TLS with a server, and whose certificate it has to have; `None` for plain HTTP.
-    pub(crate) fn tls(&self, server: usize) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
+    pub(crate) fn tls(
+        &self,
+        sessions: &Sessions,
+        server: usize,
+    ) -> Option<(Arc<ClientConfig>, ServerName<'static>)> {
         let name = self.shared.targets.servers[server].tls_name.as_ref()?;
         let config = self.shared.targets.tls.as_ref()?;
-        let own = self.tls[server].get_or_init(|| tls::with_own_sessions(config, &self.shared.plan));
-        Some((Arc::clone(own), name.clone()))
+        Some((sessions.config(server, config, &self.shared.plan), name.clone()))
     }
 
     /// Sets up the arrivals for the window; before the connections are told to start.
