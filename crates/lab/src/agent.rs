@@ -93,6 +93,19 @@ struct Agent<'o> {
     _stay: cores::Stay,
 }
 
+impl Drop for Agent<'_> {
+    /// All are killed before any is waited for: a kernel that is slow to take one apart keeps no other alive, should this
+    /// process be killed meanwhile.
+    fn drop(&mut self) {
+        if let Some((started, _)) = &self.proxy {
+            started.group.kill();
+        }
+        if let Some(origins) = &self.origins {
+            origins.kill();
+        }
+    }
+}
+
 impl<'o> Agent<'o> {
     /// Does what is asked, one after the other.
     async fn work(own: &'o Own, mut asks: mpsc::Receiver<Ask>) -> Result<(), Error> {

@@ -93,6 +93,15 @@ impl Group {
         self.child.wait().await
     }
 
+    /// Kills what is left, and waits for none of it: that is done when this is dropped.
+    pub fn kill(&self) {
+        // Members are children of this process or descend from one: without such a child the group is empty, and its
+        // id may already be another's.
+        if reap(self.id, WaitOptions::NOHANG) == Members::Running {
+            let _ = kill_process_group(self.id, Signal::KILL);
+        }
+    }
+
     /// Asks to end, waits for the first process that long, and kills what is left.
     pub async fn stop(mut self, patience: Duration) {
         if kill_process_group(self.id, Signal::TERM).is_ok() {
@@ -103,12 +112,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Members are children of this process or descend from one: without such a child the group is empty, and its
-        // id may already be another's.
-        if reap(self.id, WaitOptions::NOHANG) == Members::None {
-            return;
-        }
-        let _ = kill_process_group(self.id, Signal::KILL);
+        self.kill();
         // Nobody refuses this signal: the wait ends as soon as the kernel has taken the processes apart.
         reap(self.id, WaitOptions::empty());
     }

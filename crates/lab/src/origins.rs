@@ -56,6 +56,11 @@ impl Origins {
         self.groups.iter().map(Group::id).collect()
     }
 
+    /// Kills them all, and waits for none.
+    pub(crate) fn kill(&self) {
+        self.groups.iter().for_each(Group::kill);
+    }
+
     /// The first of them that has ended, with its last words: no figure is worth anything after that.
     pub(crate) fn ended(&mut self) -> Option<Error> {
         self.groups.iter_mut().find_map(Group::ended)
