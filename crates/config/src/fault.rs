@@ -119,6 +119,9 @@ pub enum Fault {
         /// With these bits cleared.
         truncated: ipnet::IpNet,
     },
+    /// A probability of what cannot happen to one connection and not to the next.
+    #[error("a listener refuses all connections or none, so {0} of them cannot be")]
+    AllOrNone(String),
     /// A listener's address that isn't `ADDRESS:PORT`.
     #[error("{written:?} is not an address with a port")]
     SocketAddress {

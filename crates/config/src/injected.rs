@@ -18,6 +18,10 @@ pub(crate) const INJECTED: Text<Fault> = Text { expected: EXPECTED, read: inject
 const EXPECTED: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", \"length +10\", bad-chunk, \
                         \"drip 100ms\", no-trailers, reset, goaway or \"connection reset\"";
 
+/// What holds for a whole listener, or may hold for a part of its connections.
+const EXPECTED_OF_LISTENERS: &str =
+    "\"connection refuse\" alone, or \"connection reset\" of some connections";
+
 /// A share, such as `1%` or `0.5%`.
 pub(crate) const SHARE: Text<Share> = Text { expected: EXPECTED_SHARE, read: share, print: written_share };
 
@@ -35,8 +39,13 @@ const WORDS: [&str; 9] =
 pub fn injection(text: &str) -> Result<(Occasion, Fault), ValueError> {
     match text.split_once(':') {
         Some((probability, fault)) => {
-            let probability = share(probability)?;
-            Ok((Occasion { probability, ..Occasion::default() }, injected(fault)?))
+            let (written, fault) = (probability, injected(fault)?);
+            let probability = share(written)?;
+            if fault.is_of_listeners() && probability != Share::WHOLE {
+                let fault = fault::Fault::AllOrNone(written.trim().to_owned());
+                return Err(ValueError { fault, expected: EXPECTED_OF_LISTENERS });
+            }
+            Ok((Occasion { probability, ..Occasion::default() }, fault))
         }
         None => Ok((Occasion::default(), injected(text)?)),
     }
@@ -206,5 +215,11 @@ mod tests {
         assert_eq!((occasion.probability.millionths(), fault), (1000, Fault::Cut { bytes: 1000 }));
         assert_eq!(injection("503").unwrap(), (Occasion::default(), Fault::Answer { status: 503 }));
         assert!(injection("x:503").is_err() && injection("1%:").is_err());
+        assert!(injection("connection refuse").is_ok() && injection("100%:connection refuse").is_ok());
+        assert_eq!(
+            injection("1%:connection refuse").unwrap_err().to_string(),
+            "a listener refuses all connections or none, so 1% of them cannot be; expected \"connection refuse\" alone, or \
+             \"connection reset\" of some connections"
+        );
     }
 }

@@ -13,8 +13,8 @@ pub(crate) const CONNECTION: &str = "connection";
 
 const EXPECTED: &str = "connection reset, \"connection reset 500ms\" or \"10KB\", \"connection black-hole 5s\", \"connection \
                         slow-start 2s\", \"connection slow-close 2s\", \"connection slice 100 10ms\", \"connection limit \
-                        10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\" or connection bad-handshake, \
-                        with up, down or both behind it";
+                        10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\", connection bad-handshake or \
+                        connection refuse, with up, down or both behind it";
 
 const RESET: &str = "reset";
 const BLACK_HOLE: &str = "black-hole";
@@ -25,8 +25,9 @@ const LIMIT: &str = "limit";
 const HALF_OPEN: &str = "half-open";
 const CORRUPT: &str = "corrupt";
 const BAD_HANDSHAKE: &str = "bad-handshake";
-const WORDS: [&str; 9] =
-    [RESET, BLACK_HOLE, SLOW_START, SLOW_CLOSE, SLICE, LIMIT, HALF_OPEN, CORRUPT, BAD_HANDSHAKE];
+const REFUSE: &str = "refuse";
+const WORDS: [&str; 10] =
+    [RESET, BLACK_HOLE, SLOW_START, SLOW_CLOSE, SLICE, LIMIT, HALF_OPEN, CORRUPT, BAD_HANDSHAKE, REFUSE];
 
 /// The longest that anything is put off: as long as the waits of the configuration.
 const LATEST: Duration = Duration::from_secs(24 * 3600);
@@ -53,6 +54,7 @@ pub(crate) fn connection(text: &str) -> Result<ConnectionFault, ValueError> {
     };
     let effect = match (word, extents) {
         (BAD_HANDSHAKE, []) if ways.is_none() => return Ok(ConnectionFault::BadHandshake),
+        (REFUSE, []) if ways.is_none() => return Ok(ConnectionFault::Refuse),
         (RESET, []) => Effect::ResetAfter { after: Duration::ZERO },
         (RESET, [extent]) => match time(extent) {
             Ok(after) => Effect::ResetAfter { after },
@@ -108,8 +110,10 @@ fn refusal(fault: fault::Fault) -> ValueError {
 }
 
 pub(crate) fn written(fault: &ConnectionFault) -> String {
-    let ConnectionFault::Toxic { effect, ways } = fault else {
-        return format!("{CONNECTION} {BAD_HANDSHAKE}");
+    let (effect, ways) = match fault {
+        ConnectionFault::BadHandshake => return format!("{CONNECTION} {BAD_HANDSHAKE}"),
+        ConnectionFault::Refuse => return format!("{CONNECTION} {REFUSE}"),
+        ConnectionFault::Toxic { effect, ways } => (effect, ways),
     };
     let text = match effect {
         Effect::ResetAfter { after: Duration::ZERO } => RESET.to_owned(),
@@ -162,6 +166,7 @@ mod tests {
             ("half-open 1KiB", "half-open 1KiB"),
             ("corrupt 1000", "corrupt 1KB"),
             ("bad-handshake", "bad-handshake"),
+            ("refuse", "refuse"),
         ] {
             let read = connection(text).unwrap_or_else(|error| panic!("{text}: {}", error.fault));
             assert_eq!(written(&read), format!("connection {again}"));
@@ -182,6 +187,7 @@ mod tests {
             ("black-hole 5", "5 has no unit"),
             ("slice 0", "\"0\" has no meaning here"),
             ("bad-handshake up", "\"bad-handshake\" has no meaning here"),
+            ("refuse 5s", "\"refuse\" has no meaning here"),
         ] {
             let error = connection(text).unwrap_err();
             assert_eq!(error.fault.to_string(), said, "{text}");

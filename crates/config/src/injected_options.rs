@@ -67,7 +67,8 @@ pub(crate) static FAULT: Table<FaultWritten> = Table {
              the body ends after so many bytes. `length`: Content-Length says so many bytes more or less. `bad-chunk`: \
              something else where the first chunk begins. `drip`: the head comes a line at a time. `no-trailers`. `reset`: \
              the stream of HTTP/2 is reset, of HTTP/1 the connection. `goaway`: GOAWAY, or `Connection: close`. \
-             `connection …`: a connection as a whole, see docs/faults.md; only its listener and its client count.",
+             `connection …`: a connection as a whole, see docs/faults.md; only its listener and its client count. \
+             `connection refuse`: all connections of a listener, or of all listeners.",
         ),
         &key(
             "name",

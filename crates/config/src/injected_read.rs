@@ -38,6 +38,7 @@ pub fn faults(text: &str, name: &str, config: &Config) -> Result<Vec<FaultRule>,
     let names = Names {
         listeners: listeners.collect(),
         is_tcp: config.listeners.iter().map(|listener| listener.tcp.is_some()).collect(),
+        is_unix: config.listeners.iter().map(|listener| listener.address.tcp().is_none()).collect(),
         upstreams: Default::default(),
         upstream_names: Vec::new(),
         has_bytes_only: Vec::new(),

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ::route::{RateKey, RateKeyPart};
-use shape::Occasion;
+use shape::{Occasion, Share};
 
 use crate::injected::written_fault;
 use crate::injected_options::{FaultWritten, FaultsWritten};
@@ -14,7 +14,7 @@ use crate::meaning::{Config, FaultRule, Faults, First, Route};
 use crate::nearest::nearest;
 use crate::options::File;
 use crate::quantity::written_duration;
-use crate::reader::Reader;
+use crate::reader::{Reader, Span};
 use crate::requests::Requests;
 use crate::resolve::unique;
 use crate::route_resolve::Names;
@@ -84,7 +84,7 @@ fn rule(
     check_routes(&written.route, routes, reader);
     let is_of_connections = written.inject.as_ref().is_some_and(|inject| inject.value.is_of_connections());
     let rules = if is_of_connections {
-        check_connection(written, reader);
+        check_connection(written, names, reader);
         vec![written.requests.rule_of_connections(names, reader)]
     } else {
         written.requests.rules(names, reader)
@@ -127,7 +127,7 @@ fn check_times(written: &FaultWritten, reader: &mut Reader<'_>) {
 }
 
 /// What is known of a connection before anything is read from it is its listener and its client.
-fn check_connection(written: &FaultWritten, reader: &mut Reader<'_>) {
+fn check_connection(written: &FaultWritten, names: &Names<'_>, reader: &mut Reader<'_>) {
     let Some(inject) = &written.inject else { return };
     let is_of_client = |part: &Option<RateKeyPart>| {
         part.as_ref().is_none_or(|part| matches!(part, RateKeyPart::ClientNetwork { .. }))
@@ -142,6 +142,34 @@ fn check_connection(written: &FaultWritten, reader: &mut Reader<'_>) {
         let message = format!("inject: a connection has no {option}, only requests on it have");
         let mistake = reader.mistake(&inject.at, message);
         reader.add(mistake.expecting("listener and clients, or another fault with it"));
+    }
+    if inject.value.is_of_listeners() {
+        check_refusal(written, &inject.at, names, reader);
+    }
+}
+
+/// The kernel refuses connections without a look at who they are from.
+fn check_refusal(written: &FaultWritten, at: &Span, names: &Names<'_>, reader: &mut Reader<'_>) {
+    let said = [
+        ("probability", written.probability != Share::WHOLE),
+        ("client_share", written.client_share != Share::WHOLE),
+        ("first", written.first.is_some()),
+        ("clients", written.requests.are_of_some_clients()),
+    ];
+    for (option, _) in said.into_iter().filter(|(_, is_said)| *is_said) {
+        let message =
+            format!("inject: a listener refuses all connections or none, so {option} has no meaning");
+        let mistake = reader.mistake(at, message);
+        reader.add(mistake.expecting(
+            "listener, from, until, repeat or expires with it, or \"connection reset\" of some connections",
+        ));
+    }
+    for Located { value, at } in written.requests.listeners() {
+        if names.listeners.get(value).is_some_and(|place| names.is_unix[*place]) {
+            let message = format!("listener: {value:?} is a Unix socket, which cannot refuse for a while");
+            let mistake = reader.mistake(at, message);
+            reader.add(mistake.expecting("a listener of TCP, or \"connection reset\""));
+        }
     }
 }
 

@@ -50,6 +50,16 @@ impl Requests {
         Rule { listeners, clients: self.clients.clone(), ..Rule::default() }
     }
 
+    /// The listeners that are named.
+    pub(crate) fn listeners(&self) -> &[Located<String>] {
+        &self.listener
+    }
+
+    /// Whether they are of some clients and not of others.
+    pub(crate) fn are_of_some_clients(&self) -> bool {
+        !self.clients.is_empty()
+    }
+
     /// What is said here that only requests have.
     pub(crate) fn of_requests_alone(&self) -> impl Iterator<Item = &'static str> {
         let said = [

@@ -108,11 +108,16 @@ fn names(file: &File) -> Names<'_> {
     Names {
         listeners,
         is_tcp: file.listen.iter().map(|listen| listen.value.tcp.is_some()).collect(),
+        is_unix: file.listen.iter().map(|listen| is_unix(&listen.value)).collect(),
         upstreams: upstream_names.iter().copied().zip(0..).collect(),
         upstream_names,
         has_cache: file.cache.is_some(),
         has_bytes_only: file.upstreams.iter().map(|(_, _, written)| is_bytes(written)).collect(),
     }
+}
+
+fn is_unix(listen: &Listen) -> bool {
+    matches!(listen.address, Some(Located { value: ListenAddress::Unix(_), .. }))
 }
 
 fn tcp(listen: &Listen, names: &Names<'_>, reader: &mut Reader<'_>) -> Option<usize> {

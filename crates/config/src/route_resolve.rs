@@ -32,6 +32,8 @@ pub(crate) struct Names<'f> {
     pub(crate) listeners: HashMap<String, usize>,
     /// Whether each listener passes bytes on.
     pub(crate) is_tcp: Vec<bool>,
+    /// Whether each is a Unix socket.
+    pub(crate) is_unix: Vec<bool>,
     /// Upstreams with their places.
     pub(crate) upstreams: HashMap<&'f str, usize>,
     /// The same in the order of the file.

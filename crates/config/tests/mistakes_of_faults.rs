@@ -5,7 +5,8 @@ use config::{Fault, parse};
 /// The mistakes of a file with this from line 4 on, a line each, without the file's name.
 fn said(faults: &str) -> Vec<String> {
     let file = format!(
-        "listen = [{{ address = \"127.0.0.1:8080\" }}, {{ address = \"127.0.0.1:1\", tcp = \"app\", name = \"bytes\" }}]\n\
+        "listen = [{{ address = \"127.0.0.1:8080\" }}, {{ address = \"127.0.0.1:1\", tcp = \"app\", name = \"bytes\" }}, \
+         {{ address = \"unix:/a\", name = \"local\" }}]\n\
          route = [{{ name = \"api\", upstream = \"app\" }}]\nupstream.app.servers = [\"http://a\"]\n{faults}"
     );
     let mistakes = parse(&file, "f").err().unwrap_or_default();
@@ -17,8 +18,8 @@ const WHAT: &str = "503 or another status, \"delay 200ms±50ms\", \"cut 10KB\", 
 
 const WHAT_OF_CONNECTIONS: &str = "connection reset, \"connection reset 500ms\" or \"10KB\", \"connection black-hole 5s\", \"connection \
                                    slow-start 2s\", \"connection slow-close 2s\", \"connection slice 100 10ms\", \"connection \
-                                   limit 10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\" or connection \
-                                   bad-handshake, with up, down or both behind it";
+                                   limit 10KB\", \"connection half-open 10KB\", \"connection corrupt 1000\", connection \
+                                   bad-handshake or connection refuse, with up, down or both behind it";
 
 #[test]
 fn mistakes() {
@@ -49,6 +50,31 @@ fn mistakes() {
                  another fault with it",
                 "5:10: inject: a connection has no path, only requests on it have; expected listener and clients, or \
                  another fault with it",
+            ],
+        ),
+        (
+            "[[fault]]\ninject = \"connection refuse\"\nlistener = \"bytes\"\nfirst = 3\nprobability = \"1%\"",
+            &[
+                "5:10: inject: a listener refuses all connections or none, so probability has no meaning; expected listener, \
+                 from, until, repeat or expires with it, or \"connection reset\" of some connections",
+                "5:10: inject: a listener refuses all connections or none, so first has no meaning; expected listener, \
+                 from, until, repeat or expires with it, or \"connection reset\" of some connections",
+            ],
+        ),
+        (
+            "[[fault]]\ninject = \"connection refuse\"\nclients = [\"10.0.0.0/8\"]\nclient_share = \"5%\"",
+            &[
+                "5:10: inject: a listener refuses all connections or none, so client_share has no meaning; expected listener, \
+                 from, until, repeat or expires with it, or \"connection reset\" of some connections",
+                "5:10: inject: a listener refuses all connections or none, so clients has no meaning; expected listener, \
+                 from, until, repeat or expires with it, or \"connection reset\" of some connections",
+            ],
+        ),
+        (
+            "[[fault]]\ninject = \"connection refuse\"\nlistener = \"local\"",
+            &[
+                "6:12: listener: \"local\" is a Unix socket, which cannot refuse for a while; expected a listener of TCP, or \
+                 \"connection reset\"",
             ],
         ),
         (

@@ -58,6 +58,8 @@ fn broken(drawn: &Drawn, client: TcpStream) -> io::Result<Option<TcpStream>> {
     let client = tokio::net::TcpStream::from_std(client)?;
     let shape::Fault::Connection(fault) = &drawn.fault else { return Ok(None) };
     match fault {
+        // It has come to a listener that refuses none.
+        ConnectionFault::Refuse => Ok(None),
         ConnectionFault::BadHandshake => {
             tokio::task::spawn_local(refuse_handshake(client));
             Ok(None)

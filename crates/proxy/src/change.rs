@@ -1,6 +1,7 @@
 //! From one configuration to the next while requests run: what is valid becomes a plan, new addresses are listened on,
 //! and every worker goes on with it. What is not valid changes nothing.
 
+use std::cell::Cell;
 use std::io;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
@@ -20,7 +21,7 @@ use tokio::sync::watch;
 use crate::admin::Admin;
 use crate::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::certificates;
-use crate::control::{Reread, StartError};
+use crate::control::{Reread, StartError, notice};
 use crate::faults::Faults;
 use crate::handover::{self, Estate, Inheritance, Purpose};
 use crate::legacy::Legacy;
@@ -29,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::overlay::{Amendment, Overlay, Refusal, ReshapeRefusal};
 use crate::plan::Plan;
 use crate::pressure::Pressure;
+use crate::refusing;
 use crate::resolve::{Name, Names, Wanted};
 use crate::unix::SocketFile;
 use crate::worker::{Change, LogChange, Message};
@@ -70,6 +72,8 @@ struct Held {
     /// What operators have changed about it.
     overlay: Overlay,
     open: Vec<Open>,
+    /// Another process is about to take over, and says what its sockets do.
+    is_lent: bool,
     log: Option<AccessLog>,
 }
 
@@ -163,7 +167,7 @@ impl Control {
             readers,
             turn: Mutex::default(),
             is_leaving: AtomicBool::new(false),
-            held: Mutex::new(Held { file, overlay, open: Vec::new(), log: None }),
+            held: Mutex::new(Held { file, overlay, open: Vec::new(), is_lent: false, log: None }),
             last_listener: AtomicU64::new(0),
             reloads: AtomicU64::new(0),
             wanted,
@@ -339,6 +343,36 @@ impl Control {
         self.tell(plan, &open, Vec::new(), None);
     }
 
+    /// Has each listener refuse connections, or take them, as the rules have it now. Waits for nobody.
+    pub(crate) fn settle_refusals(&self) {
+        let held = lock(&self.held);
+        if held.is_lent || self.is_leaving.load(Ordering::Acquire) {
+            return;
+        }
+        let now_ns = self.time_ns();
+        let of_tcp = |(_, open): &(usize, &Open)| open.bound.tcp().is_some();
+        for (place, Open { id, bound, copies, .. }) in held.open.iter().enumerate().filter(of_tcp) {
+            let rule = self.faults.refuses(place, now_ns);
+            let turn = Cell::new(0);
+            let take = |stream, peer| {
+                let worker = turn.replace(turn.get() + 1) % self.workers.len();
+                // A worker that has ended takes none.
+                let _ = self.workers[worker].send(Message::Connection(stream, peer, *id));
+            };
+            match (refusing::settle(copies, rule.is_some(), &take), rule) {
+                (Ok(true), Some(rule)) => rule.count(),
+                (Ok(true), None) => self.tell_workers(|| Message::Listen(*id)),
+                (Ok(false), _) => {}
+                (Err(error), rule) => {
+                    let done = if rule.is_some() { "refuse" } else { "take" };
+                    notice(&format!(
+                        "listener {bound} does not {done} connections as faults want it: {error}"
+                    ));
+                }
+            }
+        }
+    }
+
     /// Opens the log's file again, as after a rotation.
     pub(crate) fn reopen_log(&self) {
         if let Some(log) = &lock(&self.held).log {
@@ -398,9 +432,11 @@ impl Control {
     ) -> Result<T, E> {
         let turn = self.turn()?;
         let (open, overlay) = {
-            let held = lock(&self.held);
+            let mut held = lock(&self.held);
+            held.is_lent = true;
             (held.open.clone(), held.overlay.clone())
         };
+        let _lent = Lent(self);
         let mut sockets = Vec::new();
         for open in &open {
             let copies = open.copies.iter().map(handover::copy).collect::<io::Result<_>>()?;
@@ -456,12 +492,13 @@ impl Control {
         self.faults.reread(&file.faults, self.time_ns());
         let mut held = lock(&self.held);
         (held.file, held.overlay, held.open) = (file, overlay, next);
-        if let Some(log) = log {
+        let last = log.map(|log| {
             self.metrics.tell_of(log.as_ref());
-            let last = std::mem::replace(&mut held.log, log);
-            drop(held);
-            last.into_iter().for_each(AccessLog::close);
-        }
+            std::mem::replace(&mut held.log, log)
+        });
+        drop(held);
+        last.flatten().into_iter().for_each(AccessLog::close);
+        self.settle_refusals();
         Ok(())
     }
 
@@ -520,6 +557,17 @@ impl Control {
         drop(done);
         self.changes.send_replace(());
         let _ = all_done.blocking_recv();
+    }
+}
+
+/// The sockets are lent for as long as this is there.
+struct Lent<'c>(&'c Control);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.held).is_lent = false;
+        // Who took them and did not take over may have had them refuse.
+        self.0.settle_refusals();
     }
 }
 

@@ -23,6 +23,7 @@ use crate::metrics::{self, Metrics};
 use crate::overlay::reshaped;
 use crate::pressure;
 use crate::probe;
+use crate::refusing;
 use crate::resolve::{self, Wanted};
 use crate::service;
 use crate::worker::{self, Message, Parts};
@@ -156,6 +157,7 @@ pub(crate) fn start_resolving(
     // It ends with the proxy, whatever it still does then.
     let _ = begin.send(Arc::downgrade(&control));
     let beginnings = control.listen(&mut inherited)?;
+    control.settle_refusals();
 
     let loads = (0..count).map(|_| AtomicUsize::new(0)).collect();
     let predecessor = inherited.predecessor.take();
@@ -226,6 +228,7 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(admin::serve(control.clone(), admin, hosts));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
             tokio::task::spawn_local(reshaped::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(refusing::watch(Weak::clone(&control)));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
             tokio::task::spawn_local(cached::sweep(Weak::clone(&control)));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {

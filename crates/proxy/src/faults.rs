@@ -4,7 +4,7 @@
 //! is no rule a request pays the reading of one flag, and a connection that of another. What is done to messages then is
 //! in `faulty`, to connections in `broken`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use config::{FaultRule, IpNet};
 use route::{Fields as _, FirstRequests, RouteTable};
 use shape::{ConnectionFault, Dice, Draws, Fault};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
@@ -31,6 +31,8 @@ pub(crate) struct Faults {
     breaks_connections: AtomicBool,
     set: ArcSwap<Set>,
     held: Mutex<Held>,
+    /// Told when there are other rules.
+    changed: Notify,
 }
 
 /// The rules in force.
@@ -107,7 +109,13 @@ impl Faults {
             breaks_connections: AtomicBool::new(set.breaks_connections()),
             set: ArcSwap::from_pointee(set),
             held: Mutex::new(held),
+            changed: Notify::new(),
         })
+    }
+
+    /// Returns once there are other rules than when it was asked last. For one who asks.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Whether there is any for connections.
@@ -214,21 +222,28 @@ impl Faults {
         has_tls: bool,
         now_ns: u64,
     ) -> Option<Drawn> {
-        let seen = route::Request {
-            listener: listener.unwrap_or(usize::MAX),
-            host: b"",
-            path: b"/",
-            query: None,
-            method: b"",
-            client,
-            fields: &Fields::NONE,
-        };
+        let seen = connection(listener.unwrap_or(usize::MAX), client);
         let may_happen = |rule: &&Arc<Rule>| match rule.meant.fault {
             Fault::Connection(ConnectionFault::BadHandshake) => has_tls,
             Fault::Connection(ConnectionFault::Toxic { .. }) => true,
             _ => false,
         };
         self.set.load().rules.iter().filter(may_happen).find_map(|rule| rule.draw(&seen, "", now_ns))
+    }
+
+    /// The rule by which a listener refuses connections now.
+    pub(crate) fn refuses(&self, listener: usize, now_ns: u64) -> Option<Arc<Rule>> {
+        // Whose they would be does not count.
+        let seen = connection(listener, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let refuses = |rule: &&Arc<Rule>| rule.is_on(now_ns) && rule.table.choose(&seen).is_some();
+        let set = self.set.load();
+        set.refusals().find(refuses).cloned()
+    }
+
+    /// After how long another listener may refuse connections, unless the rules change.
+    pub(crate) fn refusals_change_in(&self, now_ns: u64) -> Option<Duration> {
+        let set = self.set.load();
+        set.refusals().filter_map(|rule| rule.meant.occasion.changes_in(rule.age(now_ns))).min()
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -243,7 +258,14 @@ impl Faults {
         for gone in before.rules.iter().filter(|rule| !set.rules.iter().any(|kept| Arc::ptr_eq(kept, rule))) {
             gone.standing.send_replace(false);
         }
+        self.changed.notify_one();
     }
+}
+
+/// A connection, of which nothing has been read.
+fn connection(listener: usize, client: IpAddr) -> route::Request<'static, Fields<'static>> {
+    let fields = &Fields::NONE;
+    route::Request { listener, host: b"", path: b"/", query: None, method: b"", client, fields }
 }
 
 impl Set {
@@ -271,7 +293,12 @@ impl Set {
     }
 
     fn breaks_connections(&self) -> bool {
-        self.rules.iter().any(|rule| rule.meant.fault.is_of_connections())
+        let is_of_them = |fault: &Fault| fault.is_of_connections() && !fault.is_of_listeners();
+        self.rules.iter().any(|rule| is_of_them(&rule.meant.fault))
+    }
+
+    fn refusals(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.rules.iter().filter(|rule| rule.meant.fault.is_of_listeners())
     }
 
     /// What a request asks for itself, if it may.
@@ -359,6 +386,11 @@ impl Rule {
         Some(self.meant.occasion.expires?.saturating_sub(self.age(now_ns)))
     }
 
+    /// It happens to one more.
+    pub(crate) fn count(&self) {
+        self.injected.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Requests that it was asked about, and those that it happened to.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.asked.load(Ordering::Relaxed), self.injected.load(Ordering::Relaxed))
@@ -368,7 +400,7 @@ impl Rule {
 impl Drawn {
     /// It is about to be done.
     pub(crate) fn count(&self) {
-        self.rule.injected.fetch_add(1, Ordering::Relaxed);
+        self.rule.count();
     }
 
     /// How it is told to the log.

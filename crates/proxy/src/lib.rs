@@ -59,6 +59,8 @@ mod faults;
 mod faulty;
 /// How connections do.
 mod broken;
+/// Listeners that take none.
+mod refusing;
 /// Connections whose bytes come late.
 mod late;
 /// What the client is sent.

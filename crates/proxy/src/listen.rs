@@ -6,7 +6,7 @@
 use std::cell::{Cell, OnceCell};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use nix::{libc, setsockopt_impl};
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use tokio::io::Interest;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::client::{self, Client};
 use crate::control::notice;
@@ -68,10 +68,12 @@ pub(crate) fn open(address: &ListenAddress, workers: usize, inherited: Vec<Owned
 
         ListenAddress::Tcp(address) => {
             is_taken(*address)?;
-            let first = open_one(*address)?;
-            let bound = ListenAddress::Tcp(first.local_addr()?);
-            sockets.push(first);
-            (bound, None)
+            // A socket keeps a port that it asked for by its number, also while it refuses connections; until it does, the
+            // one for which the kernel chose keeps it.
+            let choice = bind_one(*address)?;
+            let chosen = choice.local_addr()?.as_socket().unwrap_or(*address);
+            sockets.push(open_one(chosen)?);
+            (ListenAddress::Tcp(chosen), None)
         }
         ListenAddress::Unix(path) => {
             let (first, file) = unix::open(path, unix::MODE)?;
@@ -89,20 +91,25 @@ pub(crate) fn open(address: &ListenAddress, workers: usize, inherited: Vec<Owned
 }
 
 fn open_one(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bind_one(address)?;
+    // Linux passes these on to accepted connections: no call for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
+    tcp::suit(&socket, address);
+    socket.set_nonblocking(true)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn bind_one(address: SocketAddr) -> io::Result<RawSocket> {
     let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // Linux passes these on to accepted connections: no call for each.
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
-    tcp::suit(&socket, address);
-    socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// Whether another process already listens at this address, which SO_REUSEPORT would let us share by mistake.
@@ -130,13 +137,14 @@ pub(crate) struct Listening {
     place: Cell<Option<usize>>,
     /// What was configured for it when it was listened on last.
     last: OnceCell<Arc<Listener>>,
-    settled: Notify,
+    /// Told to all that accept for it here, of which there may be several.
+    settled: watch::Sender<()>,
 }
 
 impl Listening {
     /// A listener that is yet to be settled.
     pub(crate) fn new(id: ListenerId) -> Rc<Self> {
-        Rc::new(Self { id, place: Cell::new(None), last: OnceCell::new(), settled: Notify::new() })
+        Rc::new(Self { id, place: Cell::new(None), last: OnceCell::new(), settled: watch::Sender::new(()) })
     }
 
     /// Where it is in the plan that the worker uses now.
@@ -160,8 +168,13 @@ impl Listening {
             // It never comes back: a listener at the same address has another id.
             let _ = self.last.set(Arc::clone(listener));
         }
-        self.settled.notify_one();
+        self.look_again();
         place.is_some()
+    }
+
+    /// Has what accepts for it look at what has changed.
+    pub(crate) fn look_again(&self) {
+        self.settled.send_replace(());
     }
 }
 
@@ -169,21 +182,30 @@ impl Listening {
 pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listener: TcpListener) {
     // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
     // socket whose readiness is told, and is safe where its `AsyncFd` is not.
-    let listener = std::net::TcpStream::from(OwnedFd::from(listener));
-    let listener = match tokio::net::TcpStream::from_std(listener) {
+    let listener = TcpStream::from(OwnedFd::from(listener));
+    let mut listener = match tokio::net::TcpStream::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return notice(&format!("cannot listen: {error}")),
     };
+    let mut settled = listening.settled.subscribe();
+    settled.mark_changed();
+    let mut refuses = false;
     loop {
         let accepted = tokio::select! {
             biased;
-            accepted = listener.async_io(Interest::READABLE, || accept_one(&listener)) => accepted,
+            accepted = listener.async_io(Interest::READABLE, || accept_one(&listener)), if !refuses => accepted,
             () = worker.leaving() => break,
-            () = listening.settled.notified() => {
+            _ = settled.changed() => {
                 if listening.place().is_none() {
                     break;
                 }
                 wait_for_data(&listener, worker.snapshot().listener(&listening).passes_on.is_none());
+                // The runtime takes a socket that was shut down for one that stays so.
+                listener = match listener.into_std().and_then(tokio::net::TcpStream::from_std) {
+                    Ok(listener) => listener,
+                    Err(error) => return notice(&format!("cannot listen any more: {error}")),
+                };
+                refuses = false;
                 continue;
             }
         };
@@ -194,6 +216,8 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
                 notice(&format!("accepting pauses: {error}; raise the limit of open files (ulimit -n)"));
                 tokio::time::sleep(PAUSE).await;
             }
+            // It was shut down, so that connections are refused. What takes that back says so.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refuses = true,
             // The client has gone before it was accepted.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
             Err(error) => {
@@ -218,7 +242,8 @@ fn wait_for_data(listener: &tokio::net::TcpStream, waits: bool) {
     let _ = DeferAccept.set(listener, &if waits { DEFER_SECONDS } else { 0 });
 }
 
-fn accept_one(listener: &tokio::net::TcpStream) -> io::Result<(TcpStream, SocketAddr)> {
+/// The next connection, and whom it is from.
+pub(crate) fn accept_one(listener: impl AsFd) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     let peer = peer.and_then(|peer| peer.try_into().ok());
     Ok((stream.into(), peer.unwrap_or(NOWHERE)))

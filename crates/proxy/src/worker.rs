@@ -40,6 +40,8 @@ pub(crate) enum Message {
     Connection(TcpStream, SocketAddr, ListenerId),
     /// Go on with another plan.
     Change(Box<Change>),
+    /// This listener takes connections again, after it has refused them.
+    Listen(ListenerId),
     /// A server of this upstream has room for somebody who waits.
     Room(Arc<WaitingWorkers>),
     /// Take nothing new, and end when the last client has gone: another process has taken over.
@@ -183,6 +185,7 @@ pub(crate) async fn run(parts: Parts) {
         match message {
             Message::Connection(stream, peer, listener) => worker.take_over(stream, peer, listener),
             Message::Change(change) => worker.change(*change),
+            Message::Listen(listener) => worker.listen_again(listener),
             Message::Room(waiting) => worker.call_next(&waiting),
             Message::Stop => break,
             Message::Retire => {
@@ -358,6 +361,11 @@ impl Worker {
         }
     }
 
+    /// Has a listener that took nothing look again.
+    fn listen_again(&self, id: ListenerId) {
+        self.listenings.borrow().iter().filter(|listening| listening.id == id).for_each(|it| it.look_again());
+    }
+
     /// Lets whoever waits longest here, in the line of these, try.
     fn call_next(&self, waiting: &Arc<WaitingWorkers>) {
         let snapshot = self.snapshot();
@@ -443,7 +451,7 @@ impl Worker {
                     Some(Message::Connection(stream, peer, listener)) => self.take_over(stream, peer, listener),
                     Some(Message::Drain) => waits = waits.or_else(|| Some(self.last_waits())),
                     Some(Message::Room(waiting)) => self.call_next(&waiting),
-                    Some(Message::Retire | Message::Change(_)) => {}
+                    Some(Message::Retire | Message::Change(_) | Message::Listen(_)) => {}
                     Some(Message::Stop) | None => return,
                 },
             }

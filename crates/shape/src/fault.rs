@@ -56,6 +56,8 @@ pub enum ConnectionFault {
     },
     /// Its TLS handshake is refused.
     BadHandshake,
+    /// It is refused, as all are of its listener.
+    Refuse,
 }
 
 /// The ways that bytes go.
@@ -73,6 +75,11 @@ impl Fault {
     /// Whether it is done to connections, and not to what they carry.
     pub fn is_of_connections(&self) -> bool {
         matches!(self, Self::Connection(_))
+    }
+
+    /// Whether it is done to listeners: no connection gets so far that something could be done to it.
+    pub fn is_of_listeners(&self) -> bool {
+        matches!(self, Self::Connection(ConnectionFault::Refuse))
     }
 
     /// Whether it is done to the response of a server.

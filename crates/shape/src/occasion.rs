@@ -105,6 +105,22 @@ impl Occasion {
         age >= self.from && self.until.is_none_or(|until| age < until)
     }
 
+    /// After how long it may begin or end to be on, `age` after its rule came in force; `None` if it stays as it is.
+    pub fn changes_in(&self, age: Duration) -> Option<Duration> {
+        if self.expires.is_some_and(|expires| age >= expires) {
+            return None;
+        }
+        let repeat = self.repeat.filter(|repeat| !repeat.is_zero());
+        // Years of nanoseconds fit.
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        let phase = repeat.map_or(age, |repeat| Duration::from_nanos(nanos(age) % nanos(repeat)));
+        // What is always on begins and ends with no round.
+        let is_timed = !self.from.is_zero() || self.until.is_some();
+        let of_round = [Some(self.from), self.until, repeat.filter(|_| is_timed)].into_iter().flatten();
+        let to_come = of_round.filter(|time| *time > phase).map(|time| time - phase);
+        to_come.chain(self.expires.map(|expires| expires - age)).min()
+    }
+
     /// Whether it happens to this client, named by any bytes.
     pub fn is_for(&self, dice: Dice, client: &[u8]) -> bool {
         self.clients == Share::WHOLE || dice.draws(CLIENT, number_of(client)).happens(self.clients.as_f64())
@@ -146,6 +162,40 @@ mod tests {
             let rules = [&Occasion::default(), &from_10_until_15, &each_20, &for_a_minute, &from_10];
             assert_eq!(rules.map(|rule| rule.is_on(age * SECOND)), expected, "at {age} s");
         }
+    }
+
+    #[test]
+    fn what_is_looked_at_when_it_may_change_is_never_missed() {
+        let times = |from, until: Option<u32>, repeat: Option<u32>, expires: Option<u32>| Occasion {
+            from: from * SECOND,
+            until: until.map(|until| until * SECOND),
+            repeat: repeat.map(|repeat| repeat * SECOND),
+            expires: expires.map(|expires| expires * SECOND),
+            ..Occasion::default()
+        };
+        for rule in [
+            times(10, Some(15), None, None),
+            times(10, Some(15), Some(20), None),
+            times(10, Some(15), Some(20), Some(33)),
+            times(10, None, Some(20), None),
+            times(0, Some(5), Some(5), Some(7)),
+            times(3, None, None, None),
+        ] {
+            let mut looked_at = 0;
+            let mut now = SECOND / 2;
+            let mut seen = rule.is_on(now);
+            for age in (1..400).map(|half| half * SECOND / 2) {
+                let looks = rule.changes_in(now).is_some_and(|rest| now + rest <= age);
+                if looks {
+                    (looked_at, now, seen) = (looked_at + 1, age, rule.is_on(age));
+                }
+                assert_eq!(seen, rule.is_on(age), "{rule:?} at {age:?}");
+            }
+            assert!(looked_at <= 32, "{rule:?} is looked at {looked_at} times");
+        }
+        assert_eq!(Occasion::default().changes_in(SECOND), None);
+        assert_eq!(times(0, None, Some(1), None).changes_in(SECOND), None, "it is always on");
+        assert_eq!(times(0, None, None, Some(7)).changes_in(7 * SECOND), None, "it is over");
     }
 
     #[test]

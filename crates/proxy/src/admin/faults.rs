@@ -41,6 +41,7 @@ pub(super) async fn add(State(control): State<Weak<Control>>, body: Bytes) -> Re
     let names: Vec<String> = rules.iter().map(|rule| rule.name.clone()).collect();
     match control.faults.add(rules, control.time_ns()) {
         Ok(()) => {
+            control.settle_refusals();
             for name in &names {
                 notice(&format!("fault {name:?} is injected, as the admin API was asked to"));
             }
@@ -54,6 +55,7 @@ pub(super) async fn remove(State(control): State<Weak<Control>>, Path(name): Pat
     let Some(control) = control.upgrade() else { return ending() };
     match control.faults.remove(&name, control.time_ns()) {
         Ok(()) => {
+            control.settle_refusals();
             notice(&format!("fault {name:?} is removed, as the admin API was asked to"));
             json(StatusCode::OK, &FaultsRemoved { removed: 1, shaping_cleared: 0 })
         }
@@ -65,6 +67,7 @@ pub(super) async fn remove(State(control): State<Weak<Control>>, Path(name): Pat
 pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
     let cleared = elsewhere(control, |control| {
         let removed = control.faults.clear(control.time_ns());
+        control.settle_refusals();
         control.unshape_all().map(|shaping_cleared| FaultsRemoved { removed, shaping_cleared })
     });
     match cleared.await {

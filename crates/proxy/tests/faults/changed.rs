@@ -10,7 +10,7 @@ pub(crate) fn asks(scene: &Scene, method: &str, path: &str, body: &str) -> (u16,
     admin::asks(&scene.file("admin"), method, path, body)
 }
 
-fn clients(scene: &Scene) -> Vec<Client> {
+pub(crate) fn clients(scene: &Scene) -> Vec<Client> {
     BOTH.into_iter().map(|spoken| scene.client(spoken)).collect()
 }
 

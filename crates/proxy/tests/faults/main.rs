@@ -31,5 +31,7 @@ mod injected;
 mod chosen;
 /// Connections as a whole.
 mod connections;
+/// Listeners that take none.
+mod refused;
 /// Changed while the proxy runs.
 mod changed;

@@ -94,6 +94,7 @@ Examples:
   vanward faults add 'delay 2s±100ms' --path /api --expires 5m
   vanward faults add 'cut 10KB' --name short --show
   vanward faults add '2%:connection reset 10KB'
+  vanward faults add 'connection refuse' --expires 30s
   vanward faults add --file faults.toml        [[fault]] tables, as in the configuration";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
