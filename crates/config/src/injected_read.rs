@@ -1,7 +1,7 @@
 //! Faults by themselves, for a proxy that runs: the same tables with the same mistakes as in its file.
 
 use crate::injected_options::{FAULT, FaultWritten};
-use crate::injected_resolve::rules;
+use crate::injected_resolve::{self, rules};
 use crate::meaning::{Config, FaultRule};
 use crate::mistake::Mistake;
 use crate::reader::Reader;
@@ -48,4 +48,10 @@ pub fn faults(text: &str, name: &str, config: &Config) -> Result<Vec<FaultRule>,
     let rules = rules(&written.faults, &names, Some(&routes), &mut reader);
     let (mistakes, _) = reader.finish();
     rules.filter(|_| mistakes.is_empty()).ok_or(mistakes)
+}
+
+/// The `[[fault]]` table that means this, of a proxy with this configuration.
+pub fn written_rule(rule: &FaultRule, config: &Config) -> String {
+    let faults = injected_resolve::written(std::slice::from_ref(rule), &config.listeners);
+    TEXT.print(&Written { faults }, "")
 }

@@ -10,7 +10,7 @@ use shape::{Occasion, Share};
 use crate::injected::written_fault;
 use crate::injected_options::{FaultWritten, FaultsWritten};
 use crate::kind::{Located, located};
-use crate::meaning::{Config, FaultRule, Faults, First, Route};
+use crate::meaning::{FaultRule, Faults, First, Listener, Route};
 use crate::nearest::nearest;
 use crate::options::File;
 use crate::quantity::written_duration;
@@ -192,8 +192,8 @@ pub(crate) fn written_section(faults: &Faults) -> FaultsWritten {
     }
 }
 
-/// Each `[[fault]]` as it would have been read.
-pub(crate) fn written(config: &Config) -> Vec<Element<FaultWritten>> {
+/// Each `[[fault]]` as it would have been read, of a file with these listeners.
+pub(crate) fn written(rules: &[FaultRule], listeners: &[Listener]) -> Vec<Element<FaultWritten>> {
     let fault = |fault: &FaultRule| {
         let FaultRule { name, fault, occasion, rules, routes, first, is_shown } = fault.clone();
         let mut key: Option<Vec<_>> =
@@ -214,8 +214,8 @@ pub(crate) fn written(config: &Config) -> Vec<Element<FaultWritten>> {
             expires: occasion.expires,
             show: is_shown,
             route: routes.into_iter().map(located).collect(),
-            requests: Requests::written(&rules, &config.listeners),
+            requests: Requests::written(&rules, listeners),
         })
     };
-    config.faults.rules.iter().map(fault).collect()
+    rules.iter().map(fault).collect()
 }

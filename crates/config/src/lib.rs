@@ -96,7 +96,7 @@ pub use delay::{delay, loss, written_delay, written_loss};
 pub use fault::{Fault, HostProblem, PrefixProblem, ValueError};
 pub use host::{listen_address, network};
 pub use injected::{injection, written_fault, written_share};
-pub use injected_read::faults;
+pub use injected_read::{faults, written_rule};
 pub use ipnet::IpNet;
 pub use meaning::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check, Config,

@@ -273,7 +273,7 @@ impl From<&Config> for File {
             // Listeners have what theirs says.
             profiles: Vec::new(),
             faults: injected_resolve::written_section(&config.faults),
-            fault: injected_resolve::written(config),
+            fault: injected_resolve::written(&config.faults.rules, &config.listeners),
             timeouts: config.timeouts,
             limits: config.limits,
             shed: ShedWritten::from(&config.shed),

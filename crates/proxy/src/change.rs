@@ -159,7 +159,7 @@ impl Control {
         plan.inherit(&std::mem::take(&mut inherited.legacy), Time::START);
         overlay.settle(&plan, Time::START);
         certificates::remark(&plan, None);
-        let faults = Faults::new(&file.faults);
+        let faults = Faults::new(&file, std::mem::take(&mut inherited.faults));
         Ok(Arc::new(Self {
             plan: ArcSwap::from_pointee(plan),
             epoch: Instant::now(),
@@ -445,8 +445,9 @@ impl Control {
         sockets.extend(self.metrics.pass_on()?);
         sockets.extend(self.admin.pass_on()?);
         let legacy = Legacy::of(&self.plan(), self.time());
+        let faults = self.faults.bequests(&self.plan().config, self.time_ns());
         let shaping = overlay.shaping.orders(self.time()).collect();
-        let successor = upgrade(&Estate { sockets, overlay, shaping, legacy })?;
+        let successor = upgrade(&Estate { sockets, overlay, shaping, faults, legacy })?;
         drop(turn);
         self.leave(true, || Message::Retire);
         Ok(successor)
@@ -489,7 +490,7 @@ impl Control {
         overlay.settle(&plan, now);
         certificates::remark(&plan, Some(&before));
         self.tell(plan, &next, opened, log.as_ref());
-        self.faults.reread(&file.faults, self.time_ns());
+        self.faults.reread(&file, self.time_ns());
         let mut held = lock(&self.held);
         (held.file, held.overlay, held.open) = (file, overlay, next);
         let last = log.map(|log| {

@@ -4,21 +4,27 @@
 //! is no rule a request pays the reading of one flag, and a connection that of another. What is done to messages then is
 //! in `faulty`, to connections in `broken`.
 
+/// What the next process goes on with.
+mod given;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use config::{FaultRule, IpNet};
+use config::{Config, FaultRule, IpNet};
 use route::{Fields as _, FirstRequests, RouteTable};
 use shape::{ConnectionFault, Dice, Draws, Fault};
 use tokio::sync::{Notify, watch};
 
+use crate::control::notice;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::Request;
 use crate::seen::{self, Fields};
+pub(crate) use given::FaultBequest;
+use given::Past;
 
 /// Keys of each rule whose first requests are counted.
 const KEYS_MAX: usize = 16_384;
@@ -37,7 +43,6 @@ pub(crate) struct Faults {
 
 /// The rules in force.
 struct Set {
-    seed: u64,
     by_request: Option<ByRequest>,
     rules: Vec<Arc<Rule>>,
 }
@@ -50,14 +55,22 @@ struct ByRequest {
 }
 
 /// What a change starts from.
-#[derive(Default)]
 struct Held {
     /// As the file has them.
     read: config::Faults,
     /// Those of them that were not removed since.
     file: config::Faults,
     /// Beside those of the file.
-    added: Vec<FaultRule>,
+    added: Vec<Added>,
+}
+
+/// A rule of an operator's.
+struct Added {
+    name: String,
+    /// As a file would have it, which names listeners and routes.
+    text: String,
+    /// What that means with the file that there is; `None` if it has what is named no more.
+    meant: Option<FaultRule>,
 }
 
 /// A rule, with what it has come to.
@@ -68,6 +81,8 @@ pub(crate) struct Rule {
     first: Option<FirstRequests>,
     /// When it came in force.
     since_ns: u64,
+    /// How long it had been in force by then, in the processes before.
+    age_before: Duration,
     /// Requests that it was asked about.
     asked: AtomicU64,
     /// Those that it happened to.
@@ -100,10 +115,12 @@ pub(crate) enum FaultRefusal {
 const RULES_MAX: usize = 1024;
 
 impl Faults {
-    /// Those of a file.
-    pub(crate) fn new(file: &config::Faults) -> Arc<Self> {
-        let held = Held { read: file.clone(), file: file.clone(), added: Vec::new() };
-        let set = Set::new(&held, None, 0);
+    /// Those of a file, and of the process before.
+    pub(crate) fn new(config: &Config, bequests: Vec<FaultBequest>) -> Arc<Self> {
+        let (held, pasts) = given::taken(config, bequests);
+        let past = |meant: &FaultRule| pasts.iter().find(|past| past.is_of(meant));
+        let rule = |meant: &FaultRule| Arc::new(Rule::new(meant, held.file.seed, 0, past(meant)));
+        let set = Set::new(&held, &rule);
         Arc::new(Self {
             is_on: AtomicBool::new(set.is_on()),
             breaks_connections: AtomicBool::new(set.breaks_connections()),
@@ -132,28 +149,34 @@ impl Faults {
     }
 
     /// Those of another file. Where it has the same as the one before nothing changes, and what was removed stays so.
-    pub(crate) fn reread(&self, file: &config::Faults, now_ns: u64) {
+    pub(crate) fn reread(&self, config: &Config, now_ns: u64) {
         let mut held = self.held();
-        if held.read != *file {
-            held.read.clone_from(file);
-            held.file.clone_from(file);
-            self.put(&held, now_ns);
+        if held.read != config.faults {
+            held.read.clone_from(&config.faults);
+            held.file.clone_from(&config.faults);
         }
+        held.added.iter_mut().for_each(|added| added.read(config));
+        self.put(&held, now_ns);
     }
 
     /// Has more go wrong.
-    pub(crate) fn add(&self, rules: Vec<FaultRule>, now_ns: u64) -> Result<(), FaultRefusal> {
+    ///
+    /// # Errors
+    /// Why nothing has changed.
+    pub(crate) fn add(
+        &self,
+        rules: Vec<FaultRule>,
+        config: &Config,
+        now_ns: u64,
+    ) -> Result<(), FaultRefusal> {
         let mut held = self.held();
-        let in_force = self.set.load();
-        let taken =
-            rules.iter().find(|rule| in_force.rules.iter().any(|known| known.meant.name == rule.name));
-        if let Some(rule) = taken {
+        if let Some(rule) = rules.iter().find(|rule| held.has(&rule.name)) {
             return Err(FaultRefusal::IsThere(rule.name.clone()));
         }
-        if in_force.rules.len() + rules.len() > RULES_MAX {
+        if held.file.rules.len() + held.added.len() + rules.len() > RULES_MAX {
             return Err(FaultRefusal::TooMany);
         }
-        held.added.extend(rules);
+        held.added.extend(rules.into_iter().map(|rule| Added::new(rule, config)));
         self.put(&held, now_ns);
         Ok(())
     }
@@ -161,12 +184,11 @@ impl Faults {
     /// Has one go wrong no more.
     pub(crate) fn remove(&self, name: &str, now_ns: u64) -> Result<(), FaultRefusal> {
         let mut held = self.held();
-        let is_another = |rule: &FaultRule| rule.name != name;
-        if !self.set.load().rules.iter().any(|rule| rule.meant.name == name) {
+        if !held.has(name) {
             return Err(FaultRefusal::NoFault(name.to_owned()));
         }
-        held.added.retain(is_another);
-        held.file.rules.retain(is_another);
+        held.added.retain(|added| added.name != name);
+        held.file.rules.retain(|rule| rule.name != name);
         self.put(&held, now_ns);
         Ok(())
     }
@@ -174,10 +196,10 @@ impl Faults {
     /// Has nothing go wrong any more, and says how many rules that were.
     pub(crate) fn clear(&self, now_ns: u64) -> usize {
         let mut held = self.held();
+        let count = held.file.rules.len() + held.added.len();
         held.added.clear();
         held.file.rules.clear();
         held.file.header = None;
-        let count = self.set.load().rules.len();
         self.put(&held, now_ns);
         count
     }
@@ -188,7 +210,7 @@ impl Faults {
     }
 
     /// What is in force as a file would have it.
-    pub(crate) fn over(&self, mut config: config::Config) -> config::Config {
+    pub(crate) fn over(&self, mut config: Config) -> Config {
         config.faults.rules = self.rules().iter().map(|rule| rule.meant.clone()).collect();
         config
     }
@@ -250,9 +272,16 @@ impl Faults {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Rules that were there before go on as they are.
     fn put(&self, held: &Held, now_ns: u64) {
-        let set = Arc::new(Set::new(held, Some(&self.set.load()), now_ns));
-        let before = self.set.swap(Arc::clone(&set));
+        let before = self.set.load_full();
+        let (seed, by_request) = (held.file.seed, before.by_request.as_ref().map(|asked| &asked.rule));
+        let rule = |meant: &FaultRule| {
+            let known = before.rules.iter().chain(by_request).find(|rule| rule.is(meant, seed));
+            known.cloned().unwrap_or_else(|| Arc::new(Rule::new(meant, seed, now_ns, None)))
+        };
+        let set = Arc::new(Set::new(held, &rule));
+        self.set.store(Arc::clone(&set));
         self.is_on.store(set.is_on(), Ordering::Relaxed);
         self.breaks_connections.store(set.breaks_connections(), Ordering::Relaxed);
         for gone in before.rules.iter().filter(|rule| !set.rules.iter().any(|kept| Arc::ptr_eq(kept, rule))) {
@@ -268,24 +297,47 @@ fn connection(listener: usize, client: IpAddr) -> route::Request<'static, Fields
     route::Request { listener, host: b"", path: b"/", query: None, method: b"", client, fields }
 }
 
+impl Held {
+    /// Whether a rule has this name, in force or not.
+    fn has(&self, name: &str) -> bool {
+        self.file.rules.iter().any(|rule| rule.name == name)
+            || self.added.iter().any(|added| added.name == name)
+    }
+}
+
+impl Added {
+    fn new(rule: FaultRule, config: &Config) -> Self {
+        Self { name: rule.name.clone(), text: config::written_rule(&rule, config), meant: Some(rule) }
+    }
+
+    /// Takes it as it is meant with this file. One that names what that has not waits for a file that has.
+    fn read(&mut self, config: &Config) {
+        let meant = rule_of(&self.text, config);
+        if let Err(mistake) = &meant {
+            notice(&format!("fault {:?} happens to nothing now: {mistake}", self.name));
+        }
+        self.meant = meant.ok();
+    }
+}
+
+/// What a text of one rule means with this file.
+fn rule_of(text: &str, config: &Config) -> Result<FaultRule, String> {
+    match config::faults(text, "its text", config) {
+        Ok(rules) => rules.into_iter().next().ok_or_else(|| "there is none".to_owned()),
+        Err(mistakes) => Err(mistakes.first().map(ToString::to_string).unwrap_or_default()),
+    }
+}
+
 impl Set {
-    /// Rules that were there before go on as they are.
-    fn new(held: &Held, before: Option<&Self>, now_ns: u64) -> Self {
-        let seed = held.file.seed;
-        let before = before.filter(|before| before.seed == seed);
-        let rule = |meant: &FaultRule| {
-            let known = before.and_then(|before| before.rules.iter().find(|rule| rule.meant == *meant));
-            known.cloned().unwrap_or_else(|| Arc::new(Rule::new(meant, seed, now_ns)))
-        };
+    /// What is held, each by a rule.
+    fn new(held: &Held, rule: &dyn Fn(&FaultRule) -> Arc<Rule>) -> Self {
         let by_request = held.file.header.as_ref().map(|header| ByRequest {
             header: header.clone(),
             clients: held.file.header_clients.clone(),
-            rule: before.and_then(|before| before.by_request.as_ref()).map_or_else(
-                || Arc::new(Rule::new(&by_request(), seed, now_ns)),
-                |before| Arc::clone(&before.rule),
-            ),
+            rule: rule(&by_request()),
         });
-        Self { seed, by_request, rules: held.file.rules.iter().chain(&held.added).map(rule).collect() }
+        let added = held.added.iter().filter_map(|added| added.meant.as_ref());
+        Self { by_request, rules: held.file.rules.iter().chain(added).map(rule).collect() }
     }
 
     fn is_on(&self) -> bool {
@@ -328,20 +380,32 @@ fn by_request() -> FaultRule {
 }
 
 impl Rule {
-    fn new(meant: &FaultRule, seed: u64, now_ns: u64) -> Self {
-        let secret = || fastrand::u64(..);
+    /// One that goes on from what it had come to.
+    fn new(meant: &FaultRule, seed: u64, now_ns: u64, past: Option<&Past>) -> Self {
+        let past = past.filter(|past| past.seed == seed);
+        let first = meant.first.as_ref().map(|first| {
+            let secret = past.and_then(|past| past.secret);
+            let secret = secret.unwrap_or_else(|| [fastrand::u64(..), fastrand::u64(..)]);
+            let counted = FirstRequests::new(first.count.get(), first.key.clone(), KEYS_MAX, secret);
+            past.iter().flat_map(|past| &past.first).for_each(|count| counted.go_on(*count));
+            counted
+        });
         Self {
             dice: Dice::new(seed, &meant.name),
             table: RouteTable::compile(meant.rules.clone()),
-            first: meant.first.as_ref().map(|first| {
-                FirstRequests::new(first.count.get(), first.key.clone(), KEYS_MAX, [secret(), secret()])
-            }),
+            first,
             since_ns: now_ns,
-            asked: AtomicU64::new(0),
-            injected: AtomicU64::new(0),
+            age_before: past.map_or(Duration::ZERO, |past| past.age),
+            asked: AtomicU64::new(past.map_or(0, |past| past.asked)),
+            injected: AtomicU64::new(past.map_or(0, |past| past.injected)),
             standing: watch::Sender::new(true),
             meant: meant.clone(),
         }
+    }
+
+    /// Whether it is the one that is meant, and draws alike.
+    fn is(&self, meant: &FaultRule, seed: u64) -> bool {
+        self.meant == *meant && self.dice.seed() == seed
     }
 
     fn draw(
@@ -368,7 +432,7 @@ impl Rule {
     }
 
     fn age(&self, now_ns: u64) -> Duration {
-        Duration::from_nanos(now_ns.saturating_sub(self.since_ns))
+        self.age_before + Duration::from_nanos(now_ns.saturating_sub(self.since_ns))
     }
 
     /// Whether it is in force, and until when.

@@ -19,6 +19,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::admin::shaped::ShapingOrder;
+use crate::faults::FaultBequest;
 use crate::legacy::{Bequest, Legacy};
 use crate::overlay::{Overlay, ServerChange};
 
@@ -27,7 +28,7 @@ pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
 /// Sockets in a message; the kernel takes no more than 253.
 const SOCKETS_MAX: usize = 128;
 /// Bytes of a message.
-const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// How long the new process waits for what it is given.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -49,6 +50,7 @@ pub(crate) struct Estate {
     pub(crate) overlay: Overlay,
     /// What of that is about rates and delays, with what is left of its time.
     pub(crate) shaping: Vec<ShapingOrder>,
+    pub(crate) faults: Vec<FaultBequest>,
     pub(crate) legacy: Legacy,
 }
 
@@ -64,6 +66,9 @@ enum Part<C = ServerChange, B = Bequest> {
     },
     Shaping {
         order: Box<ShapingOrder>,
+    },
+    Fault {
+        bequest: Box<FaultBequest>,
     },
     Known {
         bequest: B,
@@ -82,6 +87,7 @@ const SERVING: &[u8] = b"serving";
 pub struct Inheritance {
     sockets: Vec<(Purpose, OwnedFd)>,
     pub(crate) overlay: Overlay,
+    pub(crate) faults: Vec<FaultBequest>,
     pub(crate) legacy: Legacy,
     pub(crate) predecessor: Option<Predecessor>,
 }
@@ -110,7 +116,7 @@ impl Inheritance {
     }
 
     fn receive(channel: OwnedFd) -> io::Result<Self> {
-        let mut sockets = Vec::new();
+        let (mut sockets, mut faults) = (Vec::new(), Vec::new());
         let (mut overlay, mut legacy) = (Overlay::default(), Legacy::default());
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
@@ -121,10 +127,12 @@ impl Inheritance {
                 }
                 Part::Server { change } => overlay.insert(change),
                 Part::Shaping { order } => overlay.shaping.inherit(&order),
+                Part::Fault { bequest } => faults.push(*bequest),
                 Part::Known { bequest } => legacy.push(bequest),
                 Part::Unknown => {}
                 Part::End => {
-                    return Ok(Self { sockets, overlay, legacy, predecessor: Some(Predecessor(channel)) });
+                    let predecessor = Some(Predecessor(channel));
+                    return Ok(Self { sockets, overlay, faults, legacy, predecessor });
                 }
             }
         }
@@ -176,6 +184,9 @@ pub(crate) fn give(channel: &OwnedFd, estate: &Estate) -> io::Result<()> {
     }
     for order in &estate.shaping {
         send_part(channel, &Given::Shaping { order: Box::new(order.clone()) }, &[])?;
+    }
+    for bequest in &estate.faults {
+        send_part(channel, &Given::Fault { bequest: Box::new(bequest.clone()) }, &[])?;
     }
     for bequest in estate.legacy.parts() {
         send_part(channel, &Given::Known { bequest }, &[])?;
@@ -262,13 +273,20 @@ mod tests {
             rate: Some(vec!["1MB/s".to_owned()]),
             ..ShapingOrder::of(PlaceKind::Route, Some("/".to_owned()))
         };
-        let estate = Estate { sockets, overlay: overlay.clone(), shaping: vec![order.clone()], legacy };
+        let faults = vec![FaultBequest::Unknown; 2];
+        let estate = Estate {
+            sockets,
+            overlay: overlay.clone(),
+            shaping: vec![order.clone()],
+            faults: faults.clone(),
+            legacy,
+        };
         overlay.shaping.inherit(&order);
         let giver = std::thread::spawn(move || give(&here, &estate).map(|()| here));
 
         let mut inheritance = Inheritance::receive(there).expect("it is whole");
         let here = giver.join().expect("a thread").expect("all was taken");
-        assert_eq!(inheritance.overlay, overlay);
+        assert_eq!((&inheritance.overlay, &inheritance.faults), (&overlay, &faults));
         assert_eq!(inheritance.legacy.parts().len() as u64, PARTS);
         let stood = inheritance.legacy.standing("app", ServerId::from_u64(PARTS - 1)).expect("it is there");
         let left = Some(Duration::from_micros(5));

@@ -46,6 +46,16 @@ pub(crate) enum Bequest {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Hidden(Vec<u8>);
 
+impl Hidden {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl fmt::Debug for Hidden {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Hidden")

@@ -64,7 +64,9 @@ pub use basic::{
 pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits};
 pub use exchange::{ClientTls, Exchange};
 pub use explain::{Explanation, Miss, Outcome, Step};
-pub use limit::{FirstRequests, KEY_BYTES, Rate, RateError, RateKey, RateKeyPart, RateLimiter, RateVerdict};
+pub use limit::{
+    FirstRequests, KEY_BYTES, KeyCount, Rate, RateError, RateKey, RateKeyPart, RateLimiter, RateVerdict,
+};
 pub use location::LocationRewrite;
 pub use network::{Networks, network_of};
 pub use path::has_dot_segments;

@@ -11,7 +11,7 @@ mod first;
 /// The states of very many keys in bounded memory.
 mod states;
 
-pub use first::FirstRequests;
+pub use first::{FirstRequests, KeyCount};
 pub use gcra::{Rate, RateError};
 pub use key::{RateKey, RateKeyPart};
 pub use states::KEY_BYTES;

@@ -4,7 +4,7 @@
 /// The program as a process.
 mod process;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
@@ -300,6 +300,61 @@ fn what_operators_changed_outlives_reloads_and_upgrades() {
     run(&["restore", "127.0.0.1:1"]).with_code(0);
     run(&["remove", "127.0.0.1:1"]).with_code(0);
     assert!(!run(&["status"]).with_code(0).output.contains("127.0.0.1:1 "));
+    scene.end();
+}
+
+/// Faults that operators have added go on with their counts and their time, and those that they removed stay away.
+#[test]
+fn faults_outlive_an_upgrade() {
+    let scene = Scene::start(2);
+    scene.write(2, "[[fault]]\nname = \"of the file\"\ninject = \"501\"\nmethods = \"GET\"\n");
+    scene.reload();
+    let run = |arguments: &[&str]| run_in(scene.path(), arguments).with_code(0);
+    run(&["faults", "remove", "of the file"]);
+    let faults = "[[fault]]\nname = \"first\"\ninject = \"503\"\nfirst = 3\nexpires = \"1h\"\nshow = true\n\
+                  [[fault]]\nname = \"refuse\"\ninject = \"connection refuse\"\n";
+    std::fs::write(scene.path().join("faults.toml"), faults).expect("it is writable");
+    let statuses = |tunnel: &mut TcpStream, count: usize| -> Vec<String> {
+        let ask = |_| {
+            tunnel.write_all(b"GET /tiny HTTP/1.1\r\nHost: test\r\n\r\n").expect("it reads");
+            let head = read_head(tunnel);
+            let length = head.split_once("ontent-Length: ").expect("it has one").1;
+            let length = length.split_once('\r').expect("a line").0.parse().expect("a number");
+            tunnel.read_exact(&mut vec![0; length]).expect("it is whole");
+            let told =
+                head.split_once("anward-Fault: ").map_or("", |(_, told)| told.lines().next().unwrap_or(""));
+            format!("{} {told}", &head[9..12])
+        };
+        (0..count).map(ask).collect()
+    };
+    let refused =
+        || TcpStream::connect(scene.address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    let mut client = connect(scene.address);
+    // The kernel keeps a connection to itself until something is said on it.
+    assert_eq!(statuses(&mut client, 1), ["200 "]);
+    run(&["faults", "add", "--file", "faults.toml"]);
+    assert_eq!(statuses(&mut client, 2), ["503 first; seed=1; number=0", "503 first; seed=1; number=1"]);
+    assert!((0..8).all(|_| refused()));
+    scene.upgrade();
+    assert!((0..8).all(|_| refused()), "by the process that has taken over");
+    let told = run(&["faults"]).output;
+    assert!(told.contains("expires in 3") && !told.contains("of the file"), "{told}");
+    run(&["faults", "remove", "refuse"]);
+    drop(client);
+    let mut client = connect(scene.address);
+    assert_eq!(statuses(&mut client, 3), ["503 first; seed=1; number=2", "200 ", "200 "]);
+    // As many workers as sockets, fewer, more: each socket is served.
+    for workers in [1, 3] {
+        scene.write(workers, "");
+        run(&["faults", "add", "connection refuse"]);
+        scene.upgrade();
+        assert!((0..8).all(|_| refused()), "{workers} workers");
+        run(&["faults", "clear"]);
+        for _ in 0..16 {
+            assert!(get(scene.address, "/tiny").starts_with("HTTP/1.1 200 "), "{workers} workers");
+        }
+    }
+    drop(client);
     scene.end();
 }
 

@@ -30,7 +30,8 @@ pub(super) async fn add(State(control): State<Weak<Control>>, body: Bytes) -> Re
     let Ok(text) = std::str::from_utf8(&body) else {
         return refused(StatusCode::BAD_REQUEST, "the body is not UTF-8 text");
     };
-    let rules = match config::faults(text, NAME, &control.plan().config) {
+    let plan = control.plan();
+    let rules = match config::faults(text, NAME, &plan.config) {
         Ok(rules) => rules,
         Err(mistakes) => {
             let error = "the faults have mistakes: nothing has changed".to_owned();
@@ -39,7 +40,7 @@ pub(super) async fn add(State(control): State<Weak<Control>>, body: Bytes) -> Re
         }
     };
     let names: Vec<String> = rules.iter().map(|rule| rule.name.clone()).collect();
-    match control.faults.add(rules, control.time_ns()) {
+    match control.faults.add(rules, &plan.config, control.time_ns()) {
         Ok(()) => {
             control.settle_refusals();
             for name in &names {

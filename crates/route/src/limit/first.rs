@@ -16,11 +16,35 @@ pub struct FirstRequests {
     states: States,
 }
 
+/// How many requests came with a key, which is told by its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyCount {
+    /// A keyed hash of it.
+    pub key: u64,
+    /// No more than what counts as the first ones.
+    pub count: u64,
+}
+
 impl FirstRequests {
     /// The first `count` of each key, with room for so many keys, rounded up to a power of two. `secret` is random, as
     /// that of a limiter.
     pub fn new(count: u32, key: RateKey, keys_max: usize, secret: [u64; 2]) -> Self {
         Self { count: count.into(), key, states: States::new(keys_max, secret) }
+    }
+
+    /// What the hashes of its keys are made with.
+    pub fn secret(&self) -> [u64; 2] {
+        self.states.secret()
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> impl Iterator<Item = KeyCount> {
+        self.states.all().map(|(key, count)| KeyCount { key, count })
+    }
+
+    /// Goes on from what another with the same secret has counted.
+    pub fn go_on(&self, KeyCount { key, count }: KeyCount) {
+        self.states.put(key, count);
     }
 
     /// Counts a request: whether it is one of the first.
@@ -58,6 +82,18 @@ mod tests {
                 expected
             );
         }
+    }
+
+    #[test]
+    fn one_goes_on_where_another_was() {
+        let by_client = RateKey(vec![RateKeyPart::ClientNetwork { bits_v4: 32, bits_v6: 64 }]);
+        let one = FirstRequests::new(2, by_client.clone(), 64, [1, 2]);
+        let take = |first: &FirstRequests, client| first.take(&request(client, &[("a", "")]));
+        assert_eq!([1, 1, 2].map(|client| take(&one, client)), [true; 3]);
+        let other = FirstRequests::new(2, by_client, 64, one.secret());
+        one.counts().for_each(|count| other.go_on(count));
+        assert_eq!(other.counts().count(), 2);
+        assert_eq!([1, 2, 2, 3].map(|client| take(&other, client)), [false, true, false, true]);
     }
 
     #[test]

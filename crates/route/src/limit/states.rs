@@ -3,6 +3,7 @@
 //! Sets of eight places, as in a processor's cache. A state is one atomic number that is exchanged with what it was; a
 //! lock is taken only to give a key its place.
 
+use std::convert::Infallible;
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -47,6 +48,24 @@ impl States {
             locks: (0..sets.min(LOCKS_MAX)).map(|_| Mutex::default()).collect(),
             secret,
         }
+    }
+
+    pub(super) fn secret(&self) -> [u64; 2] {
+        self.secret
+    }
+
+    /// The hashes of all keys, with their states.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, u64)> {
+        let of_set = |set: &Set| -> [(u64, u64); PLACES] {
+            let at = |places: &[AtomicU64; PLACES], place: usize| places[place].load(Ordering::Relaxed);
+            std::array::from_fn(|place| (at(&set.tags, place), at(&set.states, place)))
+        };
+        self.sets.iter().flat_map(of_set).filter(|(tag, _)| *tag != 0)
+    }
+
+    /// Gives the key with this hash a state.
+    pub(super) fn put(&self, tag: u64, state: u64) {
+        let Ok(()) = self.update(Tag(tag.max(1)), |_| Ok::<u64, Infallible>(state));
     }
 
     pub(super) fn tag(&self, hash: impl FnOnce(&mut SipHasher13)) -> Tag {

@@ -14,7 +14,7 @@ use super::reach::Reach;
 /// Shows what goes wrong on purpose in the running proxy, adds to it, or ends it.
 ///
 /// Whatever is changed holds for the next request of every connection, and closes none; what is done to connections as a
-/// whole holds for the next ones. Added faults are kept over reloads;
+/// whole holds for the next ones. Added faults are kept over reloads and upgrades;
 /// what was removed comes back only when the file's faults have changed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]

@@ -1,0 +1,310 @@
+//! What the next process goes on with of faults: which there are beside its file's, which of those were removed, and what each
+//! has come to. As if there had been one process, whose file was read again.
+
+use std::time::Duration;
+
+use config::{Config, FaultRule};
+use route::{FirstRequests, KeyCount};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::{Added, Faults, Held, Rule, by_request, rule_of};
+use crate::control::notice;
+use crate::handover::MESSAGE_BYTES_MAX;
+use crate::legacy::Hidden;
+
+/// Keys whose first requests were counted that are handed over, of all rules together: 4 MiB.
+const KEYS_MAX: usize = 256 * 1024;
+/// Those of a part, which fits a message in base64.
+const KEYS_OF_A_PART: usize = 600;
+/// The key's hash, and its count.
+const KEY_BYTES: usize = 2 * size_of::<u64>();
+/// Room for what is around a part in its message.
+const ENVELOPE_BYTES_MAX: usize = 256;
+
+/// A part of it, small enough for a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub(crate) enum FaultBequest {
+    /// What the file said that was read last, without its rules.
+    Section { seed: u64, header: Option<String>, header_clients: Vec<String>, is_header_removed: bool },
+    /// A rule. Those of that file come in its order, and then those that were added.
+    Rule { name: String, text: String, origin: Origin, past: Told },
+    /// What requests ask for themselves, taken for a rule.
+    ByRequest { past: Told },
+    /// First requests of the rule before.
+    First { counts: Hidden },
+    /// Of a version that has more to give.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Where a rule comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Origin {
+    File,
+    /// Of the file as well, but in force no more.
+    Removed,
+    Added,
+}
+
+/// What a rule has come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    seed: u64,
+    /// When it came in force, on the clock that all processes have.
+    began_ns: u64,
+    asked: u64,
+    injected: u64,
+    /// What keys were hashed with.
+    secret: Option<[u64; 2]>,
+}
+
+/// The same, for the rule that goes on from there.
+pub(super) struct Past {
+    meant: FaultRule,
+    pub(super) seed: u64,
+    pub(super) age: Duration,
+    pub(super) asked: u64,
+    pub(super) injected: u64,
+    pub(super) secret: Option<[u64; 2]>,
+    pub(super) first: Vec<KeyCount>,
+}
+
+impl Faults {
+    /// All that there is to go on with.
+    pub(crate) fn bequests(&self, config: &Config, now_ns: u64) -> Vec<FaultBequest> {
+        let (held, set) = (self.held(), self.set.load());
+        let file = &held.read;
+        let mut parts = vec![FaultBequest::Section {
+            seed: file.seed,
+            header: file.header.clone(),
+            header_clients: file.header_clients.iter().map(ToString::to_string).collect(),
+            is_header_removed: file.header.is_some() && held.file.header.is_none(),
+        }];
+        let of_file = file.rules.iter().map(|meant| {
+            let stays = held.file.rules.contains(meant);
+            let origin = if stays { Origin::File } else { Origin::Removed };
+            (&meant.name, config::written_rule(meant, config), origin, Some(meant))
+        });
+        let added = held.added.iter();
+        let added = added.map(|added| (&added.name, added.text.clone(), Origin::Added, added.meant.as_ref()));
+        let mut room = KEYS_MAX;
+        for (name, text, origin, meant) in of_file.chain(added) {
+            let rule = set.rules.iter().find(|rule| Some(&rule.meant) == meant);
+            let past = rule.map_or_else(Told::default, |rule| rule.told(now_ns));
+            let part = FaultBequest::Rule { name: name.clone(), text, origin, past };
+            if !part.fits() {
+                notice(&format!("fault {name:?} does not outlive this process: its text is too long"));
+                continue;
+            }
+            parts.push(part);
+            if let Some(rule) = rule {
+                room -= rule.push_first(room, &mut parts);
+            }
+        }
+        let asked_for = set.by_request.as_ref();
+        parts.extend(asked_for.map(|asked| FaultBequest::ByRequest { past: asked.rule.told(now_ns) }));
+        parts.retain(FaultBequest::fits);
+        parts
+    }
+}
+
+impl FaultBequest {
+    fn fits(&self) -> bool {
+        let bytes = serde_json::to_vec(self).map_or(usize::MAX, |text| text.len());
+        bytes <= MESSAGE_BYTES_MAX - ENVELOPE_BYTES_MAX
+    }
+}
+
+impl Rule {
+    fn told(&self, now_ns: u64) -> Told {
+        let (asked, injected) = self.counts();
+        let began_ns = clock_ns().saturating_sub(nanoseconds(self.age(now_ns)));
+        let secret = self.first.as_ref().map(FirstRequests::secret);
+        Told { seed: self.dice.seed(), began_ns, asked, injected, secret }
+    }
+
+    /// Adds the counts of its keys, `room` at most, and returns how many.
+    fn push_first(&self, room: usize, parts: &mut Vec<FaultBequest>) -> usize {
+        let counts: Vec<KeyCount> = self.first.iter().flat_map(FirstRequests::counts).take(room).collect();
+        for some in counts.chunks(KEYS_OF_A_PART) {
+            let bytes =
+                some.iter().flat_map(|KeyCount { key, count }| [key.to_be_bytes(), count.to_be_bytes()]);
+            parts.push(FaultBequest::First { counts: Hidden::new(bytes.flatten().collect()) });
+        }
+        counts.len()
+    }
+}
+
+/// What a process with this file begins with, and what its rules had come to.
+pub(super) fn taken(config: &Config, bequests: Vec<FaultBequest>) -> (Held, Vec<Past>) {
+    let (mut pasts, mut added): (Vec<Past>, Vec<Added>) = Default::default();
+    let (mut known, mut removed): (Vec<Option<FaultRule>>, Vec<FaultRule>) = Default::default();
+    let (mut is_same, mut has_header) = (false, true);
+    for bequest in bequests {
+        match bequest {
+            FaultBequest::Section { seed, header, header_clients, is_header_removed } => {
+                let clients = config.faults.header_clients.iter().map(ToString::to_string);
+                is_same = seed == config.faults.seed
+                    && header == config.faults.header
+                    && clients.eq(header_clients);
+                has_header = !is_header_removed;
+            }
+            FaultBequest::Rule { name, text, origin, past } => {
+                let meant = rule_of(&text, config);
+                pasts.extend(meant.iter().map(|meant| Past::new(meant.clone(), &past)));
+                match (origin, meant) {
+                    (Origin::Added, meant) => {
+                        if let Err(mistake) = &meant {
+                            notice(&format!("fault {name:?} happens to nothing now: {mistake}"));
+                        }
+                        added.push(Added { name, text, meant: meant.ok() });
+                    }
+                    (Origin::File, meant) => known.push(meant.ok()),
+                    (Origin::Removed, meant) => {
+                        removed.extend(meant.iter().cloned());
+                        known.push(meant.ok());
+                    }
+                }
+            }
+            FaultBequest::ByRequest { past } => pasts.push(Past::new(by_request(), &past)),
+            FaultBequest::First { counts } => {
+                let counts = counts.bytes().as_chunks::<KEY_BYTES>().0.iter().filter_map(|bytes| {
+                    let (key, count) = bytes.split_first_chunk()?;
+                    let (key, count) = (u64::from_be_bytes(*key), u64::from_be_bytes(count.try_into().ok()?));
+                    Some(KeyCount { key, count })
+                });
+                pasts.last_mut().into_iter().for_each(|past| past.first.extend(counts.clone()));
+            }
+            FaultBequest::Unknown => {}
+        }
+    }
+    let mut file = config.faults.clone();
+    if is_same && known.iter().map(Option::as_ref).eq(config.faults.rules.iter().map(Some)) {
+        file.rules.retain(|rule| !removed.contains(rule));
+        file.header = file.header.filter(|_| has_header);
+    }
+    (Held { read: config.faults.clone(), file, added }, pasts)
+}
+
+impl Past {
+    fn new(meant: FaultRule, told: &Told) -> Self {
+        let Told { seed, began_ns, asked, injected, secret } = *told;
+        let age = Duration::from_nanos(clock_ns().saturating_sub(began_ns));
+        Self { meant, seed, age, asked, injected, secret, first: Vec::new() }
+    }
+
+    pub(super) fn is_of(&self, meant: &FaultRule) -> bool {
+        self.meant == *meant
+    }
+}
+
+/// A clock that all processes have, and that nobody sets.
+fn clock_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    nanoseconds(Duration::try_from(now).unwrap_or_default())
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    // 2^64 nanoseconds are 584 years.
+    time.as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    use super::*;
+
+    const LEAST: &str = "[[listen]]\naddress = \"127.0.0.1:80\"\n[[listen]]\naddress = \"127.0.0.1:81\"\nname = \"b\"\n\
+                         [[route]]\nname = \"r\"\nrespond = { status = 200 }\n";
+    const FILE: &str = "[faults]\nseed = 7\n[[fault]]\nname = \"file\"\ninject = \"connection reset\"\nfirst = 3\n\
+                        [[fault]]\nname = \"removed\"\ninject = \"connection limit 1\"\n";
+
+    fn config(faults: &str) -> Config {
+        config::parse(&format!("{LEAST}{faults}"), "f").expect("it is right")
+    }
+
+    /// What a process with this file makes of what the one before gives.
+    fn next(before: &Faults, of: &Config, file: &Config, now_ns: u64) -> Arc<Faults> {
+        let parts = before.bequests(of, now_ns);
+        let parts = parts.iter().map(|part| {
+            let text = serde_json::to_string(part).expect("it is JSON");
+            assert!(text.len() < MESSAGE_BYTES_MAX, "{}", text.len());
+            serde_json::from_str(&text).expect("it is a part")
+        });
+        Faults::new(file, parts.collect())
+    }
+
+    fn names(faults: &Faults) -> Vec<String> {
+        faults.rules().iter().map(|rule| rule.meant.name.clone()).collect()
+    }
+
+    /// By which rule a connection goes wrong, and which it is of those that the rule was asked about.
+    fn drawn(faults: &Faults, client: &str) -> Option<(String, u64)> {
+        let client: IpAddr = client.parse().expect("is an address");
+        let drawn = faults.draw_connection(Some(0), client, false, 0)?;
+        Some((drawn.rule.meant.name.clone(), drawn.number))
+    }
+
+    #[test]
+    fn rules_go_on_where_they_were() {
+        let file = config(FILE);
+        let faults = Faults::new(&file, Vec::new());
+        faults.remove("removed", 0).expect("it is there");
+        let text = "[[fault]]\nname = \"added\"\ninject = \"connection slice 7\"\nprobability = \"50%\"\nexpires = \"1h\"\n\
+                    [[fault]]\nname = \"of b\"\ninject = \"connection limit 9\"\nlistener = \"b\"\n";
+        faults.add(config::faults(text, "t", &file).expect("it is right"), &file, 0).expect("it is new");
+        let one = Faults::new(&file, Vec::new());
+        one.remove("removed", 0).expect("it is there");
+        one.add(config::faults(text, "t", &file).expect("it is right"), &file, 0).expect("it is new");
+        let clients: Vec<String> = (0..100).map(|number| format!("10.0.0.{}", number % 5)).collect();
+        // One process, and one after the other, twice.
+        let all: Vec<_> = clients.iter().map(|client| drawn(&one, client)).collect();
+        let mut processes = vec![faults];
+        let mut got = Vec::new();
+        for clients in clients.chunks(34) {
+            let last = processes.last().expect("there is one");
+            got.extend(clients.iter().map(|client| drawn(last, client)));
+            let after = next(last, &file, &file, 60_000_000_000);
+            assert_eq!(names(&after), ["file", "added", "of b"]);
+            processes.push(after);
+        }
+        assert_eq!(got, all);
+        let last = processes.last().expect("there is one");
+        let left = last.rules()[1].expires_in(0).expect("it expires");
+        let minutes = left.as_secs() / 60;
+        assert!((56..=57).contains(&minutes), "three minutes are over: {left:?}");
+    }
+
+    #[test]
+    fn another_file_has_its_own_and_those_that_were_added() {
+        let file = config(FILE);
+        let faults = Faults::new(&file, Vec::new());
+        faults.clear(0);
+        let text = "[[fault]]\nname = \"of b\"\ninject = \"connection limit 9\"\nlistener = \"b\"\n\
+                    [[fault]]\nname = \"of r\"\ninject = \"503\"\nroute = \"r\"\n";
+        faults.add(config::faults(text, "t", &file).expect("it is right"), &file, 0).expect("it is new");
+        assert_eq!(names(&next(&faults, &file, &file, 0)), ["of b", "of r"], "what was removed stays so");
+        let other = config(&FILE.replace("limit 1", "limit 2"));
+        assert_eq!(names(&next(&faults, &file, &other, 0)), ["file", "removed", "of b", "of r"]);
+        // A listener has another place, and the route is gone until a file has it again.
+        let text = "[[listen]]\naddress = \"127.0.0.1:81\"\nname = \"b\"\n[[route]]\nname = \"s\"\nrespond = { status = 200 }\n\
+                    [faults]\nseed = 7\n";
+        let without = config::parse(text, "f").expect("it is right");
+        let after = next(&faults, &file, &without, 0);
+        assert_eq!(names(&after), ["of b"]);
+        assert_eq!(drawn(&after, "10.0.0.1"), Some(("of b".to_owned(), 0)));
+        let again = next(&after, &without, &file, 0);
+        assert_eq!(names(&again), ["file", "removed", "of b", "of r"]);
+        assert_eq!(drawn(&next(&again, &file, &without, 0), "10.0.0.1"), Some(("of b".to_owned(), 1)));
+        again.reread(&without, 0);
+        assert_eq!(names(&again), ["of b"]);
+        again.remove("of r", 0).expect("it waits");
+        again.reread(&file, 0);
+        assert_eq!(names(&again), ["file", "removed", "of b"]);
+    }
+}
