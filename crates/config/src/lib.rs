@@ -106,7 +106,7 @@ pub use meaning::{
     Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
 };
 pub use mistake::Mistake;
-pub use profile::{PROFILES, Profile};
+pub use profile::{OwnProfile, PROFILES, Profile};
 pub use quantity::{duration, size};
 pub use read::{NamedFile, Owner, Reading, examine, examine_file, load, parse};
 pub use reference::{reference, schema};

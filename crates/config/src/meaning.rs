@@ -37,6 +37,8 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use route::Rule;
 
+use crate::profile::OwnProfile;
+
 /// All that a proxy needs to know to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -52,6 +54,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// The groups of servers that routes lead to.
     pub upstreams: Vec<Upstream>,
+    /// Links of its own, which listeners may be given while the proxy runs.
+    pub profiles: Vec<OwnProfile>,
     /// Networks whose `Forwarded` and `X-Forwarded-*` headers are believed and appended to.
     pub trusted_proxies: Vec<IpNet>,
     /// The pages of errors where a route has none of its own.
@@ -84,6 +88,7 @@ impl Config {
             listeners: listeners.into_iter().map(Listener::plain).collect(),
             routes: vec![Route::to(None, "/", 0)],
             upstreams: vec![Upstream::of("default", servers)],
+            profiles: Vec::new(),
             trusted_proxies: Vec::new(),
             error_pages: Pages::default(),
             faults: Faults::default(),

@@ -122,7 +122,7 @@ pub(crate) static FILE: Table<File> = Table {
             place: |file: &mut File| &mut file.profiles,
             is_name: is_upstream_name,
             expected_name: UPSTREAM_NAME,
-            doc: "A link, for `profile` of `[[listen]]`. NAME is what an upstream's may be.",
+            doc: "A link, for `profile` of `[[listen]]` or of `vanward shape`. NAME is what an upstream's may be.",
         },
         &Section {
             name: "timeouts",

@@ -10,7 +10,7 @@ use shape::{Delay, Jitter, Limit, Loss};
 use crate::bandwidth::BANDWIDTH;
 use crate::delay::{DELAY, LOSS};
 use crate::kind::{Located, Maybe};
-use crate::meaning::{Bandwidth, Bandwidths, Link, Scope};
+use crate::meaning::{Bandwidth, Bandwidths, Config, Link, Scope};
 use crate::nearest::nearest;
 use crate::options::{File, Listen};
 use crate::pairs::OneOrMany;
@@ -111,6 +111,33 @@ impl Profile {
     }
 }
 
+/// A link of a file's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnProfile {
+    /// What it is called.
+    pub name: String,
+    /// How fast bodies pass over it.
+    pub bandwidths: Bandwidths,
+    /// How late what passes over it comes.
+    pub link: Link,
+}
+
+impl Config {
+    /// The link of this name: one of the file's own before a known one.
+    pub fn profile(&self, name: &str) -> Option<(Bandwidths, Link)> {
+        match self.profiles.iter().find(|own| own.name == name) {
+            Some(own) => Some((own.bandwidths.clone(), own.link.clone())),
+            None => Profile::named(name).map(|known| (known.bandwidths(), known.link())),
+        }
+    }
+
+    /// The names of all links, the file's own first.
+    pub fn profile_names(&self) -> impl Iterator<Item = &str> {
+        let own = self.profiles.iter().map(|own| own.name.as_str());
+        own.chain(PROFILES.iter().map(|profile| profile.name))
+    }
+}
+
 /// `[profile.NAME]`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProfileWritten {
@@ -154,7 +181,7 @@ pub(crate) static PROFILE: Table<ProfileWritten> = Table {
     ],
 };
 
-/// Adds a mistake for each listener whose profile nobody knows, and warnings of profiles that nobody has.
+/// Adds a mistake for each listener whose profile nobody knows, and warnings of profiles that nobody has or could have.
 pub(crate) fn check_profiles(file: &File, reader: &mut Reader<'_>) {
     let own = file.profiles.iter().map(|(_, name, _)| name.as_str());
     let known: Vec<&str> = own.chain(PROFILES.iter().map(|profile| profile.name)).collect();
@@ -168,7 +195,8 @@ pub(crate) fn check_profiles(file: &File, reader: &mut Reader<'_>) {
             reader.add(mistake.meaning(near).expecting(one_of(&known)));
         }
     }
-    if reader.has_mistakes() {
+    // `vanward shape` can give a listener any of them.
+    if reader.has_mistakes() || file.admin.is_some() {
         return;
     }
     for (at, name, _) in &file.profiles {
@@ -198,7 +226,18 @@ impl From<&Profile> for ProfileWritten {
     }
 }
 
+impl From<&OwnProfile> for ProfileWritten {
+    fn from(OwnProfile { bandwidths: Bandwidths { down, up }, link, .. }: &OwnProfile) -> Self {
+        Self { rate: down.clone(), upload_rate: up.clone(), link: link.clone() }
+    }
+}
+
 impl ProfileWritten {
+    pub(crate) fn named(self, name: String) -> OwnProfile {
+        let Self { rate, upload_rate, link } = self;
+        OwnProfile { name, bandwidths: Bandwidths { down: rate, up: upload_rate }, link }
+    }
+
     /// All rates hold; of the link what the listener says itself goes before.
     fn under(mut self, listen: &mut Listen) {
         self.rate.append(&mut listen.rate);

@@ -227,6 +227,7 @@ fn meaning(
         listeners: listeners.collect::<Option<_>>()?,
         routes: routes.into_iter().collect::<Option<_>>()?,
         upstreams: upstreams.collect::<Option<_>>()?,
+        profiles: file.profiles.into_iter().map(|(_, name, written)| written.named(name)).collect(),
         trusted_proxies: file.trusted_proxies,
         error_pages: ErrorPages::new(file.error_pages.into_iter().map(|page| (page.name, page.value))),
         faults: faults?,
@@ -270,8 +271,8 @@ impl From<&Config> for File {
                 .iter()
                 .map(|each| (0..0, each.name.clone(), UpstreamWritten::from(each)))
                 .collect(),
-            // Listeners have what theirs says.
-            profiles: Vec::new(),
+            // Listeners have what theirs says already.
+            profiles: config.profiles.iter().map(|own| (0..0, own.name.clone(), own.into())).collect(),
             faults: injected_resolve::written_section(&config.faults),
             fault: injected_resolve::written(&config.faults.rules, &config.listeners),
             timeouts: config.timeouts,

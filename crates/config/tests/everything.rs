@@ -253,6 +253,7 @@ fn every_option_is_taken() {
     };
     assert_eq!(unix.link, link, "what it says itself goes before its profile");
     assert_eq!((unix.name.as_str(), tcp.tcp), ("unix:/run/vanward/web.sock", Some(2)));
+    assert_eq!((config.profiles.len(), config.profiles[0].name.as_str()), (1, "narrow"));
     check_shed(&config);
     check_api(&config.routes[0]);
     check_routes(&config.routes);

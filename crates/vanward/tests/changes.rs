@@ -427,6 +427,39 @@ fn a_bad_file_is_told_to_who_asks_for_the_reload() {
 }
 
 #[test]
+fn what_is_wrong_with_a_rate_or_a_delay_is_told_with_the_remedy() {
+    let scene = Scene::start(1);
+    scene.write(1, "[profile.far]\nlatency = \"1ms\"\n");
+    scene.reload();
+    let run = |arguments: &[&str]| {
+        run_in(scene.path(), &[&["shape", "set"], arguments, &["--socket", "admin"]].concat())
+    };
+    for (arguments, said) in [
+        (&["listener", "--rate", "1mb/s"][..], "rate: unknown unit \"mb/s\"; expected a rate"),
+        (&["listener", "--rate", "0B/s"], "rate: nothing would ever pass at 0B/s; expected a rate"),
+        (&["route", "/", "--delay", "5"], "delay: 5 has no unit; expected a delay"),
+        (
+            &["route", "/", "--latency", "5ms"],
+            "latency: a change of routes has none; it is for listeners and upstreams",
+        ),
+        (&["upstream", "app", "--loss", "1%"], "loss: "),
+        (&["upstream", "ap", "--latency", "5ms"], "no upstream is named \"ap\"; there are \"echo\", \"app\""),
+        (&["listener", "--profile", "fra"], "profile: no link is named \"fra\"; there are far, dial-up, "),
+        (
+            &["listener", "--rate", "1MB/s", "--expires", "soon"],
+            "expires: \"soon\" is not a number; expected a duration",
+        ),
+    ] {
+        let ended = run(arguments).with_code(1);
+        assert!(ended.errors.contains(said), "{arguments:?}: {}", ended.errors);
+    }
+    assert!(run_in(scene.path(), &["shape"]).with_code(0).output.matches("as it comes").count() >= 4);
+    run(&["listener", "--profile", "far"]).with_code(0);
+    assert!(run_in(scene.path(), &["shape"]).with_code(0).output.contains("latency 1ms"));
+    scene.end();
+}
+
+#[test]
 fn the_log_moves_at_a_reload_and_is_opened_again_on_a_signal() {
     let scene = Scene::start(1);
     let log = |name: &str, format: &str| {

@@ -67,7 +67,6 @@ fn wrong_usage_is_told_with_code_2() {
         (&["check", "--print", "--route", "GET", "/"], "--route"),
         (&["run", "--config"], "--config"),
         (&["shape", "set", "route"], "--rate"),
-        (&["shape", "set", "listener", "--profile", "lt"], "lte"),
         (&["shape", "clear", "route"], "NAME"),
     ];
     for (arguments, expected) in cases {

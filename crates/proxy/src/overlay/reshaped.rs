@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use balance::Time;
-use config::{Bandwidth, Bandwidths, Config, Link, Profile, ValueError};
+use config::{Bandwidth, Bandwidths, Config, Link, ValueError};
 use shape::{Delay, Loss};
 
 use crate::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
@@ -73,6 +73,10 @@ impl Reshaped {
         now: Time,
     ) -> Result<PlaceNamed, ReshapeRefusal> {
         let change = PlaceChange::read(order, now)?;
+        if let Some(profile) = order.profile.as_deref().filter(|name| config.profile(name).is_none()) {
+            let known = config.profile_names().collect::<Vec<_>>().join(", ");
+            return Err(ReshapeRefusal::NoProfile(profile.to_owned(), known));
+        }
         let name = place(order.place, order.name.as_deref(), config)?;
         if change.meant.response_delay.is_given()
             && config.routes.iter().any(|route| route.name == name && route.cache.is_some())
@@ -146,9 +150,16 @@ impl Reshaped {
         })
     }
 
-    /// Changes a configuration likewise.
+    /// Changes a configuration likewise, in which links have the names that they are meant by.
     pub(crate) fn over(&self, config: &mut Config) {
-        for ((kind, name), PlaceChange { meant, .. }) in &self.0 {
+        for ((kind, name), PlaceChange { order, meant, .. }) in &self.0 {
+            let link = order.profile.as_deref().map(|name| config.profile(name));
+            let meant = match link {
+                None => meant.clone(),
+                Some(Some(link)) => meant.clone().behind(link),
+                // The file has it no more: all of the change waits for it.
+                Some(None) => continue,
+            };
             match kind {
                 PlaceKind::Listener => {
                     for listener in config.listeners.iter_mut().filter(|listener| listener.name == *name) {
@@ -244,7 +255,7 @@ fn check_keys(order: &ShapingOrder) -> Result<(), ReshapeRefusal> {
     }
 }
 
-/// What an order means.
+/// What an order means, but for the link that it names.
 #[derive(Debug, Clone, PartialEq)]
 struct Meant {
     rate: Becomes<Vec<Bandwidth>>,
@@ -282,7 +293,7 @@ impl<T: Clone> Becomes<T> {
 
 impl Meant {
     fn read(order: &ShapingOrder) -> Result<Self, ReshapeRefusal> {
-        let meant = Self {
+        Ok(Self {
             rate: rates("rate", order.rate.as_deref())?,
             upload_rate: rates("upload_rate", order.upload_rate.as_deref())?,
             connect_delay: value("connect_delay", order.connect_delay.as_deref(), config::delay)?,
@@ -290,19 +301,12 @@ impl Meant {
             loss: value("loss", order.loss.as_deref(), config::loss)?,
             delay: value("delay", order.delay.as_deref(), config::delay)?,
             response_delay: value("response_delay", order.response_delay.as_deref(), config::delay)?,
-        };
-        let Some(name) = &order.profile else { return Ok(meant) };
-        let profile = Profile::named(name).ok_or_else(|| {
-            let known: Vec<&str> = config::PROFILES.iter().map(|profile| profile.name).collect();
-            ReshapeRefusal::NoProfile(name.clone(), known.join(", "))
-        })?;
-        Ok(meant.behind(profile))
+        })
     }
 
-    /// The same over a link of this kind: as in a file all rates hold, and of the link what is named goes before.
-    fn behind(self, profile: &Profile) -> Self {
-        let Bandwidths { mut down, mut up } = profile.bandwidths();
-        let Link { connect_delay, latency, loss } = profile.link();
+    /// The same over a link like this: as in a file all rates hold, and of the link what is named goes before.
+    fn behind(self, link: (Bandwidths, Link)) -> Self {
+        let (Bandwidths { mut down, mut up }, Link { connect_delay, latency, loss }) = link;
         let add = |all: &mut Vec<Bandwidth>, named: Becomes<Vec<Bandwidth>>| {
             if let Becomes::Other(mut named) = named {
                 all.append(&mut named);
@@ -427,6 +431,12 @@ delay = \"8ms\"
 memory = \"1MiB\"
 [upstream.app]
 servers = [\"http://one:1\"]
+[profile.own]
+rate = \"7MB/s\"
+upload_rate = \"6MB/s\"
+connect_delay = \"9ms\"
+latency = \"5ms\"
+loss = \"2% 1ms\"
 ";
 
     fn file() -> Config {
@@ -482,6 +492,10 @@ servers = [\"http://one:1\"]
             (
                 &[r#"{"place":"listener","profile":"fibre","rate":"1MB/s","latency":"1s"}"#],
                 "25MB/s per client+1MB/s/100Mbit/s per client 4ms 1s -, 8MB/s/ 8ms -, / - - -",
+            ),
+            (
+                &[r#"{"place":"listener","profile":"own","upload_rate":"1MB/s","connect_delay":"none"}"#],
+                "7MB/s/6MB/s+1MB/s - 5ms 2% 1ms, 8MB/s/ 8ms -, / - - -",
             ),
             (
                 &[
@@ -542,7 +556,7 @@ servers = [\"http://one:1\"]
             ),
             (
                 r#"{"place":"listener","profile":"LTE"}"#,
-                "profile: no link is named \"LTE\"; there are dial-up, ",
+                "profile: no link is named \"LTE\"; there are own, dial-up, ",
             ),
             (r#"{"place":"listener","rate":"1mb/s"}"#, "did you mean \"MB/s\"?"),
             (r#"{"place":"listener","latency":"soon"}"#, "latency: "),
@@ -557,6 +571,25 @@ servers = [\"http://one:1\"]
         }
         let mut reshaped = Reshaped::default();
         assert!(reshaped.remove(PlaceKind::Listener, "front", &file()).is_err());
+    }
+
+    /// A link is what the file says of it now; where that has it no more the place is as in the file.
+    #[test]
+    fn a_link_of_a_file_changes_with_it() {
+        let mut reshaped = Reshaped::default();
+        reshaped
+            .amend(&order(r#"{"place":"listener","profile":"own"}"#), &file(), Time::START)
+            .expect("it is there");
+        let over = |text: &str| {
+            let mut config = config::parse(text, "f").expect("it is right");
+            reshaped.over(&mut config);
+            shown(&config)
+        };
+        assert_eq!(over(FILE), "7MB/s/6MB/s 9ms 5ms 2% 1ms, 8MB/s/ 8ms -, / - - -");
+        let slower = FILE.replace("7MB/s", "3MB/s");
+        assert_eq!(over(&slower), "3MB/s/6MB/s 9ms 5ms 2% 1ms, 8MB/s/ 8ms -, / - - -");
+        let without = FILE.replace("profile.own", "profile.other");
+        assert_eq!(over(&without), "9MB/s/ - 9ms -, 8MB/s/ 8ms -, / - - -");
     }
 
     #[test]

@@ -156,6 +156,37 @@ fn delays_come_and_go_under_a_connection() {
     time_of_request(&mut client);
 }
 
+/// A file's own links are taken by their names, and are what the file says of them.
+#[test]
+fn a_listener_is_given_a_link_of_the_file() {
+    let profile = |latency: u32| format!("[profile.far]\nlatency = \"{latency}ms\"\nrate = \"9MB/s\"\n");
+    let origin = origin(100);
+    let scene = Scene::with_route(origin, &profile(60));
+    let mut client = client(&scene.running);
+    let mut takes = |least: u64| {
+        let began = Instant::now();
+        ask(&mut client);
+        read_response(&mut client);
+        assert!(began.elapsed() >= Duration::from_millis(least), "{:?}", began.elapsed());
+    };
+    takes(0);
+    scene.set(r#"{"place":"listener","profile":"far","upload_rate":"3MB/s"}"#);
+    takes(120);
+    let (_, told) = scene.asks("GET", "/shaping", "");
+    let told: String = told.split_whitespace().collect();
+    assert!(told.contains(r#""rate":["9MB/s"],"upload_rate":["3MB/s"]"#), "{told}");
+    let reload = |route: &str| {
+        scene.running.reload(config(scene.folder.path(), origin, route)).expect("it is valid");
+    };
+    reload(&profile(80));
+    takes(160);
+    reload("");
+    let (_, told) = scene.asks("GET", "/shaping", "");
+    assert!(!told.contains("ms\""), "the file has no such link: {told}");
+    reload(&profile(100));
+    takes(200);
+}
+
 #[test]
 fn a_change_is_kept_over_a_reload_and_told() {
     let origin = origin(100);
@@ -195,6 +226,13 @@ fn what_is_wrong_with_a_change_is_told_with_the_remedy() {
             "unknown variant `cache`, expected one of",
         ),
         ("POST", "/shaping", r#"{"place":"route","rate":"1mb/s"}"#, 422, "did you mean"),
+        (
+            "POST",
+            "/shaping",
+            r#"{"place":"listener","profile":"far"}"#,
+            422,
+            "profile: no link is named \\\"far\\\"; there are dial-up, ",
+        ),
         ("POST", "/shaping", r#"{"place":"route","name":"x","rate":"1MB/s"}"#, 404, "no route is named"),
         ("POST", "/shaping", r#"{"place":"route"}"#, 422, "nothing is named"),
         ("POST", "/shaping", r#"{"place":"route","latency":"1s"}"#, 422, "it is for listeners and upstreams"),

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use ::proxy::shaped::{PlaceKind, PlaceNamed, PlaceTold, ShapingCleared, ShapingOrder};
-use clap::builder::PossibleValuesParser;
 use config::PROFILES;
 
 use super::faults::escaped;
@@ -60,8 +59,8 @@ struct Set {
     /// What the file calls it [default: the only one there is]
     name: Option<String>,
 
-    /// A link by its name: its rates, its round trip and packets that are lost; of a listener
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
+    /// A link by its name, known or of the file's own: its rates, its round trip and packets that are lost; of a listener
+    #[arg(long, value_name = "NAME", long_help = profile_help())]
     profile: Option<String>,
 
     /// How fast responses pass: 5KB/s, 10Mbit/s, `1MB/s per client`; may be repeated: all limits hold
@@ -124,6 +123,14 @@ Examples:
   vanward shape set listener 127.0.0.1:8080 --rate '1MB/s per client' --latency '50ms±10ms normal'
   vanward shape set upstream app --latency 20ms --loss '0.5% 300ms'
   vanward shape set route /api --rate none     as fast as it comes, whatever the file says";
+
+fn profile_help() -> String {
+    let known = PROFILES.iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
+    format!(
+        "A link by its name: its rates, its round trip and packets that are lost; of a listener. NAME is one of the \
+         file's own ([profile.NAME]), or one of {known}"
+    )
+}
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let Args { what, json, reach } = arguments;
