@@ -21,6 +21,14 @@ mod admin;
 #[path = "../conversations/text.rs"]
 #[allow(dead_code, reason = "shared with other conversations")]
 mod text;
+/// Certificates.
+#[path = "../tls/made.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod made;
+/// TLS around connections.
+#[path = "../conversations/veiled.rs"]
+#[allow(dead_code, reason = "shared with other conversations")]
+mod veiled;
 /// A proxy as a file configures it, and clients of either version.
 #[path = "../policies/scene.rs"]
 #[allow(dead_code, reason = "shared with other conversations")]
@@ -31,6 +39,8 @@ mod injected;
 mod chosen;
 /// Connections as a whole.
 mod connections;
+/// Each of them, whatever is carried.
+mod table;
 /// Listeners that take none.
 mod refused;
 /// Changed while the proxy runs.

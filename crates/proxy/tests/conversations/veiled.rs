@@ -1,0 +1,143 @@
+//! TLS around a connection: the test's end of it says and reads plain bytes, and a thread seals and opens them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+use socket2::SockRef;
+
+use crate::made::Authority;
+
+/// The name of whoever listens.
+pub(crate) const NAME: &str = "a.example";
+const HTTP1: &[u8] = b"http/1.1";
+const HTTP2: &[u8] = b"h2";
+
+/// What a client says of itself.
+pub(crate) fn client(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
+    let mut config = authority.client(&[&rustls::version::TLS13]);
+    config.alpn_protocols = vec![if speaks_http2 { HTTP2 } else { HTTP1 }.to_vec()];
+    let name = ServerName::try_from(NAME).expect("is a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("it can begin");
+    around(stream, connection.into())
+}
+
+/// The same of a server.
+pub(crate) fn server(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
+    let mut config = authority.server(&authority.issue(&[NAME]), &rustls::version::TLS13);
+    config.alpn_protocols = vec![if speaks_http2 { HTTP2 } else { HTTP1 }.to_vec()];
+    let connection = ServerConnection::new(Arc::new(config)).expect("it can begin");
+    around(stream, connection.into())
+}
+
+/// A connection of plain bytes that stand for what passes there.
+fn around(sealed: TcpStream, tls: Connection) -> TcpStream {
+    let between = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let near = TcpStream::connect(between.local_addr().expect("it listens")).expect("it listens");
+    let (plain, _) = between.accept().expect("it was connected");
+    for stream in [&sealed, &plain] {
+        stream.set_nonblocking(true).expect("is a socket");
+        stream.set_nodelay(true).expect("is a socket");
+    }
+    std::thread::spawn(move || Veil { sealed, plain, tls, opened: Vec::new(), ends: [false; 2] }.pass());
+    near
+}
+
+struct Veil {
+    sealed: TcpStream,
+    plain: TcpStream,
+    tls: Connection,
+    /// What was opened and not passed on yet.
+    opened: Vec<u8>,
+    /// Which of the two, the sealed one and the plain one, says no more.
+    ends: [bool; 2],
+}
+
+impl Veil {
+    /// Passes on what comes until both have ended, or one breaks off: then the other does as well.
+    fn pass(mut self) {
+        loop {
+            match self.step() {
+                Ok(true) => self.wait(),
+                Ok(false) => return,
+                Err(_) => {
+                    for stream in [&self.sealed, &self.plain] {
+                        let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// All that can be done at once; whether there is more to come.
+    fn step(&mut self) -> std::io::Result<bool> {
+        let Self { sealed, plain, tls, opened, ends } = self;
+        if !ends[0] && opened.is_empty() {
+            match tls.read_tls(sealed) {
+                Ok(0) => ends[0] = true,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            // What TLS says of the end is not waited for: the connection's own may come later.
+            let state = tls.process_new_packets().map_err(std::io::Error::other)?;
+            let mut bytes = vec![0; state.plaintext_bytes_to_read()];
+            tls.reader().read_exact(&mut bytes)?;
+            opened.extend(bytes);
+            if ends[0] && opened.is_empty() {
+                plain.shutdown(Shutdown::Write)?;
+            }
+        }
+        if !opened.is_empty() {
+            match plain.write(opened) {
+                Ok(count) => drop(opened.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            if ends[0] && opened.is_empty() {
+                plain.shutdown(Shutdown::Write)?;
+            }
+        }
+        let mut bytes = [0; 16 * 1024];
+        if !ends[1] && !tls.is_handshaking() && !tls.wants_write() {
+            match plain.read(&mut bytes) {
+                Ok(0) => {
+                    ends[1] = true;
+                    tls.send_close_notify();
+                }
+                Ok(count) => tls.writer().write_all(&bytes[..count])?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        while tls.wants_write() {
+            match tls.write_tls(sealed) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(!(ends[0] && opened.is_empty() && (ends[1] || tls.is_handshaking())))
+    }
+
+    /// Until something can be done.
+    fn wait(&self) {
+        let Self { sealed, plain, tls, opened, ends } = self;
+        let mut of_sealed = PollFlags::empty();
+        of_sealed.set(PollFlags::IN, !ends[0] && opened.is_empty());
+        of_sealed.set(PollFlags::OUT, tls.wants_write());
+        let mut of_plain = PollFlags::empty();
+        of_plain.set(PollFlags::IN, !ends[1] && !tls.is_handshaking() && !tls.wants_write());
+        of_plain.set(PollFlags::OUT, !opened.is_empty());
+        // One of which nothing is wanted would wake this with its end.
+        let both = [(sealed, of_sealed), (plain, of_plain)];
+        let wanted = both.iter().filter(|(_, flags)| !flags.is_empty());
+        let mut wanted: Vec<PollFd<'_>> = wanted.map(|(stream, flags)| PollFd::new(stream, *flags)).collect();
+        let _ = poll(&mut wanted, None);
+    }
+}
