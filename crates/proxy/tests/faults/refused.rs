@@ -26,6 +26,8 @@ fn is_refused(address: SocketAddr) -> bool {
     match TcpStream::connect(address) {
         Ok(_) => false,
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => true,
+        // It was taken by the kernel, and by nobody else, when its listener began to refuse.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
         Err(error) => panic!("neither refused nor taken: {error}"),
     }
 }
