@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use route::{HostRule, PathRule, RouteTable, Rule};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
@@ -19,18 +20,30 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(!config.listeners.is_empty() && !config.routes.is_empty());
     for upstream in &config.upstreams {
         assert!(!upstream.servers.is_empty());
-        assert!(
-            upstream.servers.iter().all(|server| (1..=1000).contains(&server.weight) && server.port != 0)
-        );
+        assert!(upstream.servers.iter().all(|server| (1..=1000).contains(&server.weight)));
     }
     for route in &config.routes {
-        assert!(route.upstream < config.upstreams.len() && route.path.starts_with('/'));
+        assert!(!route.rules.is_empty());
+        assert!(route.action.upstreams().all(|upstream| upstream < config.upstreams.len()));
+        let mut listeners = route.rules.iter().flat_map(|rule| &rule.listeners);
+        assert!(listeners.all(|listener| *listener < config.listeners.len()));
     }
-    let routes = config.routes.iter().map(|route| (route.host.as_deref(), route.path.as_str()));
-    let table = route::RouteTable::new(routes);
-    for (index, route) in config.routes.iter().enumerate() {
-        let host = route.host.as_deref().unwrap_or("nobody.invalid");
-        let found = table.find(host.as_bytes(), route.path.as_bytes());
-        assert_eq!(found, Some(index), "{:?}: every route is reached", config.routes);
+    let rules: Vec<Rule> = config.routes.iter().flat_map(|route| route.rules.iter().cloned()).collect();
+    let table = RouteTable::compile(rules.clone());
+    for rule in rules {
+        let (Some(host), PathRule::Prefix(path)) = (host(&rule), &rule.path) else { continue };
+        assert!(path.starts_with('/'));
+        // By itself, or by one that is more specific.
+        let is_for_all = Rule { host: rule.host.clone(), path: rule.path.clone(), ..Rule::default() } == rule;
+        assert!(!is_for_all || table.find(host.as_bytes(), path.as_bytes()).is_some(), "{rule:?}");
     }
 });
+
+/// One of those that it is for, if it is not for a pattern of them.
+fn host(rule: &Rule) -> Option<&str> {
+    match &rule.host {
+        HostRule::Any => Some("nobody.invalid"),
+        HostRule::Exact(host) => Some(host),
+        _ => None,
+    }
+}

@@ -37,8 +37,17 @@ fn check(head: &RequestHead, bytes: &[u8]) {
     for is_trusted in [false, true] {
         let client = Client { address: [192, 0, 2, 7].into(), is_trusted, scheme: "http" };
         let wants_upgrade = wire::wants_upgrade(head, bytes, connection);
-        let rewrite =
-            RequestRewrite { target: &target, connection, framing, wants_upgrade, client, host: None, added: b"" };
+        let rewrite = RequestRewrite {
+            target: &target,
+            connection,
+            framing,
+            wants_upgrade,
+            client,
+            path_and_query: None,
+            host: None,
+            added: b"",
+            edits: None,
+        };
         check_written(head, bytes, &rewrite);
     }
 }

@@ -33,7 +33,8 @@ fn check(head: &ResponseHead, bytes: &[u8]) {
     let verdicts = (wire::response_framing(head, bytes, false), ConnectionOptions::of(head, bytes));
     let (Ok(framing), Ok(connection)) = verdicts else { return };
     for client_connection in [ClientConnection::Persist, ClientConnection::Close, ClientConnection::Upgrade] {
-        let rewrite = ResponseRewrite { connection, framing, client_connection, date: b"now", added: b"" };
+        let (date, added, edits) = (b"now", b"", None);
+        let rewrite = ResponseRewrite { connection, framing, client_connection, date, added, edits };
         check_written(head, bytes, &rewrite);
     }
 }

@@ -73,7 +73,7 @@ impl Step {
         let command = match self {
             Self::Test => cargo(root, &["test", "--workspace"]),
             Self::Format => cargo(root, &["fmt", "--all", "--", "--check"]),
-            Self::Clippy => cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+            Self::Clippy => return clippy(workspace, steps),
             Self::Tidy => return steps.run(self.name(), "structure, sizes and words", tidy::run),
             Self::Docs => {
                 let mut command = cargo(root, &["doc", "--workspace", "--no-deps"]);
@@ -86,6 +86,23 @@ impl Step {
         };
         steps.run(self.name(), &step::shown(&command), || step::run(&mut { command }))
     }
+}
+
+/// The fuzz targets as well, which nothing else here builds: they are a workspace of their own.
+fn clippy(workspace: &Workspace, steps: &mut Steps) -> Result<(), String> {
+    let root = workspace.root.as_path();
+    let words = ["--all-targets", "--", "-D", "warnings"];
+    let mut all = cargo(root, &["clippy", "--workspace"]);
+    all.args(words);
+    let mut fuzz = cargo(root, &["clippy", "--manifest-path", "fuzz/Cargo.toml"]);
+    fuzz.args(words);
+    // Nothing is linked: the fuzzer's own library, which takes a C++ compiler, need not be there.
+    fuzz.env("CUSTOM_LIBFUZZER_PATH", "/libnone.a").env("CARGO_TARGET_DIR", workspace.target_directory()?);
+    let heading = format!("{} && {}", step::shown(&all), step::shown(&fuzz));
+    steps.run(Step::Clippy.name(), &heading, || {
+        step::run(&mut all)?;
+        step::run(&mut fuzz)
+    })
 }
 
 /// Clippy first: it says of code that only the lab used that nobody does.
