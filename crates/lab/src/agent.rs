@@ -13,10 +13,11 @@ use std::time::Duration;
 use report::results::{Cores, Outcome};
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::connections::Ports;
 use crate::error::Error;
+use crate::group::Group;
 use crate::origins::Origins;
 use crate::plan::Own;
 use crate::start::Started;
@@ -28,6 +29,8 @@ use words::{Answer, Ask, Begun, Load, Measurement, Seen, Share};
 
 /// A process that was asked to end gets this long.
 const GRACE: Duration = Duration::from_millis(500);
+/// How soon it is seen that the proxy is gone.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// Asks that wait for the one before them: nobody sends more than an order and its end.
 const ASKS_WAITING_MOST: usize = 16;
 /// The longest line: a list of URLs is the longest thing that is said.
@@ -204,7 +207,7 @@ impl<'o> Agent<'o> {
 
     /// Watches all that runs here, from its time on until the load ends or enough is said.
     async fn measure(
-        &self,
+        &mut self,
         measurement: &Measurement,
         asks: &mut mpsc::Receiver<Ask>,
     ) -> Result<Seen, Error> {
@@ -234,9 +237,14 @@ impl<'o> Agent<'o> {
             None => None,
         };
         let mut sender = load.as_ref().map(|(_, running)| part(vec![running.id()], Vec::new(), vec![*port]));
+        let group = self.proxy.as_mut().map(|(started, _)| &mut started.group);
         let until_enough = async {
             match load {
-                Some((typed, running)) => running.finish().await.map(|outcome| Some((typed, outcome))),
+                // What fails at once may be asked for a long time, where a number of requests is the end.
+                Some((typed, running)) => tokio::select! {
+                    outcome = running.finish() => outcome.map(|outcome| Some((typed, outcome))),
+                    ended = until_it_ends(group) => Err(ended),
+                },
                 None => {
                     asks.recv().await;
                     Ok(None)
@@ -249,9 +257,11 @@ impl<'o> Agent<'o> {
         let processes = Processes::now()?;
         let since = |now: Option<f64>, then: Option<f64>| Some((now? - then?).max(0.0));
         let used_now = used();
+        let proxy_end = self.proxy.as_mut().and_then(|(started, _)| started.group.ended());
         Ok(Seen {
             load,
             proxy: proxy.map(|part| part.until(&processes)),
+            proxy_end: proxy_end.map(|error| error.to_string()),
             origins: origins.map(|part| part.until(&processes)),
             generator: sender.and_then(Part::until_its_end),
             origins_cpu_seconds: since(used_now.0, used_before.0),
@@ -269,6 +279,17 @@ impl<'o> Agent<'o> {
     fn folder_for(&self, name: &str) -> Result<TempDir, Error> {
         let made = tempfile::Builder::new().prefix(name).tempdir_in(self.folder.path());
         made.map_err(|source| Error::Write { path: self.folder.path().to_owned(), source })
+    }
+}
+
+/// Ready when a process ended that should not; never without one.
+async fn until_it_ends(group: Option<&mut Group>) -> Error {
+    let Some(group) = group else { return std::future::pending().await };
+    loop {
+        if let Some(ended) = group.ended() {
+            return ended;
+        }
+        sleep(BETWEEN_LOOKS).await;
     }
 }
 

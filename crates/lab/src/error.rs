@@ -63,8 +63,8 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// A process that ended before it answered.
-    #[error("{name} ended before it answered ({status}){}", said(log))]
+    /// A process that ended by itself.
+    #[error("{name} ended by itself ({status}){}", said(log))]
     Ended {
         /// Which.
         name: String,

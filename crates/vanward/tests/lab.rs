@@ -160,6 +160,35 @@ fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_proce
 }
 
 #[test]
+fn a_proxy_that_dies_is_named_and_the_others_are_measured() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Its shell ends it as soon as it is asked for more than what it is probed with.
+    let program = env!("CARGO_BIN_EXE_vanward");
+    let script = format!(
+        "{program} proxy --from {{listen}} --to http://{{origin}} --workers 1 --log log & \
+         until [ $(wc -l < log) -gt 100 ]; do sleep 0.01; done; kill -9 $!; kill -9 $$"
+    );
+    let (head, case) = PLAN
+        .replace("requests = 20", "requests = 5000")
+        .split_once("[[case]]")
+        .map(|(head, case)| (head.replace("\"direct\"", "\"mortal\""), case.to_owned()))
+        .expect("it has a case");
+    let plan = format!("{head}[command]\nmortal = [\"sh\", \"-c\", {script:?}]\n[[case]]{case}");
+    let ended = start(folder.path(), &plan, &[]).ended().with_code(INVALID_RUN);
+    let results = results(folder.path());
+    assert_eq!((results.runs.len(), results.incomplete.as_deref()), (2, None));
+    for run in &results.runs {
+        let died = run
+            .outcome
+            .refusal()
+            .is_some_and(|reason| reason.starts_with("mortal ended by itself (signal: 9"));
+        assert_eq!(died, run.proxy == "mortal", "{run:?}");
+    }
+    assert!(ended.output.contains("mortal ended by itself"), "{}", ended.output);
+    assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
 fn a_full_disk_leaves_the_last_results_whole_and_says_what_is_missing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let whole = start(folder.path(), PLAN, &[]).ended();

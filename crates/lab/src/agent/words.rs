@@ -150,6 +150,8 @@ pub(crate) struct Seen {
     /// How the load was typed, and what came of it; `None` where none was sent.
     pub(crate) load: Option<(String, Outcome)>,
     pub(crate) proxy: Option<Watched>,
+    /// How the proxy ended, if it did.
+    pub(crate) proxy_end: Option<String>,
     pub(crate) origins: Option<Watched>,
     pub(crate) generator: Option<Watched>,
     pub(crate) origins_cpu_seconds: Option<f64>,

@@ -11,12 +11,13 @@ use crate::error::Error;
 /// How the load was typed, and what came of it all.
 pub(super) fn outcome(seen: Vec<Seen>) -> Result<(String, Outcome), Error> {
     let mut whole = Meanwhile::default();
-    let (mut typed, mut outcomes) = (Vec::new(), Vec::new());
+    let (mut typed, mut outcomes, mut proxy_end) = (Vec::new(), Vec::new(), None);
     for one in seen {
         if let Some((command, outcome)) = one.load {
             typed.push(command);
             outcomes.push(outcome);
         }
+        proxy_end = proxy_end.or(one.proxy_end);
         whole.proxy = whole.proxy.or(one.proxy);
         whole.origins = whole.origins.or(one.origins);
         whole.generators.extend(one.generator);
@@ -26,7 +27,14 @@ pub(super) fn outcome(seen: Vec<Seen>) -> Result<(String, Outcome), Error> {
     }
     let one = outcomes.into_iter().reduce(both).ok_or(Error::Empty("client"))?;
     typed.dedup();
-    Ok((typed.join(" + "), whole.beside(one)))
+    let outcome = whole.beside(one);
+    Ok((
+        typed.join(" + "),
+        match proxy_end {
+            Some(reason) => spoiled(outcome, reason),
+            None => outcome,
+        },
+    ))
 }
 
 /// What was used meanwhile.
@@ -55,6 +63,16 @@ impl Meanwhile {
             measured.network = Some(self.network);
         }
         outcome
+    }
+}
+
+/// What came of a load whose proxy ended under it: the figures are kept, and whatever failed, that is why.
+fn spoiled(outcome: Outcome, reason: String) -> Outcome {
+    match outcome {
+        Outcome::Failed { .. } => Outcome::Failed { reason },
+        Outcome::Measured(measured) | Outcome::Invalid { measured, .. } => {
+            Outcome::Invalid { reason, measured, is_generators: false }
+        }
     }
 }
 
