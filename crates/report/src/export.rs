@@ -148,7 +148,8 @@ pub fn collections(summary: &Summary<'_>) -> Vec<(String, String)> {
 pub fn plots(summary: &Summary<'_>) -> Vec<(String, String)> {
     let mut plots = Vec::new();
     let overview = overview::beside_each_other(summary);
-    for shown in overview.into_iter().chain(overview::latency_against_rate(summary)) {
+    let of_several = overview::latency_against_rate(summary).into_iter().chain(overview::by_workers(summary));
+    for shown in overview.into_iter().chain(of_several) {
         plots.extend(shown.chart.map(|chart| (file_name(&shown.caption, "svg"), chart)));
     }
     for case in &summary.cases {

@@ -33,7 +33,9 @@ pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
         .map(|proxy| proxy.name.as_str())
         .collect();
     let costs = peers.iter().filter_map(|peer| costs(summary, subject, peer));
-    let verdicts = peers.iter().flat_map(|peer| {
+    let (unranked, ranked): (Vec<&str>, Vec<&str>) =
+        peers.iter().partition(|peer| is_never_ranked(summary, peer));
+    let verdicts = ranked.iter().flat_map(|peer| {
         let openings = [
             (Verdict::Lost, format!("{subject} lost to {peer} in")),
             (Verdict::Won, format!("{subject} won over {peer} in")),
@@ -42,7 +44,16 @@ pub fn sentences(summary: &Summary<'_>) -> Vec<String> {
         ];
         openings.into_iter().filter_map(|(verdict, opening)| list(summary, peer, verdict, &opening))
     });
-    costs.chain(verdicts).collect()
+    let none = (!unranked.is_empty()).then(|| {
+        format!("Beside {subject} nothing is ranked of {}: the judge says why.", unranked.join(", "))
+    });
+    costs.chain(verdicts).chain(none).collect()
+}
+
+/// Whether the judge refuses to rank every figure of a peer.
+fn is_never_ranked(summary: &Summary<'_>, peer: &str) -> bool {
+    let mut verdicts = besides(summary, peer).map(|(_, _, beside, _)| beside.verdict).peekable();
+    verdicts.peek().is_some() && verdicts.all(|verdict| verdict == Verdict::Refused)
 }
 
 /// What a reader has to know before believing a figure.
@@ -120,16 +131,33 @@ fn absences(summary: &Summary<'_>) -> Vec<String> {
         format!("{} is not installed here and was left out; to get it: {}.", absent.proxy, absent.remedy)
     };
     let mut said: Vec<String> = results.absent.iter().map(not_here).collect();
-    let mut refused: Vec<(&str, Vec<&str>)> = Vec::new();
+    // Each reason of each proxy once, then those together that lack the same in the same cases.
+    let mut refused: Vec<(Vec<&str>, &str, Vec<&str>)> = Vec::new();
     for lacking in &results.lacking {
-        match refused.iter_mut().find(|(reason, _)| *reason == lacking.reason) {
-            Some((_, cases)) => cases.push(&lacking.case),
-            None => refused.push((&lacking.reason, vec![&lacking.case])),
+        let (proxy, case) = (lacking.proxy.as_str(), lacking.case.as_str());
+        let reason = lacking.reason.strip_prefix(proxy).unwrap_or(&lacking.reason).trim_start();
+        match refused.iter_mut().find(|(proxies, known, _)| *proxies == [proxy] && *known == reason) {
+            Some((_, _, cases)) => cases.push(case),
+            None => refused.push((vec![proxy], reason, vec![case])),
         }
     }
-    said.extend(refused.into_iter().map(|(reason, cases)| match cases.len() {
-        few if few <= LISTED_MOST => format!("{reason}, and took no part in {}.", cases.join(", ")),
-        many => format!("{reason}, and took no part in {many} of {} cases.", results.cases.len()),
+    let mut together: Vec<(Vec<&str>, &str, Vec<&str>)> = Vec::new();
+    for (proxies, reason, cases) in refused {
+        match together.iter_mut().find(|(_, known, same)| *known == reason && *same == cases) {
+            Some((all, ..)) => all.extend(proxies),
+            None => together.push((proxies, reason, cases)),
+        }
+    }
+    said.extend(together.into_iter().map(|(proxies, reason, cases)| {
+        let proxies = proxies.join(", ");
+        match cases.len() {
+            few if few <= LISTED_MOST => {
+                format!("{proxies} {reason}, and took no part in {}.", cases.join(", "))
+            }
+            many => {
+                format!("{proxies} {reason}, and took no part in {many} of {} cases.", results.cases.len())
+            }
+        }
     }));
     said
 }

@@ -39,13 +39,6 @@ pub fn knee(points: &[(f64, f64)]) -> Option<Knee> {
     })
 }
 
-/// The highest measured rate at which, and at every lower one, latency stays within the bound.
-pub fn highest_within(points: &[(f64, f64)], bound_us: f64) -> Option<f64> {
-    let mut sorted = finite(points);
-    sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
-    sorted.iter().take_while(|(_, latency)| *latency <= bound_us).map(|(rate, _)| *rate).last()
-}
-
 /// By rate, each latency at least that of the lower rates: one disturbed measurement makes no bend of its own.
 fn rising(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut sorted = finite(points);
@@ -100,13 +93,5 @@ mod tests {
         for points in cases {
             assert_eq!(knee(points), None, "{points:?}");
         }
-    }
-
-    #[test]
-    fn the_highest_rate_within_a_bound_has_no_higher_latency_below_it() {
-        let points = [(3.0, 40.0), (1.0, 10.0), (2.0, 60.0), (4.0, 90.0)];
-        assert_eq!(highest_within(&points, 50.0), Some(1.0));
-        assert_eq!(highest_within(&points, 70.0), Some(3.0));
-        assert_eq!(highest_within(&points, 5.0), None);
     }
 }

@@ -1,6 +1,9 @@
 //! What a page shows above the single cases: all proxies beside each other, latency against rate, and the published
 //! figures beside ours. Each chart with its table.
 
+/// Requests per second against workers.
+mod workers;
+
 use serde::Serialize;
 
 use crate::chart::{self, Groups, Lines, Look};
@@ -11,6 +14,8 @@ use crate::results::{Arrivals, Role, Run, Sample, Scheme, Usage, Version, Watche
 use crate::statistics::Estimate;
 use crate::summary::{CaseSummary, Metric, Row, Summary};
 use crate::table::{NOTHING, Table};
+
+pub use workers::by_workers;
 
 /// Samples of a line that are drawn, evenly chosen of more; the tables and files have all.
 const DRAWN_MOST: usize = 40;

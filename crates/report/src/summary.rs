@@ -253,7 +253,7 @@ impl CaseSummary<'_> {
 }
 
 /// What tells a case from the others of a plan, the usual left out.
-fn title(case: &Case) -> String {
+pub(crate) fn title(case: &Case) -> String {
     let arrivals = match &case.arrivals {
         Arrivals::Closed => "closed loop".to_owned(),
         Arrivals::Constant { rate_per_second } => format!("{}/s constant", figure::count(*rate_per_second)),

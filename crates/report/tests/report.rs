@@ -87,7 +87,82 @@ fn unlike_setups_are_not_ranked() {
     let summary = Summary::of(&results);
     let said = text::render(&summary).replace("\n  ", " ");
     assert!(said.contains("Logging differs: haproxy: every request; the others: off"), "{said}");
-    assert!(said.contains("vanward and haproxy are not ranked"), "{said}");
+    assert!(said.contains("Beside vanward nothing is ranked of haproxy: the judge says why."), "{said}");
+}
+
+#[test]
+fn who_lacks_the_same_in_the_same_cases_is_named_together() {
+    let mut results = sample();
+    for (proxy, case) in [("nginx", "a"), ("haproxy", "a"), ("nginx", "b"), ("haproxy", "b"), ("squid", "b")]
+    {
+        let reason = format!("{proxy} cannot be run with TLS");
+        results.lacking.push(Lacking { proxy: proxy.to_owned(), case: case.to_owned(), reason });
+    }
+    let said = text::render(&Summary::of(&results)).replace("\n  ", " ");
+    for sentence in [
+        "- nginx, haproxy cannot be run with TLS, and took no part in a, b.",
+        "- squid cannot be run with TLS, and took no part in b.",
+    ] {
+        assert!(said.contains(sentence), "{said}");
+    }
+}
+
+#[test]
+fn what_was_otherwise_than_the_plan_is_said_in_every_report() {
+    let mut results = sample();
+    results.conditions.changes = vec!["3 rounds instead of 5".to_owned(), "2 of 8 cases".to_owned()];
+    let summary = Summary::of(&results);
+    let page = page::render(&summary).expect("a page");
+    for said in [text::render(&summary), markdown::render(&summary), page.clone()] {
+        assert!(said.contains("This is not the whole plan: 3 rounds instead of 5, 2 of 8 cases."), "{said}");
+    }
+    assert!(
+        page.contains("<dt>Otherwise than the plan</dt><dd>3 rounds instead of 5; 2 of 8 cases</dd>"),
+        "{page}"
+    );
+}
+
+/// The closed loop with one worker and with more, in which vanward follows a law and nginx is served by one alone.
+fn with_workers() -> Results {
+    let mut results = sample();
+    let (case, runs) = (results.cases[0].clone(), results.runs.clone());
+    results.cases.truncate(1);
+    results.runs.retain(|run| run.case == case.name);
+    for workers in [2usize, 4, 8] {
+        let name = format!("tiny-{workers}");
+        results.cases.push(Case { name: name.clone(), workers, ..case.clone() });
+        let n = workers as f64;
+        for run in runs.iter().filter(|run| run.case == case.name) {
+            let mut run = run.clone();
+            run.case.clone_from(&name);
+            let Outcome::Measured(measured) = &mut run.outcome else { panic!("a sample without failures") };
+            if run.proxy == "vanward" {
+                let grown = n / (1.0 + 0.05 * (n - 1.0) + 0.01 * n * (n - 1.0));
+                measured.requests = (measured.requests as f64 * grown) as u64;
+            }
+            results.runs.push(run);
+        }
+    }
+    results
+}
+
+#[test]
+fn requests_per_second_against_workers_have_a_chart_and_the_law_that_fits() {
+    let results = with_workers();
+    let shown = report::overview::by_workers(&Summary::of(&results));
+    let [shown] = &shown[..] else { panic!("{shown:?}") };
+    assert_eq!(shown.caption, "Requests per second against workers: 128 B, closed loop, 32 connections");
+    assert!(shown.chart.as_ref().is_some_and(|chart| chart.contains("workers of the proxy")));
+    let row = |name: &str| shown.table.rows.iter().find(|row| row[0] == name).expect("a row");
+    assert_eq!(shown.table.headings[1..5], ["1 worker", "2 workers", "4 workers", "8 workers"]);
+    let vanward = row("vanward");
+    assert!(vanward[5].starts_with("5.") || vanward[5].starts_with("4.9"), "{vanward:?}");
+    assert!(vanward[6].starts_with("1.0") || vanward[6].starts_with("0.99"), "{vanward:?}");
+    assert_eq!(vanward[7..], ["beyond 8", "100%"], "{vanward:?}");
+    assert!(row("nginx")[5].starts_with("100% ("), "{:?}", row("nginx"));
+    let page = page::render(&Summary::of(&results)).expect("a page");
+    assert!(page.contains("<h2 id=\"workers\">"), "{page}");
+    assert!(report::overview::by_workers(&Summary::of(&sample())).is_empty());
 }
 
 #[test]

@@ -70,8 +70,7 @@ impl Groups<'_> {
         for case in &cases {
             top = self.group(&mut out, case, top, x);
         }
-        let _ =
-            write!(out, "<line class=\"base\" x1=\"{LEFT}\" y1=\"0\" x2=\"{LEFT}\" y2=\"{floor}\"/></svg>");
+        out.push_str("</svg>");
         Some(out)
     }
 
@@ -112,6 +111,8 @@ impl Groups<'_> {
                 (self.figure)(estimate.median)
             );
         }
-        top + HEAD + ROW * bars.len() as f64 + GAP
+        let (begin, end) = (top + HEAD, top + HEAD + ROW * bars.len() as f64);
+        let _ = write!(out, "<line class=\"base\" x1=\"{LEFT}\" y1=\"{begin}\" x2=\"{LEFT}\" y2=\"{end}\"/>");
+        end + GAP
     }
 }

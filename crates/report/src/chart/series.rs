@@ -6,15 +6,19 @@ use std::fmt::Write as _;
 use super::escaped;
 use crate::results::{Proxy, Role};
 
-/// The looks that can be told apart; more series than these begin again with the first.
-const LOOKS: usize = 8;
+/// Colours with their dashes; more series than these begin again with the first, and with other markers.
+const STYLES: usize = 8;
+const SHAPES: usize = 4;
 
 /// The style that every page with these charts includes. `--paper` is the page's background.
 pub const STYLE: &str = include_str!("chart.css");
 
 /// How one series looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Look(usize);
+pub(crate) struct Look {
+    style: usize,
+    shape: usize,
+}
 
 /// The subject has the first look, `direct` the last, so that peers keep theirs whichever are installed.
 pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
@@ -22,20 +26,26 @@ pub(crate) fn looks(proxies: &[&Proxy]) -> Vec<Look> {
     proxies
         .iter()
         .map(|proxy| match proxy.role {
-            Role::Subject => Look(0),
-            Role::Direct => Look(LOOKS - 1),
+            Role::Subject => Look::of(0, 0),
+            Role::Direct => Look::of(STYLES - 1, 0),
             Role::Peer => {
+                let look = Look::of(1 + peers % (STYLES - 2), peers / (STYLES - 2));
                 peers += 1;
-                Look(1 + (peers - 1) % (LOOKS - 2))
+                look
             }
         })
         .collect()
 }
 
 impl Look {
+    /// The same style has another shape each time around.
+    fn of(style: usize, time_around: usize) -> Self {
+        Self { style, shape: (style + time_around) % SHAPES }
+    }
+
     /// The class that carries colour and dash.
     pub(crate) fn class(self) -> String {
-        format!("s{}", self.0)
+        format!("s{}", self.style)
     }
 
     /// A shape of about 8 by 8 around a point.
@@ -46,7 +56,7 @@ impl Look {
                 points.iter().map(|(dx, dy)| format!("{:.1},{:.1}", x + dx, y + dy)).collect();
             format!("<polygon class=\"marker {class}\" points=\"{}\"/>", points.join(" "))
         };
-        match self.0 % 4 {
+        match self.shape {
             0 => format!("<circle class=\"marker {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.8\"/>"),
             1 => polygon(&[(-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)]),
             2 => polygon(&[(0.0, -4.5), (4.2, 3.4), (-4.2, 3.4)]),
@@ -70,4 +80,20 @@ pub fn legend(proxies: &[&Proxy]) -> String {
     }
     out.push_str("</ul>");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_proxy_that_the_lab_knows_has_a_look_of_its_own() {
+        let proxy = |role| Proxy { name: String::new(), role, version: String::new(), started: Vec::new() };
+        let mut proxies = vec![proxy(Role::Direct), proxy(Role::Subject)];
+        proxies.extend((0..15).map(|_| proxy(Role::Peer)));
+        let looks = looks(&proxies.iter().collect::<Vec<_>>());
+        for (place, look) in looks.iter().enumerate() {
+            assert!(!looks[..place].contains(look), "{place}: {look:?}");
+        }
+    }
 }

@@ -1,0 +1,112 @@
+//! Requests per second against workers, for what was asked of several numbers of them: a chart, and the Universal
+//! Scalability Law that fits.
+
+use crate::chart::{self, Lines};
+use crate::figure;
+use crate::results::{Arrivals, Case};
+use crate::scaling::Fit;
+use crate::summary::{CaseSummary, Metric, Summary, title};
+use crate::table::{NOTHING, Table};
+
+use super::Shown;
+
+/// A chart and its table for each group of cases that differ in their workers alone.
+pub fn by_workers(summary: &Summary<'_>) -> Vec<Shown> {
+    let mut groups: Vec<Vec<&CaseSummary<'_>>> = Vec::new();
+    // At a rate that is offered all do the same.
+    let is_capacity = |case: &&CaseSummary<'_>| !matches!(case.case.arrivals, Arrivals::Constant { .. });
+    for case in summary.cases.iter().filter(is_capacity) {
+        match groups.iter_mut().find(|group| is_alike(group[0].case, case.case)) {
+            Some(group) => group.push(case),
+            None => groups.push(vec![case]),
+        }
+    }
+    for group in &mut groups {
+        group.sort_by_key(|case| case.case.workers);
+        group.dedup_by_key(|case| case.case.workers);
+    }
+    groups.iter().filter(|group| group.len() > 1).enumerate().filter_map(scaling).collect()
+}
+
+/// Whether two cases differ in nothing but their workers.
+fn is_alike(one: &Case, other: &Case) -> bool {
+    let same_workers = Case {
+        workers: one.workers,
+        name: one.name.clone(),
+        published: one.published.clone(),
+        ..other.clone()
+    };
+    *one == same_workers
+}
+
+fn scaling((index, cases): (usize, &Vec<&CaseSummary<'_>>)) -> Option<Shown> {
+    let workers = |case: &CaseSummary<'_>| case.case.workers as f64;
+    let row = |case: &CaseSummary<'_>, name: &str| case.rows.iter().position(|row| row.proxy.name == name);
+    let values = |name: &str| -> Vec<(f64, f64)> {
+        let of_case = |case: &&CaseSummary<'_>| {
+            let values = row(case, name).map(|row| case.rows[row].values(Metric::RequestsPerSecond));
+            let workers = workers(case);
+            values.into_iter().flatten().map(move |value| (workers, value))
+        };
+        cases.iter().flat_map(of_case).collect()
+    };
+    let median = |case: &CaseSummary<'_>, name: &str| {
+        let estimate = case.rows[row(case, name)?].cell(Metric::RequestsPerSecond).estimate;
+        estimate.map(|estimate| estimate.median)
+    };
+    let proxies: Vec<_> = cases[0].rows.iter().map(|row| row.proxy).collect();
+    let lines = chart::looks(&proxies).into_iter().zip(&proxies).map(|(look, proxy)| {
+        let points = cases.iter().filter_map(|case| Some((workers(case), median(case, &proxy.name)?)));
+        (look, points.collect::<Vec<_>>())
+    });
+    let caption = format!(
+        "Requests per second against workers: {}",
+        title(&Case { workers: 1, ..cases[0].case.clone() })
+    );
+    let chart = Lines {
+        id: &format!("workers-{index}"),
+        title: &caption,
+        axis: "workers of the proxy",
+        is_logarithmic: false,
+        across: figure::count,
+        upwards: figure::rate,
+        lines: lines.filter(|(_, points)| !points.is_empty()).collect(),
+    };
+    let rows = proxies.iter().map(|proxy| {
+        let each = cases.iter().map(|case| median(case, &proxy.name).map(figure::rate));
+        let cells = each.chain(law(Fit::of(&values(&proxy.name))));
+        let cells = cells.map(|cell| cell.unwrap_or_else(|| NOTHING.to_owned()));
+        [proxy.name.clone()].into_iter().chain(cells).collect()
+    });
+    let counts = cases.iter().map(|case| figure::things(case.case.workers, "worker"));
+    let laws = ["wait for each other (σ)", "agree (κ)", "most at", "explained"].map(str::to_owned);
+    let table = Table {
+        caption: caption.clone(),
+        headings: [String::new()].into_iter().chain(counts).chain(laws).collect(),
+        rows: rows.collect(),
+    };
+    Some(Shown { chart: chart.draw(), series: None, caption, table })
+}
+
+/// What a law says, in the order of the headings; nothing of fewer than three numbers of workers.
+fn law(fit: Option<Fit>) -> [Option<String>; 4] {
+    let Some(fit) = fit else { return Default::default() };
+    let share = |value: f64, (low, high): (f64, f64)| {
+        let [value, low, high] = [value, low, high].map(|share| figure::ratio(100.0 * share));
+        format!("{value}% ({low} to {high})")
+    };
+    let peak = fit.law.peak_workers().map_or_else(
+        || "no end".to_owned(),
+        |workers| match workers <= fit.measured_workers {
+            true => figure::things(workers.round() as usize, "worker"),
+            // Nobody has seen it.
+            false => format!("beyond {}", figure::count(fit.measured_workers)),
+        },
+    );
+    [
+        Some(share(fit.law.contention, fit.contention_interval)),
+        Some(share(fit.law.crosstalk, fit.crosstalk_interval)),
+        Some(peak),
+        Some(figure::percent(fit.explained)),
+    ]
+}
