@@ -117,12 +117,14 @@ impl<'r> Comparison<'r> {
             let pooled = scale(group.iter().flat_map(|cell| &cell.logs));
             let judged: Vec<&Cell<'_>> = group.iter().copied().filter(|cell| cell.is_judged()).collect();
             let shifts: Vec<Shift> = judged.iter().map(|cell| cell.shift(pooled)).collect();
+            let logs = group.iter().flat_map(|cell| &cell.logs);
+            let errors = of_few(normal, logs.map(|logs| logs.len().saturating_sub(1)).sum());
             if shifts.len() > 1 {
-                changes.push(group[0].change(None, Shift::mean(&shifts), normal, drift));
+                changes.push(group[0].change(None, Shift::mean(&shifts), errors, drift));
             }
             for cell in group {
                 let shift = cell.shift(pooled);
-                changes.push(cell.change(Some(cell.case.name.clone()), shift, normal, drift));
+                changes.push(cell.change(Some(cell.case.name.clone()), shift, errors, drift));
             }
         }
         Self { before, after, unmatched: unmatched(before, after), basis, changes }
@@ -180,8 +182,9 @@ impl Cell<'_> {
         Shift { middle: median(&differences), error: spread * (PAIRS_COST * count).sqrt() }
     }
 
-    fn change(&self, case: Option<String>, shift: Shift, normal: f64, drift: f64) -> Change {
-        let reach = normal * shift.error + drift;
+    /// What became of a figure that shifted, where so many errors are still noise.
+    fn change(&self, case: Option<String>, shift: Shift, errors: f64, drift: f64) -> Change {
+        let reach = errors * shift.error + drift;
         let ratio = Interval {
             middle: shift.middle.exp(),
             low: (shift.middle - reach).exp(),
@@ -334,6 +337,12 @@ fn normal_quantile(share: f64) -> f64 {
     let t = (-2.0 * (1.0 - share).max(1e-12).ln()).sqrt();
     t - (2.515_517 + t * (0.802_853 + t * 0.010_328))
         / (1.0 + t * (1.432_788 + t * (0.189_269 + t * 0.001_308)))
+}
+
+/// How far a value may lie from the mean, in errors that were estimated from so many independent values: farther than
+/// by the normal distribution, since a few are alike by chance (Student's, by the first term of its expansion).
+fn of_few(normal: f64, values: usize) -> f64 {
+    normal + (normal.powi(3) + normal) / (4.0 * values.max(1) as f64)
 }
 
 #[cfg(test)]

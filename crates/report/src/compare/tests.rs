@@ -10,6 +10,8 @@ const CASES: [&str; 6] = ["tiny", "small", "medium", "large", "tiny-https", "lar
 /// What a made-up run is like.
 #[derive(Clone, Copy)]
 struct Made {
+    /// How many of [`CASES`].
+    cases: usize,
     rounds: usize,
     /// The subject's cost by what it was.
     subject_cost: f64,
@@ -18,7 +20,7 @@ struct Made {
     drift: f64,
 }
 
-const QUICK: Made = Made { rounds: 5, subject_cost: 1.0, with_peers: true, drift: 0.1 };
+const QUICK: Made = Made { cases: CASES.len(), rounds: 5, subject_cost: 1.0, with_peers: true, drift: 0.1 };
 
 fn normal(random: &mut fastrand::Rng) -> f64 {
     (0..12).map(|_| random.f64()).sum::<f64>() - 6.0
@@ -34,7 +36,7 @@ fn made(random: &mut fastrand::Rng, how: Made) -> Results {
     let mut walk = 1.0;
     let mut runs = Vec::new();
     for round in 1..=how.rounds {
-        for case in CASES {
+        for case in &CASES[..how.cases] {
             walk *= 1.0 + 0.004 * normal(random);
             for (name, role) in names {
                 let cost = if *role == "subject" { how.subject_cost } else { 1.0 };
@@ -56,7 +58,7 @@ fn made(random: &mut fastrand::Rng, how: Made) -> Results {
     let proxies = names.iter().map(|(name, role)| {
         json!({"name": name, "role": role, "version": "1", "process": {"command": "", "files": []}})
     });
-    let cases = CASES.map(|name| {
+    let cases = CASES[..how.cases].iter().map(|name| {
         json!({"name": name, "payload": name, "payload_bytes": 128, "connections": 32, "arrivals": {"kind": "closed"}})
     });
     let text = json!({
@@ -65,7 +67,7 @@ fn made(random: &mut fastrand::Rng, how: Made) -> Results {
             "governor": null, "settings": {}},
         "conditions": {"load_before": [0.0, 0.0, 0.0], "rounds": how.rounds, "measured_seconds": 5.0,
             "warm_up_seconds": 1.0, "seed": 1, "cores": {"proxy": [0], "origins": [1], "load": [1]}, "alike": []},
-        "proxies": proxies.collect::<Vec<_>>(), "origins": [], "cases": cases, "runs": runs, "notes": [],
+        "proxies": proxies.collect::<Vec<_>>(), "origins": [], "cases": cases.collect::<Vec<_>>(), "runs": runs, "notes": [],
     });
     serde_json::from_value(text).expect("the form of results")
 }
@@ -93,6 +95,18 @@ fn two_runs_of_the_same_proxy_show_no_difference_in_95_of_100_pairs() {
     let three = Made { rounds: 3, ..QUICK };
     let (any, _) = claims(three, three, 100, 2);
     assert!(any <= 5, "of three rounds, a difference was claimed in {any} of 100 pairs");
+}
+
+#[test]
+fn few_rounds_of_few_cases_tell_little_of_their_noise_and_claim_no_more() {
+    for (cases, rounds) in [(1, 3), (2, 3)] {
+        let few = Made { cases, rounds, ..QUICK };
+        let (any, _) = claims(few, few, 200, 9);
+        assert!(
+            any <= 10,
+            "of {cases} cases and {rounds} rounds, a difference was claimed in {any} of 200 pairs"
+        );
+    }
 }
 
 #[test]
