@@ -29,6 +29,8 @@ use words::{Answer, Ask, Begun, Load, Measurement, Seen, Share};
 
 /// A process that was asked to end gets this long.
 const GRACE: Duration = Duration::from_millis(500);
+/// Less room than this on its disk spoils what is written there.
+const ROOM_BYTES_LEAST: u64 = 64 * 1024;
 /// How soon it is seen that the proxy is gone.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// Asks that wait for the one before them: nobody sends more than an order and its end.
@@ -123,7 +125,7 @@ impl<'o> Agent<'o> {
         };
         while let Some(ask) = asks.recv().await {
             let answer = agent.done(ask, &mut asks).await;
-            say(&answer.unwrap_or_else(|error| Answer::Failed(error.to_string())))?;
+            say(&answer.unwrap_or_else(|error| Answer::Failed(agent.explained(&error))))?;
         }
         Ok(())
     }
@@ -147,6 +149,20 @@ impl<'o> Agent<'o> {
             reached: std::env::var(CONNECTION).ok().and_then(|told| reached(&told)),
         };
         Ok((Self { own, began, folder, cores, origins: None, proxy: None, _stay: stay }, begun))
+    }
+
+    /// Programs that cannot write their files fail in words of their own.
+    fn explained(&self, error: &Error) -> String {
+        let folder = self.folder.path();
+        let room =
+            rustix::fs::statvfs(folder).map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+        if room >= ROOM_BYTES_LEAST || matches!(error, Error::Write { .. }) {
+            return error.to_string();
+        }
+        format!(
+            "{error}; there is no room for files in {}: free some, or set TMPDIR to another folder",
+            folder.display()
+        )
     }
 
     async fn done(&mut self, ask: Ask, asks: &mut mpsc::Receiver<Ask>) -> Result<Answer, Error> {

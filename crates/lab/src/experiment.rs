@@ -226,6 +226,8 @@ impl<'p> Experiment<'p> {
                     let began = Instant::now();
                     self.take(proxy, case, round).await;
                     self.forecast.took(case, began.elapsed());
+                    // Whoever keeps it may have to do without the rest.
+                    self.results.incomplete = Some(self.unfinished("nothing was kept after that"));
                     watcher.measured(&self.results);
                     self.sites.are_up().await?;
                 }
@@ -428,16 +430,14 @@ impl<'p> Experiment<'p> {
         medians.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::min)
     }
 
+    fn unfinished(&self, why: &str) -> String {
+        format!("The run ended after {} of {} measurements: {why}.", self.results.runs.len(), self.total())
+    }
+
     /// The results, with what stopped early said in them.
     fn finish(mut self, stopped: Option<String>) -> Results {
         self.results.took_seconds = self.began.elapsed().as_secs_f64();
-        self.results.incomplete = stopped.map(|why| {
-            let (made, total) = (self.results.runs.len(), self.total());
-            format!("The run ended after {made} of {total} measurements: {why}.")
-        });
-        if let Some(missing) = &self.results.incomplete {
-            self.results.notes.insert(0, missing.clone());
-        }
+        self.results.incomplete = stopped.map(|why| self.unfinished(&why));
         let measured = |case: &Case| self.results.runs.iter().any(|run| run.case == case.name);
         let cases = self.results.cases.iter().filter(|case| measured(case)).cloned().collect();
         self.results.cases = cases;

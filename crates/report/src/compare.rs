@@ -110,13 +110,14 @@ impl<'r> Comparison<'r> {
         let cells = cells(before, after, controls);
         let compared = cells.iter().filter(|cell| cell.is_judged()).count() + groups(&cells).len();
         let normal = normal_quantile(1.0 - FALSE_CLAIM / (2.0 * compared.max(1) as f64));
-        let drift = if controls.is_empty() { DRIFT_ALONE } else { DRIFT_BESIDE_CONTROLS };
         let mut changes = Vec::new();
         for group in groups(&cells) {
             // Cases of one proxy and metric are alike noisy: together they tell the noise that few repeats cannot.
             let pooled = scale(group.iter().flat_map(|cell| &cell.logs));
             let judged: Vec<&Cell<'_>> = group.iter().copied().filter(|cell| cell.is_judged()).collect();
             let shifts: Vec<Shift> = judged.iter().map(|cell| cell.shift(pooled)).collect();
+            let is_alone = controls.is_empty() || group[0].metric == Metric::Memory;
+            let drift = if is_alone { DRIFT_ALONE } else { DRIFT_BESIDE_CONTROLS };
             let logs = group.iter().flat_map(|cell| &cell.logs);
             let errors = of_few(normal, logs.map(|logs| logs.len().saturating_sub(1)).sum());
             if shifts.len() > 1 {
@@ -241,6 +242,9 @@ fn cells<'r>(before: &'r Results, after: &'r Results, controls: &[String]) -> Ve
                     )
                 });
                 if let [Some(one), Some(other)] = figures {
+                    // A machine that is slower takes no more memory, and what a control shares of it with others on
+                    // the machine is no drift.
+                    let controls = if metric == Metric::Memory { &[] } else { controls };
                     let others: Vec<&String> = controls.iter().filter(|name| **name != proxy.name).collect();
                     let logs = beside(before, after, &proxy.name, &others, case, metric);
                     cells.push(Cell { proxy, case, metric, figures: [one, other], logs });

@@ -60,7 +60,16 @@ fn is_never_ranked(summary: &Summary<'_>, peer: &str) -> bool {
 pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
     let conditions = &summary.results.conditions;
     let cores = summary.results.cores_by_machine();
-    let mut said = summary.results.notes.clone();
+    let mut said = Vec::from_iter(summary.results.incomplete.clone());
+    // Older results have it among their notes, too.
+    said.extend(
+        summary
+            .results
+            .notes
+            .iter()
+            .filter(|note| summary.results.incomplete.as_ref() != Some(note))
+            .cloned(),
+    );
     if !conditions.changes.is_empty() {
         said.push(format!("This is not the whole plan: {}.", conditions.changes.join(", ")));
     }

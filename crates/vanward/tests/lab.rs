@@ -217,6 +217,45 @@ fn a_full_disk_leaves_the_last_results_whole_and_says_what_is_missing() {
 }
 
 #[test]
+fn no_room_for_files_of_its_own_is_named_as_the_reason() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("plan.toml"), PLAN).expect("a plan");
+    std::fs::create_dir(folder.path().join("tmp")).expect("a folder");
+    // A small disk that only this run sees, filled to its last byte.
+    let script = "mount -t tmpfs -o size=64k tmpfs tmp || exit 77; cat /dev/zero >tmp/fill 2>/dev/null; \
+                  TMPDIR=$PWD/tmp exec \"$0\" lab run plan.toml --out out";
+    let mut alone = Command::new("unshare");
+    alone.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_vanward")]).current_dir(folder.path());
+    let ended = Process::of(&mut alone).ended();
+    // Mounting takes root.
+    if ended.errors.contains("unshare failed") || ended.status.code() == Some(77) {
+        return;
+    }
+    assert!(matches!(ended.status.code(), Some(1 | INVALID_RUN)), "{ended:?}");
+    let said = ended.output.replace("\n  ", " ") + &ended.errors;
+    assert!(said.contains("TMPDIR"), "{said}");
+    assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_killed_lab_kept_says_that_the_rest_is_missing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let lab = start(folder.path(), &PLAN.replace("repeats = 1", "repeats = 5000"), &[]);
+    let patience = process::Patience::new();
+    while !folder.path().join("out/results.json").exists() {
+        patience.wait_a_little("nothing is kept");
+    }
+    // Killed: nothing of it can be said any more.
+    drop(lab);
+    let kept = results(folder.path());
+    let said = kept.incomplete.unwrap_or_default();
+    assert!(said.contains(&format!("after {} of 10000 measurements", kept.runs.len())), "{said}");
+    while !process::all_in(folder.path()).is_empty() {
+        patience.wait_a_little("something goes on without it");
+    }
+}
+
+#[test]
 fn mistakes_are_said_with_their_place_before_anything_is_started() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let refused = start(folder.path(), &PLAN.replace("payload", "paylod"), &[]).ended().with_code(MISTAKE);

@@ -110,6 +110,25 @@ fn few_rounds_of_few_cases_tell_little_of_their_noise_and_claim_no_more() {
 }
 
 #[test]
+fn memory_of_a_control_is_no_drift() {
+    let mut random = fastrand::Rng::with_seed(10);
+    let steady = Made { drift: 0.0, ..QUICK };
+    let (one, mut other) = (made(&mut random, steady), made(&mut random, steady));
+    for run in other.runs.iter_mut().filter(|run| run.proxy == "nginx") {
+        let crate::results::Outcome::Measured(measured) = &mut run.outcome else { panic!("{run:?}") };
+        // It shares its libraries with another one that happens to run.
+        measured.usage.as_mut().expect("it was watched").memory_bytes -= 1_300_000;
+    }
+    let comparison = Comparison::of(&one, &other);
+    let of_memory = |proxy: &'static str| {
+        let changes = comparison.changes.iter().filter(move |change| change.metric == Metric::Memory);
+        changes.filter(move |change| change.proxy == proxy).map(|change| change.verdict)
+    };
+    assert!(of_memory("vanward").all(|verdict| verdict == Verdict::Even), "{comparison:?}");
+    assert!(of_memory("nginx").all(|verdict| verdict == Verdict::Better), "{comparison:?}");
+}
+
+#[test]
 fn a_proxy_slowed_by_5_percent_is_found() {
     let slowed = Made { subject_cost: 1.05, ..QUICK };
     let (_, worse) = claims(QUICK, slowed, 40, 3);
