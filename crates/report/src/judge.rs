@@ -38,6 +38,9 @@ const SATURATED: f64 = 0.9;
 /// Fewer repeats than this have no spread.
 const REPEATS_LEAST: usize = 3;
 
+/// The rule about what others use.
+pub(crate) const OTHERS: &str = "others-on-the-machine";
+
 /// What is ranked beside each other.
 #[derive(Debug, Clone, Default)]
 pub struct Ranking {
@@ -215,7 +218,7 @@ pub const RULES: [Rule; 15] = [
         find: noise,
     },
     Rule {
-        name: "others-on-the-machine",
+        name: OTHERS,
         spoils: Spoils::Everything,
         remedy: "Another process took a part of the machine that nobody was charged for: stop it, and measure again.",
         find: |ranking| above(ranking, "others used", OTHERS_SHARE_MOST, |one| one.others_share),

@@ -125,7 +125,7 @@ pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
     shown
 }
 
-/// Every rate that a search tried, and the latency there.
+/// Every rate that a search tried, and the latency there: the median of the rounds that tried it.
 fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<Shown> {
     let Arrivals::Searched { bound } = &case.case.arrivals else { return None };
     let tried = |name: &str| -> Vec<(f64, f64)> {
@@ -135,8 +135,12 @@ fn steps(summary: &Summary<'_>, index: usize, case: &CaseSummary<'_>) -> Option<
             Some((run.step?.rate_per_second, Metric::LatencyP99.value(measured)?))
         };
         let mut points: Vec<_> = summary.results.runs.iter().filter(of_proxy).filter_map(point).collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        points
+        points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
+        // Rounds begin alike: a rate that several of them tried is one point.
+        let of_rate = |same: &[(f64, f64)]| {
+            (same[0].0, crate::statistics::median(&same.iter().map(|point| point.1).collect::<Vec<_>>()))
+        };
+        points.chunk_by(|one, other| one.0 == other.0).map(of_rate).collect()
     };
     let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
     let lines =

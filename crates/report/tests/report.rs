@@ -219,9 +219,17 @@ fn a_search_counts_the_highest_rate_that_met_its_bound() {
     for wanted in ["at the rates that were tried", "Highest rate within a bound", "30,450"] {
         assert!(page.contains(wanted), "{wanted}");
     }
+    let tried = |results: &Results| {
+        let shown = report::overview::latency_against_rate(&Summary::of(results));
+        let row = shown[0].table.rows.iter().find(|row| row[0] == "nginx").expect("a row").clone();
+        row.last().expect("cells").clone()
+    };
+    assert_eq!(tried(&results), "9");
     for run in results.runs.iter_mut().filter(|run| run.proxy == "nginx") {
-        run.step = run.step.map(|step| Step { is_met: false, ..step });
+        let in_every_round = |step: Step| (step.rate_per_second / 5_000.0).floor() * 5_000.0;
+        run.step = run.step.map(|step| Step { is_met: false, rate_per_second: in_every_round(step) });
     }
+    assert_eq!(tried(&results), "3", "a rate of three rounds is one point");
     let summary = Summary::of(&results);
     assert!(!summary.is_complete());
     assert!(text::render(&summary).replace("\n  ", " ").contains("no rate that was tried met the bound"));

@@ -34,8 +34,11 @@ pub struct Groups<'s> {
 impl Groups<'_> {
     /// The chart; `None` where nothing was measured.
     pub fn draw(&self, summary: &Summary<'_>) -> Option<String> {
-        let cases: Vec<&CaseSummary<'_>> =
-            summary.cases.iter().filter(|case| (self.includes)(case)).collect();
+        let cases: Vec<&CaseSummary<'_>> = summary
+            .cases
+            .iter()
+            .filter(|case| (self.includes)(case) && !self.bars(case).is_empty())
+            .collect();
         let all = || cases.iter().flat_map(|case| &case.rows).filter_map(self.value);
         let ticks = axis::linear(all().map(|estimate| estimate.high).reduce(f64::max)?, 5);
         let end = *ticks.last()?;

@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::{Basis, Change, Comparison, Verdict};
 use crate::figure;
-use crate::summary::Metric;
+use crate::judge::OTHERS;
+use crate::results::Results;
+use crate::summary::{CaseSummary, Metric, Summary};
 use crate::table::{NOTHING, Table};
 
 /// What may be said, then what a reader has to know.
@@ -42,8 +44,25 @@ pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
             "The two ran on different machines: a ratio is that of proxy and machine together.".to_owned()
         }
     });
+    said.extend(
+        [(comparison.before, "first"), (comparison.after, "second")].into_iter().filter_map(disturbed),
+    );
     said.extend(comparison.unmatched.iter().map(|what| format!("{what}.")));
     said
+}
+
+/// What lasts as long as a run is in all its rounds alike: no interval has it.
+fn disturbed((results, which): (&Results, &str)) -> Option<String> {
+    let summary = Summary::of(results);
+    let is_disturbed = |case: &&CaseSummary<'_>| case.findings.iter().any(|finding| finding.rule == OTHERS);
+    let cases = summary.cases.iter().filter(is_disturbed).count();
+    (cases > 0).then(|| {
+        format!(
+            "In the {which} results others took a part of the machine in {cases} of {}: what differs may be their doing. \
+             Measure again on a machine that does nothing else.",
+            figure::things(summary.cases.len(), "case")
+        )
+    })
 }
 
 /// A row for each change.

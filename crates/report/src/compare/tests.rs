@@ -145,6 +145,23 @@ fn without_controls_a_steady_machine_still_shows_it() {
 }
 
 #[test]
+fn a_machine_that_others_used_is_said_to_have_been_so() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let (one, mut other) = (made(&mut random, QUICK), made(&mut random, QUICK));
+    let doubt = "In the second results others took a part of the machine in 6 of 6 cases";
+    assert!(!crate::markdown::comparison(&Comparison::of(&one, &other)).contains("took a part"));
+    for run in &mut other.runs {
+        let crate::results::Outcome::Measured(measured) = &mut run.outcome else { panic!("{run:?}") };
+        measured.load_cpu_seconds = Some(1.0);
+        measured.origins_cpu_seconds = Some(1.0);
+        // Of two cores for five seconds.
+        measured.machine_cpu_seconds = Some(9.9);
+    }
+    let said = crate::markdown::comparison(&Comparison::of(&one, &other));
+    assert!(said.contains(doubt), "{said}");
+}
+
+#[test]
 fn a_regression_has_to_reach_the_threshold() {
     let mut random = fastrand::Rng::with_seed(6);
     let (one, other) = (made(&mut random, QUICK), made(&mut random, Made { subject_cost: 1.2, ..QUICK }));
