@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far beyond what anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// Far beyond what anything here takes on a busy machine, or where the kernel is slow to take processes apart.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// A running `vanward`; killed when dropped.
 pub(crate) struct Process {
