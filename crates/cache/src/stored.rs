@@ -83,7 +83,7 @@ impl Stored {
     /// How old it is, for the Age field (RFC 9111 §4.2.3); rather a little too old than too young.
     #[inline]
     pub fn age_seconds(&self, now_ms: u64) -> u64 {
-        (now_ms + CLOCK_LAG_MS).saturating_sub(self.made_ms) / 1000
+        now_ms.saturating_add(CLOCK_LAG_MS).saturating_sub(self.made_ms) / 1000
     }
 
     /// How long it stays fresh, in seconds; negative where it is stale: the `ttl` of Cache-Status (RFC 9211 §2.5).

@@ -84,10 +84,16 @@ impl Changes {
     fn choose_proxies(&self, plan: &mut Written) -> Result<Option<String>, String> {
         let names = &mut plan.wanted.names;
         if let Some(unknown) = self.proxies.iter().find(|wanted| !names.contains(wanted)) {
+            let there_are = names.iter().map(String::as_str);
+            let remedy = match nearest(unknown, there_are.clone()) {
+                Some(_) => "",
+                None => {
+                    ". To compare it too, add it to the proxies of a plan of your own, such as `vanward lab show` prints"
+                }
+            };
             return Err(format!(
-                "the plan has no proxy {unknown:?}; {}. To compare it too, add it to the proxies of a plan of your own, \
-                 such as `vanward lab show` prints",
-                expected(unknown, names.iter().map(String::as_str))
+                "the plan has no proxy {unknown:?}; {}{remedy}",
+                expected(unknown, there_are)
             ));
         }
         let all = names.len();
@@ -189,7 +195,7 @@ mod tests {
             (of(&["*", "quic-*"], &[]), "expected some of http-tiny-closed, "),
             (of(&["http-*", "https-tiny-50%"], &[]), "follows from \"https-tiny-closed\""),
             (of(&[], &["ngnix"]), "did you mean \"nginx\"?"),
-            (of(&[], &["squid"]), "expected some of direct, vanward, nginx"),
+            (of(&[], &["squid"]), "expected some of direct, vanward, nginx. To compare it too, add it"),
         ];
         for (changes, expected) in cases {
             let refused = changes.apply(&mut plan()).expect_err("a mistake");
