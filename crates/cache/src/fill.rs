@@ -11,7 +11,8 @@ use bytes::Bytes;
 use crate::purge::Force;
 use crate::refusal::Refusal;
 use crate::store::Store;
-use crate::store::object::{Object, Opening};
+use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
+use crate::store::shelf::Placing;
 
 /// A fetch under way, as its sharers see it.
 pub(crate) mod flight;
@@ -33,11 +34,14 @@ impl Lead {
 
     /// The response may be stored, and this is its head: all who wait get to read it, and so does who asked.
     pub fn open(mut self, opening: Opening) -> (Fill, Reader) {
+        // Parts are joined with others before long.
+        let placing = if opening.stored.part.is_some() { Placing::InParts } else { Placing::Short };
         let mut stream = Box::new(Stream::new(Arc::new(opening), self.store.filling()));
         let reader = Reader::new(&mut stream, &self.flight);
         self.is_over = true;
         self.flight.advance(|progress| progress.stage = Stage::Streaming(stream));
-        (Fill { store: self.store.clone(), flight: self.flight.clone(), is_over: false }, reader)
+        let (store, flight) = (self.store.clone(), self.flight.clone());
+        (Fill { store, flight, placing, is_over: false }, reader)
     }
 
     /// The response may not be stored. All who wait are let go, each to ask for themselves, and so are all who come
@@ -65,10 +69,12 @@ impl Lead {
 
     /// What lay behind the store answers: it is stored here, and all who wait are answered with it.
     pub fn restore(mut self, object: &Arc<Object>) {
-        if object.weight_bytes() <= self.store.object_bytes_max() {
-            self.store.put_here(&self.flight, object);
+        if object.weight_bytes() > self.store.object_bytes_max() {
+            return self.end(Stage::Renewed(Arc::clone(object)));
         }
-        self.end(Stage::Renewed(Arc::clone(object)));
+        let object = self.store.shelved(object).unwrap_or_else(|| Arc::clone(object));
+        self.store.put_here(&self.flight, &object);
+        self.end(Stage::Renewed(object));
     }
 
     /// What is stored was found to be still good, and answers this request under its new head, but it is to be stored no
@@ -174,6 +180,7 @@ impl Drop for Wait {
 pub struct Fill {
     store: Arc<Store>,
     flight: Arc<Flight>,
+    placing: Placing,
     is_over: bool,
 }
 
@@ -207,6 +214,7 @@ impl Fill {
     pub fn push(&mut self, bytes: &[u8], refused_until_seconds: u64) -> Wanted {
         let mut is_refused = false;
         let mut wanted = Wanted::ToStore;
+        let mut total_bytes = 0;
         self.flight.advance(|progress| {
             let Some(stream) = progress.stream() else { return };
             if stream.keeping == Keeping::Whole {
@@ -217,6 +225,7 @@ impl Fill {
                 }
             }
             stream.push(bytes);
+            total_bytes = stream.total_bytes;
             wanted = match stream.keeping {
                 Keeping::Whole => Wanted::ToStore,
                 Keeping::Window(_) if stream.readers > 0 => Wanted::ToRead,
@@ -227,10 +236,36 @@ impl Fill {
             self.store.refuse(self.flight.key, Refusal::TooLarge);
             self.store.pass(self.flight.key, refused_until_seconds);
         }
-        if wanted != Wanted::ToStore {
+        if wanted == Wanted::ToStore {
+            self.place(bytes, total_bytes);
+        } else {
+            self.placing = Placing::InParts;
             self.store.land(&self.flight);
         }
         wanted
+    }
+
+    /// Has the body on the shelf as well, from where it is known to be long. Those who read it meanwhile have the parts.
+    fn place(&mut self, appended: &[u8], total_bytes: u64) {
+        let is_there = match &mut self.placing {
+            Placing::InParts => return,
+            Placing::Short if total_bytes <= SHORT_BODY_BYTES_MAX as u64 => return,
+            Placing::Short => self.begin_placing(),
+            Placing::OnShelf(shelving) => shelving.append(appended),
+        };
+        if !is_there {
+            self.placing = Placing::InParts;
+        }
+    }
+
+    fn begin_placing(&mut self) -> bool {
+        let so_far =
+            self.flight.progress().stream().map(|stream| (stream.opening.body_bytes, stream.parts()));
+        let begun = so_far.and_then(|(body_bytes, parts)| Some((self.store.shelve(body_bytes)?, parts)));
+        let Some((mut shelving, parts)) = begun else { return false };
+        let is_there = parts.iter().all(|part| shelving.append(part));
+        self.placing = Placing::OnShelf(shelving);
+        is_there
     }
 
     /// Ready when more of the body is to be received: at once while it is going to be stored; else when the foremost of
@@ -260,9 +295,14 @@ impl Fill {
         filled
     }
 
-    fn store_whole(&self, opening: &Opening, parts: &[Bytes]) -> Filled {
-        let object = Object::new(self.flight.key, self.flight.epoch, opening.clone(), parts);
-        if opening.stored.part.is_some() {
+    fn store_whole(&mut self, opening: &Opening, parts: &[Bytes]) -> Filled {
+        let (key, epoch, opening) = (self.flight.key, self.flight.epoch, opening.clone());
+        let is_part = opening.stored.part.is_some();
+        let object = match std::mem::replace(&mut self.placing, Placing::InParts).finish() {
+            Some(body) => Object::shelved(key, epoch, opening, body),
+            None => Object::new(key, epoch, opening, parts),
+        };
+        if is_part {
             return self.store.put_part(&self.flight, object).map_or(Filled::Purged, Filled::Stored);
         }
         self.store.survey_miss(&object);

@@ -82,6 +82,7 @@ pub use storable::{admit, write_named_fields};
 pub use store::behind::Behind;
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::record::Recorded;
+pub use store::shelf::{Shelf, Shelved, Shelving};
 pub use store::{Joined, Store, StoreSettings, StoreTally};
 pub use stored::{Stored, Times};
 pub use survey::HitRates;

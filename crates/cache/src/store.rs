@@ -25,12 +25,15 @@ mod parts;
 pub(crate) mod record;
 /// What lies behind the store.
 pub(crate) mod behind;
+/// Where long bodies may lie.
+pub(crate) mod shelf;
 /// A part of the store, behind one lock.
 mod shard;
 
 use behind::Behind;
 use object::Object;
 use shard::{Left, Shard};
+use shelf::{Shelf, Shelving};
 
 /// How much a store takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +57,7 @@ pub struct Store {
     survey: Survey,
     outcomes: Outcomes,
     behind: Option<Arc<dyn Behind>>,
+    shelf: Option<Arc<dyn Shelf>>,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +126,13 @@ impl Store {
             survey: Survey::new(settings.memory_bytes),
             outcomes: Outcomes::new(settings.memory_bytes),
             behind,
+            shelf: None,
         }
+    }
+
+    /// The same store with a place for long bodies.
+    pub fn with_shelf(self, shelf: Arc<dyn Shelf>) -> Self {
+        Self { shelf: Some(shelf), ..self }
     }
 
     /// The stored response for a request, if there is one; whether it is fresh is not looked at. What the request's
@@ -388,6 +398,22 @@ impl Store {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// A place on the shelf for a body of this length, as far as that is known.
+    pub(crate) fn shelve(&self, body_bytes: Option<u64>) -> Option<Box<dyn Shelving>> {
+        self.shelf.as_ref()?.begin(body_bytes.unwrap_or(self.settings.object_bytes_max))
+    }
+
+    /// An object that came with its body in parts, on the shelf if it is a long one.
+    pub(crate) fn shelved(&self, object: &Arc<Object>) -> Option<Arc<Object>> {
+        if !object.is_in_parts() {
+            return None;
+        }
+        let mut shelving = self.shelve(Some(object.body_bytes()))?;
+        let is_there = object.body(0..u64::MAX).all(|piece| shelving.append(piece));
+        let body = is_there.then(|| shelving.finish()).flatten()?;
+        Some(Arc::new(object.moved(body)))
     }
 
     pub(crate) fn filling(&self) -> Arc<AtomicU64> {

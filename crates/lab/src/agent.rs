@@ -238,9 +238,9 @@ impl<'o> Agent<'o> {
         let mut proxy = self
             .proxy
             .as_ref()
-            .map(|(started, _)| part(vec![started.group.id()], vec![*port], origin_ports.clone()));
+            .map(|(started, _)| part(vec![started.group.root()], vec![*port], origin_ports.clone()));
         let mut origins =
-            self.origins.as_ref().map(|origins| part(origins.ids(), origin_ports.clone(), Vec::new()));
+            self.origins.as_ref().map(|origins| part(origins.roots(), origin_ports.clone(), Vec::new()));
         let used = || (self.origins.as_ref().and_then(Origins::cpu_seconds), machine::cpu_seconds());
         let (used_before, counted_before) = (used(), network::now());
         let load = match &measurement.load {
@@ -252,7 +252,8 @@ impl<'o> Agent<'o> {
             }
             None => None,
         };
-        let mut sender = load.as_ref().map(|(_, running)| part(vec![running.id()], Vec::new(), vec![*port]));
+        let mut sender =
+            load.as_ref().map(|(_, running)| part(vec![running.root()], Vec::new(), vec![*port]));
         let group = self.proxy.as_mut().map(|(started, _)| &mut started.group);
         let until_enough = async {
             match load {

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use report::latency::Latency;
 use report::results::{Measured, Outcome, Version};
-use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Own;
+use crate::usage::Root;
 use crate::{proxies, start};
 
 /// Beyond the load itself and its last responses: to start, and to end.
@@ -161,9 +161,9 @@ impl Request {
 }
 
 impl Running<'_> {
-    /// Its first process.
-    pub(crate) fn id(&self) -> Pid {
-        self.group.id()
+    /// What its usage is read by.
+    pub(crate) fn root(&self) -> Root {
+        self.group.root()
     }
 
     /// Waits for its end, and reads its figures. The proxy's usage is added by who read it.

@@ -14,8 +14,10 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, set_child_su
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use crate::charged::ControlGroup;
 use crate::cores;
 use crate::error::Error;
+use crate::usage::Root;
 
 /// What is kept of a log for an error message.
 const LOG_TAIL_BYTES: usize = 600;
@@ -26,6 +28,7 @@ pub struct Group {
     name: String,
     child: Child,
     id: Pid,
+    control: Option<ControlGroup>,
     output: PathBuf,
     log: PathBuf,
 }
@@ -33,6 +36,15 @@ pub struct Group {
 impl Group {
     /// Starts a program on some cores. What it writes goes to `NAME.out` and `NAME.log` in the folder.
     pub fn start(name: &str, command: &[String], cores: &[usize], folder: &Path) -> Result<Self, Error> {
+        let named = command.first().ok_or(Error::Empty("program"))?;
+        // One that is not there is to be told of by its own name.
+        let control = if Path::new(named).is_absolute() && Path::new(named).is_file() {
+            ControlGroup::new()
+        } else {
+            None
+        };
+        let entered = control.as_ref().map(|control| control.entered(command));
+        let command = entered.as_deref().unwrap_or(command);
         let (program, arguments) = command.split_first().ok_or(Error::Empty("program"))?;
         let (output, log) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.log")));
         let file =
@@ -51,12 +63,17 @@ impl Group {
         let child = cores::on(cores, || Command::from(prepared).spawn()).map_err(spawn_error)?;
         let id =
             child.id().and_then(|id| Pid::from_raw(id as i32)).expect("a process just started has an id");
-        Ok(Self { name: name.to_owned(), child, id, output, log })
+        Ok(Self { name: name.to_owned(), child, id, control, output, log })
     }
 
     /// The first process, which is also the group's id.
     pub fn id(&self) -> Pid {
         self.id
+    }
+
+    /// What its usage is read by.
+    pub(crate) fn root(&self) -> Root {
+        Root { process: self.id, control: self.control.clone() }
     }
 
     /// What it was called at its start.

@@ -29,6 +29,8 @@ mod start;
 mod origins;
 /// CPU time, memory, threads and switches of process trees.
 mod usage;
+/// What the kernel charges control groups for.
+mod charged;
 /// TCP connections by port and state.
 mod connections;
 /// Bytes of TCP connections by port.

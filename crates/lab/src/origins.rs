@@ -5,13 +5,12 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use report::results::Process;
-use rustix::process::Pid;
 
 use crate::error::Error;
 use crate::group::Group;
 use crate::plan::Own;
 use crate::start;
-use crate::usage::{Processes, Reading};
+use crate::usage::{Processes, Reading, Root};
 
 /// Origins that run until this is dropped.
 #[derive(Debug)]
@@ -48,12 +47,12 @@ impl Origins {
 
     /// CPU time that all of them used until now; `None` if it can't be read.
     pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        Some(Reading::of(&Processes::now().ok()?, &self.ids()).cpu_seconds())
+        Some(Reading::of(&Processes::now().ok()?, &self.roots()).cpu_seconds())
     }
 
-    /// The first process of each.
-    pub(crate) fn ids(&self) -> Vec<Pid> {
-        self.groups.iter().map(Group::id).collect()
+    /// What the usage of each is read by.
+    pub(crate) fn roots(&self) -> Vec<Root> {
+        self.groups.iter().map(Group::root).collect()
     }
 
     /// Kills them all, and waits for none.

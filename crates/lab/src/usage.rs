@@ -1,6 +1,7 @@
 //! CPU time, memory and threads of a process tree: of all processes in a group and all that they started.
 //!
-//! CPU time comes from the scheduler's account of each thread, in nanoseconds; where a thread ended in between or
+//! CPU time is what the kernel charged their control groups (`charged`), where there are any. Else it comes from the
+//! scheduler's account of each thread, in nanoseconds; where a thread ended in between or
 //! the kernel keeps none, from the ticks of the processes. Only the ticks tell user from system.
 
 use std::collections::{HashMap, HashSet};
@@ -13,7 +14,16 @@ use tokio::time::Instant;
 
 use report::results::Usage;
 
+use crate::charged::{self, Charged, ControlGroup};
 use crate::error::Error;
+
+/// A program that was started, and what it started.
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    /// The first process, which is also the group's id.
+    pub(crate) process: Pid,
+    pub(crate) control: Option<ControlGroup>,
+}
 
 /// What a tree has used until now.
 #[derive(Debug, Clone)]
@@ -25,6 +35,8 @@ pub(crate) struct Reading {
     ended_ticks: u64,
     /// What the scheduler says, by thread.
     scheduled: HashMap<i32, Account>,
+    /// What their control groups were charged, if each has one.
+    charged: Option<Charged>,
     processes: usize,
 }
 
@@ -61,8 +73,8 @@ impl Processes {
     }
 
     /// The processes of the groups `roots`, and all that descend from one of them.
-    fn tree(&self, roots: &[Pid]) -> Vec<&Stat> {
-        let roots: Vec<i32> = roots.iter().map(|root| root.as_raw_nonzero().get()).collect();
+    fn tree(&self, roots: &[Root]) -> Vec<&Stat> {
+        let roots: Vec<i32> = roots.iter().map(|root| root.process.as_raw_nonzero().get()).collect();
         let is_root = |stat: &&Stat| roots.contains(&stat.pgrp) || roots.contains(&stat.pid);
         let mut inside: HashSet<i32> = self.0.iter().filter(is_root).map(|stat| stat.pid).collect();
         loop {
@@ -82,7 +94,7 @@ impl Processes {
 
 impl Reading {
     /// Of the trees whose first processes are `roots`.
-    pub(crate) fn of(processes: &Processes, roots: &[Pid]) -> Self {
+    pub(crate) fn of(processes: &Processes, roots: &[Root]) -> Self {
         let tree = processes.tree(roots);
         let at = Instant::now();
         let scheduled = tree.iter().flat_map(|stat| threads(stat.pid)).collect();
@@ -93,6 +105,7 @@ impl Reading {
             system_ticks: tree.iter().map(|stat| stat.stime + not_negative(stat.cstime)).sum(),
             ended_ticks: tree.iter().map(|stat| not_negative(stat.cutime) + not_negative(stat.cstime)).sum(),
             scheduled,
+            charged: charged::sum(roots.iter().map(|root| root.control.as_ref()?.charged())),
             processes: tree.len(),
         }
     }
@@ -119,19 +132,32 @@ impl Reading {
         let tick_seconds = 1.0 / procfs::ticks_per_second() as f64;
         let user = self.user_ticks.saturating_sub(earlier.user_ticks) as f64 * tick_seconds;
         let system = self.system_ticks.saturating_sub(earlier.system_ticks) as f64 * tick_seconds;
-        let both = self.scheduled_seconds_since(earlier).unwrap_or(user + system);
-        // Without a tick in between there is no way to tell: then it is the kernel's, as most of a proxy's time is.
-        let user_share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
+        let charged = self.charged_seconds_since(earlier);
+        let (user_seconds, system_seconds) = charged.unwrap_or_else(|| {
+            let both = self.scheduled_seconds_since(earlier).unwrap_or(user + system);
+            // Without a tick in between there is no way to tell: then it is the kernel's, as most of a proxy's time is.
+            let user_share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
+            (both * user_share, both * (1.0 - user_share))
+        });
         Usage {
             seconds: (self.at - earlier.at).as_secs_f64(),
-            user_seconds: both * user_share,
-            system_seconds: both * (1.0 - user_share),
+            user_seconds,
+            system_seconds,
+            by_control_group: charged.is_some(),
             memory_bytes: memory.bytes,
             processes: self.processes,
             threads: self.scheduled.len(),
             voluntary_switches: self.counted_since(earlier, |account| account.voluntary_switches),
             involuntary_switches: self.counted_since(earlier, |account| account.involuntary_switches),
         }
+    }
+
+    /// User and system time by control groups.
+    fn charged_seconds_since(&self, earlier: &Self) -> Option<(f64, f64)> {
+        let (now, before) = (self.charged?, earlier.charged?);
+        let seconds = |now: u64, before: u64| now.saturating_sub(before) as f64 / 1e6;
+        let user = seconds(now.user_microseconds, before.user_microseconds);
+        Some((user, seconds(now.system_microseconds, before.system_microseconds)))
     }
 
     /// Of the threads that are still there: what one counted that ended is lost.
@@ -152,7 +178,7 @@ impl Reading {
 
 impl Memory {
     /// Of the trees whose first processes are `roots`.
-    pub(crate) fn of(processes: &Processes, roots: &[Pid]) -> Self {
+    pub(crate) fn of(processes: &Processes, roots: &[Root]) -> Self {
         let tree = processes.tree(roots);
         let bytes = tree
             .iter()
@@ -241,7 +267,7 @@ mod tests {
     }
 
     fn reading(group: &Group) -> Reading {
-        Reading::of(&Processes::now().expect("the kernel tells"), &[group.id()])
+        Reading::of(&Processes::now().expect("the kernel tells"), &[group.root()])
     }
 
     #[test]
@@ -304,6 +330,42 @@ mod tests {
         assert!(usage.user_seconds + usage.system_seconds > 0.1, "{usage:?}");
     }
 
+    /// Whoever ran between two looks, and was gone at both.
+    #[tokio::test]
+    async fn a_control_group_is_charged_for_all_that_ran_in_it_and_goes_with_it() {
+        let Some(control) = ControlGroup::new() else { return };
+        let folder = control.folder().to_owned();
+        drop(control);
+        assert!(!folder.exists());
+        let place = tempfile::tempdir().expect("a folder");
+        let (work, go) = (place.path().join("work"), place.path().join("go"));
+        std::fs::write(&work, "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done")
+            .expect("a file");
+        // No parent of the work waits for it, and it has left the group of processes.
+        let (work, waits) = (work.display(), go.display());
+        let script = format!(
+            "echo ready; while [ ! -e {waits} ]; do sleep 0.02; done; (setsid sh {work} &); exec sleep 600"
+        );
+        let command = ["/bin/sh".to_owned(), "-c".to_owned(), script];
+        let cores = cores::assign_all().expect("the kernel tells");
+        let group = Group::start("test", &command, &cores.load, place.path()).expect("a shell");
+        while !group.output().contains("ready") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let before = reading(&group);
+        std::fs::write(&go, "").expect("a file");
+        while !group.output().contains("done") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let usage = reading(&group).since(&before, Memory { bytes: 0 });
+        assert!(usage.by_control_group);
+        assert!(usage.user_seconds + usage.system_seconds > 0.05, "{usage:?}");
+        let folder = group.root().control.expect("it has one").folder().to_owned();
+        assert!(folder.exists());
+        drop(group);
+        assert!(!folder.exists(), "its group is gone");
+    }
+
     #[tokio::test]
     async fn memory_is_that_of_the_whole_tree() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -313,8 +375,8 @@ mod tests {
             running("sleep 600 & sleep 600 & sleep 600 & sleep 600 & echo ready; wait", other_folder.path())
                 .await;
         let processes = Processes::now().expect("the kernel tells");
-        let one = Memory::of(&processes, &[one.id()]).bytes;
-        let many = Memory::of(&processes, &[many.id()]).bytes;
+        let one = Memory::of(&processes, &[one.root()]).bytes;
+        let many = Memory::of(&processes, &[many.root()]).bytes;
         assert!(one > 0 && many > one, "{one} and {many}");
     }
 }

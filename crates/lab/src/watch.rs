@@ -4,18 +4,17 @@ use std::pin::pin;
 use std::time::Duration;
 
 use report::results::{Sample, Usage, Watched};
-use rustix::process::Pid;
 use tokio::time::sleep;
 
 use crate::connections::{Connections, Ports};
 use crate::error::Error;
 use crate::traffic::{Counted, Sockets};
-use crate::usage::{Memory, Processes, Reading};
+use crate::usage::{Memory, Processes, Reading, Root};
 
 /// A part under watch.
 #[derive(Debug)]
 pub(crate) struct Part {
-    roots: Vec<Pid>,
+    roots: Vec<Root>,
     ports: Ports,
     counted: Counted,
     first: Reading,
@@ -29,7 +28,7 @@ impl Part {
     pub(crate) fn begin(
         processes: &Processes,
         sockets: Option<&Sockets>,
-        roots: Vec<Pid>,
+        roots: Vec<Root>,
         ports: Ports,
     ) -> Self {
         let first = Reading::of(processes, &roots);
@@ -110,10 +109,10 @@ mod tests {
         let cores = cores::assign_all().expect("the kernel tells");
         let group = Group::start("busy", &command, &cores.load, folder.path()).expect("a shell");
         let processes = Processes::now().expect("processes");
-        let mut part = Part::begin(&processes, None, vec![group.id()], Ports::default());
+        let mut part = Part::begin(&processes, None, vec![group.root()], Ports::default());
         let rounds = async {
             // As many samples as it takes: how long that is, is the machine's business.
-            while Reading::of(&Processes::now().expect("processes"), &[group.id()]).cpu_seconds() < 0.1 {
+            while Reading::of(&Processes::now().expect("processes"), &[group.root()]).cpu_seconds() < 0.1 {
                 sleep(Duration::from_millis(20)).await;
             }
             sleep(Duration::from_millis(60)).await;

@@ -40,9 +40,11 @@ use ::cache::{
     judge_conditions, range_applies, serves_on_error,
 };
 use config::CacheStore;
+use pages::Pages;
 use wire::Method;
 
 use crate::client::Next;
+use crate::control::notice;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::forward;
@@ -74,7 +76,12 @@ impl Cache {
         let secret = below.secret().unwrap_or_else(fresh);
         let behind = below.tier().map(|tier| Arc::clone(tier) as Arc<dyn Behind>);
         let settings = StoreSettings { memory_bytes, object_bytes_max };
-        Self { store: Arc::new(Store::new(settings, behind)), secret, below }
+        let mut store = Store::new(settings, behind);
+        match Pages::new() {
+            Ok(pages) => store = store.with_shelf(Arc::new(pages)),
+            Err(error) => notice(&format!("stored bodies are copied into each connection: {error}")),
+        }
+        Self { store: Arc::new(store), secret, below }
     }
 
     /// Another process is to have what lies on the disk.

@@ -567,6 +567,9 @@ struct Lent<'c>(&'c Control);
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         lock(&self.0.held).is_lent = false;
+        if !self.0.is_leaving.load(Ordering::Acquire) {
+            self.0.faults.give_back();
+        }
         // Who took them and did not take over may have had them refuse.
         self.0.settle_refusals();
     }

@@ -62,6 +62,8 @@ struct Held {
     file: config::Faults,
     /// Beside those of the file.
     added: Vec<Added>,
+    /// The next process has been told of them: what changes now, it would not know.
+    is_lent: bool,
 }
 
 /// A rule of an operator's.
@@ -109,6 +111,8 @@ pub(crate) enum FaultRefusal {
     NoFault(String),
     #[error("more than {RULES_MAX} faults: remove some")]
     TooMany,
+    #[error("another process is taking over: ask again once it has")]
+    Lent,
 }
 
 /// Rules at a time.
@@ -154,6 +158,7 @@ impl Faults {
         if held.read != config.faults {
             held.read.clone_from(&config.faults);
             held.file.clone_from(&config.faults);
+            held.shadow();
         }
         held.added.iter_mut().for_each(|added| added.read(config));
         self.put(&held, now_ns);
@@ -169,7 +174,7 @@ impl Faults {
         config: &Config,
         now_ns: u64,
     ) -> Result<(), FaultRefusal> {
-        let mut held = self.held();
+        let mut held = self.held_to_change()?;
         if let Some(rule) = rules.iter().find(|rule| held.has(&rule.name)) {
             return Err(FaultRefusal::IsThere(rule.name.clone()));
         }
@@ -183,7 +188,7 @@ impl Faults {
 
     /// Has one go wrong no more.
     pub(crate) fn remove(&self, name: &str, now_ns: u64) -> Result<(), FaultRefusal> {
-        let mut held = self.held();
+        let mut held = self.held_to_change()?;
         if !held.has(name) {
             return Err(FaultRefusal::NoFault(name.to_owned()));
         }
@@ -268,6 +273,16 @@ impl Faults {
         set.refusals().filter_map(|rule| rule.meant.occasion.changes_in(rule.age(now_ns))).min()
     }
 
+    /// No process is told of them any more, or that did not take over.
+    pub(crate) fn give_back(&self) {
+        self.held().is_lent = false;
+    }
+
+    fn held_to_change(&self) -> Result<MutexGuard<'_, Held>, FaultRefusal> {
+        let held = self.held();
+        if held.is_lent { Err(FaultRefusal::Lent) } else { Ok(held) }
+    }
+
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -298,6 +313,18 @@ fn connection(listener: usize, client: IpAddr) -> route::Request<'static, Fields
 }
 
 impl Held {
+    /// An operator's rule stands in the place of one of the file that has its name, until it is removed with it.
+    fn shadow(&mut self) {
+        for rule in
+            self.file.rules.extract_if(.., |rule| self.added.iter().any(|added| added.name == rule.name))
+        {
+            notice(&format!(
+                "fault {:?} of the file is not injected: one that was added has its name",
+                rule.name
+            ));
+        }
+    }
+
     /// Whether a rule has this name, in force or not.
     fn has(&self, name: &str) -> bool {
         self.file.rules.iter().any(|rule| rule.name == name)

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::task::{Context, Poll, ready};
 
+use pages::Region;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_congestion;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
@@ -164,6 +165,16 @@ impl Tcp {
             }
             outcome => Poll::Ready(outcome.map_err(io::Error::from)),
         }
+    }
+
+    /// Sends what the kernel takes of a body from an offset on, at least one byte, without a copy.
+    pub(crate) fn poll_send_region(
+        &self,
+        context: &mut Context<'_>,
+        region: &Region,
+        offset: u64,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_sent(context, |socket| region.send(socket, offset))
     }
 
     /// Looks at what has arrived and leaves it there; 0 is the end.

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use config::{AccessLog, Config, LogFormat, LogTarget};
+use config::{AccessLog, CacheStore, Config, LogFormat, LogTarget};
 use socket2::SockRef;
 
 struct Counting;
@@ -44,6 +44,7 @@ struct Case {
     request_end: &'static [u8],
     response: Vec<u8>,
     response_end: &'static [u8],
+    is_cached: bool,
 }
 
 fn cases() -> Vec<Case> {
@@ -63,6 +64,12 @@ fn cases() -> Vec<Case> {
         request_end,
         response: response.to_vec(),
         response_end,
+        is_cached: false,
+    };
+    let hit = |name, response: &[u8], response_end| {
+        let response =
+            String::from_utf8_lossy(response).replace("200 OK", "200 OK\r\nCache-Control: max-age=900");
+        Case { is_cached: true, ..case(name, get, b"\r\n\r\n", response.as_bytes(), response_end) }
     };
     vec![
         case("a tiny page", get, b"\r\n\r\n", tiny, b"."),
@@ -70,6 +77,8 @@ fn cases() -> Vec<Case> {
         case("a spliced response", get, b"\r\n\r\n", &large, b"x."),
         case("a request with a body", post, b"l.", tiny, b"."),
         case("a chunked request", chunked_post, b"0\r\n\r\n", tiny, b"."),
+        hit("a tiny hit", tiny, b"."),
+        hit("a large hit", &large, b"x."),
     ]
 }
 
@@ -100,6 +109,10 @@ fn allocations_of(case: &Case, log: Option<AccessLog>) -> usize {
     config.workers = Some(1.try_into().expect("is not zero"));
     config.metrics = log.is_some().then(|| ([127, 0, 0, 1], 0).into());
     config.access_log = log;
+    if case.is_cached {
+        config.cache = Some(CacheStore::of(64 << 20));
+        config.routes[0].cache = Some(cache::Policy::default());
+    }
     let proxy = proxy::start(config).expect("the proxy starts");
     let mut client = TcpStream::connect(proxy.addresses()[0]).expect("the proxy listens");
     client.set_read_timeout(Some(Duration::from_secs(20))).expect("is a socket");

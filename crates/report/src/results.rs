@@ -539,6 +539,10 @@ pub struct Usage {
     pub user_seconds: f64,
     /// CPU time in the kernel.
     pub system_seconds: f64,
+    /// Whether CPU time is what control groups were charged, all threads and children included; else that of the threads
+    /// that were there at both ends.
+    #[serde(default)]
+    pub by_control_group: bool,
     /// The most memory seen: proportional set size, summed; the program's own file in full.
     pub memory_bytes: u64,
     /// Processes at the end.

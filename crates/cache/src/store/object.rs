@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use crate::key::Key;
 use crate::purge::{Force, Label};
+use crate::store::shelf::{Held, Shelved, shelved_bytes};
 use crate::stored::Stored;
 use crate::vary::{VariantKey, Vary};
 
@@ -59,7 +60,15 @@ pub struct Object {
 enum Body {
     /// Behind the head, in the same piece of memory.
     Short,
-    Long(Arc<[Piece]>),
+    /// Behind one pointer, so that short ones pay for no more.
+    Long(Arc<Long>),
+}
+
+#[derive(Debug)]
+enum Long {
+    Parts(Box<[Piece]>),
+    /// On the store's shelf.
+    Shelved(Arc<dyn Shelved>),
 }
 
 /// A part of a body, in memory that is shared with those who send it.
@@ -84,7 +93,30 @@ impl Object {
         if body_bytes <= SHORT_BODY_BYTES_MAX {
             return Self::assemble(key, epoch, opening, parts, Body::Short);
         }
-        Self::assemble(key, epoch, opening, &[], Body::Long(pieces(parts)))
+        Self::assemble(key, epoch, opening, &[], Body::Long(Arc::new(Long::Parts(pieces(parts)))))
+    }
+
+    /// A response whose body is on the shelf.
+    pub(crate) fn shelved(key: Key, epoch: u64, opening: Opening, body: Arc<dyn Shelved>) -> Self {
+        Self::assemble(key, epoch, opening, &[], Body::Long(Arc::new(Long::Shelved(body))))
+    }
+
+    /// The same, with its body on the shelf.
+    pub(crate) fn moved(&self, body: Arc<dyn Shelved>) -> Self {
+        Self::shelved(self.key, self.epoch, self.opening(), body)
+    }
+
+    /// What it began with.
+    pub(crate) fn opening(&self) -> Opening {
+        Opening {
+            stored: self.stored,
+            vary: self.vary.clone(),
+            variant: self.variant,
+            key_text: self.key_text().into(),
+            head: self.head().into(),
+            labels: self.labels.clone(),
+            body_bytes: Some(self.body_bytes()),
+        }
     }
 
     /// The same body under another head, as a validation leaves it (RFC 9111 §3.2). A long body is shared, not copied.
@@ -131,19 +163,53 @@ impl Object {
         // Two counts stand before what an `Arc` holds.
         let body = match &self.body {
             Body::Short => 0,
-            Body::Long(pieces) => {
-                allocated_bytes(16 + size_of_val::<[Piece]>(pieces) as u64)
-                    + pieces
-                        .iter()
-                        .map(|piece| allocated_bytes(piece.bytes.len() as u64) + SHARED_BYTES)
-                        .sum::<u64>()
-            }
+            Body::Long(long) => allocated_bytes(16 + size_of::<Long>() as u64) + long.weigh(),
         };
         allocated_bytes(16 + size_of::<Self>() as u64)
             + allocated_bytes(self.text.len() as u64)
             + allocated_bytes(size_of_val::<[Label]>(&self.labels) as u64)
             + allocated_bytes(self.vary.as_bytes().len() as u64)
             + body
+    }
+}
+
+impl Long {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Parts(pieces) => pieces.last().map_or(0, |piece| piece.end),
+            Self::Shelved(body) => body.bytes().len() as u64,
+        }
+    }
+
+    fn at(&self, offset: u64) -> &[u8] {
+        match self {
+            Self::Parts(pieces) => {
+                let index = pieces.partition_point(|piece| piece.end <= offset);
+                pieces.get(index).map_or(&[], |piece| {
+                    let begin = piece.end - piece.bytes.len() as u64;
+                    &piece.bytes[(offset - begin) as usize..]
+                })
+            }
+            Self::Shelved(body) => {
+                // In pieces as others are: who sends them looks up after each.
+                let end = (offset / BLOCK_BYTES as u64 + 1).saturating_mul(BLOCK_BYTES as u64);
+                let (body, offset) = (body.bytes(), usize::try_from(offset).unwrap_or(usize::MAX));
+                let end = usize::try_from(end).unwrap_or(usize::MAX).min(body.len());
+                body.get(offset..end).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The memory behind it.
+    fn weigh(&self) -> u64 {
+        match self {
+            Self::Parts(pieces) => {
+                let of_piece = |piece: &Piece| allocated_bytes(piece.bytes.len() as u64) + SHARED_BYTES;
+                allocated_bytes(size_of_val::<[Piece]>(pieces) as u64)
+                    + pieces.iter().map(of_piece).sum::<u64>()
+            }
+            Self::Shelved(body) => shelved_bytes(body.bytes().len() as u64),
+        }
     }
 }
 
@@ -197,7 +263,7 @@ impl Object {
     pub fn body_bytes(&self) -> u64 {
         match &self.body {
             Body::Short => (self.text.len() - self.head_end as usize) as u64,
-            Body::Long(pieces) => pieces.last().map_or(0, |piece| piece.end),
+            Body::Long(long) => long.len(),
         }
     }
 
@@ -208,13 +274,7 @@ impl Object {
                 let body = &self.text[self.head_end as usize..];
                 body.get(offset.min(body.len() as u64) as usize..).unwrap_or_default()
             }
-            Body::Long(pieces) => {
-                let index = pieces.partition_point(|piece| piece.end <= offset);
-                pieces.get(index).map_or(&[], |piece| {
-                    let begin = piece.end - piece.bytes.len() as u64;
-                    &piece.bytes[(offset - begin) as usize..]
-                })
-            }
+            Body::Long(long) => long.at(offset),
         }
     }
 
@@ -230,12 +290,32 @@ impl Object {
     }
 
     /// The pieces of a body that does not lie behind its head.
-    pub(crate) fn long_body(&self) -> impl Iterator<Item = Bytes> {
-        let pieces = match &self.body {
-            Body::Short => &[][..],
-            Body::Long(pieces) => pieces,
-        };
-        pieces.iter().map(|piece| piece.bytes.clone())
+    pub(crate) fn long_body(&self) -> Vec<Bytes> {
+        match self.long() {
+            None => Vec::new(),
+            Some(Long::Parts(pieces)) => pieces.iter().map(|piece| piece.bytes.clone()).collect(),
+            Some(Long::Shelved(body)) => vec![Bytes::from_owner(Held(Arc::clone(body)))],
+        }
+    }
+
+    /// Its body, where that is on a shelf.
+    pub fn on_shelf(&self) -> Option<&dyn Shelved> {
+        match self.long()? {
+            Long::Shelved(body) => Some(&**body),
+            Long::Parts(_) => None,
+        }
+    }
+
+    /// Whether its body is long, and not on a shelf.
+    pub(crate) fn is_in_parts(&self) -> bool {
+        matches!(self.long(), Some(Long::Parts(_)))
+    }
+
+    fn long(&self) -> Option<&Long> {
+        match &self.body {
+            Body::Short => None,
+            Body::Long(long) => Some(long),
+        }
     }
 
     /// All memory that it takes.
@@ -298,7 +378,7 @@ const BLOCK_PARTS_MAX: usize = 4;
 
 /// The parts as they are kept. A full block stays where it is, unless it came in crumbs; the last one is copied, so that
 /// what is not filled of it is given back.
-fn pieces(parts: &[Bytes]) -> Arc<[Piece]> {
+fn pieces(parts: &[Bytes]) -> Box<[Piece]> {
     let mut end = 0;
     let mut pieces = Vec::new();
     let mut push = |bytes: Bytes| {

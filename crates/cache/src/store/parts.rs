@@ -79,12 +79,8 @@ fn joined(earlier: &Object, later: &Object) -> Option<Object> {
     let key = if is_whole { later.key().of_parts() } else { later.key() };
     let opening = Opening {
         stored: Stored { part: (!is_whole).then_some(part), ..*later.stored() },
-        vary: later.vary().clone(),
-        variant: later.variant(),
-        key_text: later.key_text().into(),
-        head: later.head().into(),
-        labels: later.labels().into(),
         body_bytes: Some(part.end - part.start),
+        ..later.opening()
     };
     Some(Object::new(key, earlier.epoch().min(later.epoch()), opening, &body))
 }

@@ -136,6 +136,7 @@ fn watched_together(one: Watched, other: Watched) -> Watched {
             seconds: one.usage.seconds.max(other.usage.seconds),
             user_seconds: one.usage.user_seconds + other.usage.user_seconds,
             system_seconds: one.usage.system_seconds + other.usage.system_seconds,
+            by_control_group: one.usage.by_control_group && other.usage.by_control_group,
             memory_bytes: one.usage.memory_bytes + other.usage.memory_bytes,
             processes: one.usage.processes + other.usage.processes,
             threads: one.usage.threads + other.usage.threads,

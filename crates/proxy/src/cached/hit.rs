@@ -1,5 +1,6 @@
 //! A response from the store: all of it, a part, or the word that the client has it already.
 
+use std::any::Any;
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -8,6 +9,7 @@ use ::cache::{
     Asked, Boundary, CacheStatus, Handling, Object, Selection, Stored, Verdict, judge_conditions,
     range_applies, select, write_content_length, write_unsatisfied_range,
 };
+use pages::Region;
 use wire::{ClientConnection, Framing, Method};
 
 use super::head::{self, Extent, Said};
@@ -89,9 +91,10 @@ async fn send_whole(
         let of_head = (head.len() as u64).min(sent_bytes);
         let (head, at) = (&head[of_head as usize..], sent_bytes - of_head);
         let tcp = call.client.socket.spliceable().filter(|_| pace.is_free(call.worker));
-        sent_bytes += match tcp {
-            Some(tcp) => send_gathered(call, tcp, head, object, at, follows).await?,
-            None => {
+        sent_bytes += match (tcp, region(object)) {
+            (Some(tcp), Some(region)) => send_region(call, tcp, head, region, at).await?,
+            (Some(tcp), None) => send_gathered(call, tcp, head, object, at, follows).await?,
+            (None, _) => {
                 let piece = object.body_at(at);
                 let end = at + piece.len() as u64;
                 let follows = if end == object.body_bytes() { follows } else { Follows::More };
@@ -101,6 +104,27 @@ async fn send_whole(
         };
     }
     Ok(())
+}
+
+/// A body that the kernel can send from where it lies.
+fn region(object: &Object) -> Option<&Region> {
+    let shelved: &dyn Any = object.on_shelf()?;
+    shelved.downcast_ref()
+}
+
+/// Sends what the client takes of a head, or of the body that is behind it, and says how much that was.
+async fn send_region(
+    call: &Call<'_>,
+    tcp: &Tcp,
+    head: &[u8],
+    region: &Region,
+    at: u64,
+) -> Result<u64, Failure> {
+    let write = poll_fn(|context| match head {
+        [] => tcp.poll_send_region(context, region, at),
+        head => tcp.poll_send(context, head, Follows::More),
+    });
+    in_time(call, write).await.map(|count| count as u64)
 }
 
 /// Sends a head and what of several pieces behind it the client takes in one call, and says how much that was: of 166 kB in

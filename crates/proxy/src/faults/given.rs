@@ -73,9 +73,10 @@ pub(super) struct Past {
 }
 
 impl Faults {
-    /// All that there is to go on with.
+    /// All that there is to go on with. Until they are given back nobody may add or remove any.
     pub(crate) fn bequests(&self, config: &Config, now_ns: u64) -> Vec<FaultBequest> {
-        let (held, set) = (self.held(), self.set.load());
+        let (mut held, set) = (self.held(), self.set.load());
+        held.is_lent = true;
         let file = &held.read;
         let mut parts = vec![FaultBequest::Section {
             seed: file.seed,
@@ -186,7 +187,9 @@ pub(super) fn taken(config: &Config, bequests: Vec<FaultBequest>) -> (Held, Vec<
         file.rules.retain(|rule| !removed.contains(rule));
         file.header = file.header.filter(|_| has_header);
     }
-    (Held { read: config.faults.clone(), file, added }, pasts)
+    let mut held = Held { read: config.faults.clone(), file, added, is_lent: false };
+    held.shadow();
+    (held, pasts)
 }
 
 impl Past {
@@ -218,6 +221,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::faults::FaultRefusal;
 
     const LEAST: &str = "[[listen]]\naddress = \"127.0.0.1:80\"\n[[listen]]\naddress = \"127.0.0.1:81\"\nname = \"b\"\n\
                          [[route]]\nname = \"r\"\nrespond = { status = 200 }\n";
@@ -278,6 +282,40 @@ mod tests {
         let left = last.rules()[1].expires_in(0).expect("it expires");
         let minutes = left.as_secs() / 60;
         assert!((56..=57).contains(&minutes), "three minutes are over: {left:?}");
+    }
+
+    #[test]
+    fn what_the_next_process_was_told_of_stays_as_it_is_until_that_has_failed() {
+        let file = config(FILE);
+        let faults = Faults::new(&file, Vec::new());
+        let rules = || config::faults("[[fault]]\ninject = \"503\"\n", "t", &file).expect("it is right");
+        drop(next(&faults, &file, &file, 0));
+        assert!(matches!(faults.add(rules(), &file, 0), Err(FaultRefusal::Lent)));
+        assert!(matches!(faults.remove("file", 0), Err(FaultRefusal::Lent)));
+        assert_eq!(names(&faults), ["file", "removed"]);
+        faults.give_back();
+        faults.add(rules(), &file, 0).expect("nobody has taken over");
+        faults.remove("file", 0).expect("it is there");
+        assert_eq!(names(&faults), ["removed", "503"]);
+    }
+
+    #[test]
+    fn one_that_was_added_stands_in_the_place_of_the_file_s_of_its_name() {
+        let without = config("");
+        let faults = Faults::new(&without, Vec::new());
+        let text = "[[fault]]\nname = \"file\"\ninject = \"connection limit 9\"\n";
+        let rules = config::faults(text, "t", &without).expect("it is right");
+        faults.add(rules.clone(), &without, 0).expect("it is new");
+        let file = config(FILE);
+        let after = next(&faults, &without, &file, 0);
+        faults.give_back();
+        faults.reread(&file, 0);
+        for faults in [&faults, &after] {
+            assert_eq!(names(faults), ["removed", "file"]);
+            assert_eq!(faults.rules()[1].meant.fault, rules[0].fault);
+            faults.remove("file", 0).expect("it is there");
+            assert_eq!(names(faults), ["removed"], "the file's is not what was asked for either");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::admin;
 use crate::answered::{ONE_ROUTE, response};
-use crate::scene::{Asked, BOTH, Got, Scene, Spoken, get};
+use crate::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
@@ -212,4 +212,30 @@ fn tags_are_for_caches_unless_the_route_sends_them() {
         let stored = scene.answer(Spoken::Http2, &get("/a"));
         assert_eq!((stored.field("x-kept"), stored.field("cache-tag").is_some()), (Some("yes"), is_sent));
     }
+}
+
+#[test]
+fn what_is_on_its_way_to_a_slow_client_stays_what_it_was_though_it_is_purged() {
+    let scene = scene("", "");
+    let stores = |letter: &str| {
+        let fields = format!("{FRESH}Connection: close\r\n");
+        let (_, got) = scene.exchange(
+            Spoken::Http1,
+            &get(&format!("/{letter}")),
+            &response(&fields, &letter.repeat(900_000)),
+        );
+        assert_eq!(got.body.len(), 900_000);
+        while !is_stored(&scene, Spoken::Http1, &get(&format!("/{letter}"))) {
+            std::thread::yield_now();
+        }
+    };
+    stores("a");
+    let mut slow = scene.client(Spoken::Http1);
+    slow.asks(&get("/a"));
+    while matches!(&slow, Client::One(peer) if !peer.has_something()) {
+        std::thread::yield_now();
+    }
+    purge(&scene, r#"{"all":true}"#);
+    ["b", "c", "d", "e"].into_iter().for_each(stores);
+    assert!(slow.gets().body == "a".repeat(900_000));
 }

@@ -30,6 +30,7 @@ pub(crate) fn measured(
             seconds: 1.01,
             user_seconds,
             system_seconds,
+            by_control_group: false,
             memory_bytes: memory_mib << 20,
             processes: 1,
             threads: 2,

@@ -43,6 +43,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("tls", Layer::Configured),
     ("telemetry", Layer::World),
     ("disk", Layer::World),
+    ("pages", Layer::World),
     ("proxy", Layer::Proxy),
     ("origin", Layer::LabPart),
     ("load", Layer::LabPart),

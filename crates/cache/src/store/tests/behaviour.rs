@@ -7,17 +7,71 @@ use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
+use bytes::Bytes;
+
 use super::{key, no_variant, opening};
 use crate::fill::flight::Flight;
 use crate::fill::{Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
 use crate::key::{Key, KeySecret};
 use crate::purge::{Force, Label, Rules, Scope};
 use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX, allocated_bytes};
+use crate::store::shelf::{Shelf, Shelved, Shelving};
 use crate::store::{Joined, Store, StoreSettings};
 use crate::vary::{VariantKey, Vary};
 
 fn store() -> Arc<Store> {
     Arc::new(Store::new(StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 }, None))
+}
+
+/// A store with a shelf, if it has one, that takes bodies of up to this many bytes.
+fn store_with(shelf: Option<u64>) -> Arc<Store> {
+    let settings = StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 };
+    let store = Store::new(settings, None);
+    Arc::new(match shelf {
+        Some(room_bytes) => store.with_shelf(Arc::new(Board { room_bytes })),
+        None => store,
+    })
+}
+
+/// A shelf that is a vector for each body.
+#[derive(Debug)]
+struct Board {
+    room_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Plank {
+    bytes: Vec<u8>,
+    room_bytes: u64,
+}
+
+impl Shelf for Board {
+    fn begin(&self, _: u64) -> Option<Box<dyn Shelving>> {
+        Some(Box::new(Plank { bytes: Vec::new(), room_bytes: self.room_bytes }))
+    }
+}
+
+impl Shelving for Plank {
+    fn append(&mut self, bytes: &[u8]) -> bool {
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.len() as u64 <= self.room_bytes
+    }
+
+    fn finish(self: Box<Self>) -> Option<Arc<dyn Shelved>> {
+        Some(Arc::new(*self))
+    }
+}
+
+impl Shelved for Plank {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// What a disk would get of an object whose body is in the allocator's memory.
+fn recorded_by_parts(object: &Object, body: &[u8]) -> Vec<u8> {
+    let parts = [Bytes::copy_from_slice(body)];
+    Object::new(object.key(), object.epoch(), object.opening(), &parts).record().concat()
 }
 
 fn labelled(text: &str, tags: &[&str]) -> Opening {
@@ -111,8 +165,11 @@ fn what_is_stored_is_found_whole_whatever_the_parts_it_came_in() {
     for (number, (bytes, part_bytes)) in
         sizes.into_iter().flat_map(|bytes| [1000, 16 << 10, 100_000].map(|part| (bytes, part))).enumerate()
     {
-        for body_bytes in [None, Some(bytes as u64)] {
-            let store = store();
+        for (body_bytes, shelf) in [None, Some(bytes as u64)]
+            .into_iter()
+            .flat_map(|length| [None, Some(u64::MAX), Some(100_000)].map(|shelf| (length, shelf)))
+        {
+            let store = store_with(shelf);
             let body = pattern(bytes);
             let opening = Opening { body_bytes, ..opening("http://a/b") };
             let (mut fill, reader) = lead(&store, key(number as u64)).open(opening);
@@ -129,6 +186,9 @@ fn what_is_stored_is_found_whole_whatever_the_parts_it_came_in() {
             let (from, to) = (bytes as u64 / 3, bytes as u64 / 2);
             assert_eq!(object.body(from..to).collect::<Vec<_>>().concat(), body[from as usize..to as usize]);
             assert!(object.body_at(bytes as u64).is_empty());
+            let is_shelved = bytes > SHORT_BODY_BYTES_MAX && shelf.is_some_and(|room| bytes as u64 <= room);
+            assert_eq!(object.on_shelf().is_some(), is_shelved, "{bytes} {shelf:?}");
+            assert_eq!(object.record().concat(), recorded_by_parts(&object, &body));
             drop(object);
             assert_eq!(store.tally().filling_bytes, 0);
         }
@@ -323,9 +383,8 @@ fn who_reads_slowly_what_is_not_kept_slows_its_fetch_and_loses_nothing() {
 
 #[test]
 fn a_validation_renews_the_head_of_its_variant_alone() {
-    let store = store();
-    for bytes in [10, 200_000] {
-        let key = key(bytes as u64);
+    for (bytes, shelf) in [(10, None), (200_000, None), (200_000, Some(u64::MAX))] {
+        let (store, key) = (store_with(shelf), key(bytes as u64));
         put(&store, key, opening("k"), &pattern(bytes));
         let old = store.look(key, no_variant).expect("stored");
         let Joined::Lead(lead) = store.join(key, Some(&old), no_variant, 0) else {
@@ -342,6 +401,20 @@ fn a_validation_renews_the_head_of_its_variant_alone() {
         let found = store.look(key, no_variant).expect("stored");
         assert_eq!(found.head(), b"new");
         assert_eq!(found.body(0..bytes as u64).collect::<Vec<_>>().concat(), pattern(bytes));
+    }
+}
+
+#[test]
+fn what_comes_back_from_behind_the_store_goes_to_the_shelf_if_it_is_long() {
+    for (bytes, is_shelved) in [(10, false), (200_000, true)] {
+        let store = store_with(Some(u64::MAX));
+        let parts = [Bytes::from(pattern(bytes))];
+        let found = Arc::new(Object::new(key(1), 0, labelled("k", &["tag"]), &parts));
+        lead(&store, key(1)).restore(&found);
+        let object = store.look(key(1), no_variant).expect("stored");
+        assert_eq!(object.on_shelf().is_some(), is_shelved);
+        assert_eq!(object.record().concat(), found.record().concat());
+        assert_eq!(object.labels(), found.labels());
     }
 }
 

@@ -1,0 +1,134 @@
+//! What the kernel charges a program's control group for: all threads and children of the program, those that come and go
+//! between two looks as well. Where there is no hierarchy of version 2, or no right to it, threads are added up instead
+//! (`usage`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use procfs::process::Process;
+
+/// A control group for one program and what that starts. It goes with the last handle, once all of them have ended.
+#[derive(Debug, Clone)]
+pub(crate) struct ControlGroup(Arc<Folder>);
+
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+/// CPU time that a control group was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Charged {
+    pub(crate) user_microseconds: u64,
+    pub(crate) system_microseconds: u64,
+}
+
+/// What enters a control group before it becomes a program: `sh -c JOIN sh GROUP PROGRAM ARGUMENTS`.
+const JOIN: &str = "echo $$ >\"$1/cgroup.procs\"; shift; exec \"$@\"";
+
+/// How long the kernel has to take apart what was killed.
+const LOOKS: u32 = 50;
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+impl ControlGroup {
+    /// An empty one within that of this process; `None` where none can be made.
+    pub(crate) fn new() -> Option<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = own()?.join(format!("vanward-lab-{}-{number}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let made = Self(Arc::new(Folder(folder)));
+        // A hierarchy that accounts for nothing is of no use.
+        made.charged().is_some().then_some(made)
+    }
+
+    /// The command that starts this one inside.
+    pub(crate) fn entered(&self, command: &[String]) -> Vec<String> {
+        let folder = self.0.0.to_string_lossy();
+        ["sh", "-c", JOIN, "sh", &folder]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(command.iter().cloned())
+            .collect()
+    }
+
+    /// Where the kernel shows it.
+    #[cfg(test)]
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0.0
+    }
+
+    /// What it was charged until now.
+    pub(crate) fn charged(&self) -> Option<Charged> {
+        read(&fs::read_to_string(self.0.0.join("cpu.stat")).ok()?)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for _ in 0..LOOKS {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            // Somebody has left the group of processes that was killed, and is still in this one.
+            let _ = fs::write(self.0.join("cgroup.kill"), "1");
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+/// What all of several were charged.
+pub(crate) fn sum(charged: impl Iterator<Item = Option<Charged>>) -> Option<Charged> {
+    charged.reduce(|one, other| {
+        let (one, other) = (one?, other?);
+        Some(Charged {
+            user_microseconds: one.user_microseconds + other.user_microseconds,
+            system_microseconds: one.system_microseconds + other.system_microseconds,
+        })
+    })?
+}
+
+fn read(stat: &str) -> Option<Charged> {
+    let number = |name: &str| {
+        let value = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value?.trim().parse().ok()
+    };
+    Some(Charged { user_microseconds: number("user_usec")?, system_microseconds: number("system_usec")? })
+}
+
+/// The folder of this process's control group.
+fn own() -> Option<&'static Path> {
+    static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let process = Process::myself().ok()?;
+        let groups = process.cgroups().ok()?;
+        let path = groups.into_iter().find(|group| group.hierarchy == 0)?.pathname;
+        let mounts = process.mountinfo().ok()?;
+        let mount = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
+        // Inside a container another group than the first may be mounted.
+        let within = Path::new(&path).strip_prefix(&mount.root).ok()?.to_owned();
+        Some(mount.mount_point.join(within))
+    })
+    .as_deref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_charged_is_read_by_its_names() {
+        let stat = "usage_usec 33005\nuser_usec 25075\nsystem_usec 7930\nnice_usec 0\n";
+        let charged = Charged { user_microseconds: 25_075, system_microseconds: 7930 };
+        assert_eq!(read(stat), Some(charged));
+        for less in ["", "usage_usec 33005\n", "user_usec 1\n", "user_usec x\nsystem_usec 1\n"] {
+            assert_eq!(read(less), None, "{less}");
+        }
+        let twice = Charged { user_microseconds: 50_150, system_microseconds: 15_860 };
+        assert_eq!(sum([Some(charged), Some(charged)].into_iter()), Some(twice));
+        assert_eq!(sum([Some(charged), None].into_iter()), None);
+        assert_eq!(sum(std::iter::empty()), None);
+    }
+}
