@@ -339,6 +339,7 @@ mod tests {
         let again = next(&after, &without, &file, 0);
         assert_eq!(names(&again), ["file", "removed", "of b", "of r"]);
         assert_eq!(drawn(&next(&again, &file, &without, 0), "10.0.0.1"), Some(("of b".to_owned(), 1)));
+        again.give_back();
         again.reread(&without, 0);
         assert_eq!(names(&again), ["of b"]);
         again.remove("of r", 0).expect("it waits");
