@@ -32,6 +32,7 @@ use report::results::{
 use report::statistics::Estimate;
 
 pub use forecast::Forecast;
+pub(crate) use forecast::Takers;
 use search::{Search, Tried};
 
 /// More threads than this send load no better.
@@ -177,8 +178,9 @@ impl<'p> Experiment<'p> {
             expectations: Vec::new(),
             incomplete: None,
         };
-        let takers = plan.cases.iter().map(|case| takers(plan, &results.lacking, case).count());
-        let takers: Vec<usize> = takers.collect();
+        let role = |place: usize| plan.proxies[place].driver.role;
+        let takers = plan.cases.iter().map(|case| Takers::of(takers(plan, &results.lacking, case).map(role)));
+        let takers: Vec<Takers> = takers.collect();
         Ok(Self {
             plan,
             sites,

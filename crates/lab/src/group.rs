@@ -38,11 +38,8 @@ impl Group {
     pub fn start(name: &str, command: &[String], cores: &[usize], folder: &Path) -> Result<Self, Error> {
         let named = command.first().ok_or(Error::Empty("program"))?;
         // One that is not there is to be told of by its own name.
-        let control = if Path::new(named).is_absolute() && Path::new(named).is_file() {
-            ControlGroup::new()
-        } else {
-            None
-        };
+        let is_there = Path::new(named).is_absolute() && Path::new(named).is_file();
+        let control = is_there.then(ControlGroup::new).flatten();
         let entered = control.as_ref().map(|control| control.entered(command));
         let command = entered.as_deref().unwrap_or(command);
         let (program, arguments) = command.split_first().ok_or(Error::Empty("program"))?;

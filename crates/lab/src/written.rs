@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use report::results::{Scheme, Version};
+use report::results::{Role, Scheme, Version};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use crate::agent::words::Wanted;
 use crate::expect::{Bound, Expect};
-use crate::experiment::Forecast;
+use crate::experiment::{Forecast, Takers};
 use crate::generator::{self, Generator};
 use crate::plan::{CasePlan, Deviation, Features, Load, Payload, Timing, UrlList};
 use crate::sites::Placement;
@@ -132,9 +132,12 @@ impl Written {
 
     /// How long a run of it takes, if all its proxies are there and can do what the cases ask.
     pub fn forecast(&self) -> Forecast {
+        let role = |name: &String| {
+            if name == proxies::direct::DRIVER.name { Role::Direct } else { Role::Peer }
+        };
         let takers = |case: &CasePlan| {
-            let is_in = |name: &&String| case.scheme == Scheme::Http || *name != proxies::direct::DRIVER.name;
-            self.wanted.names.iter().filter(is_in).count()
+            let is_in = |role: &Role| case.scheme == Scheme::Http || *role != Role::Direct;
+            Takers::of(self.wanted.names.iter().map(role).filter(is_in))
         };
         Forecast::of(self.cases.iter().map(|case| (case, takers(case))), self.timing)
     }

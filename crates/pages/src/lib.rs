@@ -1,9 +1,8 @@
 //! Memory that sockets are fed from without a copy: a file without a name that lies nowhere but in memory.
 //!
-//! Each body has a range of it, written once and then mapped to be read; sendfile(2) hands the same pages to a socket by
-//! reference. Of 166 kB that leaves at less than half of what copying them into the socket costs. No range is ever written
-//! again: its pages go back to the system when nobody has it any more, and the next body lies behind all that there ever
-//! were. So what is still on its way to a slow client never turns into something else.
+//! Each body has a range of it, written once and mapped to be read; sendfile(2) hands a socket the same pages. No range is
+//! ever written again: its pages go back to the system when nobody has it any more, and the next body lies behind all
+//! that there ever were. So what is still on its way to a slow client never turns into something else.
 
 use std::fs::File;
 use std::io;

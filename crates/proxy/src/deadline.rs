@@ -60,6 +60,11 @@ impl Deadlines {
         self.now.get()
     }
 
+    /// Whether there is none, armed or not: nobody asks what time it is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.borrow().is_empty()
+    }
+
     /// The current second, counted from the start.
     pub(crate) fn second(&self) -> u32 {
         self.now.get() / (Duration::from_secs(1).as_millis() / TICK.as_millis()) as u32

@@ -15,6 +15,8 @@ use crate::probe::{Shared, watch_return};
 
 /// How often it is looked whether something is due.
 const TICK: Duration = Duration::from_millis(100);
+/// The same where no upstream has servers to compare, until another plan has.
+const REST: Duration = Duration::from_secs(1);
 
 /// What is known of an upstream from one look to the next.
 #[derive(Default)]
@@ -27,13 +29,16 @@ struct Compared {
 /// Compares the servers of each upstream until the proxy ends.
 pub(crate) async fn run(control: Weak<Control>, shared: Rc<Shared>) {
     let mut fleets = Fleets::default();
+    let mut pause = TICK;
     loop {
-        tokio::time::sleep(TICK).await;
+        tokio::time::sleep(pause).await;
         let Some((plan, now)) = control.upgrade().map(|control| (control.plan(), control.time())) else {
             return;
         };
         fleets.keep_to(&plan);
         look(&plan, &mut fleets.compared, &shared, now);
+        let is_comparing = plan.upstreams.iter().any(|upstream| upstream.servers.len() > 1);
+        pause = if is_comparing { TICK } else { REST };
     }
 }
 

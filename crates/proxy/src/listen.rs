@@ -250,6 +250,7 @@ pub(crate) fn accept_one(listener: impl AsFd) -> io::Result<(TcpStream, SocketAd
 }
 
 fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer: SocketAddr) {
+    worker.wake();
     if worker.connections_in_all() >= worker.snapshot().plan.config.limits.connections {
         worker.counters.connections_refused.increment();
         let client = Client::new(worker, Tcp::new(stream), peer, Rc::clone(listening));

@@ -14,10 +14,13 @@ use config::MemoryBound;
 use crate::change::Control;
 use crate::control::notice;
 
-/// How often memory is looked at.
-const INTERVAL: Duration = Duration::from_millis(200);
-/// How many looks later it is asked anew what the process may use: a container may have been given more.
-const LOOKS: u32 = 300;
+/// How often memory is looked at: as seldom as it cannot run short in between, by the speed below.
+const INTERVAL_MIN: Duration = Duration::from_millis(200);
+const INTERVAL_MAX: Duration = Duration::from_secs(1);
+/// No process fills memory faster: page after page it has to be given by the kernel.
+const BYTES_PER_SECOND_MAX: f64 = 8e9;
+/// After how long it is asked anew what the process may use: a container may have been given more.
+const ASKED_AGAIN: Duration = Duration::from_secs(60);
 /// Requests of a worker that are admitted all the same.
 pub(crate) const ADMITTED_MIN: u64 = 16;
 /// The share of the bound, in percent, below which there is enough again.
@@ -60,11 +63,13 @@ pub(crate) async fn watch(control: Weak<Control>) {
         Err(error) => return notice(&format!("memory is not watched: /proc/self/statm: {error}")),
     };
     let mut available = available_bytes();
-    for look in 1u32.. {
-        tokio::time::sleep(INTERVAL).await;
+    let (mut pause, mut known_for) = (INTERVAL_MIN, Duration::ZERO);
+    loop {
+        tokio::time::sleep(pause).await;
         let Some(control) = control.upgrade() else { return };
-        if look % LOOKS == 0 {
-            available = available_bytes();
+        known_for += pause;
+        if known_for >= ASKED_AGAIN {
+            (available, known_for) = (available_bytes(), Duration::ZERO);
         }
         let limit = match control.plan().config.shed.memory {
             MemoryBound::Off => None,
@@ -73,6 +78,9 @@ pub(crate) async fn watch(control: Weak<Control>) {
         };
         if let Some(used) = resident_bytes(&statm) {
             control.pressure.judge(used, limit);
+            let room_bytes = limit.unwrap_or(u64::MAX).saturating_sub(used);
+            let room = Duration::from_secs_f64((room_bytes as f64 / BYTES_PER_SECOND_MAX).min(1.0));
+            pause = room.clamp(INTERVAL_MIN, INTERVAL_MAX);
         }
     }
 }

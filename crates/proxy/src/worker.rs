@@ -81,6 +81,9 @@ pub(crate) enum State {
     Closing,
 }
 
+/// How often a worker without connections looks at what else there is.
+const REST: Duration = Duration::from_secs(1);
+
 /// How long idle clients have to come with a request before they are left without an answer.
 const IDLE_GRACE: Duration = Duration::from_secs(2);
 
@@ -137,6 +140,10 @@ pub(crate) struct Worker {
     coarse_time: Cell<Time>,
     date: Cell<[u8; 29]>,
     wall_clock: Cell<SystemTime>,
+    /// Time is behind: nobody has asked for it.
+    rests: Cell<bool>,
+    /// Told when a connection begins meanwhile.
+    is_wanted: Notify,
     /// Told when the last connection has ended.
     is_empty: Notify,
     /// Told when nothing new is accepted any more.
@@ -175,10 +182,12 @@ pub(crate) async fn run(parts: Parts) {
         coarse_time: Cell::new(Time::START),
         date: Cell::new([b' '; 29]),
         wall_clock: Cell::new(SystemTime::UNIX_EPOCH),
+        rests: Cell::new(false),
+        is_wanted: Notify::new(),
         is_empty: Notify::new(),
         is_leaving: Notify::new(),
     });
-    worker.update_clock();
+    worker.update_time();
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     worker.listen(&listeners, opened, &[]);
     while let Some(message) = messages.recv().await {
@@ -201,24 +210,24 @@ pub(crate) async fn run(parts: Parts) {
     worker.end();
 }
 
-/// Ten times a second: what is due, what is idle for too long, the date, the log.
+/// Ten times a second: what is due, what is idle for too long, the date, the log. While there is nobody whom that
+/// concerns, once a second.
 async fn tick(worker: Rc<Worker>) {
-    let began = Instant::now();
-    let mut interval = tokio::time::interval(TICK);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    let ticks_per_second = (Duration::from_secs(1).as_millis() / TICK.as_millis()) as u32;
+    let mut second = worker.deadlines.second();
     loop {
-        interval.tick().await;
-        // 2^32 ticks are 13 years.
-        let now = (began.elapsed().as_millis() / TICK.as_millis()) as u32;
-        let before = worker.deadlines.now();
-        worker.update_clock();
-        worker.deadlines.advance(now);
-        if now / ticks_per_second != before / ticks_per_second {
+        worker.rests.set(worker.deadlines.is_empty());
+        let pause = if worker.rests.get() { REST } else { TICK };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = worker.is_wanted.notified() => {}
+        }
+        worker.update_time();
+        if worker.deadlines.second() != second {
+            second = worker.deadlines.second();
             let snapshot = worker.snapshot();
             let mut open = 0;
             for server in snapshot.upstreams.iter().flat_map(|upstream| &upstream.servers) {
-                server.sweep(now);
+                server.sweep(worker.deadlines.now());
                 open += server.connections();
             }
             // Room that nobody told of: a server has come up, or was given more.
@@ -376,11 +385,20 @@ impl Worker {
 
     /// Serves a connection that another worker has accepted.
     fn take_over(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listener: ListenerId) {
+        self.wake();
         let listening = self.listenings.borrow().iter().find(|listening| listening.id == listener).cloned();
         match listening {
             Some(listening) => self.begin(stream, peer, &listening),
             // Its worker has gone on to a plan that this one is about to be told of.
             None => self.early.borrow_mut().push((stream, peer, listener)),
+        }
+    }
+
+    /// A connection has come: from now on time counts.
+    pub(crate) fn wake(&self) {
+        if self.rests.replace(false) {
+            self.update_time();
+            self.is_wanted.notify_one();
         }
     }
 
@@ -480,7 +498,10 @@ impl Worker {
         }
     }
 
-    fn update_clock(&self) {
+    /// Has time go on, and wakes whoever is due.
+    fn update_time(&self) {
+        // 2^32 ticks are 13 years.
+        self.deadlines.advance((self.epoch.elapsed().as_millis() / TICK.as_millis()) as u32);
         self.coarse_time.set(self.time());
         let now = SystemTime::now();
         self.wall_clock.set(now);

@@ -6,6 +6,8 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use report::results::Role;
+
 use super::search;
 use crate::plan::{CasePlan, Load, Timing};
 
@@ -15,10 +17,28 @@ pub struct Forecast {
     cases: Vec<Share>,
 }
 
+/// Who takes part in a case.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Takers {
+    /// Proxies.
+    proxies: usize,
+    /// Whether it is sent without one, too.
+    has_direct: bool,
+}
+
+impl Takers {
+    pub(crate) fn of(roles: impl Iterator<Item = Role>) -> Self {
+        roles.fold(Self::default(), |takers, role| match role {
+            Role::Direct => Self { has_direct: true, ..takers },
+            _ => Self { proxies: takers.proxies + 1, ..takers },
+        })
+    }
+}
+
 /// A case's share of it.
 #[derive(Debug, Clone)]
 struct Share {
-    /// What one measurement lasts by the plan.
+    /// What one measurement lasts by the plan, on average.
     planned: Duration,
     /// Measurements that one round makes of one proxy: a search has steps.
     steps: RangeInclusive<usize>,
@@ -31,13 +51,13 @@ struct Share {
 }
 
 impl Forecast {
-    /// Of these cases, with the number of proxies that takes part in each.
-    pub fn of<'c>(cases: impl IntoIterator<Item = (&'c CasePlan, usize)>, timing: Timing) -> Self {
-        let share = |(case, proxies): (&CasePlan, usize)| Share {
-            planned: planned(case, timing),
+    /// Of these cases, with those who take part in each.
+    pub(crate) fn of<'c>(cases: impl IntoIterator<Item = (&'c CasePlan, Takers)>, timing: Timing) -> Self {
+        let share = |(case, takers): (&CasePlan, Takers)| Share {
+            planned: planned(case, takers, timing),
             steps: if matches!(case.load, Load::Search(_)) { search::STEPS } else { 1..=1 },
             is_counted: case.requests.is_some(),
-            total: proxies * timing.rounds,
+            total: (takers.proxies + usize::from(takers.has_direct)) * timing.rounds,
             done: 0,
             took: Duration::ZERO,
         };
@@ -88,14 +108,15 @@ impl Forecast {
     }
 }
 
-/// What a measurement lasts at least: one that ends by its requests, what they are held up on purpose.
-fn planned(case: &CasePlan, timing: Timing) -> Duration {
+/// What a measurement lasts at least: one that ends by its requests, what proxies hold them up on purpose.
+fn planned(case: &CasePlan, takers: Takers, timing: Timing) -> Duration {
     let Some(requests) = case.requests else { return timing.warm_up + timing.measured };
     let each = requests.div_ceil(NonZeroUsize::get(case.connections) as u64);
     let late = case.features.delay.unwrap_or_default().mul_f64(each as f64);
     let bytes = case.payload.bytes.filter(|_| case.urls.is_none()).unwrap_or(0).saturating_mul(requests);
     let paced = case.features.rate_bytes_per_second.map_or(0.0, |rate| bytes as f64 / rate.max(1) as f64);
-    late.max(Duration::from_secs_f64(paced))
+    let all = takers.proxies + usize::from(takers.has_direct);
+    late.max(Duration::from_secs_f64(paced)).mul_f64(takers.proxies as f64 / all.max(1) as f64)
 }
 
 #[cfg(test)]
@@ -105,8 +126,12 @@ mod tests {
 
     /// The forecast of a plan with this case, for two proxies.
     fn forecast(case: &str) -> Forecast {
+        forecast_for("\"vanward\", \"nginx\"", case)
+    }
+
+    fn forecast_for(proxies: &str, case: &str) -> Forecast {
         let text = format!(
-            "title = \"t\"\nproxies = [\"vanward\", \"nginx\"]\nrepeats = 3\nduration = \"10s\"\nwarm_up = \"1s\"\n\
+            "title = \"t\"\nproxies = [{proxies}]\nrepeats = 3\nduration = \"10s\"\nwarm_up = \"1s\"\n\
              [[case]]\npayload = \"/blank/5000\"\nconnections = 10\n{case}"
         );
         Written::read(&text, "f", false).expect("a plan").forecast()
@@ -129,6 +154,24 @@ mod tests {
             assert_eq!(forecast.least().as_secs_f64(), least, "{case}");
             assert_eq!(forecast.longest_searches().as_secs_f64(), longest, "{case}");
             assert_eq!(forecast.counted() > 0, case.contains("requests"), "{case}");
+        }
+    }
+
+    #[test]
+    fn what_no_proxy_holds_up_is_not_held_up() {
+        for (case, least) in [
+            ("requests = 100\ndelay = \"2s\"\n", 120.0),
+            ("requests = 100\nrate = \"50KB/s\"\n", 60.0),
+            ("", 99.0),
+        ] {
+            let forecast = forecast_for("\"direct\", \"vanward\", \"nginx\"", case);
+            assert_eq!(
+                (forecast.measurements(), forecast.least().as_secs_f64().round()),
+                (9, least),
+                "{case}"
+            );
+            let forecast = forecast_for("\"direct\"", case);
+            assert_eq!(forecast.measurements(), 3);
         }
     }
 

@@ -2,7 +2,7 @@
 //! silent until it is given up.
 
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::Config;
 
@@ -39,6 +39,21 @@ fn a_request_head_that_does_not_arrive_is_408() {
     // Who has said nothing is told nothing.
     scene.play("silence", &[ClientGetsEnd]);
     scene.assert_failures(&["client-header-timeout"; 2]);
+}
+
+/// A worker that had no connection for a while is behind in time: who comes then has no less of it.
+#[test]
+fn a_rest_before_it_shortens_no_time_out() {
+    const LIMIT: Duration = Duration::from_millis(600);
+    let scene = scene(|config| config.timeouts.client_header = LIMIT);
+    for rest_ms in [0, 900, 1_700] {
+        std::thread::sleep(Duration::from_millis(rest_ms));
+        let began = Instant::now();
+        let mut client = scene.client();
+        client.sends("GET / HTTP/1.1\r\n");
+        assert_eq!(client.message().status(), 408);
+        assert!(began.elapsed() >= LIMIT, "{:?} after a rest of {rest_ms} ms", began.elapsed());
+    }
 }
 
 #[test]
