@@ -13,6 +13,8 @@ use crate::table::{NOTHING, Table};
 
 /// More cases than this are told as a range: the tables have each.
 const LISTED_MOST: usize = 8;
+/// The same where nothing is claimed: the judge names each.
+const REFUSED_LISTED_MOST: usize = 3;
 /// A load average above this share of the cores, before the run began, is another's work.
 const IDLE_LOAD: f64 = 0.25;
 
@@ -259,6 +261,7 @@ fn costs(summary: &Summary<'_>, subject: &str, peer: &str) -> Option<String> {
 
 /// Every metric and case of a verdict; what was lost, with both figures.
 fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> Option<String> {
+    let most = if verdict == Verdict::Refused { REFUSED_LISTED_MOST } else { LISTED_MOST };
     let mut parts: Vec<String> = Vec::new();
     for metric in Metric::ALL {
         let compared = besides(summary, peer).filter(|(_, each, ..)| *each == metric).count();
@@ -277,7 +280,7 @@ fn list(summary: &Summary<'_>, peer: &str, verdict: Verdict, opening: &str) -> O
             all if all == compared && verdict != Verdict::Lost => {
                 parts.push(format!("{} (every case)", metric.phrase()));
             }
-            many if many > LISTED_MOST => {
+            many if many > most => {
                 parts.push(format!("{} ({many} of {compared} cases)", metric.phrase()));
             }
             _ => parts.push(format!("{} ({})", metric.phrase(), cases.join("; "))),
