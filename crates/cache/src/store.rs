@@ -422,7 +422,9 @@ impl Store {
 
     /// Whether bodies under way take all that is for them.
     pub(crate) fn is_filling_full(&self) -> bool {
-        self.filling_bytes.load(Relaxed) >= self.settings.memory_bytes / 8
+        // What is on its way to the shelf is in memory twice.
+        let share = if self.shelf.is_some() { 16 } else { 8 };
+        self.filling_bytes.load(Relaxed) >= self.settings.memory_bytes / share
     }
 }
 

@@ -405,6 +405,19 @@ fn a_validation_renews_the_head_of_its_variant_alone() {
 }
 
 #[test]
+fn bodies_under_way_take_an_eighth_of_the_memory_wherever_they_go() {
+    // On their way to the shelf they are in memory twice.
+    for (shelf, most) in [(None, 8), (Some(u64::MAX), 4)] {
+        let store = store_with(shelf);
+        let body = pattern(1 << 20);
+        let mut fills: Vec<_> =
+            (0..10).map(|number| lead(&store, key(number)).open(opening("k")).0).collect();
+        let kept = fills.iter_mut().filter_map(|fill| (fill.push(&body, 0) == Wanted::ToStore).then_some(()));
+        assert_eq!(kept.count(), most, "{shelf:?}");
+    }
+}
+
+#[test]
 fn what_comes_back_from_behind_the_store_goes_to_the_shelf_if_it_is_long() {
     for (bytes, is_shelved) in [(10, false), (200_000, true)] {
         let store = store_with(Some(u64::MAX));
