@@ -12,7 +12,7 @@ use crate::purge::Force;
 use crate::refusal::Refusal;
 use crate::store::Store;
 use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
-use crate::store::shelf::Placing;
+use crate::store::shelf::{Placing, Shelving};
 
 /// A fetch under way, as its sharers see it.
 pub(crate) mod flight;
@@ -247,25 +247,27 @@ impl Fill {
 
     /// Has the body on the shelf as well, from where it is known to be long. Those who read it meanwhile have the parts.
     fn place(&mut self, appended: &[u8], total_bytes: u64) {
-        let is_there = match &mut self.placing {
-            Placing::InParts => return,
-            Placing::Short if total_bytes <= SHORT_BODY_BYTES_MAX as u64 => return,
-            Placing::Short => self.begin_placing(),
-            Placing::OnShelf(shelving) => shelving.append(appended),
-        };
-        if !is_there {
-            self.placing = Placing::InParts;
+        match &mut self.placing {
+            Placing::Short if total_bytes > SHORT_BODY_BYTES_MAX as u64 => {
+                self.placing = self.shelve().map_or(Placing::InParts, Placing::OnShelf);
+            }
+            Placing::OnShelf(shelving) => {
+                if !shelving.append(appended) {
+                    self.placing = Placing::InParts;
+                }
+            }
+            Placing::Short | Placing::InParts => {}
         }
     }
 
-    fn begin_placing(&mut self) -> bool {
-        let so_far =
-            self.flight.progress().stream().map(|stream| (stream.opening.body_bytes, stream.parts()));
-        let begun = so_far.and_then(|(body_bytes, parts)| Some((self.store.shelve(body_bytes)?, parts)));
-        let Some((mut shelving, parts)) = begun else { return false };
-        let is_there = parts.iter().all(|part| shelving.append(part));
-        self.placing = Placing::OnShelf(shelving);
-        is_there
+    /// Begins it there with all that has come of it.
+    fn shelve(&self) -> Option<Box<dyn Shelving>> {
+        let (body_bytes, parts) = {
+            let mut progress = self.flight.progress();
+            let stream = progress.stream()?;
+            (stream.opening.body_bytes, stream.parts())
+        };
+        self.store.shelve(body_bytes, parts.iter().map(|part| &part[..]))
     }
 
     /// Ready when more of the body is to be received: at once while it is going to be stored; else when the foremost of

@@ -400,9 +400,15 @@ impl Store {
         }
     }
 
-    /// A place on the shelf for a body of this length, as far as that is known.
-    pub(crate) fn shelve(&self, body_bytes: Option<u64>) -> Option<Box<dyn Shelving>> {
-        self.shelf.as_ref()?.begin(body_bytes.unwrap_or(self.settings.object_bytes_max))
+    /// Begins a body on the shelf with these pieces; its length is told as far as it is known.
+    pub(crate) fn shelve<'b>(
+        &self,
+        body_bytes: Option<u64>,
+        mut pieces: impl Iterator<Item = &'b [u8]>,
+    ) -> Option<Box<dyn Shelving>> {
+        let mut shelving =
+            self.shelf.as_ref()?.begin(body_bytes.unwrap_or(self.settings.object_bytes_max))?;
+        pieces.all(|piece| shelving.append(piece)).then_some(shelving)
     }
 
     /// An object that came with its body in parts, on the shelf if it is a long one.
@@ -410,9 +416,7 @@ impl Store {
         if !object.is_in_parts() {
             return None;
         }
-        let mut shelving = self.shelve(Some(object.body_bytes()))?;
-        let is_there = object.body(0..u64::MAX).all(|piece| shelving.append(piece));
-        let body = is_there.then(|| shelving.finish()).flatten()?;
+        let body = self.shelve(Some(object.body_bytes()), object.body(0..u64::MAX))?.finish()?;
         Some(Arc::new(object.moved(body)))
     }
 

@@ -44,7 +44,7 @@ impl Pages {
             // Beyond that limit a write ends the process.
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                "the size of files is limited (ulimit -f)",
+                "the size of files is limited; `ulimit -f unlimited` lifts that",
             ));
         }
         let open = |flags| memfd_create("vanward-cache", flags | MemfdFlags::CLOEXEC);
