@@ -103,20 +103,40 @@ impl<'a> Choice<'a> {
     pub(crate) async fn next(&mut self, tried: &[usize], detours: &mut Detours) -> Result<Asked, Failure> {
         let mut has_waited = false;
         loop {
-            let found = self.pick(tried, has_waited, detours)?;
-            let asked = match found {
-                Found::Server(server) | Found::LastResort(server) => self.upstream.begin(server),
+            match self.pick(tried, has_waited, detours)? {
                 Found::Full => {
                     self.wait(detours).await?;
                     has_waited = true;
-                    continue;
                 }
-            };
-            // Other workers ask it as well: it may have become full since.
-            if let Some(mut asked) = asked {
-                asked.is_last_resort = matches!(found, Found::LastResort(_));
-                return Ok(asked);
+                found => {
+                    // Other workers ask it as well: it may have become full since.
+                    if let Some(asked) = self.begin(found) {
+                        return Ok(asked);
+                    }
+                }
             }
+        }
+    }
+
+    /// The same where nobody has to wait; `None` says that `next` has to be asked.
+    pub(crate) fn at_once(
+        &mut self,
+        tried: &[usize],
+        detours: &mut Detours,
+    ) -> Result<Option<Asked>, Failure> {
+        let found = self.pick(tried, false, detours)?;
+        Ok(self.begin(found))
+    }
+
+    fn begin(&self, found: Found) -> Option<Asked> {
+        match found {
+            Found::Server(server) => self.upstream.begin(server),
+            Found::LastResort(server) => {
+                let mut asked = self.upstream.begin(server)?;
+                asked.is_last_resort = true;
+                Some(asked)
+            }
+            Found::Full => None,
         }
     }
 
@@ -188,6 +208,7 @@ impl<'a> Choice<'a> {
 }
 
 impl<'a> Session<'a> {
+    #[inline(never)]
     fn of(stickiness: &'a Stickiness, worker: &Worker, parts: &Parts<'_, Fields<'_>>) -> Self {
         match stickiness {
             Stickiness::Cookie(cookie, _) => {
@@ -209,6 +230,7 @@ impl<'a> Session<'a> {
 
     /// Its server cannot be asked: it goes where the policy says, and stays there. Also says why, and which server that
     /// was.
+    #[cold]
     fn moves_on(
         &mut self,
         worker: &Worker,

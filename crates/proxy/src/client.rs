@@ -13,6 +13,7 @@ use tls::Handshake;
 use wire::{HeadError, HeadLimits, Parsed, Version};
 
 use crate::answer;
+use crate::aside::{aside, at_once};
 use crate::buffer::{Buffer, SMALL};
 use crate::client_tls::ClientTls;
 use crate::deadline::{Deadline, Ticks};
@@ -126,9 +127,9 @@ impl Client {
 /// What became of a connection in a lane.
 pub(crate) enum Served {
     /// It waits for its next request.
-    Idle(Client),
+    Idle(Box<Client>),
     /// It speaks HTTP/2, as these bytes of it say.
-    Http2(Client, Vec<u8>),
+    Http2(Box<Client>, Vec<u8>),
     /// It is closed.
     Closed,
 }
@@ -149,7 +150,7 @@ pub(crate) enum Next {
     clippy::manual_async_fn,
     reason = "an async fn holds its arguments twice, and so would every idle connection"
 )]
-pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<Output = ()> {
+pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Future<Output = ()> {
     async move {
         let _count = Count::new(&worker);
         // A connection that lives long does not hold the plan that it began under.
@@ -160,28 +161,27 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
             (listener.tls.clone(), is_introduced, listener.passes_on.is_some(), listener.link.clone())
         };
         if let Some(link) = link {
-            Box::pin(link.connect(&worker)).await;
+            aside(|| link.connect(&worker)).await;
         }
-        // Boxed, as what follows a connection's first bytes only now and then has to be.
         if is_introduced {
-            match Box::pin(introduce::read(&worker, client)).await {
-                Some(introduced) => client = introduced,
+            match aside(|| introduce::read(&worker, *client)).await {
+                Some(introduced) => client = Box::new(introduced),
                 None => return,
             }
         }
         if let Some(tls) = tls {
-            match Box::pin(secured(&worker, tls, client)).await {
-                Some((secured, false)) => client = secured,
+            match aside(|| secured(&worker, tls, *client)).await {
+                Some((secured, false)) => client = Box::new(secured),
                 Some((mut secured, true)) => {
                     late::behind(&worker, &mut secured);
-                    return Box::pin(http2::serve(Rc::clone(&worker), secured, Vec::new())).await;
+                    return aside(|| http2::serve(Rc::clone(&worker), secured, Vec::new())).await;
                 }
                 None => return,
             }
         }
         if is_passed_on {
             late::behind(&worker, &mut client);
-            return Box::pin(layer4::serve(&worker, client)).await;
+            return aside(|| layer4::serve(&worker, *client)).await;
         }
         loop {
             if !client.is_to_be_read(&worker).await {
@@ -198,7 +198,7 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Client) -> impl Future<
             match served {
                 Served::Idle(idle) => client = idle,
                 Served::Http2(client, early) => {
-                    return Box::pin(http2::serve(Rc::clone(&worker), client, early)).await;
+                    return aside(|| http2::serve(Rc::clone(&worker), *client, early)).await;
                 }
                 Served::Closed => return,
             }
@@ -273,10 +273,14 @@ enum Reading {
 }
 
 /// Serves the requests that are there, until none is.
-pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Client, memory: &mut Memory) -> Served {
+pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: &mut Memory) -> Served {
     loop {
         let snapshot = worker.snapshot();
-        let next = match read(worker, &snapshot, &client, &mut memory.request).await {
+        let reading = match read_at_once(worker, &snapshot, &client, &mut memory.request) {
+            Some(reading) => reading,
+            None => read(worker, &snapshot, &client, &mut memory.request).await,
+        };
+        let next = match reading {
             Reading::Idle => return Served::Idle(client),
             Reading::Closed => return Served::Closed,
             Reading::Request => {
@@ -292,7 +296,8 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Client, memory: &mut 
                 return Served::Http2(client, early);
             }
             Reading::Failed(failure) => {
-                exchange::refuse(&Call::new(worker, &snapshot, &client), memory, failure).await
+                let call = Call::new(worker, &snapshot, &client);
+                aside(|| exchange::refuse(&call, memory, failure)).await
             }
         };
         match next {
@@ -301,11 +306,33 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Client, memory: &mut 
             Next::Reuse => {}
             Next::Close => return Served::Closed,
             Next::Linger => {
-                linger(&client, &mut memory.request.buffer).await;
+                aside(|| linger(&client, &mut memory.request.buffer)).await;
                 return Served::Closed;
             }
         }
     }
+}
+
+/// Reads a head that is here as a whole, as nearly every one is; `None` where `read` has to see to it.
+fn read_at_once(
+    worker: &Worker,
+    snapshot: &Snapshot,
+    client: &Client,
+    request: &mut Request,
+) -> Option<Reading> {
+    if request.buffer.is_empty() {
+        if let Some(len) = client.socket.head_len() {
+            worker.buffers.fit(&mut request.buffer, len);
+        }
+        let read = at_once(|context| client.socket.poll_read(context, request.buffer.spare()))?;
+        match read {
+            Ok(count) if count > 0 => request.buffer.advance(count),
+            _ => return Some(Reading::Closed),
+        }
+    }
+    request.head.clear();
+    let parsed = request.head.parse(request.buffer.filled(), &snapshot.head_limits);
+    (parsed == Ok(Parsed::Complete)).then_some(Reading::Request)
 }
 
 /// Reads until the head of a request is whole.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use wire::{ConnectionOptions, Framing, Method, RequestHead, Span, Target, TargetForm, Version};
 
 use crate::answer;
+use crate::aside::aside;
 use crate::cached::{self, Looked};
 use crate::client::{Client, Next};
 use crate::failure::Failure;
@@ -108,14 +109,20 @@ impl Admitted {
 /// Serves the request whose head is at the front of the lane's buffer.
 pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {
     let mut record = Record::new(call);
-    let outcome = run(call, memory, &mut record).await;
-    finish(call, memory, &mut record, outcome).await
+    let next = match run(call, memory, &mut record).await {
+        Ok(next) => next,
+        Err(failure) => aside(|| fail(call, memory, &mut record, failure)).await,
+    };
+    end(memory, &record);
+    next
 }
 
 /// Answers what is no request, or not a whole one.
 pub(crate) async fn refuse(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Next {
     let mut record = Record::new(call);
-    finish(call, memory, &mut record, Err(failure)).await
+    let next = fail(call, memory, &mut record, failure).await;
+    end(memory, &record);
+    next
 }
 
 async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> Result<Next, Failure> {
@@ -125,8 +132,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         return answer::options(call, memory, &admitted, record).await;
     }
     if cached::is_purge(call, &admitted, request) {
-        // Rare: in a box it is no part of every lane.
-        return Box::pin(cached::purge(call, &admitted, memory, record)).await;
+        return aside(|| cached::purge(call, &admitted, memory, record)).await;
     }
     if let Some(port) = call.listener.redirect_port {
         if admitted.target.authority == Span::default() {
@@ -136,14 +142,13 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         return answer::redirect(call, memory, &admitted, port, record).await;
     }
     if call.worker.faults.is_on()
-        && let Some(next) = Box::pin(faulty::request(call, memory, &mut admitted, record)).await?
+        && let Some(next) = aside(|| faulty::request(call, memory, &mut admitted, record)).await?
     {
         return Ok(next);
     }
     if let Some(policies) = admitted.policies(call) {
         if let Some(claim) = policy::ask(call, policies, &admitted, &mut memory.request, record)? {
-            // Rare and slow: in a box it is no part of every lane.
-            Box::pin(verify::verify(call, claim)).await?;
+            aside(|| verify::verify(call, claim)).await?;
         }
         let Memory { request, response } = memory;
         if let Some(answer) = policy::act(call, policies, &mut admitted, request, &mut response.out)? {
@@ -154,18 +159,15 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     if admitted.is_cached {
         return match cached::look(call, &admitted, &memory.request)? {
             Looked::Hit(hit) => cached::serve(call, &admitted, memory, &hit, record).await,
-            // Rare, beside hits, and large: in a box it is no part of every lane.
-            Looked::Miss(miss) => Box::pin(cached::ask(call, &admitted, memory, miss, record)).await,
+            Looked::Miss(miss) => aside(|| cached::ask(call, &admitted, memory, miss, record)).await,
         };
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
-        // Rare: in a box it is no part of every lane.
-        Box::pin(shaping::hold_back(call, delay, memory)).await;
+        aside(|| shaping::hold_back(call, delay, memory)).await;
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].response_delay {
-        // As rare.
-        Box::pin(shaping::hold_back(call, delay, memory)).await;
+        aside(|| shaping::hold_back(call, delay, memory)).await;
     }
     respond::respond(call, &admitted, memory, reply, record).await
 }
@@ -237,21 +239,14 @@ fn is_addressed_to_us(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> 
         && wire::max_forwards(head, bytes) == Some(0)
 }
 
-/// The one exit: answers a failure where that is still possible, and logs.
-async fn finish(
-    call: &Call<'_>,
-    memory: &mut Memory,
-    record: &mut Record<'_>,
-    outcome: Result<Next, Failure>,
-) -> Next {
-    let next = match outcome {
-        Ok(next) => next,
-        Err(failure) => {
-            record.failure = Some(failure);
-            answer::failure(call, memory, failure, record).await
-        }
-    };
+/// Answers a failure, where that is still possible.
+async fn fail(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>, failure: Failure) -> Next {
+    record.failure = Some(failure);
+    answer::failure(call, memory, failure, record).await
+}
+
+/// The one exit: what came of it is counted and logged.
+fn end(memory: &mut Memory, record: &Record<'_>) {
     record.finish(memory);
     memory.request.end();
-    next
 }

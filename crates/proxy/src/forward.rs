@@ -4,16 +4,17 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
+use std::hint::cold_path;
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
-use std::rc::Rc;
-use std::task::{Poll, ready};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
-use balance::{Time, Work};
+use balance::Work;
 use config::{HostHeader, Protocol, Retry};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
+use crate::aside::{aside, at_once};
 use crate::buffer::{Buffer, SMALL};
 use crate::cached::Asking;
 use crate::choose::Choice;
@@ -27,7 +28,7 @@ use crate::policy;
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
 use crate::respond;
-use crate::retry::{ATTEMPTS_MAX, Attempts, Progress, Setback, Verdict};
+use crate::retry::{Attempts, Progress, Setback, Verdict};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
 use crate::upstream::{Connection, UnderWay, Upstream};
@@ -163,51 +164,52 @@ pub(crate) async fn unless_gone<T>(client: &Client, wait: impl Future<Output = T
     .await
 }
 
-/// Sends the request and reads the head of the final response.
+/// What ends the wait for a server.
+enum Heard {
+    /// Its bytes, so many; none is its end.
+    Read(io::Result<usize>),
+    /// The client wants to hear of it no longer.
+    ClientGone,
+    Elapsed,
+}
+
+/// Sends the request and reads the head of the final response: from the first server that answers, for as long as others
+/// may be asked.
 pub(crate) async fn forward(
     call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
     record: &mut Record<'_>,
 ) -> Result<Reply, Failure> {
+    let worker = call.worker;
     let upstream = &call.snapshot.upstreams[admitted.upstream];
     record.upstream = Some(admitted.upstream);
-    let admission = upstream.admit(call.worker).inspect_err(|_| record.detours.shed = Some("latency"))?;
+    let admission = upstream.admit(worker).inspect_err(|_| record.detours.shed = Some("latency"))?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
-    let outcome = attempt(call, upstream, admitted, memory, record).await;
-    let (work, now) = match &outcome {
-        Ok((_, latency, now)) => (Work::Done(*latency), *now),
-        Err(Failure::UpstreamTimeout | Failure::QueueTimeout) => (Work::Overrun, call.worker.coarse_time()),
-        Err(_) => (Work::Other, call.worker.coarse_time()),
-    };
-    admission.end(work, now);
-    outcome.map(|(reply, ..)| reply)
-}
-
-/// Tries servers until one has answered, or none may be asked any more. Also says how long that one took, and what time
-/// it is.
-async fn attempt(
-    call: &Call<'_>,
-    upstream: &Rc<Upstream>,
-    admitted: &Admitted,
-    memory: &mut Memory,
-    record: &mut Record<'_>,
-) -> Result<(Reply, Duration, Time), Failure> {
-    let worker = call.worker;
     let first_piece_moved = memory.request.body.moved;
     record.first_piece_bytes = first_piece_moved;
     let mut choice = Choice::of_request(call, upstream, admitted, &memory.request);
     let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
-    let mut tried = [0; ATTEMPTS_MAX];
-    let mut tried_count = 0;
+    let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
-    loop {
-        let asked = match choice.next(&tried[..tried_count], &mut record.detours).await {
-            Ok(asked) => asked,
-            // What the servers said that were asked tells more.
-            Err(failure) => return Err(last_failure.map_or(failure, |(_, failure)| failure)),
+    let failure = loop {
+        let asked = match choice.at_once(&tried, &mut record.detours) {
+            Ok(Some(asked)) => asked,
+            found => {
+                cold_path();
+                let asked = match found {
+                    Ok(_) => aside(|| choice.next(&tried, &mut record.detours)).await,
+                    Err(failure) => Err(failure),
+                };
+                match asked {
+                    Ok(asked) => asked,
+                    // What the servers said that were asked tells more.
+                    Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
+                }
+            }
         };
         if let Some((server, failure)) = last_failure.take() {
+            cold_path();
             record.retried(server, failure);
         }
         let index = asked.server;
@@ -228,12 +230,14 @@ async fn attempt(
                 if !is_unwanted || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
                     record.is_answered = true;
                     choice.settle(&asked, Some(&mut memory.response));
+                    admission.end(Work::Done(latency), now);
                     reply.under_way = Some(asked.into_under_way());
-                    return Ok((reply, latency, now));
+                    return Ok(reply);
                 }
                 (Failure::UpstreamStatus, Verdict::Elsewhere)
             }
             Err(failure) => {
+                cold_path();
                 record.attempt_failed(failure);
                 let setback = Setback::Failed(failure, progress);
                 let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
@@ -242,14 +246,19 @@ async fn attempt(
             }
         };
         if verdict == Verdict::GiveUp {
-            return Err(failure);
+            break failure;
         }
         last_failure = Some((index, failure));
         if verdict == Verdict::Elsewhere {
-            tried[tried_count] = index;
-            tried_count += 1;
+            tried.push(index);
         }
-    }
+    };
+    let work = match failure {
+        Failure::UpstreamTimeout | Failure::QueueTimeout => Work::Overrun,
+        _ => Work::Other,
+    };
+    admission.end(work, worker.coarse_time());
+    Err(failure)
 }
 
 /// The route's own rules, else those of the upstream.
@@ -281,6 +290,28 @@ fn prepare_body(
     Ok(())
 }
 
+/// The length of a response of which only a part is here but the rest is worth a moment's wait: of a short one. It then
+/// leaves in one write, and where the server dies in the middle of it the client still gets a clear status.
+fn rest_is_awaited(reply: &Reply, response: &mut Response) -> Option<usize> {
+    let Framing::Length(length) = reply.framing else { return None };
+    let buffer = &mut response.buffer;
+    let whole = length.saturating_add(response.head.len as u64);
+    let is_here = whole <= buffer.len() as u64;
+    let fits = whole <= (buffer.len() + buffer.spare().len()) as u64;
+    (!is_here && fits && reply.upload.is_done()).then_some(whole as usize)
+}
+
+/// Why nothing of a request could be sent.
+#[cold]
+fn unsent(error: &io::Error, progress: &mut Progress) -> Failure {
+    // What HTTP/2 has no words for.
+    if error.kind() == ErrorKind::InvalidData {
+        return Failure::BadRequest;
+    }
+    progress.is_untouched = error.kind() == ErrorKind::ConnectionRefused;
+    Failure::UpstreamReset
+}
+
 /// One try with one server.
 struct Attempt<'a> {
     call: &'a Call<'a>,
@@ -298,7 +329,10 @@ impl Attempt<'_> {
         record: &mut Record<'_>,
         progress: &mut Progress,
     ) -> Result<Reply, Failure> {
-        let connection = self.connection(record).await?;
+        let connection = match self.pooled() {
+            Some(connection) => connection,
+            None => aside(|| self.connect(record)).await?,
+        };
         progress.is_reused = connection.is_reused;
         let Memory { request, response } = memory;
         response.buffer.clear();
@@ -308,7 +342,10 @@ impl Attempt<'_> {
         let follows = if is_done { Follows::End } else { Follows::Nothing };
         let pace = Pace::new(Way::Up, self.call.worker);
         pace.pass(request.out.len() - request.first_piece.len());
-        self.send(&connection, &request.out, follows, &pace, progress).await?;
+        let sent = self.send_at_once(&connection, &request.out, follows, &pace, progress)?;
+        if sent < request.out.len() {
+            aside(|| self.send(&connection, &request.out[sent..], follows, &pace, progress)).await?;
+        }
         record.upstream_bytes_sent += request.out.len() as u64;
         if request.buffer.is_of_stream() && request.out.capacity() > KEEP_MAX {
             // One of many that wait: what is repeated is written anew.
@@ -321,14 +358,21 @@ impl Attempt<'_> {
         };
         {
             let receive = pin!(self.receive(&connection, response, &upload, record, progress));
-            upload.beside(self.call, self.admitted, &connection, request, receive).await?;
+            if is_done {
+                receive.await?;
+            } else {
+                upload.beside(self.call, self.admitted, &connection, request, receive).await?;
+            }
         }
         let reply = self.reply(connection, response, upload)?;
-        self.settle(&reply, response).await?;
+        if let Some(whole) = rest_is_awaited(&reply, response) {
+            self.settle(&reply, response, whole).await?;
+        }
         Ok(reply)
     }
 
-    async fn connection(&self, record: &mut Record<'_>) -> Result<Connection, Failure> {
+    /// A connection that is there already.
+    fn pooled(&self) -> Option<Connection> {
         let server = &self.upstream.servers[self.index];
         let pooled = match self.upstream.plan.config.protocol {
             _ if !self.may_reuse => None,
@@ -338,16 +382,19 @@ impl Attempt<'_> {
             }
             Protocol::Http2 => server.stream(),
         };
-        if let Some(connection) = pooled {
+        if pooled.is_some() {
             self.call.worker.counters.upstream_reuses.increment();
-            return Ok(connection);
         }
-        // Rare and large: in boxes they are no part of every lane.
+        pooled
+    }
+
+    async fn connect(&self, record: &mut Record<'_>) -> Result<Connection, Failure> {
+        let server = &self.upstream.servers[self.index];
         let connection = match self.upstream.plan.config.protocol {
-            Protocol::Http1 => Box::pin(server.connect(self.call.worker, self.call.client)).await,
+            Protocol::Http1 => server.connect(self.call.worker, self.call.client).await,
             Protocol::Http2 => {
                 let (worker, deadline) = (self.call.worker, &self.call.client.deadline);
-                Box::pin(server.connect_for_streams(worker, deadline, self.may_reuse)).await
+                server.connect_for_streams(worker, deadline, self.may_reuse).await
             }
         };
         match &connection {
@@ -369,9 +416,9 @@ impl Attempt<'_> {
             HostHeader::Set(host) => Some(host.as_bytes()),
         };
         let client = self.call.client;
-        let rewrite = RequestRewrite {
+        let rewrite = |edits| RequestRewrite {
             path_and_query: None,
-            edits: None,
+            edits,
             added: client.tls.as_deref().map_or(b"", ClientTls::lines),
             target: &self.admitted.target,
             connection: self.admitted.connection,
@@ -390,18 +437,40 @@ impl Attempt<'_> {
             None => {
                 let asking = request.texts.conditions.as_deref().map(|lines| Asking { lines, edits: None });
                 let edits = asking.as_ref().map(|asking| asking as &dyn wire::Edits);
-                let rewrite = RequestRewrite { edits, ..rewrite };
-                wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
+                wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite(edits));
                 Ok(())
             }
             Some(policies) => {
                 let server = &self.upstream.plan.servers[self.index].authority;
+                let rewrite = rewrite(None);
                 policy::write_request(self.call, policies, self.admitted, server, request, rewrite, &mut out)
             }
         };
         out.extend_from_slice(&request.first_piece);
         request.out = out;
         outcome
+    }
+
+    /// Sends what leaves without a wait: nearly always all. Says how much that is.
+    fn send_at_once(
+        &self,
+        connection: &Connection,
+        bytes: &[u8],
+        follows: Follows,
+        pace: &Pace,
+        progress: &mut Progress,
+    ) -> Result<usize, Failure> {
+        if !pace.is_free(self.call.worker) {
+            return Ok(0);
+        }
+        match at_once(|context| connection.socket.poll_write(context, bytes, follows)) {
+            Some(Ok(count)) => {
+                progress.has_sent = true;
+                Ok(count)
+            }
+            Some(Err(error)) => Err(unsent(&error, progress)),
+            None => Ok(0),
+        }
     }
 
     async fn send(
@@ -431,12 +500,7 @@ impl Attempt<'_> {
                 }
                 // A server may answer before it has read all, and close: what it said is still to be read.
                 Ok(Err(_)) if progress.has_sent => return Ok(()),
-                // What HTTP/2 has no words for.
-                Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => return Err(Failure::BadRequest),
-                Ok(Err(error)) => {
-                    progress.is_untouched = error.kind() == ErrorKind::ConnectionRefused;
-                    return Err(Failure::UpstreamReset);
-                }
+                Ok(Err(error)) => return Err(unsent(&error, progress)),
                 Err(Elapsed) => return Err(Failure::UpstreamTimeout),
             }
             progress.has_sent = true;
@@ -508,50 +572,50 @@ impl Attempt<'_> {
                 deadline.set(self.admitted.ticks(self.call).upstream_first_byte);
                 is_armed = true;
             }
-            let read = unless_gone(self.call.client, self.read(connection, &mut response.buffer));
-            match deadline.guard(read).await {
-                Ok(Err(Gone)) => return Err(Failure::ClientGone),
-                Ok(Ok(Ok(count))) if count > 0 => response.buffer.advance(count),
-                Ok(Ok(Err(error))) if error.kind() == ErrorKind::ConnectionRefused => {
+            let client = &self.call.client.socket;
+            let heard = poll_fn(|context| match self.poll_read(context, connection, &mut response.buffer) {
+                Poll::Ready(read) => Poll::Ready(Heard::Read(read)),
+                Poll::Pending if client.poll_gone(context).is_ready() => Poll::Ready(Heard::ClientGone),
+                Poll::Pending => deadline.poll(context).map(|()| Heard::Elapsed),
+            });
+            match heard.await {
+                Heard::Read(Ok(count)) if count > 0 => response.buffer.advance(count),
+                Heard::Read(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
                     progress.is_untouched = true;
                     return Err(Failure::UpstreamReset);
                 }
-                Ok(_) => return Err(Failure::UpstreamReset),
+                Heard::Read(_) => return Err(Failure::UpstreamReset),
+                Heard::ClientGone => return Err(Failure::ClientGone),
                 // The server's time begins when it has the whole request.
-                Err(Elapsed) if upload.is_under_way() => is_armed = false,
-                Err(Elapsed) => return Err(Failure::UpstreamTimeout),
+                Heard::Elapsed if upload.is_under_way() => is_armed = false,
+                Heard::Elapsed => return Err(Failure::UpstreamTimeout),
             }
         }
     }
 
     /// Reads once there is something. A stream, one of many that wait, has a buffer of some size only then, and where
     /// what is read can go on.
-    async fn read(&self, connection: &Connection, buffer: &mut Buffer) -> io::Result<usize> {
-        poll_fn(|context| {
-            if buffer.is_of_stream() && buffer.is_empty() {
-                ready!(connection.socket.poll_readable(context))?;
-                if !self.call.client.socket.is_crowded() {
-                    self.call.worker.buffers.grow_to(buffer, SMALL);
-                }
+    fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        connection: &Connection,
+        buffer: &mut Buffer,
+    ) -> Poll<io::Result<usize>> {
+        if buffer.is_of_stream() && buffer.is_empty() {
+            ready!(connection.socket.poll_readable(context))?;
+            if !self.call.client.socket.is_crowded() {
+                self.call.worker.buffers.grow_to(buffer, SMALL);
             }
-            let spare = buffer.spare();
-            let room = if connection.expects_long { spare.len().min(HEAD_ALONE) } else { spare.len() };
-            connection.socket.poll_read(context, &mut spare[..room])
-        })
-        .await
+        }
+        let spare = buffer.spare();
+        let room = if connection.expects_long { spare.len().min(HEAD_ALONE) } else { spare.len() };
+        connection.socket.poll_read(context, &mut spare[..room])
     }
 
-    /// Waits a moment for the rest of a short body: it then leaves in one write with its head, and where the server dies
-    /// in the middle of it the client still gets a clear status.
-    async fn settle(&self, reply: &Reply, response: &mut Response) -> Result<(), Failure> {
-        let Framing::Length(length) = reply.framing else { return Ok(()) };
+    /// Waits a moment for the rest of a short body, until so many bytes are there.
+    async fn settle(&self, reply: &Reply, response: &mut Response, whole: usize) -> Result<(), Failure> {
         let buffer = &mut response.buffer;
-        let whole = length.saturating_add(response.head.len as u64);
-        let room = (buffer.len() + buffer.spare().len()) as u64;
-        if whole > room || !reply.upload.is_done() {
-            return Ok(());
-        }
-        while (buffer.len() as u64) < whole {
+        while buffer.len() < whole {
             let read = reply.connection.socket.read(buffer.spare());
             match self.call.client.deadline.within(MOMENT, read).await {
                 Ok(Ok(count)) if count > 0 => buffer.advance(count),

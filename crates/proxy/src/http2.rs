@@ -75,7 +75,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
                 totals: totals.shared(),
                 served: 0,
             };
-            tokio::task::spawn_local(exchange(Rc::clone(&worker), client));
+            tokio::task::spawn_local(exchange(Rc::clone(&worker), Box::new(client)));
         }
         ended = end;
     }
@@ -190,7 +190,7 @@ impl Driver<'_> {
 }
 
 /// One stream: a lane serves it as it does a connection of HTTP/1.
-async fn exchange(worker: Rc<Worker>, client: Client) {
+async fn exchange(worker: Rc<Worker>, client: Box<Client>) {
     let mut lane = worker.lanes.take(&worker, Kind::Stream);
     lane.hand_over(client);
     drop(lane.served().await);

@@ -182,7 +182,7 @@ pub(crate) enum Kind {
 /// Where a connection is handed over, and back.
 #[derive(Default)]
 struct Desk {
-    inbox: Cell<Option<Client>>,
+    inbox: Cell<Option<Box<Client>>>,
     outbox: Cell<Option<client::Served>>,
 }
 
@@ -198,7 +198,7 @@ impl Lane {
     }
 
     /// Gives the lane a connection to serve.
-    pub(crate) fn hand_over(&mut self, client: Client) {
+    pub(crate) fn hand_over(&mut self, client: Box<Client>) {
         self.desk.inbox.set(Some(client));
     }
 

@@ -23,6 +23,8 @@ mod client_tls;
 mod layer4;
 /// A client's connection over HTTP/2.
 mod http2;
+/// What is rare, and what need not wait.
+mod aside;
 /// What a running exchange needs, kept for the next.
 mod lane;
 /// The path of a request.

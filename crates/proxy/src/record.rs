@@ -225,6 +225,7 @@ impl<'a> Record<'a> {
     }
 
     /// Counts the request by name, and logs it, as far as that is wanted.
+    #[inline(never)]
     fn tell(&self, memory: &Memory, duration: Duration) {
         let worker = self.call.worker;
         if let Some(places) = self.places() {

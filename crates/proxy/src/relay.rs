@@ -12,6 +12,7 @@ use std::task::Poll;
 
 use wire::{ChunkError, ChunkLimits, Chunked, Framing, chunk_prefix};
 
+use crate::aside::at_once;
 use crate::buffer::{BULK, Buffer, SMALL, TINY};
 use crate::deadline::{Deadline, TICK, Ticks};
 use crate::shaping::{Pace, Place};
@@ -311,6 +312,24 @@ impl Pump {
             self.unsent = buffer.len();
         }
         Ok(())
+    }
+
+    /// Writes a body that is all here, without a wait and whatever its pace; `None` where `run` has to go on.
+    pub(crate) fn run_at_once(
+        &mut self,
+        sink: &Socket,
+        buffer: &mut Buffer,
+        closes_sink: bool,
+    ) -> Option<Result<(), Stop>> {
+        if self.incoming != Incoming::Ended || self.unsent == 0 || self.is_cut || self.has_trailers_for(sink)
+        {
+            return None;
+        }
+        let follows = if closes_sink { Follows::Close } else { Follows::End };
+        let written = at_once(|context| sink.poll_write(context, &buffer.filled()[..self.unsent], follows))?;
+        let Ok(count) = written else { return Some(Err(Stop::Sink(End::Gone))) };
+        self.sent(buffer, count);
+        (self.unsent == 0).then(|| sink.end(b"").map_err(|_| Stop::Sink(End::Gone)))
     }
 
     /// Moves the body until it has ended and is written. What follows it stays in the buffer.

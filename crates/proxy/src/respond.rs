@@ -9,6 +9,7 @@ use shape::Fault;
 use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
 
 use crate::answer;
+use crate::aside::aside;
 use crate::cached::WithoutTags;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
@@ -33,8 +34,7 @@ pub(crate) async fn respond(
 ) -> Result<Next, Failure> {
     let Call { worker, snapshot, client, .. } = *call;
     if let Some(page) = answer::stand_in(call, admitted.policies(call), memory.response.head.start.status) {
-        // Rare: in a box it is no part of every lane.
-        return Box::pin(stand_in(call, admitted, memory, reply, page, record)).await;
+        return aside(|| stand_in(call, admitted, memory, reply, page, record)).await;
     }
     let mut plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
@@ -51,26 +51,37 @@ pub(crate) async fn respond(
             record.status = 0;
             return Err(Failure::UpstreamMalformed);
         }
-        // Rare and large: in a box it is no part of every lane.
-        return Box::pin(tunnel(call, admitted, memory, &reply, record)).await;
+        return aside(|| tunnel(call, admitted, memory, &reply, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     begin(response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
     if let Some(fault) = fault {
-        // Rare: in a box it is no part of every lane.
-        Box::pin(faulty::begun(fault, call, response)).await?;
+        aside(|| faulty::begun(fault, call, response)).await?;
     }
     let pace = pace(call, response, record.head_bytes_sent);
+    let mut is_long = false;
     let closes_sink = plan.client_connection == ClientConnection::Close && reply.upload.is_done();
-    let ends = ends(call, admitted, &reply, &pace, closes_sink);
-    let is_long = response.body.will_splice(&ends);
-    let outcome = {
-        let relay = pin!(async {
-            let outcome = relay(call, &ends, response).await;
+    let may_leave_at_once = response.out.is_empty() && reply.upload.is_done() && pace.is_free(worker);
+    let has_left = if may_leave_at_once {
+        response.body.run_at_once(&client.socket, &mut response.buffer, closes_sink)
+    } else {
+        None
+    };
+    let outcome = match has_left {
+        Some(result) => {
             record.upstream_ended();
-            outcome
-        });
-        reply.upload.beside(call, admitted, &reply.connection, request, relay).await
+            result.map_err(outcome)
+        }
+        None => {
+            let ends = ends(call, admitted, &reply, &pace, closes_sink);
+            is_long = response.body.will_splice(&ends);
+            let relay = pin!(async {
+                let outcome = relay(call, &ends, response).await;
+                record.upstream_ended();
+                outcome
+            });
+            reply.upload.beside(call, admitted, &reply.connection, request, relay).await
+        }
     };
     record.body_bytes_sent = response.body.moved;
     if let Err(failure) = outcome {
@@ -80,7 +91,7 @@ pub(crate) async fn respond(
         }
         record.failure = Some(failure);
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
-            Box::pin(faulty::broken_off(fault, call)).await?;
+            aside(|| faulty::broken_off(fault, call)).await?;
         }
         return Ok(Next::Close);
     }

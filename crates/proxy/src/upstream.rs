@@ -15,6 +15,7 @@ use route::ProxyVersion;
 use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::aside::aside;
 use crate::client::Client;
 use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
@@ -95,11 +96,9 @@ impl Connection {
         Self { socket, is_reused, is_private: false, expects_long: false, _permit: permit }
     }
 
-    /// The connection for one more exchange, unless its server has closed it.
-    fn again(mut self, may_be_repeated: bool) -> Option<Self> {
-        self.is_reused = true;
-        let socket = &self.socket;
-        (socket.is_quiet() && (may_be_repeated || socket.is_quiet_still())).then_some(self)
+    /// Whether it serves one more exchange: its server has not closed it.
+    fn serves_again(&self, may_be_repeated: bool) -> bool {
+        self.socket.is_quiet() && (may_be_repeated || self.socket.is_quiet_still())
     }
 }
 
@@ -288,11 +287,12 @@ impl Server {
     fn quiet(&self, client: &Client, may_be_repeated: bool) -> Option<Connection> {
         if self.introduction.get().is_some() {
             let Kept { server, connection } = *client.kept.take()?;
-            return connection.again(may_be_repeated).filter(|_| Arc::ptr_eq(&server, &self.plan));
+            let is_good = Arc::ptr_eq(&server, &self.plan) && connection.serves_again(may_be_repeated);
+            return is_good.then_some(connection);
         }
         let mut idle = self.idle.borrow_mut();
         while let Some(Idle { connection, .. }) = idle.pop() {
-            if let Some(connection) = connection.again(may_be_repeated) {
+            if connection.serves_again(may_be_repeated) {
                 return Some(connection);
             }
         }
@@ -377,8 +377,7 @@ impl Server {
         let link = self.link.borrow().clone();
         let connected = async {
             if let Some(link) = &link {
-                // Rare: in a box it is no part of every lane.
-                Box::pin(link.connect(worker)).await;
+                aside(|| link.connect(worker)).await;
             }
             connect.await
         };
@@ -428,10 +427,11 @@ impl Server {
     }
 
     /// Takes back a connection whose exchange has ended cleanly.
-    pub(crate) fn release(&self, connection: Connection, client: &Client, deadlines: &Deadlines) {
+    pub(crate) fn release(&self, mut connection: Connection, client: &Client, deadlines: &Deadlines) {
         if connection.socket.is_worn() {
             return;
         }
+        connection.is_reused = true;
         if connection.is_private {
             let server = Arc::clone(&self.plan);
             client.kept.set(Some(Box::new(Kept { server, connection })));
@@ -441,10 +441,11 @@ impl Server {
     }
 
     /// Takes back one that may serve any client; one that is a client's own is closed.
-    pub(crate) fn keep(&self, connection: Connection, deadlines: &Deadlines) {
+    pub(crate) fn keep(&self, mut connection: Connection, deadlines: &Deadlines) {
         if connection.is_private || connection.socket.is_worn() {
             return;
         }
+        connection.is_reused = true;
         let mut idle = self.idle.borrow_mut();
         if idle.len() < self.pool.get().idle {
             idle.push(Idle { connection, since: deadlines.now() });

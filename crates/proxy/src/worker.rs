@@ -414,7 +414,7 @@ impl Worker {
         };
         self.connection_begins();
         let client = Client::new(self, Tcp::new(stream), peer, Rc::clone(listening));
-        tokio::task::spawn_local(client::connection(Rc::clone(self), client));
+        tokio::task::spawn_local(client::connection(Rc::clone(self), Box::new(client)));
     }
 
     /// There is one more connection of this worker, which it does not end before.

@@ -38,7 +38,7 @@ pub(crate) fn push_own_fields(
     client: &Client,
     authority: &[u8],
 ) {
-    let told = |name| client.is_trusted && head.names.has(name);
+    let told = |name| client.is_trusted && head.fields.names.has(name);
     // A client of IPv4 on a socket of both families is one of IPv4.
     let address = client.address.to_canonical();
     let text = AddressText::new(address);

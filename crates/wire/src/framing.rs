@@ -72,13 +72,13 @@ fn declared<Start>(
         .with(Name::TransferEncoding)
         .with(Name::DisguisedContentLength)
         .with(Name::DisguisedTransferEncoding);
-    let deciding = head.names.intersection(DECIDING);
+    let deciding = head.fields.names.intersection(DECIDING);
     if deciding == NameSet::NONE {
         return Ok(None);
     }
     // One length, and nothing to compare it with.
     if deciding == NameSet::NONE.with(Name::ContentLength)
-        && !head.repeated.has(Name::ContentLength)
+        && !head.fields.repeated.has(Name::ContentLength)
         && let Some(value) = head.value(bytes, Name::ContentLength)
     {
         return length(value).map(|length| Some(Framing::Length(length)));

@@ -3,6 +3,8 @@
 //! A `Head` owns no bytes. Every accessor takes the bytes that it was parsed from, which may have moved as a
 //! whole but not changed. Its field list keeps its capacity from message to message, so nothing is allocated.
 
+use std::ops::Deref;
+
 use crate::method::Method;
 use crate::name::{Name, NameSet};
 
@@ -79,21 +81,88 @@ pub struct StatusLine {
     pub version: Version,
 }
 
-/// A parsed head, or one that is being parsed.
+/// The fields of a head in the order in which they were sent.
 #[derive(Debug, Clone, Default)]
-pub struct Head<Start> {
-    /// The start line; meaningful once parsing is complete.
-    pub start: Start,
-    /// The fields in the order in which they were sent.
-    pub fields: Vec<Field>,
-    /// Length of the head in bytes, up to the end of its empty line, once complete.
-    pub len: usize,
-    /// Which names are among the fields, `Other` apart, so that most look-ups need no search.
+pub struct Fields {
+    list: Vec<Field>,
+    /// Which names are among them, `Other` apart, so that most look-ups need no search.
     pub(crate) names: NameSet,
     /// Which of them are there more than once.
     pub(crate) repeated: NameSet,
     /// Where the first field of each name is, for those in `names`.
     firsts: [u32; Name::COUNT],
+}
+
+impl Deref for Fields {
+    type Target = [Field];
+
+    #[inline]
+    fn deref(&self) -> &[Field] {
+        &self.list
+    }
+}
+
+impl<'a> IntoIterator for &'a Fields {
+    type Item = &'a Field;
+    type IntoIter = std::slice::Iter<'a, Field>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
+
+impl Fields {
+    /// The values of every field of this name, in order.
+    #[inline]
+    pub(crate) fn values<'a>(&'a self, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
+        let fields = self.with(NameSet::NONE.with(name)).iter();
+        fields.filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
+    }
+
+    /// A part of the fields in which all of these names are: none where there are none, one where there is one.
+    #[inline]
+    pub(crate) fn with(&self, names: NameSet) -> &[Field] {
+        let present = self.names.intersection(names);
+        match present.only() {
+            _ if present == NameSet::NONE => &[],
+            Some(name) if self.repeated.intersection(present) == NameSet::NONE => {
+                let first = self.firsts[name] as usize;
+                self.list.get(first..=first).unwrap_or(&[])
+            }
+            _ => &self.list,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, field: Field) {
+        let name = field.known;
+        if name != Name::Other {
+            if self.names.has(name) {
+                self.repeated = self.repeated.with(name);
+            } else {
+                self.names = self.names.with(name);
+                self.firsts[name as usize] = self.list.len() as u32;
+            }
+        }
+        self.list.push(field);
+    }
+
+    fn clear(&mut self) {
+        self.list.clear();
+        self.names = NameSet::NONE;
+        self.repeated = NameSet::NONE;
+    }
+}
+
+/// A parsed head, or one that is being parsed.
+#[derive(Debug, Clone, Default)]
+pub struct Head<Start> {
+    /// The start line; meaningful once parsing is complete.
+    pub start: Start,
+    /// The fields.
+    pub fields: Fields,
+    /// Length of the head in bytes, up to the end of its empty line, once complete.
+    pub len: usize,
     /// How far it has been read.
     pub(crate) progress: crate::parse::Progress,
 }
@@ -109,8 +178,6 @@ impl<Start: Default> Head<Start> {
         self.start = Start::default();
         self.fields.clear();
         self.len = 0;
-        self.names = NameSet::NONE;
-        self.repeated = NameSet::NONE;
         self.progress = crate::parse::Progress::default();
     }
 }
@@ -124,44 +191,15 @@ impl<Start> Head<Start> {
     /// The first field of this name, or `None`.
     #[inline]
     pub fn field(&self, name: Name) -> Option<&Field> {
-        if !self.names.has(name) {
+        if !self.fields.names.has(name) {
             return None;
         }
-        self.fields.get(self.firsts[name as usize] as usize)
+        self.fields.get(self.fields.firsts[name as usize] as usize)
     }
 
     /// The values of every field of this name, in order.
     #[inline]
     pub fn values<'a>(&'a self, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
-        let fields = self.fields_with(NameSet::NONE.with(name)).iter();
-        fields.filter(move |field| field.known == name).map(move |field| field.value.of(bytes))
-    }
-
-    /// A part of the fields in which all of these names are: none where there are none, one where there is one.
-    #[inline]
-    pub(crate) fn fields_with(&self, names: NameSet) -> &[Field] {
-        let present = self.names.intersection(names);
-        match present.only() {
-            _ if present == NameSet::NONE => &[],
-            Some(name) if self.repeated.intersection(present) == NameSet::NONE => {
-                let first = self.firsts[name] as usize;
-                self.fields.get(first..=first).unwrap_or(&[])
-            }
-            _ => &self.fields,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, field: Field) {
-        let name = field.known;
-        if name != Name::Other {
-            if self.names.has(name) {
-                self.repeated = self.repeated.with(name);
-            } else {
-                self.names = self.names.with(name);
-                self.firsts[name as usize] = self.fields.len() as u32;
-            }
-        }
-        self.fields.push(field);
+        self.fields.values(bytes, name)
     }
 }

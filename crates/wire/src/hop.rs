@@ -1,6 +1,6 @@
 //! The Connection field (RFC 9110 §7.6.1): what a sender says of this hop alone.
 
-use crate::head::{Head, RequestHead, Version};
+use crate::head::{Fields, Head, RequestHead, Version};
 use crate::name::{Name, NameSet, is};
 
 /// The options that Connection names, of all its lines together.
@@ -36,10 +36,19 @@ const NEVER_NAMED: NameSet = NameSet::NONE
 
 impl ConnectionOptions {
     /// Reads the options of a complete head.
+    #[inline]
     pub fn of<Start>(head: &Head<Start>, bytes: &[u8]) -> Result<ConnectionOptions, ConnectionError> {
+        // Most messages have none.
+        if !head.fields.names.has(Name::Connection) {
+            return Ok(ConnectionOptions::default());
+        }
+        Self::of_fields(&head.fields, bytes)
+    }
+
+    fn of_fields(fields: &Fields, bytes: &[u8]) -> Result<ConnectionOptions, ConnectionError> {
         let mut options = ConnectionOptions::default();
         let mut len = 0;
-        for value in head.values(bytes, Name::Connection) {
+        for value in fields.values(bytes, Name::Connection) {
             len += value.len();
             if len > OPTIONS_BYTES_MAX {
                 return Err(ConnectionError);
@@ -103,8 +112,8 @@ pub(crate) fn upgrades<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> imp
 }
 
 /// Whether a Connection field names this field.
-pub(crate) fn is_named<Start>(head: &Head<Start>, bytes: &[u8], name: &[u8]) -> bool {
-    head.values(bytes, Name::Connection).flat_map(tokens).any(|token| token.eq_ignore_ascii_case(name))
+pub(crate) fn is_named(fields: &Fields, bytes: &[u8], name: &[u8]) -> bool {
+    fields.values(bytes, Name::Connection).flat_map(tokens).any(|token| token.eq_ignore_ascii_case(name))
 }
 
 /// Whether a list-valued field has this member, without its parameters.

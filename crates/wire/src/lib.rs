@@ -40,7 +40,7 @@ pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, Decoded, 
 pub use edit::{Edits, edit_lines};
 pub use forwarded::Client;
 pub use framing::{Framing, FramingError, request_framing, response_framing};
-pub use head::{Field, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
+pub use head::{Field, Fields, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
 pub use hop::{ConnectionError, ConnectionOptions, wants_upgrade};
 pub use method::Method;
 pub use name::Name;

@@ -16,7 +16,7 @@ pub fn named_client(
     peer: IpAddr,
     is_trusted: impl Fn(IpAddr) -> bool,
 ) -> IpAddr {
-    let is_listed = head.names.has(Name::XForwardedFor);
+    let is_listed = head.fields.names.has(Name::XForwardedFor);
     let name = if is_listed { Name::XForwardedFor } else { Name::Forwarded };
     let read = if is_listed { address } else { element };
     let mut named = peer;

@@ -149,18 +149,10 @@ impl<Start: StartLine> Head<Start> {
             self.progress.stage = Stage::Fields;
             at = end;
         }
-        let parsed = loop {
-            if bytes.get(at) == Some(&b'\r') && bytes.get(at + 1) == Some(&b'\n') {
-                self.len = at + 2;
-                break Parsed::Complete;
-            }
-            if self.fields.len() >= limits.fields {
-                break Parsed::Partial;
-            }
-            let Some(field) = plain::field(bytes, at) else { break Parsed::Partial };
-            at = field.line_end as usize;
-            self.push(field);
-        };
+        let (parsed, at) = plain::fields(&mut self.fields, bytes, at, limits);
+        if parsed == Parsed::Complete {
+            self.len = at + b"\r\n".len();
+        }
         self.progress.line_start = at;
         self.progress.searched = at;
         parsed
@@ -172,7 +164,7 @@ impl<Start: StartLine> Head<Start> {
             Stage::Fields if line.is_empty() => return Ok(Parsed::Complete),
             Stage::Fields if self.fields.len() == limits.fields => return Err(HeadError::TooManyFields),
             Stage::Fields => {
-                self.push(field(line, at)?);
+                self.fields.push(field(line, at)?);
             }
             Stage::First if line.is_empty() && Start::MAY_FOLLOW_EMPTY_LINE => {
                 self.progress.stage = Stage::AfterEmptyLine;

@@ -3,16 +3,37 @@
 //! Nothing is refused here. What is not plain, or not yet whole, is `None`, and `parse` reads that line strictly; what
 //! is plain means the same to both.
 
-use crate::head::{Field, RequestLine, Span, StatusLine, Version};
+use crate::head::{Field, Fields, RequestLine, Span, StatusLine, Version};
 use crate::method::Method;
 use crate::name::Name;
-use crate::parse::{HeadLimits, METHOD_BYTES_MAX, REASON_START};
+use crate::parse::{HeadLimits, METHOD_BYTES_MAX, Parsed, REASON_START};
 use crate::scan;
+
+/// Adds the field lines that begin at `at`, up to the empty line or to the first that is not plain. Says where that
+/// begins.
+pub(crate) fn fields(
+    fields: &mut Fields,
+    bytes: &[u8],
+    mut at: usize,
+    limits: &HeadLimits,
+) -> (Parsed, usize) {
+    loop {
+        if bytes.get(at) == Some(&b'\r') && bytes.get(at + 1) == Some(&b'\n') {
+            return (Parsed::Complete, at);
+        }
+        if fields.len() >= limits.fields {
+            return (Parsed::Partial, at);
+        }
+        let Some(field) = field(bytes, at) else { return (Parsed::Partial, at) };
+        at = field.line_end as usize;
+        fields.push(field);
+    }
+}
 
 /// A field line that begins at `at`: a name of letters and hyphens, a colon, one SP, a value that is not empty and has no
 /// white space around it, CRLF.
-#[inline(always)]
-pub(crate) fn field(bytes: &[u8], at: usize) -> Option<Field> {
+#[inline]
+fn field(bytes: &[u8], at: usize) -> Option<Field> {
     let colon = scan::first(bytes, at, scan::beyond_name)?;
     if colon == at || !bytes.get(colon..)?.starts_with(b": ") {
         return None;

@@ -84,7 +84,7 @@ fn host(head: &RequestHead, bytes: &[u8]) -> Result<Span, TargetError> {
             Version::Http11 | Version::Http2 => Err(TargetError::HostMissing),
         };
     };
-    if head.repeated.has(Name::Host) {
+    if head.fields.repeated.has(Name::Host) {
         return Err(TargetError::HostRepeated);
     }
     if !is_valid_authority(host.value.of(bytes)) {

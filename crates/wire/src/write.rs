@@ -5,7 +5,7 @@
 use crate::edit::{Edits, edit_lines};
 use crate::forwarded::{self, Client, push_own_fields};
 use crate::framing::Framing;
-use crate::head::{Head, RequestHead, ResponseHead, Version};
+use crate::head::{Fields, Head, RequestHead, ResponseHead, Version};
 use crate::hop::{ConnectionOptions, has_member, is_named, upgrades};
 use crate::method::Method;
 use crate::name::{Name, NameSet};
@@ -48,7 +48,7 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     let line = head.start;
     // RFC 9110 §7.6.2.
     let decrements =
-        matches!(line.method, Method::Options | Method::Trace) && head.names.has(Name::MaxForwards);
+        matches!(line.method, Method::Options | Method::Trace) && head.fields.names.has(Name::MaxForwards);
     let is_as_sent = rewrite.path_and_query.is_none()
         && matches!(rewrite.target.form, TargetForm::Origin | TargetForm::Asterisk)
         && bytes[line.target.end as usize..].starts_with(b" HTTP/1.1\r\n");
@@ -79,7 +79,7 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
         dropped = dropped.with(Name::Expect);
     }
     let passing = Passing { connection: rewrite.connection, dropped, edits: rewrite.edits };
-    copy_fields(out, head, bytes, run_start, &passing);
+    copy_fields(out, &head.fields, &bytes[..head.len], run_start, &passing);
     if decrements && let Some(left) = max_forwards(head, bytes) {
         out.extend_from_slice(b"Max-Forwards: ");
         push_number(out, left.saturating_sub(1));
@@ -125,7 +125,7 @@ fn push_hop_fields(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite:
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     // RFC 9110 §10.1.4: trailers are passed on here, so a client that takes them is told of as one.
-    let takes_trailers = head.names.has(Name::Te) && has_member(head, bytes, Name::Te, b"trailers");
+    let takes_trailers = head.fields.names.has(Name::Te) && has_member(head, bytes, Name::Te, b"trailers");
     if takes_trailers {
         out.extend_from_slice(b"TE: trailers\r\n");
     }
@@ -186,18 +186,18 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
     let passing = Passing { connection: rewrite.connection, dropped, edits: rewrite.edits };
     out.extend_from_slice(b"HTTP/1.1");
     if head.start.reason.start as usize == REASON_START {
-        copy_fields(out, head, bytes, STATUS_START as u32, &passing);
+        copy_fields(out, &head.fields, &bytes[..head.len], STATUS_START as u32, &passing);
     } else {
         // RFC 9112 §4: the SP behind the status is no option, though this server left it out.
         out.extend_from_slice(&bytes[STATUS_START..REASON_START - 1]);
         out.extend_from_slice(b" \r\n");
-        copy_fields(out, head, bytes, first_field(head), &passing);
+        copy_fields(out, &head.fields, &bytes[..head.len], first_field(head), &passing);
     }
     if rewrite.framing == Framing::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     // RFC 9110 §15.5.22: a 426 says which protocols the server asks for, be they refused here or not.
-    let asks_for_upgrade = status == 426 && head.names.has(Name::Upgrade);
+    let asks_for_upgrade = status == 426 && head.fields.names.has(Name::Upgrade);
     if asks_for_upgrade {
         for protocols in head.values(bytes, Name::Upgrade) {
             push_line(out, b"Upgrade: ", protocols);
@@ -217,7 +217,7 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
         }
     }
     let own = out.len();
-    if status >= 200 && !head.names.has(Name::Date) {
+    if status >= 200 && !head.fields.names.has(Name::Date) {
         push_line(out, b"Date: ", rewrite.date);
     }
     out.extend_from_slice(rewrite.added);
@@ -239,30 +239,23 @@ fn first_field<Start>(head: &Head<Start>) -> u32 {
 }
 
 /// Copies what lies from `run_start` to the end of the fields, without the fields that are dropped or that Connection
-/// names, in as few pieces as there are.
-#[inline]
-fn copy_fields<Start>(
-    out: &mut Vec<u8>,
-    head: &Head<Start>,
-    bytes: &[u8],
-    run_start: u32,
-    passing: &Passing<'_>,
-) {
+/// names, in as few pieces as there are. `bytes` are the head's alone.
+fn copy_fields(out: &mut Vec<u8>, fields: &Fields, bytes: &[u8], run_start: u32, passing: &Passing<'_>) {
     if passing.edits.is_some() {
-        return copy_edited(out, head, bytes, run_start, passing);
+        return copy_edited(out, fields, bytes, run_start, passing);
     }
     let Passing { connection, dropped, .. } = *passing;
     let mut run = run_start as usize;
-    let fields = if connection.names_fields { &head.fields } else { head.fields_with(dropped) };
-    for field in fields {
-        let is_named = connection.names_fields && is_named(head, bytes, field.name.of(bytes));
+    let touched = if connection.names_fields { fields } else { fields.with(dropped) };
+    for field in touched {
+        let is_named = connection.names_fields && is_named(fields, bytes, field.name.of(bytes));
         if dropped.has(field.known) || is_named {
             out.extend_from_slice(&bytes[run..field.name.start as usize]);
             run = field.line_end as usize;
         }
     }
     // The head ends with the CRLF of its empty line.
-    out.extend_from_slice(&bytes[run..head.len - 2]);
+    out.extend_from_slice(&bytes[run..bytes.len() - 2]);
 }
 
 /// Which fields are passed on.
@@ -274,17 +267,11 @@ struct Passing<'a> {
 
 /// The same, with what edits make of the fields that are not dropped.
 #[cold]
-fn copy_edited<Start>(
-    out: &mut Vec<u8>,
-    head: &Head<Start>,
-    bytes: &[u8],
-    run_start: u32,
-    passing: &Passing<'_>,
-) {
+fn copy_edited(out: &mut Vec<u8>, fields: &Fields, bytes: &[u8], run_start: u32, passing: &Passing<'_>) {
     let mut run = run_start as usize;
-    for field in &head.fields {
+    for field in fields {
         let name = field.name.of(bytes);
-        let is_named = passing.connection.names_fields && is_named(head, bytes, name);
+        let is_named = passing.connection.names_fields && is_named(fields, bytes, name);
         let is_dropped = passing.dropped.has(field.known) || is_named;
         let edits = passing.edits.filter(|edits| !is_dropped && edits.touches(name));
         if is_dropped || edits.is_some() {
@@ -295,7 +282,7 @@ fn copy_edited<Start>(
             edits.replace(name, field.value.of(bytes), out);
         }
     }
-    out.extend_from_slice(&bytes[run..head.len - 2]);
+    out.extend_from_slice(&bytes[run..bytes.len() - 2]);
 }
 
 fn push_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {

@@ -13,6 +13,7 @@ use wire::Framing;
 use super::fill::Filling;
 use super::{Ask, Looked, Miss, hit, live, pass, serve, tally, uri};
 use crate::answer;
+use crate::aside::aside;
 use crate::client::Next;
 use crate::deadline::{Elapsed, Ticks};
 use crate::exchange::{Admitted, Call};
@@ -111,8 +112,7 @@ async fn lead_all(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     if miss.is_below {
-        // Rare: in a box it is no part of every lane.
-        if let Some(found) = Box::pin(recall(call, admitted, &memory.request, ask, &mut miss)).await? {
+        if let Some(found) = aside(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? {
             lead.restore(&found.object);
             return serve_recalled(call, admitted, memory, ask, found, record).await;
         }
@@ -149,7 +149,7 @@ pub(super) async fn ask_disk(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let joined = ask.join(&memory.request, None);
-    let Some(found) = Box::pin(recall(call, admitted, &memory.request, ask, &mut miss)).await? else {
+    let Some(found) = aside(|| recall(call, admitted, &memory.request, ask, &mut miss)).await? else {
         drop(joined);
         return pass::pass(call, admitted, memory, ask, miss, record).await;
     };

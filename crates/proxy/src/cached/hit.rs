@@ -16,6 +16,7 @@ use super::head::{self, Extent, Said};
 use super::outlet::Outlet;
 use super::tally;
 use crate::answer;
+use crate::aside::aside;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
@@ -52,8 +53,7 @@ pub(super) async fn stored(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     if !told.is_plain {
-        // Rare: in a box it is no part of every lane.
-        return Box::pin(selected(call, admitted, memory, object, told, record)).await;
+        return aside(|| selected(call, admitted, memory, object, told, record)).await;
     }
     let length = object.body_bytes();
     let connection = begin(call, admitted, memory, object, &told, (&Extent::Whole, length), record)?;

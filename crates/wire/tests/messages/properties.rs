@@ -76,8 +76,9 @@ macro_rules! parse_in_pieces {
 type Facts<Start> = Result<(Parsed, Option<(Start, Vec<wire::Field>, usize)>), HeadError>;
 
 fn facts<Start>(outcome: Result<Parsed, HeadError>, head: Head<Start>) -> Facts<Start> {
-    outcome
-        .map(|parsed| (parsed, (parsed == Parsed::Complete).then_some((head.start, head.fields, head.len))))
+    outcome.map(|parsed| {
+        (parsed, (parsed == Parsed::Complete).then_some((head.start, head.fields.to_vec(), head.len)))
+    })
 }
 
 fn decode_in_pieces(
