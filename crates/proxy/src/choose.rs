@@ -118,14 +118,10 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// The same where nobody has to wait; `None` says that `next` has to be asked.
-    pub(crate) fn at_once(
-        &mut self,
-        tried: &[usize],
-        detours: &mut Detours,
-    ) -> Result<Option<Asked>, Failure> {
-        let found = self.pick(tried, false, detours)?;
-        Ok(self.begin(found))
+    /// The same where one is there to be asked; otherwise `next` has to wait, or knows why none is.
+    pub(crate) fn at_once(&mut self, tried: &[usize], detours: &mut Detours) -> Option<Asked> {
+        let found = self.pick(tried, false, detours).ok()?;
+        self.begin(found)
     }
 
     fn begin(&self, found: Found) -> Option<Asked> {

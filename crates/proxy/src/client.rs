@@ -164,17 +164,17 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
             aside(|| link.connect(&worker)).await;
         }
         if is_introduced {
-            match aside(|| introduce::read(&worker, *client)).await {
-                Some(introduced) => client = Box::new(introduced),
+            match aside(|| introduce::read(&worker, client)).await {
+                Some(introduced) => client = introduced,
                 None => return,
             }
         }
         if let Some(tls) = tls {
-            match aside(|| secured(&worker, tls, *client)).await {
-                Some((secured, false)) => client = Box::new(secured),
+            match aside(|| secured(&worker, tls, client)).await {
+                Some((secured, false)) => client = secured,
                 Some((mut secured, true)) => {
                     late::behind(&worker, &mut secured);
-                    return aside(|| http2::serve(Rc::clone(&worker), secured, Vec::new())).await;
+                    return aside(|| http2::serve(Rc::clone(&worker), *secured, Vec::new())).await;
                 }
                 None => return,
             }
@@ -207,7 +207,11 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
 }
 
 /// Does the TLS handshake; also says whether HTTP/2 was agreed on.
-async fn secured(worker: &Rc<Worker>, tls: Arc<tls::ServerSide>, client: Client) -> Option<(Client, bool)> {
+async fn secured(
+    worker: &Rc<Worker>,
+    tls: Arc<tls::ServerSide>,
+    mut client: Box<Client>,
+) -> Option<(Box<Client>, bool)> {
     let counters = &worker.counters;
     let Socket::Plain(tcp) = client.socket else { return None };
     let handshake = Handshake::server(tls.config()).ok()?;
@@ -219,7 +223,8 @@ async fn secured(worker: &Rc<Worker>, tls: Arc<tls::ServerSide>, client: Client)
             counters.handshake_failures.increment();
             let passes_on = worker.snapshot().listener(&client.listening).passes_on.is_some();
             if let (false, Ok(Err(HandshakeError::InTheClear(tcp)))) = (passes_on, outcome) {
-                answer_in_the_clear(worker, &Client { socket: Socket::Plain(Box::new(tcp)), ..client }).await;
+                client.socket = Socket::Plain(Box::new(tcp));
+                answer_in_the_clear(worker, &client).await;
             }
             return None;
         }
@@ -228,7 +233,9 @@ async fn secured(worker: &Rc<Worker>, tls: Arc<tls::ServerSide>, client: Client)
     counter.increment();
     let socket = Socket::Secure(Box::new(secure));
     let is_http2 = agreed.is_http2();
-    Some((Client { socket, tls: Some(Rc::new(ClientTls::new(agreed))), ..client }, is_http2))
+    client.socket = socket;
+    client.tls = Some(Rc::new(ClientTls::new(agreed)));
+    Some((client, is_http2))
 }
 
 /// Tells a client that speaks HTTP to a listener with TLS what is wrong.

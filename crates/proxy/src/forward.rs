@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::hint::cold_path;
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -31,7 +30,7 @@ use crate::respond;
 use crate::retry::{Attempts, Progress, Setback, Verdict};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
-use crate::upstream::{Connection, UnderWay, Upstream};
+use crate::upstream::{Asked, Connection, UnderWay, Upstream};
 
 /// Interim responses that a server may send before the final one.
 const INTERIM_MAX: usize = 32;
@@ -194,22 +193,14 @@ pub(crate) async fn forward(
     let mut last_failure: Option<(usize, Failure)> = None;
     let failure = loop {
         let asked = match choice.at_once(&tried, &mut record.detours) {
-            Ok(Some(asked)) => asked,
-            found => {
-                cold_path();
-                let asked = match found {
-                    Ok(_) => aside(|| choice.next(&tried, &mut record.detours)).await,
-                    Err(failure) => Err(failure),
-                };
-                match asked {
-                    Ok(asked) => asked,
-                    // What the servers said that were asked tells more.
-                    Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
-                }
-            }
+            Some(asked) => asked,
+            None => match aside(|| choice.next(&tried, &mut record.detours)).await {
+                Ok(asked) => asked,
+                // What the servers said that were asked tells more.
+                Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
+            },
         };
         if let Some((server, failure)) = last_failure.take() {
-            cold_path();
             record.retried(server, failure);
         }
         let index = asked.server;
@@ -226,8 +217,7 @@ pub(crate) async fn forward(
                 let latency = answered_at.duration_since(asked.since);
                 let now = worker.time_of(answered_at);
                 record.server_changed(upstream.answered(&asked, status, latency, now));
-                let is_unwanted = attempts.repeats(status);
-                if !is_unwanted || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
+                if !attempts.repeats(status) || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
                     record.is_answered = true;
                     choice.settle(&asked, Some(&mut memory.response));
                     admission.end(Work::Done(latency), now);
@@ -237,11 +227,7 @@ pub(crate) async fn forward(
                 (Failure::UpstreamStatus, Verdict::Elsewhere)
             }
             Err(failure) => {
-                cold_path();
-                record.attempt_failed(failure);
-                let setback = Setback::Failed(failure, progress);
-                let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
-                record.server_changed(upstream.failed(worker, &asked, is_its_fault));
+                let setback = attempt.failed(&asked, failure, progress, record);
                 (failure, attempts.after(setback, is_whole))
             }
         };
@@ -253,11 +239,8 @@ pub(crate) async fn forward(
             tried.push(index);
         }
     };
-    let work = match failure {
-        Failure::UpstreamTimeout | Failure::QueueTimeout => Work::Overrun,
-        _ => Work::Other,
-    };
-    admission.end(work, worker.coarse_time());
+    let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
+    admission.end(if is_overrun { Work::Overrun } else { Work::Other }, worker.coarse_time());
     Err(failure)
 }
 
@@ -323,6 +306,16 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
+    /// It came to nothing.
+    #[cold]
+    fn failed(&self, asked: &Asked, failure: Failure, progress: Progress, record: &Record<'_>) -> Setback {
+        record.attempt_failed(failure);
+        let setback = Setback::Failed(failure, progress);
+        let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
+        record.server_changed(self.upstream.failed(self.call.worker, asked, is_its_fault));
+        setback
+    }
+
     async fn exchange(
         &self,
         memory: &mut Memory,

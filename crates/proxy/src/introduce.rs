@@ -49,7 +49,7 @@ impl Introduced {
 
 /// Reads the header that begins a connection. The client is the one that it names; `None` where there is none, and the
 /// connection is not to be served.
-pub(crate) async fn read(worker: &Worker, mut client: Client) -> Option<Client> {
+pub(crate) async fn read(worker: &Worker, mut client: Box<Client>) -> Option<Box<Client>> {
     let Socket::Plain(tcp) = &client.socket else { return None };
     client.deadline.set(worker.snapshot().ticks.client_header);
     let refused = match client.deadline.guard(receive(tcp)).await {

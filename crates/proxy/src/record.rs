@@ -159,6 +159,7 @@ impl<'a> Record<'a> {
     }
 
     /// Another attempt follows the one with this server, which failed.
+    #[cold]
     pub(crate) fn retried(&mut self, server: usize, failure: Failure) {
         if let Some(noted) = self.retried.get_mut(usize::from(self.retries)) {
             *noted = (server as u16, failure);

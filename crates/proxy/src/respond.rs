@@ -3,13 +3,14 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
+use std::task::{Context, Poll};
 
 use config::Page;
 use shape::Fault;
 use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
 
 use crate::answer;
-use crate::aside::aside;
+use crate::aside::{aside, at_once};
 use crate::cached::WithoutTags;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
@@ -61,16 +62,10 @@ pub(crate) async fn respond(
     let pace = pace(call, response, record.head_bytes_sent);
     let mut is_long = false;
     let closes_sink = plan.client_connection == ClientConnection::Close && reply.upload.is_done();
-    let may_leave_at_once = response.out.is_empty() && reply.upload.is_done() && pace.is_free(worker);
-    let has_left = if may_leave_at_once {
-        response.body.run_at_once(&client.socket, &mut response.buffer, closes_sink)
-    } else {
-        None
-    };
-    let outcome = match has_left {
-        Some(result) => {
+    let outcome = match leave_at_once(call, response, &reply, &pace, closes_sink) {
+        Some(outcome) => {
             record.upstream_ended();
-            result.map_err(outcome)
+            outcome
         }
         None => {
             let ends = ends(call, admitted, &reply, &pace, closes_sink);
@@ -85,11 +80,7 @@ pub(crate) async fn respond(
     };
     record.body_bytes_sent = response.body.moved;
     if let Err(failure) = outcome {
-        // The head has left: all that can be said now is that the body is not whole.
-        if plan.framing == Framing::UntilClose || client.socket.frames_itself() {
-            client.socket.reset_on_drop();
-        }
-        record.failure = Some(failure);
+        break_off(call, &plan, failure, record);
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
             aside(|| faulty::broken_off(fault, call)).await?;
         }
@@ -103,6 +94,32 @@ pub(crate) async fn respond(
         server.release(reply.connection, client, &worker.deadlines);
     }
     Ok(plan.next(has_uploaded))
+}
+
+/// Sends a response that is all here where it leaves without a wait: nearly every one. `None` where it does not, or not as
+/// a whole.
+fn leave_at_once(
+    call: &Call<'_>,
+    response: &mut Response,
+    reply: &Reply,
+    pace: &Pace,
+    closes_sink: bool,
+) -> Option<Result<(), Failure>> {
+    if !response.out.is_empty() || !reply.upload.is_done() || !pace.is_free(call.worker) {
+        return None;
+    }
+    let sent = response.body.run_at_once(&call.client.socket, &mut response.buffer, closes_sink)?;
+    Some(sent.map_err(outcome))
+}
+
+/// The head has left: all that can be said now is that the body is not whole.
+#[cold]
+fn break_off(call: &Call<'_>, plan: &Plan, failure: Failure, record: &mut Record<'_>) {
+    let socket = &call.client.socket;
+    if plan.framing == Framing::UntilClose || socket.frames_itself() {
+        socket.reset_on_drop();
+    }
+    record.failure = Some(failure);
 }
 
 /// Sends a page in the place of what a server says of an error. What it says itself is not waited for: where that is not
@@ -394,8 +411,8 @@ pub(crate) async fn send_both(
     follows: Follows,
 ) -> Result<(), Failure> {
     while !head.is_empty() || !body.is_empty() {
-        let write = poll_fn(|context| call.client.socket.poll_write_both(context, head, body, follows));
-        let count = in_time(call, write).await?;
+        let socket = &call.client.socket;
+        let count = in_time(call, |context| socket.poll_write_both(context, head, body, follows)).await?;
         let of_head = count.min(head.len());
         head = &head[of_head..];
         body = &body[count - of_head..];
@@ -406,11 +423,15 @@ pub(crate) async fn send_both(
 /// What a write to the client has come to, which may take only so long.
 pub(crate) async fn in_time(
     call: &Call<'_>,
-    write: impl Future<Output = io::Result<usize>>,
+    mut write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
 ) -> Result<usize, Failure> {
     let Call { snapshot, client, .. } = *call;
-    match client.deadline.within(snapshot.ticks.client_write, write).await {
-        Ok(written) => written.map_err(|_| Failure::ClientGone),
-        Err(_) => Err(Failure::ClientStalled),
-    }
+    let written = match at_once(&mut write) {
+        Some(written) => written,
+        None => {
+            let written = client.deadline.within(snapshot.ticks.client_write, poll_fn(write)).await;
+            written.map_err(|_| Failure::ClientStalled)?
+        }
+    };
+    written.map_err(|_| Failure::ClientGone)
 }

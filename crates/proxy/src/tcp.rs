@@ -103,7 +103,9 @@ impl Tcp {
             if !self.is_told_readable.take() {
                 ready!(stream.poll_read_ready(context))?;
             }
-            match stream.try_read(buffer) {
+            // The system call itself: the C library's would first arrange for the thread to be cancelled in it.
+            match stream.try_io(Interest::READABLE, || Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0))
+            {
                 Ok(count) => {
                     if count > 0 && count < buffer.len() {
                         forget_readable(stream);

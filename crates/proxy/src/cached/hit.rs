@@ -1,7 +1,6 @@
 //! A response from the store: all of it, a part, or the word that the client has it already.
 
 use std::any::Any;
-use std::future::poll_fn;
 use std::io::IoSlice;
 use std::ops::Range;
 
@@ -120,11 +119,11 @@ async fn send_region(
     region: &Region,
     at: u64,
 ) -> Result<u64, Failure> {
-    let write = poll_fn(|context| match head {
+    let sent = in_time(call, |context| match head {
         [] => tcp.poll_send_region(context, region, at),
         head => tcp.poll_send(context, head, Follows::More),
     });
-    in_time(call, write).await.map(|count| count as u64)
+    sent.await.map(|count| count as u64)
 }
 
 /// Sends a head and what of several pieces behind it the client takes in one call, and says how much that was: of 166 kB in
@@ -144,8 +143,8 @@ async fn send_gathered(
         *piece = IoSlice::new(bytes);
     }
     let follows = if at == object.body_bytes() { follows } else { Follows::More };
-    let write = poll_fn(|context| tcp.poll_send_pieces(context, &pieces, follows));
-    in_time(call, write).await.map(|count| count as u64)
+    let sent = in_time(call, |context| tcp.poll_send_pieces(context, &pieces, follows));
+    sent.await.map(|count| count as u64)
 }
 
 /// The same where the request wants something other than all of it.
