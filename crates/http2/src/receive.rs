@@ -32,6 +32,8 @@ struct Data {
     ends: bool,
     /// Whether the length of the padding is still to come.
     is_padded: bool,
+    /// Whether it has been looked at as a crumb.
+    is_weighed: bool,
 }
 
 /// A header block in more than one frame.
@@ -56,7 +58,7 @@ const BLOCK_FRAMES_MAX: u32 = 16;
 const PROVOKED_MAX: u32 = 64;
 /// Streams that the peer has reset and that are not yet let go of.
 const RESET_HELD_MAX: usize = 64;
-/// Pieces of less than so many bytes that a body comes in, before it is read.
+/// Frames with less than so many bytes of a body, before it is read.
 const CRUMB: usize = 64;
 const CRUMBS_MAX: u32 = 1000;
 /// Memory for a part of a frame that is kept.
@@ -334,8 +336,14 @@ impl Connection {
             None if self.streams.was_reset(head.stream) => {}
             None => return Err(Reason::STREAM_CLOSED.into()),
         }
-        let data =
-            Data { key, left: head.len, padding: 0, ends: head.has(END_STREAM), is_padded: head.has(PADDED) };
+        let data = Data {
+            key,
+            left: head.len,
+            padding: 0,
+            ends: head.has(END_STREAM),
+            is_padded: head.has(PADDED),
+            is_weighed: false,
+        };
         if data.left == 0 {
             return self.end_data(data);
         }
@@ -357,12 +365,17 @@ impl Connection {
             self.received(&data, 1);
         }
         let body_left = data.left - data.padding;
+        if !std::mem::replace(&mut data.is_weighed, true)
+            && let Some(key) = data.key
+        {
+            self.weigh(key, body_left)?;
+        }
         let (bytes, behind) = rest.split_at(body_left.min(rest.len()));
         *rest = behind;
         data.left -= bytes.len();
         self.received(&data, bytes.len());
         if let (Some(key), false) = (data.key, bytes.is_empty())
-            && let Err(reason) = self.push_body(key, bytes)?
+            && let Err(reason) = self.push_body(key, bytes)
         {
             self.provoked(key, reason)?;
             data.key = None;
@@ -392,31 +405,35 @@ impl Connection {
         }
     }
 
+    /// Counts a frame with so many bytes of a body if that is next to nothing, and nothing of the body is read meanwhile.
+    /// The frames are what its sender chose; how their bytes arrive is not.
+    fn weigh(&mut self, key: Key, len: usize) -> Result<(), Broken> {
+        let stream = self.streams.change(key);
+        stream.crumbs = match (len < CRUMB, stream.body.is_empty()) {
+            (_, true) => 0,
+            (true, false) => stream.crumbs + 1,
+            (false, false) => stream.crumbs,
+        };
+        if stream.crumbs > CRUMBS_MAX { Err(Flood::Excess.into()) } else { Ok(()) }
+    }
+
     /// Puts bytes where they are read from; or says why the stream cannot go on.
-    fn push_body(&mut self, key: Key, bytes: &[u8]) -> Result<Result<(), Reason>, Broken> {
+    fn push_body(&mut self, key: Key, bytes: &[u8]) -> Result<(), Reason> {
         let stream = self.streams.change(key);
         if stream.broken.is_some() {
-            return Ok(Ok(()));
+            return Ok(());
         }
         // RFC 9113 §8.1.1: a length that lies.
         if let Some(left) = &mut stream.content_left {
             match left.checked_sub(bytes.len() as u64) {
                 Some(rest) => *left = rest,
-                None => return Ok(Err(Reason::PROTOCOL_ERROR)),
+                None => return Err(Reason::PROTOCOL_ERROR),
             }
-        }
-        stream.crumbs = match (bytes.len() < CRUMB, stream.body.is_empty()) {
-            (_, true) => 0,
-            (true, false) => stream.crumbs + 1,
-            (false, false) => stream.crumbs,
-        };
-        if stream.crumbs > CRUMBS_MAX {
-            return Err(Flood::Excess.into());
         }
         stream.body.push(bytes);
         self.unread += bytes.len() as i64;
         self.events.push_back(Event::Readable(key));
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn end_data(&mut self, data: Data) -> Result<(), Broken> {

@@ -60,7 +60,7 @@ pub(crate) struct Stream {
     pub(crate) body: Unread,
     /// The end of a chunked body, with its trailers.
     pub(crate) tail: Vec<u8>,
-    /// Pieces of next to nothing that the body has come in since it was read.
+    /// Frames with next to nothing of the body since it was read.
     pub(crate) crumbs: u32,
     /// What is to come of the body, where its length is told.
     pub(crate) content_left: Option<u64>,

@@ -161,6 +161,17 @@ proptest! {
     }
 }
 
+/// A sender does not choose how its frames arrive: many small pieces are no flood of small frames.
+#[test]
+fn a_body_that_arrives_byte_by_byte_is_no_flood() {
+    let (mut client, mut server) = (end(Role::Client), end(Role::Server));
+    let key = client.open();
+    let body = vec![b'x'; 10_000];
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n";
+    let (got, _) = sends((&mut client, key), &mut server, &[&head[..], &body].concat(), 1, None);
+    assert!(got.ends_with(&body));
+}
+
 #[test]
 fn a_body_without_a_length_is_in_chunks_and_has_trailers() {
     let (mut client, mut server) = (end(Role::Client), end(Role::Server));
