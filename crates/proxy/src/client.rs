@@ -231,9 +231,8 @@ async fn secured(
     };
     let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
     counter.increment();
-    let socket = Socket::Secure(Box::new(secure));
+    client.socket = Socket::Secure(Box::new(secure));
     let is_http2 = agreed.is_http2();
-    client.socket = socket;
     client.tls = Some(Rc::new(ClientTls::new(agreed)));
     Some((client, is_http2))
 }

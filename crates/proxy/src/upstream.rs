@@ -277,6 +277,7 @@ impl Server {
         may_be_repeated: bool,
     ) -> Option<Connection> {
         let mut connection = self.quiet(client, may_be_repeated)?;
+        connection.is_reused = true;
         if let Some(link) = &*self.link.borrow() {
             // One that is there already meets what is changed as well.
             connection.socket = link.over(connection.socket, worker);
@@ -427,11 +428,10 @@ impl Server {
     }
 
     /// Takes back a connection whose exchange has ended cleanly.
-    pub(crate) fn release(&self, mut connection: Connection, client: &Client, deadlines: &Deadlines) {
+    pub(crate) fn release(&self, connection: Connection, client: &Client, deadlines: &Deadlines) {
         if connection.socket.is_worn() {
             return;
         }
-        connection.is_reused = true;
         if connection.is_private {
             let server = Arc::clone(&self.plan);
             client.kept.set(Some(Box::new(Kept { server, connection })));
@@ -441,11 +441,10 @@ impl Server {
     }
 
     /// Takes back one that may serve any client; one that is a client's own is closed.
-    pub(crate) fn keep(&self, mut connection: Connection, deadlines: &Deadlines) {
+    pub(crate) fn keep(&self, connection: Connection, deadlines: &Deadlines) {
         if connection.is_private || connection.socket.is_worn() {
             return;
         }
-        connection.is_reused = true;
         let mut idle = self.idle.borrow_mut();
         if idle.len() < self.pool.get().idle {
             idle.push(Idle { connection, since: deadlines.now() });
