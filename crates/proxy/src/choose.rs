@@ -119,19 +119,17 @@ impl<'a> Choice<'a> {
     }
 
     /// The same where one is there to be asked; otherwise `next` has to wait, or knows why none is.
+    #[inline]
     pub(crate) fn at_once(&mut self, tried: &[usize], detours: &mut Detours) -> Option<Asked> {
         let found = self.pick(tried, false, detours).ok()?;
         self.begin(found)
     }
 
+    #[inline]
     fn begin(&self, found: Found) -> Option<Asked> {
         match found {
-            Found::Server(server) => self.upstream.begin(server),
-            Found::LastResort(server) => {
-                let mut asked = self.upstream.begin(server)?;
-                asked.is_last_resort = true;
-                Some(asked)
-            }
+            Found::Server(server) => self.upstream.begin(server, false),
+            Found::LastResort(server) => self.upstream.begin(server, true),
             Found::Full => None,
         }
     }

@@ -128,8 +128,8 @@ impl Client {
 pub(crate) enum Served {
     /// It waits for its next request.
     Idle(Box<Client>),
-    /// It speaks HTTP/2, as these bytes of it say.
-    Http2(Box<Client>, Vec<u8>),
+    /// It speaks HTTP/2, as these bytes of it say. In a box, so that what every request comes to is small.
+    Http2(Box<(Client, Vec<u8>)>),
     /// It is closed.
     Closed,
 }
@@ -197,8 +197,9 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
             worker.lanes.give(lane);
             match served {
                 Served::Idle(idle) => client = idle,
-                Served::Http2(client, early) => {
-                    return aside(|| http2::serve(Rc::clone(&worker), *client, early)).await;
+                Served::Http2(found) => {
+                    let (client, early) = *found;
+                    return aside(|| http2::serve(Rc::clone(&worker), client, early)).await;
                 }
                 Served::Closed => return,
             }
@@ -299,7 +300,7 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
             Reading::Http2 => {
                 let early = memory.request.buffer.filled().to_vec();
                 memory.request.buffer.clear();
-                return Served::Http2(client, early);
+                return Served::Http2(Box::new((*client, early)));
             }
             Reading::Failed(failure) => {
                 let call = Call::new(worker, &snapshot, &client);

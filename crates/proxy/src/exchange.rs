@@ -67,6 +67,24 @@ pub(crate) struct Admitted {
 }
 
 impl Admitted {
+    /// A request that nothing is decided about yet.
+    fn new(call: &Call<'_>, head: &RequestHead) -> Self {
+        Self {
+            target: Target::default(),
+            framing: Framing::None,
+            connection: ConnectionOptions::default(),
+            wants_upgrade: false,
+            version: head.start.version,
+            method: head.start.method,
+            client: call.client.address,
+            route: 0,
+            upstream: 0,
+            has_policies: false,
+            is_cached: false,
+            fault: None,
+        }
+    }
+
     /// What its route asks besides, and does with it.
     #[inline]
     pub(crate) fn policies<'a>(&self, call: &Call<'a>) -> Option<&'a Policies> {
@@ -127,7 +145,8 @@ pub(crate) async fn refuse(call: &Call<'_>, memory: &mut Memory, failure: Failur
 
 async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> Result<Next, Failure> {
     let request = &mut memory.request;
-    let mut admitted = admit(call, &request.head, request.buffer.filled(), record)?;
+    let mut admitted = Admitted::new(call, &request.head);
+    admit(&mut admitted, call, &request.head, request.buffer.filled(), record)?;
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
         return answer::options(call, memory, &admitted, record).await;
     }
@@ -173,50 +192,46 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
 }
 
 /// Decides whether a request may go on, and where to.
+///
+/// What is decided is written where it stays: as one value at the end it would be moved before it has left the processor,
+/// which makes that wait.
 fn admit(
+    admitted: &mut Admitted,
     call: &Call<'_>,
     head: &RequestHead,
     bytes: &[u8],
     record: &mut Record<'_>,
-) -> Result<Admitted, Failure> {
+) -> Result<(), Failure> {
     if call.worker.is_short_of_memory() {
         record.detours.shed = Some("memory");
         return Err(Failure::ShortOfMemory);
     }
-    let target = Target::of(head, bytes)?;
+    admitted.target = Target::of(head, bytes)?;
     // CONNECT asks for a tunnel to anywhere; TRACE would show a client what was added behind its back.
     if matches!(head.start.method, Method::Connect | Method::Trace) {
         return Err(Failure::MethodRefused);
     }
-    let framing = wire::request_framing(head, bytes)?;
-    if let (Framing::Length(length), Some(limit)) = (framing, call.snapshot.plan.config.limits.body_bytes)
+    admitted.framing = wire::request_framing(head, bytes)?;
+    if let (Framing::Length(length), Some(limit)) = (admitted.framing, call.snapshot.plan.config.limits.body_bytes)
         && length > limit
     {
         return Err(Failure::BodyTooLarge);
     }
-    let connection = ConnectionOptions::of(head, bytes).map_err(|_| Failure::BadFraming)?;
-    let client = seen::client(call, head, bytes);
-    record.named = (client != call.client.address).then_some(client);
+    admitted.connection = ConnectionOptions::of(head, bytes).map_err(|_| Failure::BadFraming)?;
+    admitted.wants_upgrade = wire::wants_upgrade(head, bytes, admitted.connection);
+    admitted.client = seen::client(call, head, bytes);
+    record.named = (admitted.client != call.client.address).then_some(admitted.client);
     let route = match call.snapshot.table.only() {
         Some(route) => route,
-        None => choose(call, &target, head, bytes, client)?,
+        None => choose(call, &admitted.target, head, bytes, admitted.client)?,
     };
     record.route = Some(route);
     let meant = &call.snapshot.plan.routes[route];
-    Ok(Admitted {
-        target,
-        framing,
-        connection,
-        wants_upgrade: wire::wants_upgrade(head, bytes, connection),
-        version: head.start.version,
-        method: head.start.method,
-        client,
-        route,
-        upstream: meant.upstream,
-        has_policies: meant.policies.is_some(),
-        is_cached: meant.is_cached,
-        fault: None,
-    })
+    admitted.route = route;
+    admitted.upstream = meant.upstream;
+    admitted.has_policies = meant.policies.is_some();
+    admitted.is_cached = meant.is_cached;
+    Ok(())
 }
 
 /// The index of the route that the request takes.

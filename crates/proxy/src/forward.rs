@@ -30,7 +30,7 @@ use crate::respond;
 use crate::retry::{Attempts, Progress, Setback, Verdict};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
-use crate::upstream::{Asked, Connection, UnderWay, Upstream};
+use crate::upstream::{Asked, Connection, Upstream};
 
 /// Interim responses that a server may send before the final one.
 const INTERIM_MAX: usize = 32;
@@ -44,23 +44,8 @@ const HEAD_ALONE: usize = 1024;
 /// How long the rest of a short body is waited for before what is there of it is passed on.
 const MOMENT: Ticks = Ticks(1);
 
-/// A response whose head has been read into the lane's memory, and where the rest of it comes from.
-pub(crate) struct Reply {
-    pub(crate) connection: Connection,
-    /// Index of the server, to give the connection back to.
-    pub(crate) server: usize,
-    pub(crate) framing: Framing,
-    pub(crate) options: ConnectionOptions,
-    /// Whether the server keeps the connection open.
-    pub(crate) persists: bool,
-    /// What remains of the request's body.
-    pub(crate) upload: Upload,
-    /// Counts the request as one that is under way with the server.
-    under_way: Option<UnderWay>,
-}
-
-// What is handed on for every request is moved in a few registers, not by a call: keep it so.
-const _: () = assert!(size_of::<Reply>() <= 128);
+/// A response whose head has been read into the lane's memory: the connection that the rest of it comes from.
+pub(crate) type Reply = Box<Connection>;
 
 /// The sending of a request's body beside the response.
 pub(crate) struct Upload {
@@ -85,6 +70,9 @@ enum UploadState {
 }
 
 impl Upload {
+    /// Nothing remains of it.
+    pub(crate) const DONE: Self = Self { state: Cell::new(UploadState::Done), rest: None };
+
     /// Whether the whole body has been sent.
     pub(crate) fn is_done(&self) -> bool {
         self.state.get() == UploadState::Done
@@ -275,13 +263,13 @@ fn prepare_body(
 
 /// The length of a response of which only a part is here but the rest is worth a moment's wait: of a short one. It then
 /// leaves in one write, and where the server dies in the middle of it the client still gets a clear status.
-fn rest_is_awaited(reply: &Reply, response: &mut Response) -> Option<usize> {
-    let Framing::Length(length) = reply.framing else { return None };
+fn rest_is_awaited(connection: &Connection, response: &mut Response) -> Option<usize> {
+    let Framing::Length(length) = connection.framing else { return None };
     let buffer = &mut response.buffer;
     let whole = length.saturating_add(response.head.len as u64);
     let is_here = whole <= buffer.len() as u64;
     let fits = whole <= (buffer.len() + buffer.spare().len()) as u64;
-    (!is_here && fits && reply.upload.is_done()).then_some(whole as usize)
+    (!is_here && fits && connection.upload.is_done()).then_some(whole as usize)
 }
 
 /// Why nothing of a request could be sent.
@@ -322,7 +310,7 @@ impl Attempt<'_> {
         record: &mut Record<'_>,
         progress: &mut Progress,
     ) -> Result<Reply, Failure> {
-        let connection = match self.pooled() {
+        let mut connection = match self.pooled() {
             Some(connection) => connection,
             None => aside(|| self.connect(record)).await?,
         };
@@ -344,28 +332,24 @@ impl Attempt<'_> {
             // One of many that wait: what is repeated is written anew.
             request.out = Vec::new();
         }
-        let upload = Upload {
-            state: Cell::new(if is_done { UploadState::Done } else { UploadState::Under }),
-            rest: (!is_done)
-                .then(|| Box::new(Rest { deadline: self.call.worker.deadlines.deadline(), pace })),
-        };
-        {
-            let receive = pin!(self.receive(&connection, response, &upload, record, progress));
-            if is_done {
-                receive.await?;
-            } else {
-                upload.beside(self.call, self.admitted, &connection, request, receive).await?;
-            }
+        if is_done {
+            self.receive(&connection, response, record, progress).await?;
+        } else {
+            let rest = Rest { deadline: self.call.worker.deadlines.deadline(), pace };
+            connection.upload =
+                Upload { state: Cell::new(UploadState::Under), rest: Some(Box::new(rest)) };
+            let receive = pin!(self.receive(&connection, response, record, progress));
+            connection.upload.beside(self.call, self.admitted, &connection, request, receive).await?;
         }
-        let reply = self.reply(connection, response, upload)?;
-        if let Some(whole) = rest_is_awaited(&reply, response) {
-            self.settle(&reply, response, whole).await?;
+        self.read_framing(&mut connection, response)?;
+        if let Some(whole) = rest_is_awaited(&connection, response) {
+            self.settle(&connection, response, whole).await?;
         }
-        Ok(reply)
+        Ok(connection)
     }
 
     /// A connection that is there already.
-    fn pooled(&self) -> Option<Connection> {
+    fn pooled(&self) -> Option<Reply> {
         let server = &self.upstream.servers[self.index];
         let pooled = match self.upstream.plan.config.protocol {
             _ if !self.may_reuse => None,
@@ -381,7 +365,7 @@ impl Attempt<'_> {
         pooled
     }
 
-    async fn connect(&self, record: &mut Record<'_>) -> Result<Connection, Failure> {
+    async fn connect(&self, record: &mut Record<'_>) -> Result<Reply, Failure> {
         let server = &self.upstream.servers[self.index];
         let connection = match self.upstream.plan.config.protocol {
             Protocol::Http1 => server.connect(self.call.worker, self.call.client).await,
@@ -506,12 +490,11 @@ impl Attempt<'_> {
         &self,
         connection: &Connection,
         response: &mut Response,
-        upload: &Upload,
         record: &mut Record<'_>,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         for _ in 0..INTERIM_MAX {
-            self.receive_head(connection, response, upload, progress).await?;
+            self.receive_head(connection, response, progress).await?;
             record.first_byte();
             match response.head.start.status {
                 // RFC 9110 §7.8: a server switches only to what it was asked for.
@@ -535,7 +518,6 @@ impl Attempt<'_> {
         &self,
         connection: &Connection,
         response: &mut Response,
-        upload: &Upload,
         progress: &mut Progress,
     ) -> Result<(), Failure> {
         let limits = &self.call.snapshot.head_limits;
@@ -580,7 +562,7 @@ impl Attempt<'_> {
                 Heard::Read(_) => return Err(Failure::UpstreamReset),
                 Heard::ClientGone => return Err(Failure::ClientGone),
                 // The server's time begins when it has the whole request.
-                Heard::Elapsed if upload.is_under_way() => is_armed = false,
+                Heard::Elapsed if connection.upload.is_under_way() => is_armed = false,
                 Heard::Elapsed => return Err(Failure::UpstreamTimeout),
             }
         }
@@ -606,10 +588,10 @@ impl Attempt<'_> {
     }
 
     /// Waits a moment for the rest of a short body, until so many bytes are there.
-    async fn settle(&self, reply: &Reply, response: &mut Response, whole: usize) -> Result<(), Failure> {
+    async fn settle(&self, connection: &Connection, response: &mut Response, whole: usize) -> Result<(), Failure> {
         let buffer = &mut response.buffer;
         while buffer.len() < whole {
-            let read = reply.connection.socket.read(buffer.spare());
+            let read = connection.socket.read(buffer.spare());
             match self.call.client.deadline.within(MOMENT, read).await {
                 Ok(Ok(count)) if count > 0 => buffer.advance(count),
                 Ok(_) => return Err(Failure::UpstreamTruncated),
@@ -620,20 +602,22 @@ impl Attempt<'_> {
     }
 
     /// Decides what follows the head.
-    fn reply(&self, connection: Connection, response: &Response, upload: Upload) -> Result<Reply, Failure> {
+    fn read_framing(&self, connection: &mut Connection, response: &Response) -> Result<(), Failure> {
         let bytes = response.buffer.filled();
         let head = &response.head;
         let options = ConnectionOptions::of(head, bytes).map_err(|_| Failure::UpstreamFraming)?;
-        let framing = if head.start.status == 101 {
+        connection.framing = if head.start.status == 101 {
             Framing::None
         } else {
             wire::response_framing(head, bytes, self.admitted.method == Method::Head)
                 .map_err(|_| Failure::UpstreamFraming)?
         };
         // A stream is for one exchange.
-        let persists = options.persists(head.start.version)
-            && framing != Framing::UntilClose
+        connection.persists = options.persists(head.start.version)
+            && connection.framing != Framing::UntilClose
             && !connection.socket.frames_itself();
-        Ok(Reply { connection, server: self.index, framing, options, persists, upload, under_way: None })
+        connection.options = options;
+        connection.server = self.index;
+        Ok(())
     }
 }

@@ -19,7 +19,7 @@ use crate::retry::ATTEMPTS_MAX;
 use crate::shaping::{Named, Place};
 use crate::snapshot::Snapshot;
 use crate::tunnel::{self, Direction};
-use crate::upstream::{Connection, UnderWay, Upstream};
+use crate::upstream::{Connection, Upstream};
 use crate::worker::Worker;
 
 /// Serves a connection until it has ended. Its TLS, if there is any, ends here.
@@ -28,7 +28,7 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
     let mut note = Note::new();
     let (mut upward, mut downward) = (Pump::new(), Pump::new());
     let outcome = match connect(worker, &client, &mut note).await {
-        Ok((connection, _under_way)) => {
+        Ok(connection) => {
             // Small ones, exchanged for others only while something is under way.
             let mut buffers = [worker.buffers.take(TINY), worker.buffers.take(TINY)];
             let [up, down] = &mut buffers;
@@ -60,7 +60,7 @@ async fn connect(
     worker: &Worker,
     client: &Client,
     note: &mut Note,
-) -> Result<(Connection, UnderWay), Failure> {
+) -> Result<Box<Connection>, Failure> {
     if worker.is_short_of_memory_for(worker.counters.connections_active.value()) {
         note.detours.shed = Some("memory");
         return Err(Failure::ShortOfMemory);
@@ -88,7 +88,7 @@ async fn attempt(
     client: &Client,
     upstream: &Rc<Upstream>,
     note: &mut Note,
-) -> Result<(Connection, UnderWay), Failure> {
+) -> Result<Box<Connection>, Failure> {
     let worker = counted.worker;
     let rules = &upstream.plan.config.retry;
     let began = worker.coarse_time();
@@ -105,7 +105,7 @@ async fn attempt(
             counted.retried(failure);
         }
         let failure = match upstream.servers[asked.server].connect(worker, client).await {
-            Ok(connection) => {
+            Ok(mut connection) => {
                 let connected = Instant::now();
                 let latency = connected.duration_since(asked.since);
                 note.server = Some(asked.server);
@@ -114,7 +114,8 @@ async fn attempt(
                 // As far as can be seen, it has answered.
                 upstream.answered(&asked, 200, latency, worker.time_of(connected));
                 choice.settle(&asked, None);
-                return Ok((connection, asked.into_under_way()));
+                connection.under_way = Some(asked.into_under_way());
+                return Ok(connection);
             }
             Err(failure) => failure,
         };

@@ -43,7 +43,7 @@ struct Shared {
 
 impl Multiplex {
     /// A stream of a connection that is there, if one has room.
-    pub(crate) fn stream(&self, scheme: Scheme) -> Option<Connection> {
+    pub(crate) fn stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|shared| !shared.is_over());
         connections.iter().find_map(|shared| shared.stream(scheme, true))
@@ -56,7 +56,7 @@ impl Multiplex {
         deadline: &Deadline,
         server: &Server,
         may_reuse: bool,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Box<Connection>, Failure> {
         while may_reuse && self.is_connecting.get() {
             let limit = worker.snapshot().ticks.upstream_connect;
             if deadline.within(limit, self.connected.notified()).await.is_err() {
@@ -80,7 +80,7 @@ impl Multiplex {
         worker: &Worker,
         deadline: &Deadline,
         server: &Server,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Box<Connection>, Failure> {
         let (socket, permit) = server.open(worker, deadline, b"").await?;
         let shared = begin(worker, deadline, socket, permit).await?;
         let connection = shared.stream(server.scheme(), false).ok_or(Failure::UpstreamHandshake)?;
@@ -162,7 +162,7 @@ impl Shared {
     }
 
     /// A stream, where the server allows one more.
-    fn stream(&self, scheme: Scheme, is_reused: bool) -> Option<Connection> {
+    fn stream(&self, scheme: Scheme, is_reused: bool) -> Option<Box<Connection>> {
         if self.is_over() || !self.session.engine().takes_more() {
             return None;
         }

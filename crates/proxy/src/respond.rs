@@ -75,7 +75,7 @@ pub(crate) async fn respond(
                 record.upstream_ended();
                 outcome
             });
-            reply.upload.beside(call, admitted, &reply.connection, request, relay).await
+            reply.upload.beside(call, admitted, &reply, request, relay).await
         }
     };
     record.body_bytes_sent = response.body.moved;
@@ -87,11 +87,11 @@ pub(crate) async fn respond(
         return Ok(Next::Close);
     }
     let has_uploaded = reply.upload.is_done();
-    reply.connection.expects_long = is_long;
+    reply.expects_long = is_long;
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && has_uploaded && response.buffer.is_empty() {
         let server = &snapshot.upstreams[admitted.upstream].servers[reply.server];
-        server.release(reply.connection, client, &worker.deadlines);
+        server.release(reply, client, &worker.deadlines);
     }
     Ok(plan.next(has_uploaded))
 }
@@ -151,7 +151,7 @@ async fn stand_in(
     let has_uploaded = reply.upload.is_done();
     if reply.persists && has_uploaded && is_whole {
         let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
-        server.release(reply.connection, call.client, &call.worker.deadlines);
+        server.release(reply, call.client, &call.worker.deadlines);
     } else {
         // Before a client that is slow to take the page.
         drop(reply);
@@ -173,7 +173,7 @@ fn ends<'a>(
     Ends {
         worker,
         minimum_rate: snapshot.minimum_rate,
-        source: &reply.connection.socket,
+        source: &reply.socket,
         sink: &client.socket,
         deadline: &client.deadline,
         source_limit: admitted.ticks(call).upstream_body,
@@ -362,7 +362,7 @@ async fn tunnel(
         Direction { body: &mut request.body, buffer: &mut request.buffer },
         Direction { body: &mut response.body, buffer: &mut response.buffer },
     ];
-    let server = &reply.connection.socket;
+    let server = &reply.socket;
     match tunnel::run(admitted.place(call), server, admitted.ticks(call).tunnel_idle, ways).await {
         Ok(()) | Err(Failure::TunnelIdle) => {}
         // What broke on one side must not look like an end on the other.

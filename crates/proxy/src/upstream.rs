@@ -14,12 +14,14 @@ use config::{Pool, Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
 use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
+use wire::{ConnectionOptions, Framing};
 
 use crate::aside::aside;
 use crate::client::Client;
 use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
 use crate::failure::Failure;
+use crate::forward::Upload;
 use crate::introduce;
 use crate::late::Link;
 use crate::line::Line;
@@ -68,17 +70,20 @@ pub(crate) struct Server {
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Box<Connection>,
     since: u32,
 }
 
 /// A connection that is one client's alone, between two of its requests.
 pub(crate) struct Kept {
     server: Arc<ServerPlan>,
-    connection: Connection,
+    connection: Box<Connection>,
 }
 
-/// A connection to a server. Dropped, it is closed.
+/// A connection to a server, and what is known of the response that comes from it. Dropped, it is closed.
+///
+/// It goes from step to step in its box: what is written in small pieces and moved as a whole at once is read again before
+/// it has left the processor, which makes that wait each time.
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
     /// Whether it has carried an exchange before.
@@ -87,13 +92,42 @@ pub(crate) struct Connection {
     is_private: bool,
     /// Whether its last response was long: then the next head is read without much of its body, which is spliced.
     pub(crate) expects_long: bool,
+    /// Index of the server, to give it back to.
+    pub(crate) server: usize,
+    /// Of the response.
+    pub(crate) framing: Framing,
+    pub(crate) options: ConnectionOptions,
+    /// Whether the server keeps it open.
+    pub(crate) persists: bool,
+    /// What remains of the request's body.
+    pub(crate) upload: Upload,
+    /// Counts the request as one that is under way with the server.
+    pub(crate) under_way: Option<UnderWay>,
     /// One of the server's connections, or of a connection's streams.
     _permit: Permit,
 }
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, permit: Permit, is_reused: bool) -> Self {
-        Self { socket, is_reused, is_private: false, expects_long: false, _permit: permit }
+    pub(crate) fn new(socket: Socket, permit: Permit, is_reused: bool) -> Box<Self> {
+        Box::new(Self {
+            socket,
+            is_reused,
+            is_private: false,
+            expects_long: false,
+            server: 0,
+            framing: Framing::None,
+            options: ConnectionOptions::default(),
+            persists: false,
+            upload: Upload::DONE,
+            under_way: None,
+            _permit: permit,
+        })
+    }
+
+    /// Its exchange is over: nothing of it is kept.
+    fn end(&mut self) {
+        self.upload = Upload::DONE;
+        self.under_way = None;
     }
 
     /// Whether it serves one more exchange: its server has not closed it.
@@ -141,10 +175,11 @@ impl Upstream {
     }
 
     /// A request to a server begins: it is under way until what is returned is dropped.
-    pub(crate) fn begin(&self, server: usize) -> Option<Asked> {
+    #[inline]
+    pub(crate) fn begin(&self, server: usize, is_last_resort: bool) -> Option<Asked> {
         let in_flight = Some(self.plan.fleet.begin(server)?);
         let under_way = UnderWay { in_flight, line: self.line.clone() };
-        Some(Asked { server, since: Instant::now(), is_last_resort: false, under_way })
+        Some(Asked { server, since: Instant::now(), is_last_resort, under_way })
     }
 
     /// A server has answered, after `latency`, whatever follows.
@@ -275,17 +310,18 @@ impl Server {
         worker: &Worker,
         client: &Client,
         may_be_repeated: bool,
-    ) -> Option<Connection> {
+    ) -> Option<Box<Connection>> {
         let mut connection = self.quiet(client, may_be_repeated)?;
         connection.is_reused = true;
         if let Some(link) = &*self.link.borrow() {
             // One that is there already meets what is changed as well.
-            connection.socket = link.over(connection.socket, worker);
+            let socket = std::mem::replace(&mut connection.socket, Socket::Nobody);
+            connection.socket = link.over(socket, worker);
         }
         Some(connection)
     }
 
-    fn quiet(&self, client: &Client, may_be_repeated: bool) -> Option<Connection> {
+    fn quiet(&self, client: &Client, may_be_repeated: bool) -> Option<Box<Connection>> {
         if self.introduction.get().is_some() {
             let Kept { server, connection } = *client.kept.take()?;
             let is_good = Arc::ptr_eq(&server, &self.plan) && connection.serves_again(may_be_repeated);
@@ -316,16 +352,22 @@ impl Server {
     }
 
     /// A stream of a connection that is there, if one has room.
-    pub(crate) fn stream(&self) -> Option<Connection> {
+    pub(crate) fn stream(&self) -> Option<Box<Connection>> {
         self.multiplex.stream(self.scheme())
     }
 
     /// A new connection for one exchange at a time. If the server is to be told whose it is, it is this client's alone.
-    pub(crate) async fn connect(&self, worker: &Worker, client: &Client) -> Result<Connection, Failure> {
+    pub(crate) async fn connect(
+        &self,
+        worker: &Worker,
+        client: &Client,
+    ) -> Result<Box<Connection>, Failure> {
         let header = self.introduction.get().map(|version| introduce::header(version, client));
         let header = header.as_deref().unwrap_or_default();
         let (socket, permit) = self.open(worker, &client.deadline, header).await?;
-        Ok(Connection { is_private: !header.is_empty(), ..Connection::new(socket, permit, false) })
+        let mut connection = Connection::new(socket, permit, false);
+        connection.is_private = !header.is_empty();
+        Ok(connection)
     }
 
     /// A stream of a new connection, or of one that others have made meanwhile.
@@ -334,7 +376,7 @@ impl Server {
         worker: &Worker,
         deadline: &Deadline,
         may_reuse: bool,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Box<Connection>, Failure> {
         self.multiplex.connect(worker, deadline, self, may_reuse).await
     }
 
@@ -428,11 +470,12 @@ impl Server {
     }
 
     /// Takes back a connection whose exchange has ended cleanly.
-    pub(crate) fn release(&self, connection: Connection, client: &Client, deadlines: &Deadlines) {
+    pub(crate) fn release(&self, mut connection: Box<Connection>, client: &Client, deadlines: &Deadlines) {
         if connection.socket.is_worn() {
             return;
         }
         if connection.is_private {
+            connection.end();
             let server = Arc::clone(&self.plan);
             client.kept.set(Some(Box::new(Kept { server, connection })));
             return;
@@ -441,10 +484,11 @@ impl Server {
     }
 
     /// Takes back one that may serve any client; one that is a client's own is closed.
-    pub(crate) fn keep(&self, connection: Connection, deadlines: &Deadlines) {
+    pub(crate) fn keep(&self, mut connection: Box<Connection>, deadlines: &Deadlines) {
         if connection.is_private || connection.socket.is_worn() {
             return;
         }
+        connection.end();
         let mut idle = self.idle.borrow_mut();
         if idle.len() < self.pool.get().idle {
             idle.push(Idle { connection, since: deadlines.now() });

@@ -41,7 +41,6 @@ pub(crate) fn push_own_fields(
     let told = |name| client.is_trusted && head.fields.names.has(name);
     // A client of IPv4 on a socket of both families is one of IPv4.
     let address = client.address.to_canonical();
-    let text = AddressText::new(address);
     // RFC 9110 §7.6.3: the version in which the message was received.
     out.extend_from_slice(match head.start.version {
         Version::Http11 => b"Via: 1.1 vanward\r\nX-Forwarded-For: ",
@@ -51,7 +50,7 @@ pub(crate) fn push_own_fields(
     if told(Name::XForwardedFor) {
         push_list(out, head, bytes, Name::XForwardedFor);
     }
-    text.push_to(out);
+    push_address(out, address);
     if !told(Name::XForwardedProto) {
         out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
         push_scheme(out, client.scheme);
@@ -65,14 +64,17 @@ pub(crate) fn push_own_fields(
         push_list(out, head, bytes, Name::Forwarded);
     }
     // RFC 7239 §6: an IPv6 address is bracketed and quoted.
-    if address.is_ipv6() {
-        out.extend_from_slice(b"for=\"[");
-        text.push_to(out);
-        out.extend_from_slice(b"]\";proto=");
-    } else {
-        out.extend_from_slice(b"for=");
-        text.push_to(out);
-        out.extend_from_slice(b";proto=");
+    match address {
+        IpAddr::V4(address) => {
+            out.extend_from_slice(b"for=");
+            push_ipv4(out, address);
+            out.extend_from_slice(b";proto=");
+        }
+        IpAddr::V6(_) => {
+            out.extend_from_slice(b"for=\"[");
+            push_address(out, address);
+            out.extend_from_slice(b"]\";proto=");
+        }
     }
     push_scheme(out, client.scheme);
     if authority.is_empty() {
@@ -102,52 +104,35 @@ fn push_scheme(out: &mut Vec<u8>, scheme: &str) {
     }
 }
 
-/// An address as text.
-struct AddressText {
-    /// No IPv6 address is longer than 45 bytes; the rest is zero.
-    text: [u8; 48],
-    len: usize,
-}
-
-impl AddressText {
-    #[inline]
-    fn new(address: IpAddr) -> Self {
-        let mut text = [0; 48];
-        let len = match address {
-            IpAddr::V4(address) => ipv4_text(address, &mut text),
-            IpAddr::V6(address) => {
-                let mut rest = text.as_mut_slice();
-                // It fits.
-                let _ = std::io::Write::write_fmt(&mut rest, format_args!("{address}"));
-                let left = rest.len();
-                text.len() - left
-            }
-        };
-        Self { text, len }
-    }
-
-    #[inline]
-    fn push_to(&self, out: &mut Vec<u8>) {
-        let Some(Some(short)) = (self.len <= 16).then(|| self.text.first_chunk::<16>()) else {
-            return out.extend_from_slice(&self.text[..self.len]);
-        };
-        // Copied whole and cut to its length: a move of a known size and no call.
-        let end = out.len() + self.len;
-        out.extend_from_slice(short);
-        out.truncate(end);
-    }
-}
-
-/// Writes an address and returns its length.
 #[inline]
-fn ipv4_text(address: Ipv4Addr, text: &mut [u8; 48]) -> usize {
+fn push_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => push_ipv4(out, address),
+        IpAddr::V6(_) => push_text(out, address),
+    }
+}
+
+#[cold]
+fn push_text(out: &mut Vec<u8>, address: IpAddr) {
+    // A vector takes all.
+    let _ = std::io::Write::write_fmt(out, format_args!("{address}"));
+}
+
+/// Each octet is written where it is to be: as one text they would have to be read again before they have left the
+/// processor, which makes it wait.
+#[inline]
+fn push_ipv4(out: &mut Vec<u8>, address: Ipv4Addr) {
+    // One check of the room for all.
+    let start = out.len();
+    out.extend_from_slice(&[0; 16]);
+    let Some(text) = out[start..].first_chunk_mut::<16>() else { return };
     let mut at = 0;
     for octet in address.octets() {
         text[at..at + 4].copy_from_slice(&OCTETS[usize::from(octet)]);
         at += 2 + usize::from(octet >= 10) + usize::from(octet >= 100);
     }
     // The last dot is none of it.
-    at - 1
+    out.truncate(start + at - 1);
 }
 
 /// The text of each octet with a dot behind it.
@@ -178,7 +163,7 @@ mod tests {
             ["::", "::1", "2001:db8::7", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "64:ff9b::1.2.3.4"];
         for address in fours.chain(sixes.map(|text| text.parse().unwrap())) {
             let mut out = b"kept ".to_vec();
-            AddressText::new(address).push_to(&mut out);
+            push_address(&mut out, address);
             assert_eq!(String::from_utf8(out).unwrap(), format!("kept {address}"));
         }
     }

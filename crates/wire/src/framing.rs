@@ -6,9 +6,10 @@ use crate::head::{Head, RequestHead, ResponseHead, Version};
 use crate::name::{Name, NameSet};
 
 /// How a body is delimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Framing {
     /// There is none.
+    #[default]
     None,
     /// This many bytes, at least one.
     Length(u64),
@@ -35,8 +36,24 @@ pub enum FramingError {
     Disguised,
 }
 
+/// Fields that say, or seem to say, where a body ends.
+const DECIDING: NameSet = NameSet::NONE
+    .with(Name::ContentLength)
+    .with(Name::TransferEncoding)
+    .with(Name::DisguisedContentLength)
+    .with(Name::DisguisedTransferEncoding);
+
 /// Where the body of a request ends.
+#[inline]
 pub fn request_framing(head: &RequestHead, bytes: &[u8]) -> Result<Framing, FramingError> {
+    // Most requests say nothing of a body.
+    if head.fields.names.intersection(DECIDING) == NameSet::NONE {
+        return Ok(Framing::None);
+    }
+    request_body_framing(head, bytes)
+}
+
+fn request_body_framing(head: &RequestHead, bytes: &[u8]) -> Result<Framing, FramingError> {
     Ok(match declared(head, bytes, head.start.version)? {
         // RFC 9112 §6.3, rule 7: a request without either has no body.
         None | Some(Framing::Length(0)) => Framing::None,
@@ -67,11 +84,6 @@ fn declared<Start>(
     bytes: &[u8],
     version: Version,
 ) -> Result<Option<Framing>, FramingError> {
-    const DECIDING: NameSet = NameSet::NONE
-        .with(Name::ContentLength)
-        .with(Name::TransferEncoding)
-        .with(Name::DisguisedContentLength)
-        .with(Name::DisguisedTransferEncoding);
     let deciding = head.fields.names.intersection(DECIDING);
     if deciding == NameSet::NONE {
         return Ok(None);

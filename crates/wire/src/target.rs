@@ -8,9 +8,10 @@ use crate::name::Name;
 use crate::parse::is_host_byte;
 
 /// Which of the four forms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TargetForm {
     /// `/path?query`.
+    #[default]
     Origin,
     /// `http://host/path?query`, sent on as origin-form with that host.
     Absolute,
@@ -21,7 +22,7 @@ pub enum TargetForm {
 }
 
 /// Where a request wants to go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Target {
     /// Which form was sent.
     pub form: TargetForm,
@@ -50,6 +51,7 @@ pub enum TargetError {
 
 impl Target {
     /// Reads target and Host of a complete head.
+    #[inline]
     pub fn of(head: &RequestHead, bytes: &[u8]) -> Result<Target, TargetError> {
         let host = host(head, bytes)?;
         let span = head.start.target;

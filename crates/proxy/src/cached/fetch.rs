@@ -134,7 +134,7 @@ async fn lead_all(
             live::coming(call, admitted, memory, reader, forwarded(None, true), record).await
         }
         Fetched::Passing(reply, refusal) => {
-            pass::relay(call, admitted, memory, (*reply, miss.forward, Some(refusal)), record).await
+            pass::relay(call, admitted, memory, (reply, miss.forward, Some(refusal)), record).await
         }
     }
 }
@@ -222,7 +222,7 @@ pub(super) enum Fetched {
     /// A response that is stored as it comes.
     Coming(Reader),
     /// One that is not to be stored.
-    Passing(Box<Reply>, Refusal),
+    Passing(Reply, Refusal),
 }
 
 /// Asks a server; where something is stored, whether that is still good.
@@ -423,13 +423,13 @@ pub(super) fn part(
     ask: &Ask<'_>,
     reply: Reply,
     record: &mut Record<'_>,
-) -> Result<Reader, Box<Reply>> {
+) -> Result<Reader, Reply> {
     if memory.response.head.start.status != 206 || !ask.asked.brings_part() {
-        return Err(Box::new(reply));
+        return Err(reply);
     }
     let opening = opening(call, admitted, ask, &memory.request, &memory.response, &reply).ok();
     let lead = opening.filter(is_kept_part).zip(ask.cache.store.lead_part(ask.key));
-    let Some((opening, lead)) = lead else { return Err(Box::new(reply)) };
+    let Some((opening, lead)) = lead else { return Err(reply) };
     ask.settle(206, Ending::Stored);
     add_named_fields(ask, &mut memory.response);
     let (fill, reader) = lead.open(opening);
@@ -457,7 +457,7 @@ fn give_back(call: &Call<'_>, admitted: &Admitted, reply: Reply, response: &Resp
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
     if reply.persists && response.buffer.len() == response.head.len {
         let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
-        server.release(reply.connection, call.client, &call.worker.deadlines);
+        server.release(reply, call.client, &call.worker.deadlines);
     }
 }
 
@@ -488,7 +488,7 @@ fn settle(
             // What a server says while it fails, or of one request alone, says nothing of the next.
             let is_passing = status >= 500 || matches!(refusal, Refusal::Status | Refusal::RequestNoStore);
             lead.refuse(if is_passing { 0 } else { refused_until_seconds });
-            Fetched::Passing(Box::new(reply), refusal)
+            Fetched::Passing(reply, refusal)
         }
     }
 }

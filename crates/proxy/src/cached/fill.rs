@@ -72,7 +72,7 @@ impl Filling {
         while !body.is_over {
             // Those who read what is not stored set the pace: each is held to its own time-out.
             poll_fn(|context| self.fill.poll_room(context)).await;
-            let read = self.reply.connection.socket.read(&mut buffer[held..]);
+            let read = self.reply.socket.read(&mut buffer[held..]);
             let Ok(Ok(count)) = self.deadline.within(self.limit, read).await else { return };
             if count == 0 {
                 if body.framing == Framing::UntilClose {
@@ -115,7 +115,7 @@ impl Filling {
             }
         }
         if self.reply.persists && is_clean {
-            self.server.keep(self.reply.connection, &self.worker.deadlines);
+            self.server.keep(self.reply, &self.worker.deadlines);
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) async fn pass(
             let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
             return live::coming(call, admitted, memory, reader, ask.told(call, told), record).await;
         }
-        Err(reply) => *reply,
+        Err(reply) => reply,
     };
     let refusal = match miss.way {
         // It was refused before: what can be stored by now is fetched for all again.
