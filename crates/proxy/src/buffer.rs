@@ -14,7 +14,7 @@ pub(crate) const SMALL: usize = 16 * 1024;
 /// Read area of the buffers for long bodies that have to be looked at.
 pub(crate) const BULK: usize = 128 * 1024;
 /// The same for what is sent on over a stream.
-pub(crate) const PIECE: usize = 48 * 1024;
+pub(crate) const PIECE: usize = 96 * 1024;
 /// The sizes that are kept for reuse, and how many of each.
 const SIZES: [usize; 4] = [TINY, SMALL, PIECE, BULK];
 const SPARE_MAX: usize = 64;
