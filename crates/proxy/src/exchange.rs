@@ -212,7 +212,8 @@ fn admit(
         return Err(Failure::MethodRefused);
     }
     admitted.framing = wire::request_framing(head, bytes)?;
-    if let (Framing::Length(length), Some(limit)) = (admitted.framing, call.snapshot.plan.config.limits.body_bytes)
+    if let (Framing::Length(length), Some(limit)) =
+        (admitted.framing, call.snapshot.plan.config.limits.body_bytes)
         && length > limit
     {
         return Err(Failure::BodyTooLarge);

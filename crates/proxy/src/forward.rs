@@ -336,8 +336,7 @@ impl Attempt<'_> {
             self.receive(&connection, response, record, progress).await?;
         } else {
             let rest = Rest { deadline: self.call.worker.deadlines.deadline(), pace };
-            connection.upload =
-                Upload { state: Cell::new(UploadState::Under), rest: Some(Box::new(rest)) };
+            connection.upload = Upload { state: Cell::new(UploadState::Under), rest: Some(Box::new(rest)) };
             let receive = pin!(self.receive(&connection, response, record, progress));
             connection.upload.beside(self.call, self.admitted, &connection, request, receive).await?;
         }
@@ -588,7 +587,12 @@ impl Attempt<'_> {
     }
 
     /// Waits a moment for the rest of a short body, until so many bytes are there.
-    async fn settle(&self, connection: &Connection, response: &mut Response, whole: usize) -> Result<(), Failure> {
+    async fn settle(
+        &self,
+        connection: &Connection,
+        response: &mut Response,
+        whole: usize,
+    ) -> Result<(), Failure> {
         let buffer = &mut response.buffer;
         while buffer.len() < whole {
             let read = connection.socket.read(buffer.spare());

@@ -56,11 +56,7 @@ pub(crate) async fn serve(worker: &Worker, client: Client) {
 }
 
 /// A connection to one of the servers, unless too many are waited for already.
-async fn connect(
-    worker: &Worker,
-    client: &Client,
-    note: &mut Note,
-) -> Result<Box<Connection>, Failure> {
+async fn connect(worker: &Worker, client: &Client, note: &mut Note) -> Result<Box<Connection>, Failure> {
     if worker.is_short_of_memory_for(worker.counters.connections_active.value()) {
         note.detours.shed = Some("memory");
         return Err(Failure::ShortOfMemory);

@@ -357,11 +357,7 @@ impl Server {
     }
 
     /// A new connection for one exchange at a time. If the server is to be told whose it is, it is this client's alone.
-    pub(crate) async fn connect(
-        &self,
-        worker: &Worker,
-        client: &Client,
-    ) -> Result<Box<Connection>, Failure> {
+    pub(crate) async fn connect(&self, worker: &Worker, client: &Client) -> Result<Box<Connection>, Failure> {
         let header = self.introduction.get().map(|version| introduce::header(version, client));
         let header = header.as_deref().unwrap_or_default();
         let (socket, permit) = self.open(worker, &client.deadline, header).await?;
