@@ -71,7 +71,9 @@ enum UploadState {
 
 impl Upload {
     /// Nothing remains of it.
-    pub(crate) const DONE: Self = Self { state: Cell::new(UploadState::Done), rest: None };
+    pub(crate) fn done() -> Self {
+        Self { state: Cell::new(UploadState::Done), rest: None }
+    }
 
     /// Whether the whole body has been sent.
     pub(crate) fn is_done(&self) -> bool {

@@ -118,7 +118,7 @@ impl Connection {
             framing: Framing::None,
             options: ConnectionOptions::default(),
             persists: false,
-            upload: Upload::DONE,
+            upload: Upload::done(),
             under_way: None,
             _permit: permit,
         })
@@ -126,7 +126,7 @@ impl Connection {
 
     /// Its exchange is over: nothing of it is kept.
     fn end(&mut self) {
-        self.upload = Upload::DONE;
+        self.upload = Upload::done();
         self.under_way = None;
     }
 
