@@ -11,7 +11,7 @@ use crate::frame::{self, GOAWAY, PING, PREFACE, Reason, SETTINGS, STREAM_MAX, WI
 use crate::message::Fields;
 use crate::receive::Parser;
 use crate::stream::{Key, Streams};
-use crate::windows::{STREAM_WINDOW, Windows};
+use crate::windows::{STREAM_WINDOW, Windows, worth_telling};
 
 /// Which end of a connection this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -398,7 +398,7 @@ impl Connection {
         let target = i64::from(self.limits.connection_window)
             .max(self.stream_window_told.unwrap_or(self.stream_window));
         let owed = target - self.receive_window - self.unread;
-        if owed > 0 && owed >= self.receive_window {
+        if owed >= worth_telling(target) {
             self.receive_window += owed;
             frame::push(self.out(), WINDOW_UPDATE, 0, 0, &(owed as u32).to_be_bytes());
         }

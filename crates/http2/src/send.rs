@@ -8,6 +8,7 @@ use crate::frame::{
 };
 use crate::message::{Asked, Framed};
 use crate::stream::{Gone, Incoming, Key, Outgoing};
+use crate::windows::worth_telling;
 
 /// What a chunk's size line and its end take.
 const CHUNK_ROOM: usize = 24;
@@ -95,7 +96,7 @@ impl Connection {
     fn give_stream(&mut self, key: Key) {
         let stream = self.streams.change(key);
         let owed = self.stream_window - stream.receive_window - stream.body.len() as i64;
-        if stream.incoming == Incoming::Body && owed > 0 && owed >= stream.receive_window {
+        if stream.incoming == Incoming::Body && owed >= worth_telling(self.stream_window) {
             stream.receive_window += owed;
             let id = stream.id;
             frame::push(self.out(), WINDOW_UPDATE, 0, id, &(owed as u32).to_be_bytes());

@@ -17,6 +17,12 @@ const SLOW: u32 = 10;
 /// What all connections of a worker may be given beyond their first windows.
 const GRANTED_MAX: usize = 256 << 20;
 
+/// How much of a window the peer is told of at once: half of a first one; of a large one an eighth, so that the rest covers the
+/// way there and back.
+pub(crate) fn worth_telling(window: i64) -> i64 {
+    (window / 8).max(i64::from(STREAM_WINDOW / 2))
+}
+
 /// The windows of one connection.
 pub(crate) struct Windows {
     /// Each stream's, as it should be and as the peer was last told.

@@ -1,5 +1,6 @@
 //! Two ends of a connection talk to each other, and one is told things by hand.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use http2::{
@@ -42,10 +43,19 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// What comes of bytes that arrive in these pieces.
 fn receive(connection: &mut Connection, bytes: &[u8], piece: usize) -> Result<Vec<Event>, Broken> {
+    receive_at(connection, bytes, piece, NOW)
+}
+
+fn receive_at(
+    connection: &mut Connection,
+    bytes: &[u8],
+    piece: usize,
+    now: Now,
+) -> Result<Vec<Event>, Broken> {
     let mut events = Vec::new();
     for mut rest in bytes.chunks(piece) {
         loop {
-            let (count, event) = connection.receive(rest, NOW)?;
+            let (count, event) = connection.receive(rest, now)?;
             rest = &rest[count..];
             match event {
                 Some(event) => events.push(event),
@@ -159,6 +169,51 @@ proptest! {
         );
         prop_assert_eq!(whole.unsent(), cut.unsent());
     }
+}
+
+/// An upload over a link of 50 ms there and back, a millisecond at a time: once the windows have grown, no less than 100 MB/s.
+#[test]
+fn windows_cover_a_long_link() {
+    const ONE_WAY_MS: usize = 25;
+    let (mut client, mut server) = (end(Role::Client), end(Role::Server));
+    let client_key = client.open();
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.write_head(client_key, head, false, Scheme::Http).expect("it is a head");
+    let body = vec![b'x'; 1 << 20];
+    let mut buffer = vec![0; 64 * 1024];
+    // What is under way, to the server and back.
+    let [mut there, mut back] = [(); 2].map(|()| VecDeque::from(vec![Vec::new(); ONE_WAY_MS]));
+    let mut server_key = None;
+    let mut arrived_bytes = 0;
+    for at_ms in 0..2000 {
+        let now = Now { tick: at_ms / 100, second: at_ms / 1000 };
+        let arrives = back.pop_front().expect("it is as long as the link");
+        receive_at(&mut client, &arrives, usize::MAX, now).expect("both keep to the protocol");
+        let mut rest = &body[..];
+        while let room @ 1.. =
+            client.room(client_key).unwrap_or(0).min(client.room_of_connection()).min(rest.len())
+        {
+            rest = &rest[client.write(client_key, rest, room, false)..];
+        }
+        there.push_back(client.unsent().to_vec());
+        client.sent(client.unsent().len());
+        let arrives = there.pop_front().expect("it is as long as the link");
+        let events = receive_at(&mut server, &arrives, usize::MAX, now).expect("both keep to the protocol");
+        let opened = events.iter().find_map(|event| match event {
+            Event::Opened(key) => Some(*key),
+            _ => None,
+        });
+        server_key = server_key.or(opened);
+        while let Some(key) = server_key
+            && let Some(count @ 1..) = server.read(key, &mut buffer, now.tick).expect("nothing breaks")
+        {
+            arrived_bytes += if at_ms < 1500 { 0 } else { count };
+        }
+        server.adjust(u32::MAX, now.tick);
+        back.push_back(server.unsent().to_vec());
+        server.sent(server.unsent().len());
+    }
+    assert!(arrived_bytes >= 50_000_000, "{arrived_bytes} bytes in 500 ms");
 }
 
 /// A sender does not choose how its frames arrive: many small pieces are no flood of small frames.

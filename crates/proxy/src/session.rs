@@ -25,6 +25,9 @@ use crate::worker::Worker;
 const GATHER_MAX: usize = PIECE;
 /// Memory for gathered frames: heads come on top, as do answers of the connection itself.
 const GATHER_BUFFER: usize = GATHER_MAX + 8 * 1024;
+/// Frames that are not taken by a peer which is still read: what streams gather, and as much again for answers. Two ends that
+/// both send all they can would otherwise each wait for the other to read.
+const UNSENT_MAX: usize = 2 * GATHER_MAX;
 /// What one stream sends out of a pipe before others have their turn: a pipe has room for more, in pages.
 const PIPE_MAX: usize = 256 * 1024;
 /// Buffers for gathered frames that a worker keeps.
@@ -257,9 +260,9 @@ impl Session {
     }
 
     fn poll_receive(&self, context: &mut Context<'_>, opened: &mut Vec<Key>) -> Poll<Result<(), End>> {
-        if self.engine().unsent().len() >= GATHER_MAX {
-            // What answers a peer that does not listen has a limit.
-            return Poll::Pending;
+        if self.engine().unsent().len() >= UNSENT_MAX {
+            // What answers a peer that does not listen has a limit. As soon as it listens, it is read again.
+            ready!(self.poll_send(context)).map_err(|_| End::Closed)?;
         }
         let received = &mut self.0.stock.received.borrow_mut()[..];
         Poll::Ready(match ready!(self.0.socket.poll_read(context, received)) {

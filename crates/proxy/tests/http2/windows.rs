@@ -190,3 +190,22 @@ fn a_stream_that_nobody_takes_keeps_no_other_waiting() {
     server.sends_body(101, &vec![b'y'; 1_000_000], false);
     taking.join().expect("no panic");
 }
+
+#[test]
+fn a_client_that_does_not_read_is_still_read() {
+    const WINDOW: u32 = 1 << 30;
+    let scene = Scene::to_http2();
+    let mut client = scene.client_with(&[(INITIAL_WINDOW_SIZE, WINDOW)]);
+    client.sends([window_update(0, WINDOW), last_headers(1, &POST.replace("POST", "GET"))].concat());
+    let mut server = scene.accept();
+    server.whole(1);
+    server.sends(headers(1, ":status: 200\n"));
+    // Its windows are open, and yet no more goes to it.
+    let mut idle = 0;
+    while idle < 5 {
+        idle = if server.sends_what_it_may(1) > 0 { 0 } else { idle + 1 };
+        thread::sleep(Duration::from_millis(100));
+    }
+    client.sends(headers(3, POST));
+    server.find(|frame| matches!(frame, Frame::Headers { stream: 3, .. }));
+}
