@@ -1,8 +1,13 @@
 //! Memory that sockets are fed from without a copy: a file without a name that lies nowhere but in memory.
 //!
-//! Each body has a range of it, written once and mapped to be read; sendfile(2) hands a socket the same pages. No range is
-//! ever written again: its pages go back to the system when nobody has it any more, and the next body lies behind all
-//! that there ever were. So what is still on its way to a slow client never turns into something else.
+//! Each body has a range of it, mapped to be read; sendfile(2) hands a socket the same pages. No page is written twice: it
+//! goes back to the system when nobody needs it any more, and the next body lies behind all that there ever were. So what
+//! is still on its way to a slow client never turns into something else.
+
+/// The page before a body.
+mod front;
+/// Pages that cannot be given back.
+mod huge;
 
 use std::fs::File;
 use std::io;
@@ -17,6 +22,8 @@ use memmap2::{Mmap, MmapOptions};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
+
+use front::Front;
 
 /// The file, and what of it was given out.
 #[derive(Debug, Clone)]
@@ -47,6 +54,12 @@ impl Pages {
                 "the size of files is limited; `ulimit -f unlimited` lifts that",
             ));
         }
+        if let Some(setting) = huge::setting() {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("files in memory are made of large pages; `echo advise > {setting}` lifts that"),
+            ));
+        }
         let open = |flags| memfd_create("vanward-cache", flags | MemfdFlags::CLOEXEC);
         // Kernels before 6.3 do not know that it is not to be executed, and do not ask either.
         let file = open(MemfdFlags::NOEXEC_SEAL).or_else(|_| open(MemfdFlags::empty()))?;
@@ -57,33 +70,57 @@ impl Pages {
 
 impl Shelf for Pages {
     fn begin(&self, bytes_max: u64) -> Option<Box<dyn Shelving>> {
-        let bytes_max = bytes_max.checked_next_multiple_of(rustix::param::page_size() as u64)?;
+        let bytes_max = bytes_max.checked_next_multiple_of(page_bytes())?;
+        let whole_bytes = bytes_max.checked_add(page_bytes())?;
         if self.0.ranges.fetch_add(1, Relaxed) >= RANGES_MAX {
             self.0.ranges.fetch_sub(1, Relaxed);
             return None;
         }
-        let start = self.0.next.fetch_add(bytes_max, Relaxed);
+        let start = self.0.next.fetch_add(whole_bytes, Relaxed);
         let range = Range { memory: Arc::clone(&self.0), start, bytes: 0 };
         Some(Box::new(Draft { range, bytes_max }))
     }
 }
 
-/// A range of the file: its pages go when it goes.
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// A range of the file: a page for a head, and the body behind it. Its pages go when it goes.
 #[derive(Debug)]
 struct Range {
     memory: Arc<Memory>,
     start: u64,
+    /// Of the body.
     bytes: u64,
+}
+
+impl Range {
+    fn body_start(&self) -> u64 {
+        self.start + page_bytes()
+    }
+
+    /// Gives pages back to the system. What is sent of them stays as it is.
+    fn give_back(&self, from: u64, bytes: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.memory.file, flags, from, bytes)?)
+    }
+
+    /// Sends what the socket takes of the bytes from one place in the file on, to the end of the body.
+    fn send(&self, socket: BorrowedFd<'_>, mut from: u64) -> Result<usize, Errno> {
+        let left = (self.body_start() + self.bytes).saturating_sub(from);
+        let count = usize::try_from(left).unwrap_or(usize::MAX);
+        match rustix::fs::sendfile(socket, self.memory.file.as_fd(), Some(&mut from), count)? {
+            0 => Err(Errno::IO),
+            sent => Ok(sent),
+        }
+    }
 }
 
 impl Drop for Range {
     fn drop(&mut self) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let bytes = self.bytes.next_multiple_of(rustix::param::page_size() as u64);
-        if bytes > 0 {
-            // It cannot fail on such a file; if it did, the pages would go with the file.
-            let _ = fallocate(&self.memory.file, flags, self.start, bytes);
-        }
+        // It cannot fail on such a file; if it did, the pages would go with the file.
+        let _ = self.give_back(self.start, page_bytes() + self.bytes.next_multiple_of(page_bytes()));
         self.memory.ranges.fetch_sub(1, Relaxed);
     }
 }
@@ -101,7 +138,7 @@ impl Shelving for Draft {
         if bytes.len() as u64 > self.bytes_max - range.bytes {
             return false;
         }
-        let at = range.start + range.bytes;
+        let at = range.body_start() + range.bytes;
         // What was written of it before an error goes with the range.
         range.bytes += bytes.len() as u64;
         range.memory.file.write_all_at(bytes, at).is_ok()
@@ -109,15 +146,16 @@ impl Shelving for Draft {
 
     #[expect(unsafe_code, reason = "there is no other way to map a file")]
     fn finish(self: Box<Self>) -> Option<Arc<dyn Shelved>> {
-        let Range { ref memory, start, bytes } = self.range;
+        let Range { ref memory, bytes, .. } = self.range;
         let mut options = MmapOptions::new();
         // All of it at once: it then counts as memory that the process has.
-        let options = options.offset(start).len(usize::try_from(bytes).ok()?).populate();
+        let options = options.offset(self.range.body_start()).len(usize::try_from(bytes).ok()?).populate();
         // SAFETY: what is mapped never changes and never goes while it is mapped. Nobody but this crate has the file, which
-        // has no name; each range is given out once, written to by its draft alone, which ends here, and its pages are
-        // given back by `Range`, which a `Region` drops behind its mapping. The file is never made shorter.
+        // has no name; each range is given out once, its body is written by its draft alone, which ends here, and its pages are
+        // given back by `Range`, which a `Region` drops behind its mapping; the page for a head is not mapped. The file is
+        // never made shorter.
         let map = unsafe { options.map(&memory.file) }.ok()?;
-        Some(Arc::new(Region { map, range: self.range }))
+        Some(Arc::new(Region { map, range: self.range, front: Front::default() }))
     }
 }
 
@@ -127,6 +165,7 @@ pub struct Region {
     /// Before the range, so that it goes before its pages do.
     map: Mmap,
     range: Range,
+    front: Front,
 }
 
 impl Shelved for Region {
@@ -136,17 +175,22 @@ impl Shelved for Region {
 }
 
 impl Region {
-    /// Sends what the socket takes of the bytes from an offset on, without a copy; says how many that were, at least one.
+    /// Sends what the socket takes of the body from an offset on, without a copy; says how many bytes that were, at least one.
     ///
     /// # Errors
     /// Those of sendfile(2); `Errno::IO` where nothing is left.
     pub fn send(&self, socket: BorrowedFd<'_>, offset: u64) -> Result<usize, Errno> {
-        let mut from = self.range.start + offset;
-        let count = usize::try_from(self.range.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
-        match rustix::fs::sendfile(socket, self.range.memory.file.as_fd(), Some(&mut from), count)? {
-            0 => Err(Errno::IO),
-            sent => Ok(sent),
-        }
+        self.range.send(socket, self.range.body_start() + offset)
+    }
+
+    /// Sends what the socket takes of a head and the whole body behind it, at least one byte, if the head lies there already:
+    /// one that is asked for twice running does. `None` if it has to be sent by itself.
+    ///
+    /// # Errors
+    /// Those of sendfile(2).
+    pub fn send_with(&self, socket: BorrowedFd<'_>, head: &[u8]) -> Option<Result<usize, Errno>> {
+        let send = || self.range.send(socket, self.range.body_start() - head.len() as u64);
+        self.front.with(&self.range, head, send)
     }
 }
 

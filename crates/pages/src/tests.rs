@@ -26,6 +26,11 @@ fn send(shelved: &dyn Shelved, socket: &TcpStream, offset: u64) -> Result<usize,
     region.send(socket.as_fd(), offset)
 }
 
+fn send_with(shelved: &dyn Shelved, socket: &TcpStream, head: &[u8]) -> Option<usize> {
+    let region: &Region = (shelved as &dyn std::any::Any).downcast_ref().expect("it is ours");
+    region.send_with(socket.as_fd(), head).map(|sent| sent.expect("there is room"))
+}
+
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let one = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
@@ -110,4 +115,83 @@ fn there_are_only_so_many_ranges() {
     drafts.pop();
     assert!(pages.begin(1).is_some());
     assert!(pages.begin(u64::MAX).is_none(), "nothing is that long");
+}
+
+#[test]
+fn a_head_that_is_asked_for_again_leaves_with_its_body() {
+    let pages = Pages::new().expect("the system has such files");
+    let body = body(10_000, 1);
+    let shelved = shelve(&pages, &body);
+    let (sender, mut receiver) = pair();
+    let longest = vec![b'c'; PAGE_BYTES as usize];
+    let too_long = vec![b'd'; PAGE_BYTES as usize + 1];
+    let rows: [(&[u8], bool); 13] = [
+        (b"a", false),
+        (b"a", true),
+        (b"a", true),
+        (b"another head", false),
+        (b"a", true),
+        // Twice running that it is not there.
+        (b"another head", true),
+        (b"a", false),
+        (&longest, false),
+        (&longest, true),
+        (&too_long, false),
+        (&too_long, false),
+        (b"a", false),
+        (b"a", true),
+    ];
+    let mut received = Vec::new();
+    for (at, (head, is_sent)) in rows.into_iter().enumerate() {
+        let sent = send_with(&*shelved, &sender, head);
+        assert_eq!(sent, is_sent.then_some(head.len() + body.len()), "{at}");
+        received.resize(sent.unwrap_or(0), 0);
+        receiver.read_exact(&mut received).expect("it was sent");
+        assert!(!is_sent || received == [head, &body].concat(), "{at}");
+    }
+    drop(shelved);
+    assert_eq!(held_bytes(&pages), 0);
+}
+
+#[test]
+fn a_head_that_is_on_its_way_stays_what_it_was_when_another_takes_its_place() {
+    let pages = Pages::new().expect("the system has such files");
+    let body = body(10_000, 1);
+    let shelved = shelve(&pages, &body);
+    let (sender, mut receiver) = pair();
+    let mut expected = Vec::new();
+    for head in ["first", "second", "third"] {
+        assert_eq!(send_with(&*shelved, &sender, head.as_bytes()), None);
+        assert!(send_with(&*shelved, &sender, head.as_bytes()).is_some());
+        expected.extend([head.as_bytes(), &body].concat());
+    }
+    let mut received = vec![0; expected.len()];
+    receiver.read_exact(&mut received).expect("it was sent");
+    assert!(received == expected);
+}
+
+/// Several workers send one body, each with the head that it has for it: now the same, now another.
+#[test]
+fn heads_of_several_threads_are_never_mixed() {
+    let pages = Pages::new().expect("the system has such files");
+    let body = body(5_000, 1);
+    let shelved = shelve(&pages, &body);
+    let send = |own: usize| {
+        let (sender, mut receiver) = pair();
+        let mut with_body = 0;
+        for round in 0..3_000 {
+            let head = format!("head {}", if round % 7 < 4 { 0 } else { own });
+            let Some(sent) = send_with(&*shelved, &sender, head.as_bytes()) else { continue };
+            with_body += 1;
+            let mut received = vec![0; sent];
+            receiver.read_exact(&mut received).expect("it was sent");
+            assert!(received == [head.as_bytes(), &body].concat());
+        }
+        with_body
+    };
+    let sent: usize = std::thread::scope(|scope| {
+        let threads = [1, 2, 3].map(|own| scope.spawn(move || send(own)));
+        threads.map(|thread| thread.join().expect("no panic")).into_iter().sum()
+    });
+    assert!(sent > 0);
 }

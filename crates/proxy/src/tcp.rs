@@ -169,14 +169,20 @@ impl Tcp {
         }
     }
 
-    /// Sends what the kernel takes of a body from an offset on, at least one byte, without a copy.
+    /// Sends what the kernel takes of a head and of the body behind it, from an offset on, at least one byte, without a copy.
     pub(crate) fn poll_send_region(
         &self,
         context: &mut Context<'_>,
+        head: &[u8],
         region: &Region,
         offset: u64,
     ) -> Poll<io::Result<usize>> {
-        self.poll_sent(context, |socket| region.send(socket, offset))
+        self.poll_sent(context, |socket| match head {
+            [] => region.send(socket, offset),
+            head => {
+                region.send_with(socket, head).unwrap_or_else(|| send(socket, head, Follows::More.flags()))
+            }
+        })
     }
 
     /// Looks at what has arrived and leaves it there; 0 is the end.

@@ -29,9 +29,9 @@ pub trait Shelved: Any + Debug + Send + Sync {
 /// What it takes is whole pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// What the system and the shelf keep to find one: its mapping (200), nodes of the tree that its pages hang on (576 each),
-/// and what stands for it here.
-const ENTRY_BYTES: u64 = 2048;
+/// What the system and the shelf keep of one beside its body: its mapping (200), nodes of the tree that its pages hang on (576
+/// each), what stands for it here, and a page with the head that goes with it.
+const ENTRY_BYTES: u64 = 2560 + PAGE_BYTES;
 
 /// All memory that a body of this length takes on a shelf.
 pub(crate) fn shelved_bytes(body_bytes: u64) -> u64 {

@@ -111,7 +111,7 @@ fn region(object: &Object) -> Option<&Region> {
     shelved.downcast_ref()
 }
 
-/// Sends what the client takes of a head, or of the body that is behind it, and says how much that was.
+/// Sends what the client takes of a head and of the body that is behind it, and says how much that was.
 async fn send_region(
     call: &Call<'_>,
     tcp: &Tcp,
@@ -119,10 +119,7 @@ async fn send_region(
     region: &Region,
     at: u64,
 ) -> Result<u64, Failure> {
-    let sent = in_time(call, |context| match head {
-        [] => tcp.poll_send_region(context, region, at),
-        head => tcp.poll_send(context, head, Follows::More),
-    });
+    let sent = in_time(call, |context| tcp.poll_send_region(context, head, region, at));
     sent.await.map(|count| count as u64)
 }
 

@@ -185,3 +185,23 @@ fn what_a_route_does_with_responses_is_done_with_stored_ones() {
         assert!(got.field("age").is_some());
     }
 }
+
+/// A head that goes again and again lies before such a body, and another takes its place.
+#[test]
+fn a_long_body_leaves_with_the_head_of_each_request() {
+    let scene = Scene::new(ONE_ROUTE);
+    let body: String = (0..60_000).map(|number| format!("{number} ")).collect();
+    let came = scene.exchange(Spoken::Http1, &get("/a"), &response("Cache-Control: max-age=60\r\n", &body)).1;
+    assert_eq!(came.body, body);
+    let mut client = scene.client(Spoken::Http1);
+    for number in 0..12 {
+        let kept = client.asks_for(&get("/a"));
+        assert_eq!((kept.status, kept.field("connection")), (200, None), "{number}");
+        assert!(kept.body == body, "{number}");
+        if number % 3 > 0 {
+            let closed = scene.answer(Spoken::Http1, &Asked { fields: "connection: close\n", ..get("/a") });
+            assert_eq!((closed.status, closed.field("connection")), (200, Some("close")), "{number}");
+            assert!(closed.body == body, "{number}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Whether the system makes files in memory of large pages.
+//!
+//! Of a large page no part can be given back: the kernel writes zeros over it where it lies, on its way to a client or not.
+
+use std::fs;
+use std::path::Path;
+
+const SETTINGS: &str = "/sys/kernel/mm/transparent_hugepage";
+const SETTING: &str = "shmem_enabled";
+
+/// The setting by which it does, if it does: the one for all sizes, or one of a size. Those that ask for leave (`advise`) are
+/// not given it here.
+pub(crate) fn setting() -> Option<String> {
+    let of_sizes = fs::read_dir(SETTINGS).into_iter().flatten().flatten().map(|entry| entry.path());
+    of_sizes
+        .chain([Path::new(SETTINGS).to_path_buf()])
+        .map(|folder| folder.join(SETTING))
+        .find(|setting| fs::read_to_string(setting).is_ok_and(|text| is_on(&text)))
+        .map(|setting| setting.display().to_string())
+}
+
+/// The word in brackets is the one that holds.
+fn is_on(text: &str) -> bool {
+    ["[always]", "[within_size]", "[force]"].iter().any(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_pages_are_recognised() {
+        for (text, expected) in [
+            ("always within_size advise [never] deny force\n", false),
+            ("always within_size [advise] never deny force\n", false),
+            ("always within_size advise never [deny] force\n", false),
+            ("[always] within_size advise never deny force\n", true),
+            ("always [within_size] advise never deny force\n", true),
+            ("always within_size advise never deny [force]\n", true),
+            ("always [inherit] within_size advise never\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_on(text), expected, "{text}");
+        }
+    }
+}
