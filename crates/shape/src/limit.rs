@@ -45,10 +45,13 @@ impl Limit {
 
     /// What one stream is granted at once: even over short windows, and no smaller than it has to be for that.
     pub fn piece_bytes(&self) -> u64 {
-        let rate = self.rate_bytes_per_second.get();
-        let lasting = |span_ns: u64| u64::try_from(bytes_in(rate, span_ns)).unwrap_or(u64::MAX);
+        let lasting = |span_ns: u64| u64::try_from(self.bytes_in(span_ns)).unwrap_or(u64::MAX);
         let least = lasting(LONG_PIECE_NS).clamp(1, LONG_PIECE_BYTES_MAX);
         lasting(PIECE_NS).clamp(least, PIECE_BYTES_MAX)
+    }
+
+    pub(crate) fn bytes_in(&self, span_ns: u64) -> u128 {
+        u128::from(self.rate_bytes_per_second.get()) * u128::from(span_ns) / u128::from(SECOND_NS)
     }
 
     /// Credit that is kept while nobody waits, in bytes times nanoseconds in a second.
@@ -58,10 +61,6 @@ impl Limit {
             Model::TokenBucket { burst_bytes } => u128::from(burst_bytes) * u128::from(SECOND_NS),
         }
     }
-}
-
-fn bytes_in(rate_bytes_per_second: u64, span_ns: u64) -> u128 {
-    u128::from(rate_bytes_per_second) * u128::from(span_ns) / u128::from(SECOND_NS)
 }
 
 #[cfg(test)]

@@ -141,6 +141,12 @@ impl Line {
         stream.deficit = (stream.deficit + bytes).min(most);
     }
 
+    /// Whether all who wait now will have been served after so long, other workers apart.
+    pub fn is_served_within(&self, span_ns: u64) -> bool {
+        let waiting = (self.this_round.len() + self.next_round.len()) as u64;
+        u128::from(waiting) * u128::from(self.piece_bytes) <= self.total.limit().bytes_in(span_ns)
+    }
+
     /// What a stream that waits gets at its turn.
     fn turn(&self, key: usize) -> u64 {
         let Stream { weight, deficit, wanted } = self.streams[key];

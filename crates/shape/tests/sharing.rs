@@ -238,3 +238,18 @@ fn late_timers_take_nothing_from_a_stream_that_is_alone() {
         assert!(error.abs() <= 0.005, "timers late by {lateness} ns: off by {error}");
     }
 }
+
+#[test]
+fn a_line_says_whether_it_is_short() {
+    let rate = 1_000_000;
+    let limit = Limit::link(NonZeroU64::new(rate).expect("is a rate"));
+    let mut line = Line::new(Arc::new(Total::new(limit)), 0);
+    assert!(line.is_served_within(0));
+    for waiting in 1..=10 {
+        let stream = line.join(1);
+        line.ask(stream, u64::MAX, 0);
+        let due_ms = waiting * limit.piece_bytes() * 1000 / rate;
+        assert!(line.is_served_within((due_ms + 1) * MS), "{waiting}");
+        assert!(!line.is_served_within((due_ms - 1) * MS), "{waiting}");
+    }
+}

@@ -127,6 +127,7 @@ impl Pace {
         let free = self.free.get();
         let counted = wanted - free;
         let mut allowed = counted;
+        let mut is_short = true;
         // All are asked at once: what they take longest is how long it takes.
         for level in &mut *self.follow(place) {
             if level.granted == 0
@@ -135,9 +136,14 @@ impl Pace {
                 level.granted = granted;
             }
             allowed = allowed.min(level.granted);
+            is_short &= level.granted > 0 || level.share.is_short();
         }
-        // A head does not wait for its body.
-        if allowed + free == 0 { Poll::Pending } else { Poll::Ready((free + allowed) as usize) }
+        // A head does not wait long for its body.
+        if allowed == 0 && (free == 0 || is_short) {
+            Poll::Pending
+        } else {
+            Poll::Ready((free + allowed) as usize)
+        }
     }
 
     /// The limits that hold now.

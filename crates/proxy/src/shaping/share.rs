@@ -14,6 +14,9 @@ use crate::alarm::{Alarm, Alarms};
 /// A driver that has served sleeps at least so long: under a fast limit one waking serves several pieces.
 const APART_NS: u64 = 800_000;
 
+/// A head goes ahead of its body, if that would have to wait longer: two sends cost more than one.
+const HEAD_WAIT_NS: u64 = 20_000_000;
+
 /// One worker's streams under one total.
 pub(crate) struct Share {
     /// Whose limit it is.
@@ -75,6 +78,11 @@ impl Share {
         }
         waits[stream.0] = Wait::default();
         stream
+    }
+
+    /// Whether whoever waits is served so soon that a head may as well go with its body.
+    pub(super) fn is_short(&self) -> bool {
+        self.line.borrow().is_served_within(HEAD_WAIT_NS)
     }
 
     /// Asks for a stream, once until it is served; says what it was granted.
