@@ -104,6 +104,9 @@ pub enum Error {
     /// Stopped by who started it.
     #[error("interrupted before anything was measured")]
     Interrupted,
+    /// An earlier run whose figures are not to stand beside new ones.
+    #[error("the run that is there cannot be gone on with: {0}; choose another folder with --out")]
+    Another(String),
     /// A plan that asks for nothing.
     #[error("the plan has no {0} to measure")]
     Empty(&'static str),

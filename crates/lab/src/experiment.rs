@@ -7,6 +7,8 @@
 mod describe;
 /// How long it takes.
 mod forecast;
+/// What was measured before it was broken off.
+mod resume;
 /// The highest rate that meets a bound.
 mod search;
 
@@ -80,12 +82,13 @@ impl<F: FnMut(Progress<'_>)> Watcher for F {
 }
 
 /// Runs the plan on these machines. If `interrupted` is ready first, what was measured by then is the result, with a
-/// note.
+/// note. What an earlier run of the same measured is not measured again.
 ///
 /// No process outlives the returned future, however it ends.
 pub async fn run(
     plan: &Plan,
     sites: Sites,
+    earlier: Option<Results>,
     interrupted: impl Future<Output = ()>,
     watcher: &mut impl Watcher,
 ) -> Result<Results, Error> {
@@ -94,7 +97,7 @@ pub async fn run(
     let mut experiment = tokio::select! {
         biased;
         () = &mut interrupted => return Err(Error::Interrupted),
-        experiment = Experiment::prepare(plan, sites) => experiment?,
+        experiment = Experiment::prepare(plan, sites, earlier) => experiment?,
     };
     let stopped = tokio::select! {
         biased;
@@ -123,6 +126,10 @@ struct Experiment<'p> {
     certificate: Option<Certificate>,
     random: fastrand::Rng,
     began: Instant,
+    /// What an earlier run took that this one goes on with.
+    before_seconds: f64,
+    /// Measurements that it made.
+    before: usize,
     repeats: usize,
     /// Measurements of searches beyond the first of each.
     steps: usize,
@@ -131,7 +138,7 @@ struct Experiment<'p> {
 }
 
 impl<'p> Experiment<'p> {
-    async fn prepare(plan: &'p Plan, mut sites: Sites) -> Result<Self, Error> {
+    async fn prepare(plan: &'p Plan, mut sites: Sites, earlier: Option<Results>) -> Result<Self, Error> {
         let (origins, processes) = sites.start_origins(plan.origins).await?;
         let has_tls = plan.cases.iter().any(|case| case.scheme == Scheme::Https);
         let certificate = if has_tls { Some(sites.certify().await?) } else { None };
@@ -145,7 +152,7 @@ impl<'p> Experiment<'p> {
             origins: &origins,
             certificate: certificate.as_ref(),
         };
-        let results = Results {
+        let mut results = Results {
             schema: SCHEMA,
             title: plan.title.clone(),
             measured_by: format!("vanward {}", plan.own.version),
@@ -178,9 +185,7 @@ impl<'p> Experiment<'p> {
             expectations: Vec::new(),
             incomplete: None,
         };
-        let role = |place: usize| plan.proxies[place].driver.role;
-        let takers = plan.cases.iter().map(|case| Takers::of(takers(plan, &results.lacking, case).map(role)));
-        let takers: Vec<Takers> = takers.collect();
+        let before_seconds = earlier.map_or(Ok(0.0), |earlier| resume::take(earlier, &mut results))?;
         Ok(Self {
             plan,
             sites,
@@ -188,9 +193,11 @@ impl<'p> Experiment<'p> {
             certificate,
             random: fastrand::Rng::with_seed(plan.seed),
             began: Instant::now(),
+            before_seconds,
+            before: results.runs.len(),
             repeats: 0,
             steps: 0,
-            forecast: Forecast::of(plan.cases.iter().zip(takers), plan.timing),
+            forecast: forecast(plan, &results),
             results,
         })
     }
@@ -217,6 +224,9 @@ impl<'p> Experiment<'p> {
                     takers(plan, &self.results.lacking, &plan.cases[case]).collect();
                 self.random.shuffle(&mut proxies);
                 for proxy in proxies {
+                    if is_done(&self.results, plan, (proxy, case, round)) {
+                        continue;
+                    }
                     watcher.next(Progress {
                         done: self.results.runs.len(),
                         total: self.total(),
@@ -229,6 +239,7 @@ impl<'p> Experiment<'p> {
                     self.take(proxy, case, round).await;
                     self.forecast.took(case, began.elapsed());
                     // Whoever keeps it may have to do without the rest.
+                    self.results.took_seconds = self.seconds();
                     self.results.incomplete = Some(self.unfinished("nothing was kept after that"));
                     watcher.measured(&self.results);
                     self.sites.are_up().await?;
@@ -297,12 +308,17 @@ impl<'p> Experiment<'p> {
 
     /// Measurements in all, as far as is known.
     fn total(&self) -> usize {
-        self.forecast.measurements() + self.repeats + self.steps
+        self.before + self.forecast.measurements() + self.repeats + self.steps
+    }
+
+    /// What the run has taken until now, the time in which it was broken off apart.
+    fn seconds(&self) -> f64 {
+        self.before_seconds + self.began.elapsed().as_secs_f64()
     }
 
     /// One measurement: start, warm up, measure, stop. `rate` is that of a step of a search.
     async fn measure(&mut self, proxy: usize, case: usize, round: usize, rate: Option<f64>) {
-        let began_seconds = self.began.elapsed().as_secs_f64();
+        let began_seconds = self.seconds();
         let mut command = String::new();
         let outcome = match self.measured(proxy, case, rate, &mut command).await {
             Ok(outcome) => outcome,
@@ -406,11 +422,15 @@ impl<'p> Experiment<'p> {
         let closed = self.plan.cases.iter().find(|each| each.is_closed_loop_of(plan));
         let slowest = closed.and_then(|closed| self.slowest_per_second(closed));
         let Some(slowest) = slowest else {
-            self.results.notes.push(format!(
+            let note = format!(
                 "{} was not measured: its rate follows from a closed loop that is otherwise alike, and there is none that \
                  every proxy went through.",
                 plan.name
-            ));
+            );
+            // One that was broken off may have said it already.
+            if !self.results.notes.contains(&note) {
+                self.results.notes.push(note);
+            }
             return false;
         };
         let arrivals = Arrivals::Constant { rate_per_second: round_rate(slowest * share) };
@@ -438,7 +458,7 @@ impl<'p> Experiment<'p> {
 
     /// The results, with what stopped early said in them.
     fn finish(mut self, stopped: Option<String>) -> Results {
-        self.results.took_seconds = self.began.elapsed().as_secs_f64();
+        self.results.took_seconds = self.seconds();
         self.results.incomplete = stopped.map(|why| self.unfinished(&why));
         let measured = |case: &Case| self.results.runs.iter().any(|run| run.case == case.name);
         let cases = self.results.cases.iter().filter(|case| measured(case)).cloned().collect();
@@ -459,6 +479,29 @@ fn takers<'p>(
     };
     let proxies = plan.proxies.iter().enumerate();
     proxies.filter(move |(_, proxy)| case.includes(proxy) && !lacks(proxy)).map(|(place, _)| place)
+}
+
+/// What the run takes that is not there yet.
+fn forecast(plan: &Plan, results: &Results) -> Forecast {
+    let role = |place: usize| plan.proxies[place].driver.role;
+    let takers = |case| takers(plan, &results.lacking, case);
+    let roles: Vec<Takers> = plan.cases.iter().map(|case| Takers::of(takers(case).map(role))).collect();
+    let mut forecast = Forecast::of(plan.cases.iter().zip(roles), plan.timing);
+    for (index, case) in plan.cases.iter().enumerate() {
+        let rounds = takers(case).flat_map(|proxy| (1..=plan.timing.rounds).map(move |round| (proxy, round)));
+        for (proxy, round) in rounds {
+            if is_done(results, plan, (proxy, index, round)) {
+                forecast.skip(index);
+            }
+        }
+    }
+    forecast
+}
+
+/// Whether a proxy, by its place in the plan, went through that case in that round.
+fn is_done(results: &Results, plan: &Plan, (proxy, case, round): (usize, usize, usize)) -> bool {
+    let (proxy, case) = (&plan.proxies[proxy].name, &plan.cases[case].name);
+    results.runs.iter().any(|run| run.round == round && run.proxy == *proxy && run.case == *case)
 }
 
 /// The file of a list of URLs.

@@ -255,6 +255,39 @@ fn what_a_killed_lab_kept_says_that_the_rest_is_missing() {
 }
 
 #[test]
+fn a_run_that_was_broken_off_is_gone_on_with() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plan = PLAN.replace("repeats = 1", "repeats = 2");
+    start(folder.path(), &plan, &[]).ended();
+    let whole = results(folder.path());
+    let key = |run: &report::results::Run| (run.proxy.clone(), run.round);
+    let kept = |broken_off: &Results| {
+        std::fs::write(folder.path().join("out/results.json"), broken_off.to_json()).expect("can be written");
+    };
+    let mut broken_off = whole.clone();
+    broken_off.runs.truncate(1);
+    broken_off.incomplete = Some("It was broken off.".to_owned());
+    kept(&broken_off);
+    let ended = start(folder.path(), &plan, &["--resume"]).ended();
+    assert!(matches!(ended.status.code(), Some(0 | INVALID_RUN)), "{ended:?}");
+    assert!(ended.errors.contains("1 measurement there already, and 3 measurements"), "{}", ended.errors);
+    let resumed = results(folder.path());
+    assert_eq!(resumed.runs[0], whole.runs[0]);
+    let order = |results: &Results| results.runs.iter().map(key).collect::<Vec<_>>();
+    assert_eq!((order(&resumed), resumed.incomplete), (order(&whole), None));
+    assert!(resumed.notes.iter().any(|note| note.contains("broken off after 1 measurement")));
+    let mut began = resumed.runs.windows(2).map(|two| two[0].began_seconds < two[1].began_seconds);
+    assert!(began.all(|is_later| is_later) && resumed.took_seconds > whole.runs[0].began_seconds);
+
+    let others = start(folder.path(), &plan, &["--resume", "--seed", "2"]).ended().with_code(1);
+    assert!(others.errors.contains("cannot be gone on with: it was `vanward lab run"), "{}", others.errors);
+    assert_eq!(results(folder.path()).runs, resumed.runs, "nothing of it is lost");
+    std::fs::remove_file(folder.path().join("out/results.json")).expect("it is there");
+    let nothing = start(folder.path(), &plan, &["--resume"]).ended().with_code(1);
+    assert!(nothing.errors.contains("results.json"), "{}", nothing.errors);
+}
+
+#[test]
 fn mistakes_are_said_with_their_place_before_anything_is_started() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let refused = start(folder.path(), &PLAN.replace("payload", "paylod"), &[]).ended().with_code(MISTAKE);

@@ -45,6 +45,8 @@ struct Share {
     is_counted: bool,
     /// Times that a proxy is to go through it.
     total: usize,
+    /// Times that it went through it before.
+    skipped: usize,
     done: usize,
     /// What those took that are done.
     took: Duration,
@@ -58,6 +60,7 @@ impl Forecast {
             steps: if matches!(case.load, Load::Search(_)) { search::STEPS } else { 1..=1 },
             is_counted: case.requests.is_some(),
             total: (takers.proxies + usize::from(takers.has_direct)) * timing.rounds,
+            skipped: 0,
             done: 0,
             took: Duration::ZERO,
         };
@@ -67,6 +70,11 @@ impl Forecast {
     /// Measurements, with each search as one of them.
     pub fn measurements(&self) -> usize {
         self.cases.iter().map(|share| share.total).sum()
+    }
+
+    /// Those that are there already, beside these.
+    pub fn skipped(&self) -> usize {
+        self.cases.iter().map(|share| share.skipped).sum()
     }
 
     /// Those of them that end after a number of requests, however long that takes.
@@ -93,6 +101,13 @@ impl Forecast {
         let share = &mut self.cases[case];
         share.done += 1;
         share.took += time;
+    }
+
+    /// A proxy need not go through that case once more: it did before.
+    pub(crate) fn skip(&mut self, case: usize) {
+        let share = &mut self.cases[case];
+        share.total = share.total.saturating_sub(1);
+        share.skipped += 1;
     }
 
     /// What the rest takes, each case as long as it did until now; one that has not been seen, as long as its plan says.
@@ -185,5 +200,13 @@ mod tests {
             forecast.took(0, Duration::from_secs(14));
         }
         assert_eq!(forecast.left(), Duration::ZERO, "one more than planned is no less than nothing");
+    }
+
+    #[test]
+    fn what_is_there_already_is_not_waited_for() {
+        let mut forecast = forecast("");
+        forecast.skip(0);
+        assert_eq!((forecast.measurements(), forecast.skipped()), (5, 1));
+        assert_eq!((forecast.least(), forecast.left()), (Duration::from_secs(55), Duration::from_secs(55)));
     }
 }

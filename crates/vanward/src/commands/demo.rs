@@ -101,7 +101,7 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
         match sites {
             Ok(sites) => {
                 let mut watcher = |progress: Progress<'_>| told.progress(&progress);
-                ::lab::run(&plan, sites, interrupt, &mut watcher).await
+                ::lab::run(&plan, sites, None, interrupt, &mut watcher).await
             }
             Err(error) => Err(error),
         }

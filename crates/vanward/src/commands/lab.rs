@@ -81,6 +81,9 @@ struct Run {
     /// The folder for results.json, the reports and their data [default: lab-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Goes on with the run in that folder which was broken off: what is there is not measured again
+    #[arg(long)]
+    resume: bool,
     /// Measures these of the plan's proxies only, with commas between them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     proxies: Vec<String>,
@@ -119,6 +122,7 @@ Examples:
   vanward lab run mine.toml --proxies vanward,nginx --cases 'https-*'
   vanward lab run monolake --duration 10s         all connections, threads and payloads of it, in less time
   vanward lab run zproxy --quick --generator wrk  the same load by another, to cross-check ours
+  vanward lab run monolake --resume               goes on where Ctrl-C, or the machine, ended the last one
   vanward lab doctor                              what is installed here
   vanward lab report results --plots              the reports again, from results.json, and each chart as a file
   vanward lab compare before after --fail-on 5    what differs beyond noise
@@ -394,6 +398,7 @@ fn folder(run: &Run) -> PathBuf {
 
 async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) -> Result<ExitCode, String> {
     let out = folder(run);
+    let earlier = run.resume.then(|| lab_files::read_results(&out)).transpose()?;
     lab_files::make(&out)?;
     let mut interrupted = pin!(interruption());
     // Asked first, so that the handlers of signals are there before the first process is.
@@ -403,7 +408,7 @@ async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) 
         made = plan(run, written, changes, file) => made?,
     };
     let mut keeper = Keeper { told: Told::new(), folder: out.clone(), kept: Instant::now(), failed: None };
-    let results = ::lab::run(&plan, sites, interrupted, &mut keeper).await;
+    let results = ::lab::run(&plan, sites, earlier, interrupted, &mut keeper).await;
     keeper.told.clear();
     if let Some(error) = keeper.failed {
         super::say(&format!("{error}; measuring went on, and it is written again now"));
@@ -457,8 +462,12 @@ struct Keeper {
 impl Watcher for Keeper {
     fn begins(&mut self, forecast: &Forecast) {
         let done = unix_seconds() + forecast.least().as_secs();
+        let there = match forecast.skipped() {
+            0 => String::new(),
+            there => format!("{} there already, and ", figure::things(there, "measurement")),
+        };
         super::say(&format!(
-            "{}, {}: done after {} at the earliest",
+            "{there}{}, {}: done after {} at the earliest",
             figure::things(forecast.measurements(), "measurement"),
             times(forecast),
             figure::date(done)

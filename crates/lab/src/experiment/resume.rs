@@ -1,0 +1,154 @@
+//! Going on with a run that was broken off: what it measured stays, and only the rest is measured.
+
+use report::figure;
+use report::results::{Machine, Place, Results};
+
+use crate::error::Error;
+
+/// Takes what an earlier run measured into the results of one that has measured nothing yet; says how long that took, in
+/// seconds.
+///
+/// # Errors
+/// If the two are not of one plan, program, machine and version of each proxy.
+pub(super) fn take(mut earlier: Results, now: &mut Results) -> Result<f64, Error> {
+    if let Some(difference) = difference(&earlier, now) {
+        return Err(Error::Another(difference));
+    }
+    let took_seconds = earlier.runs.last().map_or(0.0, |run| run.began_seconds).max(earlier.took_seconds);
+    drop_begun(&mut earlier);
+    let gone_on = format!(
+        "The run was broken off after {}, and gone on with at {}.",
+        figure::things(earlier.runs.len(), "measurement"),
+        figure::date(now.started_unix_seconds)
+    );
+    earlier.notes.push(gone_on);
+    for (proxy, before) in now.proxies.iter_mut().zip(earlier.proxies) {
+        proxy.started = before.started;
+    }
+    // What disturbed either has disturbed the whole.
+    if earlier.conditions.load_before[0] > now.conditions.load_before[0] {
+        now.conditions.load_before = earlier.conditions.load_before;
+    }
+    now.started_unix_seconds = earlier.started_unix_seconds;
+    (now.runs, now.notes) = (earlier.runs, earlier.notes);
+    Ok(took_seconds)
+}
+
+/// A search of which some steps are there is begun anew.
+fn drop_begun(earlier: &mut Results) {
+    let Some(last) = earlier.runs.last().filter(|run| run.step.is_some()) else { return };
+    let begun = (last.proxy.clone(), last.case.clone(), last.round);
+    earlier.runs.retain(|run| (&run.proxy, &run.case, run.round) != (&begun.0, &begun.1, begun.2));
+}
+
+/// Why figures of one are not to stand beside those of the other.
+fn difference(earlier: &Results, now: &Results) -> Option<String> {
+    if earlier.command != now.command {
+        return Some(format!("it was `{}`", earlier.command));
+    }
+    if earlier.plan != now.plan {
+        return Some("its plan was another".to_owned());
+    }
+    if earlier.measured_by != now.measured_by {
+        return Some(format!("it was measured by {}, and this is {}", earlier.measured_by, now.measured_by));
+    }
+    if let Some(difference) = of_machines(&earlier.machine, &now.machine) {
+        return Some(difference);
+    }
+    let places = |results: &Results| -> Vec<_> {
+        let place = |place: &Place| (place.name.clone(), place.cores.clone(), place.machine.clone());
+        results.machines.iter().map(place).collect()
+    };
+    if earlier.conditions.cores != now.conditions.cores || places(earlier) != places(now) {
+        return Some("it had other machines, or other cores of them".to_owned());
+    }
+    let programs = |results: &Results| -> Vec<String> {
+        results.proxies.iter().map(|proxy| format!("{} {}", proxy.name, proxy.version)).collect()
+    };
+    let (before, these) = (programs(earlier), programs(now));
+    (before != these).then(|| format!("it had {}, and here are {}", before.join(", "), these.join(", ")))
+}
+
+fn of_machines(earlier: &Machine, now: &Machine) -> Option<String> {
+    if earlier == now {
+        return None;
+    }
+    let named =
+        |machine: &Machine| format!("{}, {} cores, {}", machine.processor, machine.cores, machine.kernel);
+    let (before, here) = (named(earlier), named(now));
+    Some(if before == here {
+        "settings of the machine were others".to_owned()
+    } else {
+        format!("it was measured on {before}, and this is {here}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Results with these runs: round, and whether it is a step of a search.
+    fn results(runs: &[(usize, bool)]) -> Results {
+        let run = |&(round, is_step): &(usize, bool)| {
+            let step = if is_step { r#""step": {"rate_per_second": 1.0, "is_met": true},"# } else { "" };
+            format!(
+                r#"{{"proxy": "p", "case": "c", "round": {round}, "began_seconds": {round}.5, "command": "", {step}
+                    "outcome": {{"kind": "failed", "reason": "r"}}}}"#
+            )
+        };
+        let runs: Vec<String> = runs.iter().map(run).collect();
+        let text = format!(
+            r#"{{"schema": 3, "title": "t", "measured_by": "vanward 1", "command": "c", "started_unix_seconds": 1000,
+                "took_seconds": 0.0, "notes": ["n"], "origins": [], "cases": [], "runs": [{}],
+                "machine": {{"processor": "x", "architecture": "a", "cores": 2, "memory_bytes": 1, "kernel": "k",
+                             "governor": null, "settings": {{}}}},
+                "conditions": {{"load_before": [0.5, 0.0, 0.0], "rounds": 2, "measured_seconds": 1.0, "warm_up_seconds": 0.0,
+                                "seed": 1, "cores": {{"proxy": [0], "origins": [1], "load": [1]}}, "alike": []}},
+                "proxies": [{{"name": "p", "role": "peer", "version": "1"}}]}}"#,
+            runs.join(", ")
+        );
+        Results::from_json(&text).expect("results")
+    }
+
+    #[test]
+    fn what_was_measured_is_taken_but_for_a_search_that_had_begun() {
+        for (runs, rounds, took) in [
+            (vec![], vec![], 0.0),
+            (vec![(1, false), (2, false)], vec![1, 2], 2.5),
+            (vec![(1, true), (1, true), (2, true)], vec![1, 1], 2.5),
+            (vec![(1, true), (2, false)], vec![1, 2], 2.5),
+        ] {
+            let mut now = results(&[]);
+            now.started_unix_seconds = 5000;
+            assert_eq!(take(results(&runs), &mut now).expect("they are alike"), took);
+            assert_eq!(now.runs.iter().map(|run| run.round).collect::<Vec<_>>(), rounds);
+            assert_eq!((now.started_unix_seconds, now.notes.len()), (1000, 2));
+            let said = format!("after {}, and gone on", figure::things(rounds.len(), "measurement"));
+            assert!(now.notes[1].contains(&said), "{:?}", now.notes);
+        }
+    }
+
+    #[test]
+    fn figures_that_are_not_alike_are_not_mixed() {
+        let refused = |change: &dyn Fn(&mut Results)| {
+            let mut earlier = results(&[(1, false)]);
+            change(&mut earlier);
+            let mut now = results(&[]);
+            let error = take(earlier, &mut now).expect_err("they are not alike");
+            assert_eq!(now, results(&[]));
+            error.to_string()
+        };
+        let cases: [(&dyn Fn(&mut Results), &str); 6] = [
+            (&|earlier| earlier.command = "vanward lab run x".to_owned(), "it was `vanward lab run x`;"),
+            (&|earlier| earlier.measured_by = "vanward 0".to_owned(), "vanward 0, and this is vanward 1;"),
+            (&|earlier| earlier.machine.processor = "y".to_owned(), "on y, 2 cores, k, and this is x, 2"),
+            (&|earlier| earlier.machine.memory_bytes = 2, "settings of the machine were others;"),
+            (&|earlier| earlier.conditions.cores.load = vec![0], "other cores of them;"),
+            (&|earlier| earlier.proxies[0].version = "0".to_owned(), "it had p 0, and here are p 1;"),
+        ];
+        for (change, said) in cases {
+            let error = refused(change);
+            assert!(error.contains(said) && error.contains("--out"), "{error}");
+        }
+    }
+}
