@@ -14,7 +14,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::agent::words::{Answer, Ask, Begun, Share};
 use crate::error::Error;
@@ -27,6 +27,8 @@ pub(crate) const SILENCE_MOST: Duration = Duration::from_secs(20);
 /// An agent that was left has this long to clean up. One behind a broken network does it by itself.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+/// What was lost has this long to say why. A process that it left behind could hold its standard error for ever.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Answers that nobody has taken: one for each ask.
 const ANSWERS_WAITING_MOST: usize = 4;
 /// What is kept of what was said on standard error.
@@ -154,6 +156,8 @@ struct Line {
     pieces: Option<Sender<Piece>>,
     answers: mpsc::Receiver<Vec<u8>>,
     said: Arc<Mutex<Vec<u8>>>,
+    /// Ends with its standard error.
+    all_said: oneshot::Receiver<()>,
 }
 
 impl Line {
@@ -185,8 +189,12 @@ impl Line {
             }
         });
         let kept = Arc::clone(&said);
-        std::thread::spawn(move || keep_last(errors, &kept));
-        Ok(Self { at, child, pieces: Some(pieces), answers, said })
+        let (saying, all_said) = oneshot::channel();
+        std::thread::spawn(move || {
+            keep_last(errors, &kept);
+            drop(saying);
+        });
+        Ok(Self { at, child, pieces: Some(pieces), answers, said, all_said })
     }
 
     fn tell(&self, ask: &Ask) {
@@ -214,10 +222,12 @@ impl Line {
 
     /// The next line of output.
     async fn line(&mut self) -> Result<Vec<u8>, Error> {
-        let Some(line) = self.answers.recv().await else {
-            return Err(Error::Lost { at: self.name(), log: self.said() });
-        };
-        Ok(line)
+        if let Some(line) = self.answers.recv().await {
+            return Ok(line);
+        }
+        // Its output ended; the reason for that comes by another pipe, and may be read a moment later.
+        let _ = tokio::time::timeout(LAST_WORDS, &mut self.all_said).await;
+        Err(Error::Lost { at: self.name(), log: self.said() })
     }
 
     fn name(&self) -> String {
@@ -287,5 +297,19 @@ fn keep_last(mut errors: impl Read, kept: &Mutex<Vec<u8>>) {
         kept.extend_from_slice(&piece[..count]);
         let beyond = kept.len().saturating_sub(SAID_BYTES_MOST);
         kept.drain(..beyond);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_words_of_what_was_lost_are_waited_for() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec >&-; sleep 0.2; echo no such host >&2"]);
+        let mut line = Line::to(command, Some("there".to_owned())).expect("a shell");
+        let lost = line.line().await.expect_err("it says nothing");
+        assert_eq!(lost.to_string(), "the connection to the agent on there was lost; it said: no such host");
     }
 }
