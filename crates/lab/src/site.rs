@@ -5,6 +5,7 @@
 /// How an agent gets to another machine.
 mod ssh;
 
+use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use crate::agent::words::{Answer, Ask, Begun, Share};
 use crate::error::Error;
@@ -157,7 +158,7 @@ struct Line {
     answers: mpsc::Receiver<Vec<u8>>,
     said: Arc<Mutex<Vec<u8>>>,
     /// Ends with its standard error.
-    all_said: oneshot::Receiver<()>,
+    all_said: mpsc::Receiver<Infallible>,
 }
 
 impl Line {
@@ -189,7 +190,7 @@ impl Line {
             }
         });
         let kept = Arc::clone(&said);
-        let (saying, all_said) = oneshot::channel();
+        let (saying, all_said) = mpsc::channel(1);
         std::thread::spawn(move || {
             keep_last(errors, &kept);
             drop(saying);
@@ -226,7 +227,7 @@ impl Line {
             return Ok(line);
         }
         // Its output ended; the reason for that comes by another pipe, and may be read a moment later.
-        let _ = tokio::time::timeout(LAST_WORDS, &mut self.all_said).await;
+        let _ = tokio::time::timeout(LAST_WORDS, self.all_said.recv()).await;
         Err(Error::Lost { at: self.name(), log: self.said() })
     }
 
@@ -309,7 +310,13 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "exec >&-; sleep 0.2; echo no such host >&2"]);
         let mut line = Line::to(command, Some("there".to_owned())).expect("a shell");
-        let lost = line.line().await.expect_err("it says nothing");
-        assert_eq!(lost.to_string(), "the connection to the agent on there was lost; it said: no such host");
+        // Whoever asks again hears the same.
+        for _ in 0..2 {
+            let lost = line.line().await.expect_err("it says nothing");
+            assert_eq!(
+                lost.to_string(),
+                "the connection to the agent on there was lost; it said: no such host"
+            );
+        }
     }
 }
