@@ -138,6 +138,8 @@ pub struct Service {
     pub access_log: bool,
     /// What it does beside passing requests on.
     pub features: Features,
+    /// The target of all requests, path and query; `None` where they have many.
+    pub target: Option<String>,
 }
 
 impl Service {

@@ -39,6 +39,7 @@ impl Serving {
             keep_alive: true,
             access_log: false,
             features: Features::default(),
+            target: None,
         };
         let proxy = start::proxy(&installed, &service, &cores, folder.path(), &Payload::tiny()).await?;
         let proxy = proxy.ok_or(Error::Empty("proxy"))?;

@@ -292,6 +292,7 @@ mod tests {
             keep_alive: true,
             access_log: false,
             features: crate::plan::Features::default(),
+            target: None,
         };
         let error =
             until_it_answers(&mut group, &service, "/tiny", Some(1)).await.expect_err("it ends").to_string();

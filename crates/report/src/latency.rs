@@ -1,4 +1,4 @@
-//! Latencies as counted buckets, so that repeats merge without loss and a file needs no decoder.
+//! Latencies as counted buckets, so that repeats merge without loss.
 //!
 //! Not a recorder: the load generator records, this reads.
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// How often each latency was seen. Buckets ascend and none is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(from = "Vec<(u64, u64)>", into = "Vec<(u64, u64)>")]
+#[serde(try_from = "Written", into = "Written")]
 pub struct Latency {
     buckets: Vec<Bucket>,
 }
@@ -84,15 +84,54 @@ impl Latency {
     }
 }
 
-impl From<Vec<(u64, u64)>> for Latency {
-    fn from(counts: Vec<(u64, u64)>) -> Self {
-        Self::from_counts(counts)
+/// As a file has them.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    /// Since schema 4: `[gap, count, count, …]` for each run of buckets that lie equally far apart. The first bucket of
+    /// a run is so many microseconds above the last of the run before (above 0 for the first run), each further one
+    /// again so many. A third of the bytes of pairs, and still plain numbers.
+    Runs { runs: Vec<Vec<u64>> },
+    /// Until schema 3: latency in microseconds, and count.
+    Pairs(Vec<(u64, u64)>),
+}
+
+impl TryFrom<Written> for Latency {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let runs = match written {
+            Written::Pairs(pairs) => return Ok(Self::from_counts(pairs)),
+            Written::Runs { runs } => runs,
+        };
+        let mut pairs = Vec::with_capacity(runs.iter().map(Vec::len).sum());
+        let mut latency_us = 0_u64;
+        for run in &runs {
+            let Some((&gap_us, counts)) = run.split_first() else {
+                return Err("a run of latencies without a gap");
+            };
+            for &count in counts {
+                latency_us = latency_us.checked_add(gap_us).ok_or("a latency beyond 64 bits")?;
+                pairs.push((latency_us, count));
+            }
+        }
+        Ok(Self::from_counts(pairs))
     }
 }
 
-impl From<Latency> for Vec<(u64, u64)> {
+impl From<Latency> for Written {
     fn from(latency: Latency) -> Self {
-        latency.pairs().collect()
+        let mut runs: Vec<Vec<u64>> = Vec::new();
+        let mut last_us = 0;
+        for (latency_us, count) in latency.pairs() {
+            let gap_us = latency_us - last_us;
+            last_us = latency_us;
+            match runs.last_mut() {
+                Some(run) if run.first() == Some(&gap_us) => run.push(count),
+                _ => runs.push(vec![gap_us, count]),
+            }
+        }
+        Self::Runs { runs }
     }
 }
 
@@ -126,10 +165,28 @@ mod tests {
     }
 
     #[test]
-    fn json_is_a_list_of_pairs() {
-        let latency = Latency::from_counts([(2, 1), (1, 7)]);
+    fn json_has_runs_of_equal_gaps() {
+        let latency = Latency::from_counts([(0, 3), (100, 7), (101, 1), (102, 5), (104, 2), (106, 1)]);
         let text = serde_json::to_string(&latency).expect("plain numbers");
-        assert_eq!(text, "[[1,7],[2,1]]");
+        assert_eq!(text, r#"{"runs":[[0,3],[100,7],[1,1,5],[2,2,1]]}"#);
         assert_eq!(serde_json::from_str::<Latency>(&text).expect("what was written"), latency);
+        let none = serde_json::to_string(&Latency::default()).expect("plain numbers");
+        assert_eq!(serde_json::from_str::<Latency>(&none).expect("what was written"), Latency::default());
+    }
+
+    #[test]
+    fn pairs_of_older_files_are_read() {
+        let latency = serde_json::from_str::<Latency>("[[1,7],[2,1]]").expect("an older file");
+        assert_eq!(latency, Latency::from_counts([(1, 7), (2, 1)]));
+        assert_eq!(serde_json::from_str::<Latency>("[]").expect("an older file"), Latency::default());
+    }
+
+    #[test]
+    fn broken_runs_are_refused() {
+        for text in
+            [r#"{"runs":[[]]}"#, r#"{"runs":[[18446744073709551615,1,1]]}"#, r#"{"runs":[[1,-1]]}"#, "{}"]
+        {
+            assert!(serde_json::from_str::<Latency>(text).is_err(), "{text}");
+        }
     }
 }

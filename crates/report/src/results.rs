@@ -11,7 +11,7 @@ use crate::judge::Trait;
 use crate::latency::Latency;
 
 /// The version of this form. A reader refuses a newer one.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// A whole run of the lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

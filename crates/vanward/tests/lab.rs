@@ -4,6 +4,7 @@
 /// The program as a process.
 mod process;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,6 +14,7 @@ use rustix::process::Signal;
 use process::Process;
 
 /// A mistake in a plan, a figure that is missing or invalid, an expectation that was missed.
+const FAILED: i32 = 1;
 const MISTAKE: i32 = 78;
 const INVALID_RUN: i32 = 98;
 const MISSED: i32 = 99;
@@ -48,10 +50,23 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
     Process::start_in(folder.path(), &["lab", "report", "out"]).ended().with_code(0);
     assert!(folder.path().join("out/report.html").exists());
 
-    let compare = ["lab", "compare", "out", "out/results.json", "--fail-on", "0", "--html", "both.html"];
+    // What is kept or sent is gzipped.
+    let kept = folder.path().join("kept");
+    std::fs::create_dir(&kept).expect("a folder");
+    let results_gz = std::fs::File::create(kept.join("results.json.gz")).expect("a file");
+    let mut packing = flate2::write::GzEncoder::new(results_gz, flate2::Compression::default());
+    packing.write_all(results.to_json().as_bytes()).and_then(|()| packing.try_finish()).expect("written");
+
+    let compare = ["lab", "compare", "kept", "out/results.json", "--fail-on", "0", "--html", "both.html"];
     let compared = Process::start_in(folder.path(), &compare).ended().with_code(0);
     assert!(compared.output.contains("No difference beyond noise and drift."), "{}", compared.output);
     assert!(folder.path().join("both.html").exists());
+
+    let whole = std::fs::read(kept.join("results.json.gz")).expect("it was written");
+    std::fs::write(folder.path().join("half.json.gz"), &whole[..whole.len() / 2]).expect("a file");
+    let refused = Process::start_in(folder.path(), &["lab", "compare", "half.json.gz", "out"]);
+    let refused = refused.ended().with_code(FAILED);
+    assert!(refused.errors.contains("cannot read half.json.gz"), "{refused:?}");
 }
 
 #[test]
@@ -153,7 +168,7 @@ fn an_interrupted_run_keeps_what_it_has_says_what_is_missing_and_leaves_no_proce
     let lab = start(folder.path(), &long, &[]);
     process::wait_for_a_load_in(folder.path());
     lab.signal(Signal::INT);
-    let ended = lab.ended().with_code(1);
+    let ended = lab.ended().with_code(FAILED);
     assert!(ended.errors.contains("ended after 0 of 2 measurements"), "{}", ended.errors);
     assert!(results(folder.path()).incomplete.is_some());
     assert_eq!(process::all_in(folder.path()), Vec::<String>::new());
@@ -279,11 +294,11 @@ fn a_run_that_was_broken_off_is_gone_on_with() {
     let mut began = resumed.runs.windows(2).map(|two| two[0].began_seconds < two[1].began_seconds);
     assert!(began.all(|is_later| is_later) && resumed.took_seconds > whole.runs[0].began_seconds);
 
-    let others = start(folder.path(), &plan, &["--resume", "--seed", "2"]).ended().with_code(1);
+    let others = start(folder.path(), &plan, &["--resume", "--seed", "2"]).ended().with_code(FAILED);
     assert!(others.errors.contains("cannot be gone on with: it was `vanward lab run"), "{}", others.errors);
     assert_eq!(results(folder.path()).runs, resumed.runs, "nothing of it is lost");
     std::fs::remove_file(folder.path().join("out/results.json")).expect("it is there");
-    let nothing = start(folder.path(), &plan, &["--resume"]).ended().with_code(1);
+    let nothing = start(folder.path(), &plan, &["--resume"]).ended().with_code(FAILED);
     assert!(nothing.errors.contains("results.json"), "{}", nothing.errors);
 }
 
@@ -302,7 +317,8 @@ fn mistakes_are_said_with_their_place_before_anything_is_started() {
         let refused = start(folder.path(), PLAN, &[flag, name]).ended().with_code(2);
         assert!(refused.errors.contains(said), "{}", refused.errors);
     }
-    let missing = Process::start_in(folder.path(), &["lab", "compare", "none", "none"]).ended().with_code(1);
+    let missing =
+        Process::start_in(folder.path(), &["lab", "compare", "none", "none"]).ended().with_code(FAILED);
     assert!(missing.errors.contains("cannot read none"), "{}", missing.errors);
 }
 

@@ -31,6 +31,7 @@ impl Given<'_> {
             keep_alive: true,
             access_log: false,
             features: case.features,
+            target: case.urls.is_none().then(|| case.payload.path.clone()),
         }
     }
 }

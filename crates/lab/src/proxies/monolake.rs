@@ -13,7 +13,7 @@ pub const DRIVER: Driver = Driver {
     name: "monolake",
     role: Role::Peer,
     program: Some(("monolake", "--version")),
-    remedy: "build it from its source, https://github.com/cloudwego/monolake",
+    remedy: "build it from its source with Rust's nightly, https://github.com/cloudwego/monolake",
     version,
     configure,
 };
@@ -37,19 +37,23 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         let _ =
             writeln!(configuration, "tls = {{ chain = \"{chain}\", key = \"{key}\", stack = \"rustls\" }}");
     }
+    // It replaces the path of every request by that of the endpoint, and keeps the query: each path is a route.
+    let target = service.target.as_deref();
+    let target = target.ok_or(Error::Unsupported { name: DRIVER.name, what: "a list of URLs" })?;
+    let path = target.split('?').next().unwrap_or(target);
     let origins: Vec<String> = service
         .origins
         .iter()
-        .map(|origin| format!("{{ endpoint = {{ type = \"uri\", value = \"http://{origin}\" }} }}"))
+        .map(|origin| format!("{{ endpoint = {{ type = \"uri\", value = \"http://{origin}{path}\" }} }}"))
         .collect();
-    for path in ["/", "/*p"] {
-        let _ = write!(
-            configuration,
-            "\n[[servers.lab.routes]]\npath = \"{path}\"\nupstreams = [{}]\n",
-            origins.join(", ")
-        );
-    }
+    let _ = write!(
+        configuration,
+        "\n[[servers.lab.routes]]\npath = \"{path}\"\nupstreams = [{}]\n",
+        origins.join(", ")
+    );
     let file = File { name: "monolake.toml".to_owned(), text: configuration };
-    let command = vec![text(&installed.program), "-c".to_owned(), text(&folder.join(&file.name))];
+    // It tells of two steps of every request unless it is told not to.
+    let command = ["env", "RUST_LOG=error", &text(&installed.program), "-c", &text(&folder.join(&file.name))];
+    let command = command.map(str::to_owned).to_vec();
     Ok(Launch { command, files: vec![file], ..Launch::default() })
 }

@@ -13,7 +13,7 @@ pub const DRIVER: Driver = Driver {
     name: "pound",
     role: Role::Peer,
     program: Some(("pound", "-V")),
-    remedy: "build it from its source, https://www.gnu.org.ua/software/pound",
+    remedy: "apt-get install pound, from Debian 13 on; or build it from its source, https://www.gnu.org.ua/software/pound",
     version,
     configure,
 };

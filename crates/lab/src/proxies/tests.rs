@@ -16,6 +16,7 @@ fn service(workers: usize, keep_alive: bool) -> Service {
         keep_alive,
         access_log: false,
         features: Features::default(),
+        target: Some("/tiny".to_owned()),
     }
 }
 
@@ -138,7 +139,15 @@ fn those_that_are_in_no_package_are_told_what_their_documentation_asks_for() {
         // By default zproxy has a thread for each core of the machine.
         ("zproxy", &["\nThreads 1\n", "LogLevel 0\n", "ListenHTTP\n"]),
         // The kind of a server has no default in all versions of monolake.
-        ("monolake", &["\nproxy_type = \"http\"\n", "worker_threads = 1\n"]),
+        (
+            "monolake",
+            &[
+                "\nproxy_type = \"http\"\n",
+                "worker_threads = 1\n",
+                "\npath = \"/tiny\"\n",
+                "http://127.0.0.1:18081/tiny\"",
+            ],
+        ),
     ];
     let asked = Service { origins: vec!["127.0.0.1:18081".parse().expect("an address")], ..service(1, true) };
     for (name, lines) in cases {

@@ -55,7 +55,7 @@ enum Command {
     },
     /// Makes the reports of earlier results anew
     Report {
-        /// The folder with results.json
+        /// The folder with results.json or results.json.gz
         folder: PathBuf,
         /// Writes each chart as an SVG file too, to `plots`
         #[arg(long)]

@@ -17,7 +17,7 @@ const MISSED: u8 = 99;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The folder or results.json that came first, or that the other is compared with
+    /// The folder, results.json or results.json.gz that came first, or that the other is compared with
     before: PathBuf,
     /// The later one
     after: PathBuf,

@@ -1,15 +1,18 @@
 //! The files that a run of the lab leaves in its folder, and reading them again. What is in them is made by `report`.
 
-use std::fs;
-use std::io::Error;
+use std::fs::{self, File};
+use std::io::{BufReader, Error, ErrorKind, Read};
 use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
 use report::{Results, Summary, export, markdown, page};
 
 /// Results of the largest matrix are far below this.
 const RESULTS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The results in a folder.
 const RESULTS: &str = "results.json";
+/// The same as gzip made it: histograms shrink to a fifth, for those who keep or send them.
+const RESULTS_GZIPPED: &str = "results.json.gz";
 
 /// Writes all of them; `plots` adds a file for each chart.
 ///
@@ -34,7 +37,7 @@ pub(super) fn write(
         let inside = folder.join(name);
         // What an earlier run left of cases that this one has not would be taken for its own.
         match fs::remove_dir_all(&inside) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(failed(&inside, &error));
             }
             _ => {}
@@ -56,20 +59,39 @@ pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
     put(folder, RESULTS, &results.to_json())
 }
 
-/// The results of a folder, or of a file.
+/// The results of a folder, or of a file; either may be gzipped.
 pub(super) fn read_results(at: &Path) -> Result<Results, String> {
-    let path = if at.is_dir() { at.join(RESULTS) } else { at.to_owned() };
-    let text = read(&path, RESULTS_BYTES_MAX)?;
+    let mut path = if at.is_dir() { at.join(RESULTS) } else { at.to_owned() };
+    if at.is_dir() && !path.exists() && at.join(RESULTS_GZIPPED).exists() {
+        path = at.join(RESULTS_GZIPPED);
+    }
+    let text = if path.extension().is_some_and(|extension| extension == "gz") {
+        let file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
+        read_from(&path, MultiGzDecoder::new(BufReader::new(file)), RESULTS_BYTES_MAX)?
+    } else {
+        read(&path, RESULTS_BYTES_MAX)?
+    };
     Results::from_json(&text).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 /// A file of at most so many bytes.
 pub(super) fn read(path: &Path, most: u64) -> Result<String, String> {
-    let failed = |error: Error| format!("cannot read {}: {error}", path.display());
-    if fs::metadata(path).map_err(failed)?.len() > most {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    read_from(path, file, most)
+}
+
+/// What comes out of a file, at most so many bytes: neither a device nor what was packed small makes more of it.
+fn read_from(path: &Path, content: impl Read, most: u64) -> Result<String, String> {
+    let mut text = String::new();
+    content.take(most + 1).read_to_string(&mut text).map_err(|error| unreadable(path, &error))?;
+    if text.len() as u64 > most {
         return Err(format!("{} is larger than {most} bytes: it is not what it should be", path.display()));
     }
-    fs::read_to_string(path).map_err(failed)
+    Ok(text)
+}
+
+fn unreadable(path: &Path, error: &Error) -> String {
+    format!("cannot read {}: {error}", path.display())
 }
 
 /// Makes a folder, if it is not there.
