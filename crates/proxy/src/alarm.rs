@@ -1,11 +1,13 @@
-//! Precise waits, for shaped messages only: one timer of the kernel for each worker, armed for the earliest of them.
+//! The waits of a worker: one timer of the kernel, armed for the earliest of them. Its runtime has no other, since that
+//! would look at the clock each time it goes to sleep.
 //!
 //! Time-outs are not for this: see `deadline`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -16,40 +18,50 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// How often waits are looked at where the kernel has no timer for them.
-const COARSE: Duration = Duration::from_millis(1);
-
 /// When, and which of those that are due then.
 type Place = (u64, u64);
 
-/// All precise waits of one worker.
+/// All waits of one worker.
 pub(crate) struct Alarms {
     epoch: Instant,
     waiting: RefCell<BTreeMap<Place, Waker>>,
     next: Cell<u64>,
     /// When the timer goes off.
     armed_ns: Cell<u64>,
-    timer: RefCell<Timer>,
-}
-
-enum Timer {
-    /// Nobody has had to wait yet.
-    Unused,
-    Kernel(Rc<TcpStream>),
-    /// The process may have no more descriptors.
-    Coarse,
+    /// The runtime's stream is anything whose readiness is told; see `listen`.
+    timer: TcpStream,
 }
 
 impl Alarms {
-    /// Time is counted from `epoch`.
-    pub(crate) fn new(epoch: Instant) -> Rc<Self> {
-        Rc::new(Self {
+    /// Those of the runtime that this is called in: [`run`](Self::run) is to be one of its tasks. Time is counted from
+    /// `epoch`.
+    ///
+    /// # Errors
+    /// When the process may have no more descriptors.
+    pub(crate) fn new(epoch: Instant) -> io::Result<Rc<Self>> {
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        Ok(Rc::new(Self {
             epoch,
             waiting: RefCell::default(),
             next: Cell::new(0),
             armed_ns: Cell::new(u64::MAX),
-            timer: RefCell::new(Timer::Unused),
-        })
+            timer: TcpStream::from_std(std::net::TcpStream::from(timer))?,
+        }))
+    }
+
+    /// Wakes whoever is due, for as long as the runtime lives.
+    pub(crate) async fn run(self: Rc<Self>) {
+        loop {
+            let read = || {
+                let mut count = [0; 8];
+                Ok(rustix::io::read(self.timer.as_fd(), &mut count)?)
+            };
+            match self.timer.async_io(Interest::READABLE, read).await {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return,
+                _ => self.ring(),
+            }
+        }
     }
 
     /// A reading of the clock.
@@ -58,12 +70,28 @@ impl Alarms {
         self.epoch.elapsed().as_nanos() as u64
     }
 
+    /// Waits until it is `due_ns`.
+    pub(crate) async fn until(self: &Rc<Self>, due_ns: u64) {
+        let alarm = self.alarm();
+        poll_fn(|context| alarm.poll(context, due_ns)).await;
+    }
+
+    /// Waits for so long.
+    pub(crate) async fn sleep(self: &Rc<Self>, pause: Duration) {
+        self.until(self.after(pause)).await;
+    }
+
+    /// The reading of the clock so much later.
+    pub(crate) fn after(&self, pause: Duration) -> u64 {
+        self.now_ns().saturating_add(u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX))
+    }
+
     /// A wait that has not begun.
     pub(crate) fn alarm(self: &Rc<Self>) -> Alarm {
         Alarm { alarms: Rc::clone(self), place: Cell::new(None) }
     }
 
-    fn file(self: &Rc<Self>, due_ns: u64, waker: Waker) -> Place {
+    fn file(&self, due_ns: u64, waker: Waker) -> Place {
         let place = (due_ns, self.next.replace(self.next.get() + 1));
         self.waiting.borrow_mut().insert(place, waker);
         if due_ns < self.armed_ns.get() {
@@ -72,26 +100,18 @@ impl Alarms {
         place
     }
 
-    fn arm(self: &Rc<Self>, due_ns: u64) {
+    fn arm(&self, due_ns: u64) {
         self.armed_ns.set(due_ns);
-        let mut timer = self.timer.borrow_mut();
-        if let Timer::Unused = &*timer {
-            *timer = Timer::new();
-            tokio::task::spawn_local(ring(Rc::clone(self)));
-        }
-        if let Timer::Kernel(timer) = &*timer {
-            let wait = Duration::from_nanos(due_ns.saturating_sub(self.now_ns()).max(1));
-            let once = Itimerspec {
-                it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-                it_value: Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() },
-            };
-            // It takes every time that is valid, as this is.
-            let _ = timerfd_settime(timer.as_fd(), TimerfdTimerFlags::empty(), &once);
-        }
+        let wait = Duration::from_nanos(due_ns.saturating_sub(self.now_ns()).max(1));
+        let once = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() },
+        };
+        // It takes every time that is valid, as this is.
+        let _ = timerfd_settime(self.timer.as_fd(), TimerfdTimerFlags::empty(), &once);
     }
 
-    /// Wakes whoever is due.
-    fn ring(self: &Rc<Self>) {
+    fn ring(&self) {
         let now_ns = self.now_ns();
         self.armed_ns.set(u64::MAX);
         loop {
@@ -110,42 +130,6 @@ impl Alarms {
                 None => return,
             }
         }
-    }
-}
-
-impl Timer {
-    fn new() -> Self {
-        let made = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC);
-        // The runtime's stream is anything whose readiness is told; see `listen`.
-        let stream = |timer: OwnedFd| TcpStream::from_std(std::net::TcpStream::from(timer));
-        match made.map_err(std::io::Error::from).and_then(stream) {
-            Ok(timer) => Self::Kernel(Rc::new(timer)),
-            Err(_) => Self::Coarse,
-        }
-    }
-}
-
-/// Waits for the timer for as long as the worker runs.
-async fn ring(alarms: Rc<Alarms>) {
-    let timer = match &*alarms.timer.borrow() {
-        Timer::Kernel(timer) => Some(Rc::clone(timer)),
-        Timer::Unused | Timer::Coarse => None,
-    };
-    loop {
-        match &timer {
-            Some(timer) => {
-                let read = || {
-                    let mut count = [0; 8];
-                    Ok(rustix::io::read(timer.as_fd(), &mut count)?)
-                };
-                match timer.async_io(Interest::READABLE, read).await {
-                    Err(error) if error.kind() != ErrorKind::Interrupted => tokio::time::sleep(COARSE).await,
-                    _ => {}
-                }
-            }
-            None => tokio::time::sleep(COARSE).await,
-        }
-        alarms.ring();
     }
 }
 

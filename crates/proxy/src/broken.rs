@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use shape::{ConnectionFault, Link, Ways};
 use telemetry::Entry;
 use tokio::io::Interest;
 
+use crate::alarm::Alarms;
 use crate::chaos::relay::{self, Way};
 use crate::control::notice;
 use crate::failure::Failure;
@@ -40,7 +42,7 @@ pub(crate) fn drawn(
     else {
         return Some(stream);
     };
-    match broken(&drawn, stream) {
+    match broken(worker, &drawn, stream) {
         Ok(seen) => {
             drawn.count();
             worker.counters.faults_injected.increment();
@@ -54,14 +56,14 @@ pub(crate) fn drawn(
     }
 }
 
-fn broken(drawn: &Drawn, client: TcpStream) -> io::Result<Option<TcpStream>> {
+fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Option<TcpStream>> {
     let client = tokio::net::TcpStream::from_std(client)?;
     let shape::Fault::Connection(fault) = &drawn.fault else { return Ok(None) };
     match fault {
         // It has come to a listener that refuses none.
         ConnectionFault::Refuse => Ok(None),
         ConnectionFault::BadHandshake => {
-            tokio::task::spawn_local(refuse_handshake(client));
+            tokio::task::spawn_local(refuse_handshake(client, Rc::clone(&worker.alarms)));
             Ok(None)
         }
         ConnectionFault::Toxic { effect, ways } => {
@@ -77,7 +79,8 @@ fn broken(drawn: &Drawn, client: TcpStream) -> io::Result<Option<TcpStream>> {
             };
             let (up, down) = (of_way(*ways != Ways::Down), of_way(*ways != Ways::Up));
             let far = tokio::net::TcpStream::from_std(far)?;
-            tokio::task::spawn_local(pass_on(client, far, up, down, Arc::clone(&drawn.rule)));
+            let (rule, alarms) = (Arc::clone(&drawn.rule), Rc::clone(&worker.alarms));
+            tokio::task::spawn_local(pass_on(client, far, up, down, rule, alarms));
             Ok(Some(TcpStream::from(OwnedFd::from(near))))
         }
     }
@@ -90,19 +93,23 @@ async fn pass_on(
     up: Way<bool>,
     down: Way<bool>,
     _rule: Arc<Rule>,
+    alarms: Rc<Alarms>,
 ) {
-    relay::pass_between(&client, &proxy, up, down).await;
+    relay::pass_between(&client, &proxy, up, down, async |pause| alarms.sleep(pause).await).await;
 }
 
 /// Answers the beginning of a handshake with its end.
-async fn refuse_handshake(client: tokio::net::TcpStream) {
+async fn refuse_handshake(client: tokio::net::TcpStream, alarms: Rc<Alarms>) {
     let mut hello = vec![0; HELLO_BYTES_MAX];
     let refuse = async {
         client.async_io(Interest::READABLE, || client.try_read(&mut hello)).await?;
         client.try_write(&HANDSHAKE_FAILURE)
     };
     // Who has gone, or never begins, needs no answer.
-    let _ = tokio::time::timeout(HELLO_TIME_MAX, refuse).await;
+    tokio::select! {
+        _ = refuse => {}
+        () = alarms.sleep(HELLO_TIME_MAX) => {}
+    }
 }
 
 /// A line of its own: the connection may never carry a request.

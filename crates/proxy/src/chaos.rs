@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use config::ListenAddress;
+use tokio::runtime::Builder;
 use tokio::sync::{Mutex, oneshot};
 
 use crate::control::{StartError, on_thread};
@@ -52,7 +53,8 @@ pub fn start(options: Options) -> Result<Chaos, StartError> {
     let (listener, address) = open(options.listen)
         .map_err(|error| StartError::Listen { address: ListenAddress::Tcp(options.listen), error })?;
     let (end, ended) = oneshot::channel();
-    let thread = on_thread("chaos".to_owned(), move || run(listener, options.seed, ended))?;
+    let thread =
+        on_thread("chaos".to_owned(), Builder::enable_all, move || Ok(run(listener, options.seed, ended)))?;
     Ok(Chaos { address, thread: Some(thread), end: Some(end) })
 }
 

@@ -144,7 +144,7 @@ pub(crate) fn start_resolving(
     let (end, ended) = oneshot::channel();
     let (begin, begun) = oneshot::channel();
     let work = ControlWork { resolving, resolver, metrics, admin, begun };
-    on_thread("control".to_owned(), || run_control(work, ended))?;
+    on_thread("control".to_owned(), Builder::enable_all, || Ok(run_control(work, ended)))?;
     let means = Means {
         workers: senders.into(),
         readers: readers.clone(),
@@ -179,22 +179,32 @@ pub(crate) fn start_resolving(
             pressure: Arc::clone(&running.control.pressure),
             faults: Arc::clone(&running.control.faults),
         };
-        running.workers.push(on_thread(format!("worker-{index}"), || worker::run(parts))?);
+        running
+            .workers
+            .push(on_thread(format!("worker-{index}"), Builder::enable_io, || worker::begin(parts))?);
     }
     Ok(running)
 }
 
-/// Starts a thread with a runtime of its own, and returns once that runs.
+/// Starts a thread with a runtime of its own, which can do what `enable` says, and returns once `body` has begun there.
 pub(crate) fn on_thread<F: Future<Output = ()>>(
     name: String,
-    body: impl FnOnce() -> F + Send + 'static,
+    enable: fn(&mut Builder) -> &mut Builder,
+    body: impl FnOnce() -> io::Result<F> + Send + 'static,
 ) -> Result<JoinHandle<()>, StartError> {
     let (ready, started) = std::sync::mpsc::channel();
-    let run = move || match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-        Ok(runtime) => {
-            let _ = ready.send(Ok(()));
-            runtime.block_on(body());
-        }
+    let run = move || match enable(&mut Builder::new_current_thread()).build_local(LocalOptions::default()) {
+        Ok(runtime) => runtime.block_on(async {
+            match body() {
+                Ok(body) => {
+                    let _ = ready.send(Ok(()));
+                    body.await;
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                }
+            }
+        }),
         Err(error) => {
             let _ = ready.send(Err(error));
         }

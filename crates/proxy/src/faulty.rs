@@ -2,7 +2,6 @@
 //!
 //! Nothing here is on the path of a request to which nothing happens.
 
-use std::future::poll_fn;
 use std::time::Duration;
 
 use shape::Fault;
@@ -185,8 +184,7 @@ async fn drip(call: &Call<'_>, head: &mut Vec<u8>, pause: Duration) -> Result<()
 
 async fn wait(worker: &Worker, duration_ns: u64) {
     let due_ns = worker.alarms.now_ns().saturating_add(duration_ns);
-    let alarm = worker.alarms.alarm();
-    poll_fn(|context| alarm.poll(context, due_ns)).await;
+    worker.alarms.until(due_ns).await;
 }
 
 /// Exchanges what a head says of its body's length for this line.

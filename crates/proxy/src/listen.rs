@@ -214,7 +214,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             Err(error) if is_out_of_descriptors(&error) => {
                 worker.counters.accept_pauses.increment();
                 notice(&format!("accepting pauses: {error}; raise the limit of open files (ulimit -n)"));
-                tokio::time::sleep(PAUSE).await;
+                worker.alarms.sleep(PAUSE).await;
             }
             // It was shut down, so that connections are refused. What takes that back says so.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refuses = true,
@@ -222,7 +222,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 notice(&format!("cannot accept a connection: {error}"));
-                tokio::time::sleep(PAUSE).await;
+                worker.alarms.sleep(PAUSE).await;
             }
         }
     }

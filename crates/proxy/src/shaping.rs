@@ -11,7 +11,6 @@ mod pace;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -80,8 +79,7 @@ impl Shaper {
     pub(crate) async fn wait(&self, delay: &Delay) {
         let number = self.delayed.replace(self.delayed.get() + 1);
         let due_ns = self.alarms.now_ns().saturating_add(delay.draw_ns(number, fastrand::u64(..)));
-        let alarm = self.alarms.alarm();
-        poll_fn(|context| alarm.poll(context, due_ns)).await;
+        self.alarms.until(due_ns).await;
     }
 
     /// All precise waits of the worker.

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pages::Region;
 use rustix::io::Errno;
@@ -52,9 +53,9 @@ impl Tcp {
         })
     }
 
-    /// Connects to a socket in the file system.
-    pub(crate) async fn connect_unix(path: &Path) -> io::Result<Self> {
-        unix::reach(path).await.map(Self::new)
+    /// Connects to a socket in the file system; `sleep` is what waits here.
+    pub(crate) async fn connect_unix(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<Self> {
+        unix::reach(path, sleep).await.map(Self::new)
     }
 
     /// The connection as the runtime knows it.

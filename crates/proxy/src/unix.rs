@@ -101,13 +101,13 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if Inode::of(path).is_ok_and(|inode| inode == found) { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Connects, once the server's queue has room.
-pub(crate) async fn reach(path: &Path) -> io::Result<TcpStream> {
+/// Connects, once the server's queue has room: `sleep` waits between two tries.
+pub(crate) async fn reach(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<TcpStream> {
     loop {
         let (socket, address) = new(path)?;
         match connect(&socket, &address) {
             Ok(()) => return Ok(TcpStream::from(socket)),
-            Err(Errno::AGAIN) => tokio::time::sleep(AGAIN).await,
+            Err(Errno::AGAIN) => sleep(AGAIN).await,
             Err(error) => return Err(error.into()),
         }
     }

@@ -389,7 +389,8 @@ impl Server {
         // Counted before the wait, so that a crowd of connects keeps to the limit as well.
         let permit = Permit::new(&self.open);
         if let ServerHost::Unix(path) = &self.plan.config.host {
-            let socket = self.reach(worker, deadline, header, Tcp::connect_unix(path)).await?;
+            let sleep = async |pause| worker.alarms.sleep(pause).await;
+            let socket = self.reach(worker, deadline, header, Tcp::connect_unix(path, sleep)).await?;
             return Ok((socket, permit));
         }
         let addresses = self.plan.addresses.load_full();

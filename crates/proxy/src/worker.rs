@@ -2,8 +2,8 @@
 //! the counters and the load.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,6 @@ use telemetry::{Counters, Series, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
-use tokio::time::Sleep;
 
 use crate::alarm::Alarms;
 use crate::broken;
@@ -150,10 +149,17 @@ pub(crate) struct Worker {
     is_leaving: Notify,
 }
 
-/// Runs a worker until it is stopped or drained: the body of its thread.
-pub(crate) async fn run(parts: Parts) {
+/// A worker that runs until it is stopped or drained: the body of its thread.
+///
+/// # Errors
+/// When the process may have no more descriptors.
+pub(crate) fn begin(parts: Parts) -> io::Result<impl Future<Output = ()>> {
+    let alarms = Alarms::new(parts.epoch)?;
+    Ok(run(parts, alarms))
+}
+
+async fn run(parts: Parts, alarms: Rc<Alarms>) {
     let Parts { listeners, opened, mut messages, .. } = parts;
-    let alarms = Alarms::new(parts.epoch);
     let snapshot = Snapshot::new(parts.plan, None, parts.index, &parts.others, Time::START);
     let shaper = Shaper::new(parts.index, Rc::clone(&alarms), &snapshot.plan);
     let worker = Rc::new(Worker {
@@ -188,6 +194,7 @@ pub(crate) async fn run(parts: Parts) {
         is_leaving: Notify::new(),
     });
     worker.update_time();
+    tokio::task::spawn_local(Rc::clone(&worker.alarms).run());
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
     worker.listen(&listeners, opened, &[]);
     while let Some(message) = messages.recv().await {
@@ -218,7 +225,7 @@ async fn tick(worker: Rc<Worker>) {
         worker.rests.set(worker.deadlines.is_empty());
         let pause = if worker.rests.get() { REST } else { TICK };
         tokio::select! {
-            () = tokio::time::sleep(pause) => {}
+            () = worker.alarms.sleep(pause) => {}
             () = worker.is_wanted.notified() => {}
         }
         worker.update_time();
@@ -457,7 +464,7 @@ impl Worker {
         while self.own_load().load(Ordering::Relaxed) > 0 {
             tokio::select! {
                 () = self.is_empty.notified() => {}
-                wait = LastWaits::next(&mut waits) => match wait {
+                wait = LastWaits::next(&mut waits, &self.alarms) => match wait {
                     Wait::Idle => {
                         self.state.set(State::Closing);
                         self.deadlines.expire_idle();
@@ -479,7 +486,7 @@ impl Worker {
     fn last_waits(&self) -> LastWaits {
         let all = self.snapshot().plan.config.timeouts.drain;
         let idle = IDLE_GRACE.min(all);
-        LastWaits { idle: Some(Box::pin(tokio::time::sleep(idle))), all: Box::pin(tokio::time::sleep(all)) }
+        LastWaits { idle_ns: Some(self.alarms.after(idle)), all_ns: self.alarms.after(all) }
     }
 
     fn end(&self) {
@@ -515,11 +522,11 @@ impl Worker {
     }
 }
 
-/// What a drain waits for at most.
+/// Until when a drain waits, by the worker's alarms.
 struct LastWaits {
     /// `None` once it is over.
-    idle: Option<Pin<Box<Sleep>>>,
-    all: Pin<Box<Sleep>>,
+    idle_ns: Option<u64>,
+    all_ns: u64,
 }
 
 /// A wait that is over.
@@ -532,16 +539,16 @@ enum Wait {
 
 impl LastWaits {
     /// The next wait that is over; without any, for ever.
-    async fn next(waits: &mut Option<Self>) -> Wait {
-        let Some(Self { idle, all }) = waits else { return std::future::pending().await };
-        match idle {
-            Some(sleep) => {
-                sleep.await;
-                *idle = None;
+    async fn next(waits: &mut Option<Self>, alarms: &Rc<Alarms>) -> Wait {
+        let Some(Self { idle_ns, all_ns }) = waits else { return std::future::pending().await };
+        match *idle_ns {
+            Some(due_ns) => {
+                alarms.until(due_ns).await;
+                *idle_ns = None;
                 Wait::Idle
             }
             None => {
-                all.await;
+                alarms.until(*all_ns).await;
                 Wait::All
             }
         }

@@ -4,7 +4,7 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use shape::{Chain, Ending, Link};
@@ -12,7 +12,7 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::toxics::{Drawn, Stream, Toxics};
 use crate::control::notice;
@@ -48,7 +48,7 @@ pub(super) async fn run(listener: TcpListener, source: Source) {
         let client = loop {
             match listener.accept().await {
                 Ok((client, _)) => break client,
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                Err(_) => sleep(ACCEPT_PAUSE).await,
             }
         };
         connections.spawn(serve(client, source.clone(), number));
@@ -69,12 +69,18 @@ async fn serve(client: TcpStream, source: Source, connection: u64) {
     let drawn = Drawn { seed: source.seed, proxy: source.proxy, connection };
     let way =
         |stream: Stream| Way::new(source.toxics.clone(), move |toxics: &Toxics| toxics.links(stream, drawn));
-    pass_between(&client, &server, way(Stream::Upstream), way(Stream::Downstream)).await;
+    pass_between(&client, &server, way(Stream::Upstream), way(Stream::Downstream), sleep).await;
 }
 
-/// Passes bytes both ways until either side, or a toxic, has ended it.
-pub(crate) async fn pass_between<T>(client: &TcpStream, server: &TcpStream, up: Way<T>, down: Way<T>) {
-    let outcome = tokio::try_join!(up.run(client, server), down.run(server, client));
+/// Passes bytes both ways until either side, or a toxic, has ended it; `sleep` waits for what is due later.
+pub(crate) async fn pass_between<T>(
+    client: &TcpStream,
+    server: &TcpStream,
+    up: Way<T>,
+    down: Way<T>,
+    sleep: impl AsyncFn(Duration),
+) {
+    let outcome = tokio::try_join!(up.run(client, server, &sleep), down.run(server, client, &sleep));
     if let Err(Broken::Reset) = outcome {
         for stream in [client, server] {
             // A socket that is gone already has been reset.
@@ -130,7 +136,12 @@ impl<T> Way<T> {
     }
 
     /// Moves bytes until the source has ended and all of it is written.
-    async fn run(mut self, source: &TcpStream, sink: &TcpStream) -> Result<(), Broken> {
+    async fn run(
+        mut self,
+        source: &TcpStream,
+        sink: &TcpStream,
+        sleep: &impl AsyncFn(Duration),
+    ) -> Result<(), Broken> {
         loop {
             self.take_up_changes();
             let due = self.chain.advance(self.epoch.elapsed());
@@ -146,6 +157,7 @@ impl<T> Way<T> {
             }
             let may_read = self.is_open && self.chain.has_room();
             let is_full = self.chain.front().is_some();
+            let pause = due.map_or(Duration::ZERO, |due| due.saturating_sub(self.epoch.elapsed()));
             tokio::select! {
                 biased;
                 // Its sender goes with the proxy, and this task with it.
@@ -160,7 +172,7 @@ impl<T> Way<T> {
                     self.take_up_changes();
                     self.receive(source)?;
                 }
-                () = sleep_until(self.epoch + due.unwrap_or_default()), if due.is_some() => {}
+                () = sleep(pause), if due.is_some() => {}
             }
         }
     }

@@ -47,7 +47,7 @@ pub(super) async fn reach(subject: &Subject) -> Result<Tcp, String> {
 
 async fn connect(subject: &Subject) -> io::Result<Tcp> {
     if let ServerHost::Unix(path) = &subject.server.config.host {
-        return Tcp::connect_unix(path).await;
+        return Tcp::connect_unix(path, tokio::time::sleep).await;
     }
     let mut failure = ErrorKind::AddrNotAvailable.into();
     for address in addresses(subject) {
