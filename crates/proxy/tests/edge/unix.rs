@@ -2,12 +2,15 @@
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use config::{Config, ListenAddress, Listener};
 use proxy::{Running, StartError};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::scene::{
     Scene, accept, answer, exchange, listen, listen_unix, loopback, meet, unix_listener, url,
@@ -84,6 +87,44 @@ fn a_server_that_is_not_there_is_answered_for() {
     let mut client = scene.client();
     client.sends(GET);
     assert_eq!(client.message().status(), 502);
+}
+
+/// The kernel tells nobody when there is room in its queue: a server is asked again until the time-out, which is 504.
+#[test]
+fn a_server_whose_queue_is_full_is_waited_for() {
+    let (mut listener, mut path) = (None, PathBuf::new());
+    let scene = Scene::with(0, |set| {
+        path = set.directory.join("server");
+        set.config.timeouts.upstream_connect = Duration::from_millis(300);
+        set.config.upstreams[0].servers = vec![url(&format!("http+unix:{}", path.display()))];
+        listener = Some(unix_socket());
+    });
+    let (listener, address) = (listener.expect("it was made"), SockAddr::unix(&path).expect("a short path"));
+    listener.bind(&address).expect("nothing is there");
+    listener.listen(0).expect("it listens");
+    let mut queue = Vec::new();
+    loop {
+        let socket = unix_socket();
+        socket.set_nonblocking(true).expect("is a socket");
+        match socket.connect(&address) {
+            Ok(()) => queue.push(socket),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let mut client = scene.client();
+    client.sends(GET);
+    assert_eq!(client.message().status(), 504);
+    for _ in queue {
+        listener.accept().expect("it is in the queue");
+    }
+    let listener = TcpListener::from(OwnedFd::from(listener));
+    let mut server = meet(&mut client, || accept(&listener));
+    answer(&mut client, &mut server);
+}
+
+fn unix_socket() -> Socket {
+    Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket")
 }
 
 /// The file has the mode of its group, and goes with the proxy.
