@@ -28,6 +28,9 @@ pub(crate) struct Charged {
 /// What enters a control group before it becomes a program: `sh -c JOIN sh GROUP PROGRAM ARGUMENTS`.
 const JOIN: &str = "echo $$ >\"$1/cgroup.procs\"; shift; exec \"$@\"";
 
+/// What the names of groups begin with; the number of the process that made it and one of its own follow.
+const NAME: &str = "vanward-lab-";
+
 /// How long the kernel has to take apart what was killed.
 const LOOKS: u32 = 50;
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -37,7 +40,7 @@ impl ControlGroup {
     pub(crate) fn new() -> Option<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = own()?.join(format!("vanward-lab-{}-{number}", std::process::id()));
+        let folder = own()?.join(format!("{NAME}{}-{number}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         let made = Self(Arc::new(Folder(folder)));
         // A hierarchy that accounts for nothing is of no use.
@@ -109,14 +112,44 @@ fn own() -> Option<&'static Path> {
         let mount = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2")?;
         // Inside a container another group than the first may be mounted.
         let within = Path::new(&path).strip_prefix(&mount.root).ok()?.to_owned();
-        Some(mount.mount_point.join(within))
+        let folder = mount.mount_point.join(within);
+        sweep(&folder);
+        Some(folder)
     })
     .as_deref()
+}
+
+/// Removes what is left of those that were killed before they could: groups whose makers are gone, with nobody inside.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let maker =
+            name.to_str().and_then(|name| name.strip_prefix(NAME)?.split('-').next()?.parse::<u32>().ok());
+        if maker.is_some_and(|maker| !Path::new(&format!("/proc/{maker}")).exists()) {
+            // The kernel keeps those that somebody is in.
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_left_is_removed_once_they_are_gone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // No process has the highest number.
+        let (gone, here) = (format!("{NAME}{}-7", u32::MAX), format!("{NAME}{}-7", std::process::id()));
+        let others = [here.as_str(), "vanward-lab-mine", "user.slice"];
+        for name in others.into_iter().chain([gone.as_str()]) {
+            fs::create_dir(folder.path().join(name)).expect("a new folder");
+        }
+        sweep(folder.path());
+        assert!(!folder.path().join(gone).exists());
+        assert!(others.iter().all(|name| folder.path().join(name).exists()));
+    }
 
     #[test]
     fn what_was_charged_is_read_by_its_names() {

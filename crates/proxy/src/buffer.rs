@@ -133,9 +133,16 @@ impl Buffer {
 }
 
 /// The spare buffers of one worker.
-#[derive(Default)]
 pub(crate) struct Buffers {
     spare: [RefCell<Vec<Buffer>>; SIZES.len()],
+    /// The one of the size `SMALL` that was used last.
+    warm: RefCell<Buffer>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self { spare: Default::default(), warm: RefCell::new(Buffer::new(SMALL)) }
+    }
 }
 
 impl Buffers {
@@ -143,6 +150,14 @@ impl Buffers {
     pub(crate) fn take(&self, read_area: usize) -> Buffer {
         let spare = self.spare_of(read_area).and_then(|spare| spare.borrow_mut().pop());
         spare.unwrap_or_else(|| Buffer::new(read_area))
+    }
+
+    /// Exchanges an empty buffer, before and after its use, for the one that was used last: of those of all exchanges
+    /// under way that one is in the core's cache.
+    pub(crate) fn warm(&self, buffer: &mut Buffer) {
+        if buffer.is_empty() && buffer.base == SMALL && buffer.read_area() == SMALL {
+            std::mem::swap(&mut *self.warm.borrow_mut(), buffer);
+        }
     }
 
     /// Exchanges a buffer for one with at least twice the read area, and moves what is filled.
@@ -257,6 +272,30 @@ mod tests {
         stock.shrink(&mut buffer);
         assert_eq!(buffer.spare().len(), SMALL);
         assert_eq!(stock.spare.each_ref().map(|spare| spare.borrow().len()), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn the_buffer_that_was_used_last_is_used_again() {
+        let stock = Buffers::default();
+        let mut exchanges = [stock.take(SMALL), stock.take(SMALL)];
+        let mut used = Vec::new();
+        for at in [0, 1, 0] {
+            let buffer = &mut exchanges[at];
+            stock.warm(buffer);
+            used.push(buffer.spare().as_ptr());
+            buffer.advance(1);
+            // What is filled stays with its exchange.
+            stock.warm(buffer);
+            assert_eq!(buffer.len(), 1);
+            buffer.consume(1);
+            stock.warm(buffer);
+        }
+        assert!(used.iter().all(|bytes| *bytes == used[0]), "{used:?}");
+        for other in [TINY, BULK] {
+            let mut buffer = stock.take(other);
+            stock.warm(&mut buffer);
+            assert_eq!(buffer.read_area(), other);
+        }
     }
 
     #[test]

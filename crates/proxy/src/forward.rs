@@ -569,17 +569,19 @@ impl Attempt<'_> {
         }
     }
 
-    /// Reads once there is something. A stream, one of many that wait, has a buffer of some size only then, and where
-    /// what is read can go on.
+    /// Reads once there is something: into the buffer that was used last. A stream, one of many that wait, has a buffer of
+    /// some size only then, and where what is read can go on.
     fn poll_read(
         &self,
         context: &mut Context<'_>,
         connection: &Connection,
         buffer: &mut Buffer,
     ) -> Poll<io::Result<usize>> {
-        if buffer.is_of_stream() && buffer.is_empty() {
+        if buffer.is_empty() {
             ready!(connection.socket.poll_readable(context))?;
-            if !self.call.client.socket.is_crowded() {
+            if !buffer.is_of_stream() {
+                self.call.worker.buffers.warm(buffer);
+            } else if !self.call.client.socket.is_crowded() {
                 self.call.worker.buffers.grow_to(buffer, SMALL);
             }
         }

@@ -93,6 +93,7 @@ pub(crate) async fn respond(
         let server = &snapshot.upstreams[admitted.upstream].servers[reply.server];
         server.release(reply, client, &worker.deadlines);
     }
+    worker.buffers.warm(&mut response.buffer);
     Ok(plan.next(has_uploaded))
 }
 

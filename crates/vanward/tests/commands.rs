@@ -6,7 +6,9 @@ mod process;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -185,6 +187,32 @@ fn a_port_that_is_taken_is_named_with_the_remedy() {
         assert!(said.starts_with(&format!("vanward: cannot listen on {address}: ")), "{said}");
         assert!(said.contains("stop it or choose another port"), "{said}");
     }
+}
+
+/// A `vanward` whose standard error goes to a disk that is full.
+fn unheard(arguments: &[&str]) -> Process {
+    let script = "exec \"$0\" \"$@\" 2>/dev/full";
+    Process::of(Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_vanward")]).args(arguments))
+}
+
+#[test]
+fn nothing_ends_because_nobody_can_hear_it() {
+    let taken = TcpListener::bind(any_port()).expect("a port on loopback is free");
+    let address = taken.local_addr().expect("it listens").to_string();
+    unheard(&["proxy", "--from", &address, "--to", "http://127.0.0.1:1"]).ended().with_code(1);
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let admin = folder.path().join("admin");
+    let socket = admin.to_str().expect("it is plain");
+    let mut proxy =
+        unheard(&["proxy", "--from", "127.0.0.1:0", "--to", "http://127.0.0.1:1", "--admin", socket]);
+    let patience = Patience::new();
+    while UnixStream::connect(&admin).is_err() {
+        assert!(proxy.is_running(), "{:?}", proxy.ended());
+        patience.wait_a_little("it does not serve its admin API");
+    }
+    proxy.signal(Signal::TERM);
+    proxy.ended().with_code(0);
 }
 
 /// A proxy from a file, between clients and a server that both are the test's. A drain would take longer than any test

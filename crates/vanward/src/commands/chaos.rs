@@ -62,7 +62,7 @@ fn wait(running: &Chaos, seed: u64) -> io::Result<()> {
         // Before anybody is told that it listens: a signal right after that must find them.
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        super::say(&format!("chaos: listening on {}, seed {seed}", running.address()));
+        super::say(format_args!("chaos: listening on {}, seed {seed}", running.address()));
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}

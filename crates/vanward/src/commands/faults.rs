@@ -130,7 +130,7 @@ fn adds(add: &Add) -> Result<(), ExitCode> {
     };
     let FaultsAdded { faults } = add.reach.post_text("/faults", &text)?.told()?;
     for name in faults {
-        super::say(&format!("fault {name:?} is injected"));
+        super::say(format_args!("fault {name:?} is injected"));
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ fn adds(add: &Add) -> Result<(), ExitCode> {
 fn removes(reach: &Reach, path: &str) -> Result<(), ExitCode> {
     let FaultsRemoved { removed, shaping_cleared } = reach.delete(path)?.told()?;
     let faults = if removed == 1 { "1 fault is".to_owned() } else { format!("{removed} faults are") };
-    super::say(&format!("{faults} removed"));
+    super::say(format_args!("{faults} removed"));
     if shaping_cleared > 0 {
         super::shape::say_cleared(shaping_cleared);
     }

@@ -165,7 +165,7 @@ fn show(name: &str) -> Result<(), String> {
     let experiment = experiments::named(name)
         .ok_or_else(|| format!("there is no experiment {name:?}; expected one of {}", names()))?;
     // Not in the plan itself, which is somebody's to change.
-    super::say(&format!("{name}: {}", title_and_times(experiment)?.1));
+    super::say(format_args!("{name}: {}", title_and_times(experiment)?.1));
     print(experiment.text)
 }
 
@@ -411,7 +411,7 @@ async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) 
     let results = ::lab::run(&plan, sites, earlier, interrupted, &mut keeper).await;
     keeper.told.clear();
     if let Some(error) = keeper.failed {
-        super::say(&format!("{error}; measuring went on, and it is written again now"));
+        super::say(format_args!("{error}; measuring went on, and it is written again now"));
     }
     let results = results.map_err(|error| error.to_string())?;
     let summary = Summary::of(&results);
@@ -466,7 +466,7 @@ impl Watcher for Keeper {
             0 => String::new(),
             there => format!("{} there already, and ", figure::things(there, "measurement")),
         };
-        super::say(&format!(
+        super::say(format_args!(
             "{there}{}, {}: done after {} at the earliest",
             figure::things(forecast.measurements(), "measurement"),
             times(forecast),

@@ -45,6 +45,8 @@ pub(crate) mod origin;
 #[cfg(feature = "lab")]
 pub(crate) mod load;
 
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,9 +58,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const BAD_CONFIGURATION: u8 = 78;
 
 /// Says on standard error what went wrong, and returns the exit code for it.
-#[allow(clippy::print_stderr, reason = "the one place that tells a person why a command failed")]
-pub(crate) fn fail(code: u8, message: impl std::fmt::Display) -> ExitCode {
-    eprintln!("vanward: {message}");
+pub(crate) fn fail(code: u8, message: impl Display) -> ExitCode {
+    say(message);
     ExitCode::from(code)
 }
 
@@ -97,7 +98,7 @@ pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &O
     };
     let announce = |running: &::proxy::Running| {
         let addresses: Vec<String> = running.listeners().iter().map(ToString::to_string).collect();
-        say(&format!("listening on {}", addresses.join(", ")));
+        say(format_args!("listening on {}", addresses.join(", ")));
     };
     match ::proxy::run_until_signal(running, operation.pid_file.as_deref(), announce) {
         Ok(()) => ExitCode::SUCCESS,
@@ -105,8 +106,8 @@ pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &O
     }
 }
 
-/// Says something on standard error that is no failure.
-#[allow(clippy::print_stderr, reason = "standard output is for results and the access log")]
-pub(crate) fn say(message: &str) {
-    eprintln!("vanward: {message}");
+/// Says something on standard error: standard output is for results and the access log.
+pub(crate) fn say(message: impl Display) {
+    // Nothing can be done where nobody listens, or their disk is full.
+    let _ = writeln!(io::stderr(), "vanward: {message}");
 }

@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Err(code) => return code,
     };
     for warning in &warnings {
-        super::say(&format!("warning: {}", warning.text));
+        super::say(format_args!("warning: {}", warning.text));
     }
     for remark in &remarks {
         super::say(remark);

@@ -160,7 +160,7 @@ fn done(outcome: Result<Vec<ServerNamed>, ExitCode>) -> ExitCode {
 fn order(reach: &Reach, what: &str, order: &ServerOrder, now: &str) -> Result<Vec<ServerNamed>, ExitCode> {
     let Changed { servers } = reach.post(&format!("/servers/{what}"), order)?.told()?;
     for ServerNamed { upstream, server } in &servers {
-        super::say(&format!("{server} of {upstream} {now}"));
+        super::say(format_args!("{server} of {upstream} {now}"));
     }
     Ok(servers)
 }

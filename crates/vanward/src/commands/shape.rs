@@ -153,7 +153,7 @@ fn list(reach: &Reach, is_json: bool) -> Result<(), ExitCode> {
 
 fn sets(set: &Set) -> Result<(), ExitCode> {
     let PlaceNamed { place, name } = set.reach.post("/shaping", &order(set))?.told()?;
-    super::say(&format!("{} {name:?} is changed", word(place)));
+    super::say(format_args!("{} {name:?} is changed", word(place)));
     Ok(())
 }
 
@@ -185,7 +185,7 @@ fn clears(reach: &Reach, which: Option<(Place, &str)>) -> Result<(), ExitCode> {
 /// So many places are as in the file again.
 pub(super) fn say_cleared(cleared: usize) {
     let places = if cleared == 1 { "1 place is".to_owned() } else { format!("{cleared} places are") };
-    super::say(&format!("{places} as fast and as late as in the file again"));
+    super::say(format_args!("{places} as fast and as late as in the file again"));
 }
 
 /// Places as a table.
