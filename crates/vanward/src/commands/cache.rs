@@ -100,7 +100,7 @@ fn purge(arguments: &Purge) -> Result<(), ExitCode> {
         print(&answer.body);
         return Ok(());
     }
-    super::say(&sentence(&order, &purged));
+    super::say(sentence(&order, &purged));
     Ok(())
 }
 
