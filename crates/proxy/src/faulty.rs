@@ -18,7 +18,6 @@ use crate::record::Record;
 use crate::relay::Pump;
 use crate::respond::{Plan, send};
 use crate::tcp::Follows;
-use crate::worker::Worker;
 
 /// The body of an answer that no server gave.
 const INJECTED: &[u8] = b"This answer was injected on purpose: no server gave it.\n";
@@ -53,7 +52,7 @@ pub(crate) async fn request(
             record.injected(&drawn);
             let late_ns = delay.draw_ns(drawn.number, drawn.extent());
             memory.park(call.worker);
-            wait(call.worker, late_ns).await;
+            call.worker.alarms.sleep(Duration::from_nanos(late_ns)).await;
             memory.unpark(call.worker);
         }
         // Done to the response, or to the connection before.
@@ -166,25 +165,19 @@ fn ends_connection(fault: &Fault) -> bool {
 /// Sends a head a line at a time. That of a stream is sent as a whole, as late as its last line would be: between its
 /// frames there could be no others (RFC 9113 §6.10), so all streams would wait.
 async fn drip(call: &Call<'_>, head: &mut Vec<u8>, pause: Duration) -> Result<(), Failure> {
-    let pause_ns = pause.as_nanos() as u64;
     if call.client.socket.frames_itself() {
-        let lines = head.iter().filter(|byte| **byte == b'\n').count() as u64;
-        wait(call.worker, pause_ns.saturating_mul(lines)).await;
+        let lines = head.iter().filter(|byte| **byte == b'\n').count() as u32;
+        call.worker.alarms.sleep(pause.saturating_mul(lines)).await;
         return Ok(());
     }
     let mut rest = head.as_slice();
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         send(call, &rest[..=end], Follows::Nothing).await?;
         rest = &rest[end + 1..];
-        wait(call.worker, pause_ns).await;
+        call.worker.alarms.sleep(pause).await;
     }
     head.clear();
     Ok(())
-}
-
-async fn wait(worker: &Worker, duration_ns: u64) {
-    let due_ns = worker.alarms.now_ns().saturating_add(duration_ns);
-    worker.alarms.until(due_ns).await;
 }
 
 /// Exchanges what a head says of its body's length for this line.

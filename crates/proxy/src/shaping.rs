@@ -13,6 +13,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::Scope;
 use shape::{Delay, Total};
@@ -78,8 +79,7 @@ impl Shaper {
     /// Waits as long as is drawn.
     pub(crate) async fn wait(&self, delay: &Delay) {
         let number = self.delayed.replace(self.delayed.get() + 1);
-        let due_ns = self.alarms.now_ns().saturating_add(delay.draw_ns(number, fastrand::u64(..)));
-        self.alarms.until(due_ns).await;
+        self.alarms.sleep(Duration::from_nanos(delay.draw_ns(number, fastrand::u64(..)))).await;
     }
 
     /// All precise waits of the worker.

@@ -13,8 +13,9 @@ use rustix::process::Signal;
 
 use process::Process;
 
-/// A mistake in a plan, a figure that is missing or invalid, an expectation that was missed.
+/// Failed or interrupted.
 const FAILED: i32 = 1;
+/// A mistake in a plan, a figure that is missing or invalid, an expectation that was missed.
 const MISTAKE: i32 = 78;
 const INVALID_RUN: i32 = 98;
 const MISSED: i32 = 99;

@@ -61,10 +61,12 @@ pub(super) fn keep(folder: &Path, results: &Results) -> Result<(), String> {
 
 /// The results of a folder, or of a file; either may be gzipped.
 pub(super) fn read_results(at: &Path) -> Result<Results, String> {
-    let mut path = if at.is_dir() { at.join(RESULTS) } else { at.to_owned() };
-    if at.is_dir() && !path.exists() && at.join(RESULTS_GZIPPED).exists() {
-        path = at.join(RESULTS_GZIPPED);
-    }
+    let (plain, gzipped) = (at.join(RESULTS), at.join(RESULTS_GZIPPED));
+    let path = match at.is_dir() {
+        true if gzipped.exists() && !plain.exists() => gzipped,
+        true => plain,
+        false => at.to_owned(),
+    };
     let text = if path.extension().is_some_and(|extension| extension == "gz") {
         let file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
         read_from(&path, MultiGzDecoder::new(BufReader::new(file)), RESULTS_BYTES_MAX)?
