@@ -69,7 +69,7 @@ fn rounds_of(mut picker: Picker, tried: &[usize], is_whole: bool, rounds: u64) {
         if is_whole {
             let fleet = picker.fleet();
             black_box(fleet.begin(server));
-            fleet.end(server, Outcome::Answered(Duration::from_millis(1)), ask.now);
+            fleet.end(server, Outcome::Answered(Some(Duration::from_millis(1))), ask.now);
         }
         black_box(server);
     }

@@ -305,13 +305,13 @@ mod tests {
 
     /// So many answers of so many microseconds, and so many failures, never enough in a row to eject at once.
     fn serve(fleet: &Fleet, server: usize, answers: u32, micros: u64, failures: u32) {
-        let answered = Outcome::Answered(Duration::from_micros(micros));
+        let answered = Outcome::Answered(Some(Duration::from_micros(micros)));
         for request in 0..answers.max(failures) {
             if request < failures {
-                fleet.members()[server].standing.count(Outcome::Failed);
+                fleet.members()[server].standing.add_to_interval(Outcome::Failed);
             }
             if request < answers {
-                fleet.members()[server].standing.count(answered);
+                fleet.members()[server].standing.add_to_interval(answered);
             }
         }
     }

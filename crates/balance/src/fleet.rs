@@ -101,6 +101,8 @@ pub struct Fleet {
     /// For policies that hash.
     pub(crate) maglev: Option<Maglev>,
     pub(crate) changes: Arc<Changes>,
+    /// Whether what its servers do is compared, to eject who is worse: of one alone nobody is.
+    compares: bool,
     /// Held by whoever ejects a server, so that not two at a time believe that there is one left.
     pub(crate) is_ejecting: AtomicBool,
 }
@@ -139,6 +141,7 @@ impl Fleet {
         let shares = || members.iter().map(|member| (member.id, member.weight));
         Self {
             maglev: policy.hashes.then(|| Maglev::new(shares())),
+            compares: settings.ejection.is_some() && members.len() > 1,
             members: members.into_boxed_slice(),
             settings,
             policy,
@@ -169,6 +172,12 @@ impl Fleet {
         self.policy.measures
     }
 
+    /// Whether every answer has to be timed: for its policy, or to find who takes longer than the others.
+    pub fn times_all(&self) -> bool {
+        let latency_factor = self.settings.ejection.and_then(|ejection| ejection.latency_factor);
+        self.policy.measures || (self.compares && latency_factor.is_some())
+    }
+
     /// The server of this id, if it is one of the fleet's.
     pub fn index_of(&self, id: ServerId) -> Option<usize> {
         let found = self.by_id.binary_search_by_key(&id, |(known, _)| *known).ok()?;
@@ -180,7 +189,7 @@ impl Fleet {
     #[inline]
     pub fn begin(&self, server: usize) -> Option<InFlight> {
         let member = &self.members[server];
-        member.standing.admit(member.in_flight_max)
+        InFlight::begin(Arc::clone(&member.standing), member.in_flight_max)
     }
 
     /// How long this server takes to answer, as its policy sees it; `None` if nothing is known, or wanted.
@@ -202,9 +211,13 @@ impl Fleet {
     pub fn end(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
         let standing = &self.members[server].standing;
         let failures_in_a_row = standing.count(outcome);
+        if self.compares {
+            standing.add_to_interval(outcome);
+        }
         if self.policy.measures {
             match outcome {
-                Outcome::Answered(latency) => {
+                Outcome::Answered(None) => {}
+                Outcome::Answered(Some(latency)) => {
                     standing.latency.answered(latency, now, self.settings.latency_memory);
                 }
                 Outcome::Failed => standing.latency.failed(now, self.settings.latency_memory),
@@ -289,7 +302,7 @@ mod tests {
         let until = Time::START + breaker.open;
         assert_eq!(fleet.end(0, Outcome::Failed, Time::START), Some(Event::CircuitOpened(until)));
         assert!(standing.breaker.enter(&breaker, until));
-        let answered = Outcome::Answered(Duration::from_millis(1));
+        let answered = Outcome::Answered(Some(Duration::from_millis(1)));
         assert_eq!(fleet.end(0, answered, until), Some(Event::CircuitClosed));
         assert_eq!((standing.returned_at(), fleet.changes.count()), (Some(until), 2));
     }

@@ -43,8 +43,8 @@ impl Default for ShedSettings {
 /// How an admitted request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Answered, after this long: to the head of the response, which bodies of any length follow.
-    Done(Duration),
+    /// Answered, after this long where that was timed: to the head of the response, which bodies of any length follow.
+    Done(Option<Duration>),
     /// Not answered in time.
     Overrun,
     /// Says nothing about load: failed for another reason, or left by its client.
@@ -77,6 +77,8 @@ pub struct Shed {
     calm_steps: u32,
     /// Steps in a row in which more came than were answered.
     growing_steps: u32,
+    /// One request of so many is timed: as many as a window keeps, if they go on to come as in the last.
+    stride: usize,
     window: Window,
 }
 
@@ -84,9 +86,11 @@ pub struct Shed {
 #[derive(Debug)]
 struct Window {
     began_at: Time,
-    /// In microseconds.
+    /// What answers took, in microseconds.
     samples: Box<[u32; SAMPLES_MAX]>,
-    /// Those that were seen, kept or not.
+    /// Answers that were timed, their samples kept or not.
+    timed: usize,
+    /// Answers that were seen, timed or not.
     seen: usize,
     overruns: usize,
     admitted: usize,
@@ -99,8 +103,16 @@ impl Shed {
     /// Without a limit, as nothing was seen.
     pub fn new(settings: ShedSettings, now: Time) -> Self {
         let samples = Box::new([0; SAMPLES_MAX]);
-        let window =
-            Window { began_at: now, samples, seen: 0, overruns: 0, admitted: 0, ended: 0, refused: 0 };
+        let window = Window {
+            began_at: now,
+            samples,
+            timed: 0,
+            seen: 0,
+            overruns: 0,
+            admitted: 0,
+            ended: 0,
+            refused: 0,
+        };
         Self {
             settings,
             limit: None,
@@ -108,6 +120,7 @@ impl Shed {
             usual_micros: None,
             calm_steps: 0,
             growing_steps: 0,
+            stride: 1,
             window,
         }
     }
@@ -125,6 +138,12 @@ impl Shed {
         true
     }
 
+    /// Whether the request that was admitted last is one to be timed.
+    #[inline]
+    pub fn times(&self) -> bool {
+        self.window.admitted.is_multiple_of(self.stride)
+    }
+
     /// An admitted request has ended, as far as its server's work is concerned: a tunnel has when it begins.
     #[inline]
     pub fn end(&mut self, work: Work, now: Time) {
@@ -135,10 +154,14 @@ impl Shed {
             Work::Overrun => self.window.overruns += 1,
             Work::Other => return,
         }
-        if self.window.seen + self.window.overruns >= self.settings.samples_min.clamp(1, SAMPLES_MAX)
-            && now.since(self.window.began_at) >= self.settings.window
-        {
+        if now.since(self.window.began_at) < self.settings.window {
+            return;
+        }
+        if self.window.timed + self.window.overruns >= self.settings.samples_min.clamp(1, SAMPLES_MAX) {
             self.step(now);
+        } else {
+            // Far fewer are answered than in the last window, perhaps because they take so long: each one tells.
+            self.stride = 1;
         }
     }
 
@@ -180,6 +203,7 @@ impl Shed {
             }
             limit => limit,
         };
+        self.stride = (self.window.seen / SAMPLES_MAX).max(1);
         self.window.clear(now);
     }
 
@@ -193,7 +217,7 @@ impl Shed {
             () if is_limited => usual,
             () => usual + (median_micros - usual) * DRIFT,
         };
-        if self.window.seen > 0 {
+        if self.window.timed > 0 {
             self.usual_micros = Some(next);
         }
         let tolerated = usual * f64::from(self.settings.tolerance_percent.max(101)) / 100.0;
@@ -203,9 +227,12 @@ impl Shed {
 
 impl Window {
     #[inline]
-    fn add(&mut self, latency: Duration) {
-        self.samples[self.seen % SAMPLES_MAX] = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
+    fn add(&mut self, latency: Option<Duration>) {
         self.seen += 1;
+        if let Some(latency) = latency {
+            self.samples[self.timed % SAMPLES_MAX] = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
+            self.timed += 1;
+        }
     }
 
     /// Whether what is under way gets more and more. Of clients that each wait for their answer as many come as were
@@ -216,14 +243,14 @@ impl Window {
 
     /// The middle one of the samples, which this puts out of order; 0 without any.
     fn median_micros(&mut self) -> f64 {
-        let samples = &mut self.samples[..self.seen.min(SAMPLES_MAX)];
+        let samples = &mut self.samples[..self.timed.min(SAMPLES_MAX)];
         let Some(last) = samples.len().checked_sub(1) else { return 0.0 };
         f64::from(*samples.select_nth_unstable(last / 2).1)
     }
 
     fn clear(&mut self, now: Time) {
         self.began_at = now;
-        (self.seen, self.overruns) = (0, 0);
+        (self.timed, self.seen, self.overruns) = (0, 0, 0);
         (self.admitted, self.ended, self.refused) = (0, 0, 0);
     }
 }

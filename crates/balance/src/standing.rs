@@ -3,6 +3,7 @@
 //! One for each server, shared, without locks, and kept over reloads. All that a request writes lies on one pair of
 //! cache lines of its own, so that servers do not slow each other down. Who decides what is written is elsewhere.
 
+use std::borrow::Borrow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -100,8 +101,8 @@ pub struct Inherited {
 /// How a request to a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It answered, this long after it was asked.
-    Answered(Duration),
+    /// It answered, this long after it was asked, where that was timed.
+    Answered(Option<Duration>),
     /// It failed: no connection, no answer, none in time, or one that counts as a failure.
     Failed,
     /// The client left before it was decided: that says nothing about the server.
@@ -148,22 +149,6 @@ impl Standing {
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Relaxed)
-    }
-
-    /// Counts one more under way until the returned value is dropped; `None` if `limit` are.
-    #[inline]
-    pub fn admit(self: &Arc<Self>, limit: Option<NonZeroU32>) -> Option<InFlight> {
-        let is_admitted = match limit {
-            None => {
-                self.in_flight.fetch_add(1, Relaxed);
-                true
-            }
-            Some(limit) => {
-                let one_more = |count| (count < limit.get()).then_some(count + 1);
-                self.in_flight.fetch_update(Relaxed, Relaxed, one_more).is_ok()
-            }
-        };
-        is_admitted.then(|| InFlight(Arc::clone(self)))
     }
 
     /// Whether it is asked.
@@ -269,23 +254,34 @@ impl Standing {
         &self.changes
     }
 
-    /// Counts how a request ended. Returns the failures in a row, this one included.
+    /// Counts failures in a row. Returns them, this one included.
     pub(crate) fn count(&self, outcome: Outcome) -> u32 {
         match outcome {
-            Outcome::Answered(latency) => {
+            Outcome::Answered(_) => {
                 // Read first: in the steady state there is nothing to write.
                 if self.failures_in_a_row.load(Relaxed) != 0 {
                     self.failures_in_a_row.store(0, Relaxed);
                 }
-                self.answers.fetch_add(1 << 32, Relaxed);
-                self.answers_micros.fetch_add(micros(latency), Relaxed);
                 0
+            }
+            Outcome::Failed => self.failures_in_a_row.fetch_add(1, Relaxed) + 1,
+            Outcome::Abandoned => 0,
+        }
+    }
+
+    /// Adds to what it did in this interval.
+    pub(crate) fn add_to_interval(&self, outcome: Outcome) {
+        match outcome {
+            Outcome::Answered(latency) => {
+                self.answers.fetch_add(1 << 32, Relaxed);
+                if let Some(latency) = latency {
+                    self.answers_micros.fetch_add(micros(latency), Relaxed);
+                }
             }
             Outcome::Failed => {
                 self.answers.fetch_add((1 << 32) | 1, Relaxed);
-                self.failures_in_a_row.fetch_add(1, Relaxed) + 1
             }
-            Outcome::Abandoned => 0,
+            Outcome::Abandoned => {}
         }
     }
 
@@ -301,12 +297,33 @@ impl Standing {
 }
 
 /// One request or connection under way, counted for as long as it is there.
+///
+/// How it holds its server's standing is up to who begins it: within one thread that needs no atomic count.
 #[derive(Debug)]
-pub struct InFlight(Arc<Standing>);
+pub struct InFlight<Held: Borrow<Arc<Standing>> = Arc<Standing>>(Held);
 
-impl Drop for InFlight {
+impl<Held: Borrow<Arc<Standing>>> InFlight<Held> {
+    /// Counts one more under way; `None` if `limit` are.
+    #[inline]
+    pub fn begin(standing: Held, limit: Option<NonZeroU32>) -> Option<Self> {
+        let in_flight = &standing.borrow().in_flight;
+        let is_admitted = match limit {
+            None => {
+                in_flight.fetch_add(1, Relaxed);
+                true
+            }
+            Some(limit) => {
+                let one_more = |count| (count < limit.get()).then_some(count + 1);
+                in_flight.fetch_update(Relaxed, Relaxed, one_more).is_ok()
+            }
+        };
+        is_admitted.then(|| Self(standing))
+    }
+}
+
+impl<Held: Borrow<Arc<Standing>>> Drop for InFlight<Held> {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Relaxed);
+        self.0.borrow().in_flight.fetch_sub(1, Relaxed);
     }
 }
 
@@ -357,44 +374,56 @@ mod tests {
     fn no_more_than_the_limit_are_admitted_by_all_workers() {
         let standing = Standing::new(&Arc::default());
         let limit = NonZeroU32::new(3);
+        let begin = |limit| InFlight::begin(Arc::clone(&standing), limit);
         let admitted: Vec<InFlight> = std::thread::scope(|scope| {
-            let worker = || (0..50).filter_map(|_| standing.admit(limit)).collect::<Vec<_>>();
+            let worker = || (0..50).filter_map(|_| begin(limit)).collect::<Vec<_>>();
             let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
             workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
         });
         assert_eq!((admitted.len(), standing.in_flight()), (3, 3));
         drop(admitted);
         assert_eq!(standing.in_flight(), 0);
-        assert!(standing.admit(limit).is_some() && standing.admit(None).is_some());
+        assert!(begin(limit).is_some() && begin(None).is_some());
     }
 
     #[test]
     fn what_was_before_a_return_does_not_count() {
         let standing = Standing::new(&Arc::default());
         for _ in 0..30 {
-            standing.count(Outcome::Failed);
+            standing.add_to_interval(Outcome::Failed);
         }
         standing.stop(Cause::Ejection);
         standing.restore(Cause::Ejection, Time::from_millis(5));
         assert_eq!(standing.take_counts(), Counts::default());
-        standing.count(Outcome::Failed);
+        standing.add_to_interval(Outcome::Failed);
         assert!(!standing.restore(Cause::Ejection, Time::from_millis(6)), "is no news");
         assert_eq!(standing.take_counts().failures, 1);
     }
 
     #[test]
-    fn counts_are_of_one_interval() {
+    fn failures_are_counted_until_an_answer() {
         let standing = Standing::new(&Arc::default());
-        let answered = |millis| Outcome::Answered(Duration::from_millis(millis));
-        for (outcome, in_a_row) in
-            [(Outcome::Failed, 1), (Outcome::Failed, 2), (Outcome::Abandoned, 0), (Outcome::Failed, 3)]
-        {
+        let answered = Outcome::Answered(None);
+        for (outcome, in_a_row) in [
+            (Outcome::Failed, 1),
+            (Outcome::Failed, 2),
+            (Outcome::Abandoned, 0),
+            (Outcome::Failed, 3),
+            (answered, 0),
+            (Outcome::Failed, 1),
+        ] {
             assert_eq!(standing.count(outcome), in_a_row);
         }
-        standing.count(answered(2));
-        standing.count(answered(4));
-        assert_eq!(standing.count(Outcome::Failed), 1, "an answer ends the row");
-        let counts = Counts { requests: 6, failures: 4, latency: Duration::from_millis(3) };
+    }
+
+    #[test]
+    fn counts_are_of_one_interval() {
+        let standing = Standing::new(&Arc::default());
+        let answered = |millis| Outcome::Answered(Some(Duration::from_millis(millis)));
+        for outcome in [Outcome::Failed, answered(2), Outcome::Abandoned, answered(4), Outcome::Failed] {
+            standing.add_to_interval(outcome);
+        }
+        let counts = Counts { requests: 4, failures: 2, latency: Duration::from_millis(3) };
         assert_eq!(standing.take_counts(), counts);
         assert_eq!(standing.take_counts(), Counts::default());
     }

@@ -41,7 +41,7 @@ fn a_request_allocates_nothing_under_any_policy() {
                     let Pick::Server(server) = picker.pick(&ask) else { continue };
                     let Some(_in_flight) = fleet.begin(server) else { continue };
                     let failed = turn % 400 < 20;
-                    let answered = Outcome::Answered(Duration::from_millis(1));
+                    let answered = Outcome::Answered(Some(Duration::from_millis(1)));
                     fleet.end(server, if failed { Outcome::Failed } else { answered }, now);
                     let standing = &fleet.members()[(turn % servers) as usize].standing;
                     match turn % 100 {
@@ -83,7 +83,7 @@ fn waiting_shedding_and_retrying_allocate_nothing() {
                 while queue.take_next_since(now).is_some() {}
             }
             if shed.admit() {
-                shed.end(Work::Done(Duration::from_millis(turn % 7)), now);
+                shed.end(Work::Done(Some(Duration::from_millis(turn % 7))), now);
             }
             budget.request(now);
             budget.retry(now, &reserve);

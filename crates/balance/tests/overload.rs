@@ -33,18 +33,19 @@ fn run(server: Server, loads: &[f64], shed: &mut Shed) -> Vec<Second> {
     let mut seconds = vec![Second::default(); loads.len()];
     // When each of the server's places is free.
     let mut free: BinaryHeap<Reverse<u64>> = (0..server.at_once).map(|_| Reverse(0)).collect();
-    let mut ends: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+    let mut ends: BinaryHeap<Reverse<(u64, u64, bool)>> = BinaryHeap::new();
     let mut now = 0.0f64;
     loop {
         let second = (now / 1e6) as usize;
         let Some(&load) = loads.get(second) else { break };
         now += -(1.0 - random.f64()).ln() * 1e6 / (server.capacity_per_second() * load);
         let now_micros = now as u64;
-        while let Some(&Reverse((end, began))) = ends.peek()
+        while let Some(&Reverse((end, began, is_timed))) = ends.peek()
             && end <= now_micros
         {
             ends.pop();
-            shed.end(Work::Done(Duration::from_micros(end - began)), Time::from_micros(end));
+            let latency = Duration::from_micros(end - began);
+            shed.end(Work::Done(is_timed.then_some(latency)), Time::from_micros(end));
             if let Some(second) = seconds.get_mut((end / 1_000_000) as usize) {
                 second.served += 1;
                 second.latency_max_micros = second.latency_max_micros.max(end - began);
@@ -56,13 +57,15 @@ fn run(server: Server, loads: &[f64], shed: &mut Shed) -> Vec<Second> {
             // Some requests take half as long again, some half as long.
             let end = begin.max(now_micros) + server.micros / 2 + random.u64(..server.micros);
             free.push(Reverse(end));
-            ends.push(Reverse((end, now_micros)));
+            ends.push(Reverse((end, now_micros, shed.times())));
         }
     }
     seconds
 }
 
-const SERVERS: [Server; 4] = [
+const SERVERS: [Server; 5] = [
+    // So many answers that not all of them are timed.
+    Server { at_once: 32, micros: 4_000 },
     Server { at_once: 1, micros: 10_000 },
     Server { at_once: 1, micros: 500 },
     Server { at_once: 32, micros: 10_000 },
@@ -135,7 +138,7 @@ fn a_crowd_that_waits_its_turn_is_not_shed() {
 fn refused(clients: usize, micros_of: impl Fn(u64) -> u64) -> usize {
     let mut shed = Shed::new(ShedSettings::default(), Time::START);
     let mut random = fastrand::Rng::with_seed(5);
-    let mut waiting: std::collections::VecDeque<u64> = std::collections::VecDeque::new();
+    let mut waiting: std::collections::VecDeque<(u64, bool)> = std::collections::VecDeque::new();
     // When each comes again.
     let mut coming: BinaryHeap<Reverse<u64>> = (0..clients).map(|client| Reverse(client as u64)).collect();
     let (mut now_micros, mut refused) = (0, 0);
@@ -147,12 +150,13 @@ fn refused(clients: usize, micros_of: impl Fn(u64) -> u64) -> usize {
             coming.pop();
             now_micros = now_micros.max(at_micros);
             match shed.admit() {
-                true => waiting.push_back(at_micros),
+                true => waiting.push_back((at_micros, shed.times())),
                 false => (refused, _) = (refused + 1, coming.push(Reverse(now_micros + 1000))),
             }
         }
-        let began_micros = waiting.pop_front().expect("somebody waits");
-        shed.end(Work::Done(Duration::from_micros(now_micros - began_micros)), Time::from_micros(now_micros));
+        let (began_micros, is_timed) = waiting.pop_front().expect("somebody waits");
+        let latency = Duration::from_micros(now_micros - began_micros);
+        shed.end(Work::Done(is_timed.then_some(latency)), Time::from_micros(now_micros));
         // At once, or after a little thought.
         coming.push(Reverse(now_micros + random.u64(..2000)));
     }
@@ -188,13 +192,39 @@ fn a_server_that_gets_slower_for_good_is_a_new_measure() {
         let admitted = (0..400).filter(|_| shed.admit()).count();
         refused += 400 - admitted;
         now = now + latency;
-        (0..admitted).for_each(|_| shed.end(Work::Done(latency), now));
+        (0..admitted).for_each(|_| shed.end(Work::Done(Some(latency)), now));
     }
     assert_eq!(
         (refused, shed.limit()),
         (0, None),
         "two and a half times as long is tolerated, and gets usual"
     );
+}
+
+/// A window's answers, one after the other; says how many of them were timed.
+fn window(shed: &mut Shed, answers: u64, latency: Duration, began: &mut Time) -> u64 {
+    let mut timed = 0;
+    for answer in 1..=answers {
+        assert!(shed.admit());
+        timed += u64::from(shed.times());
+        let now = *began + Duration::from_micros(100_000 * answer / answers);
+        shed.end(Work::Done(shed.times().then_some(latency)), now);
+    }
+    *began = *began + Duration::from_micros(100_000);
+    timed
+}
+
+#[test]
+fn no_more_requests_are_timed_than_a_window_keeps() {
+    const MILLI: Duration = Duration::from_millis(1);
+    let (mut shed, mut now) = (Shed::new(ShedSettings::default(), Time::START), Time::START);
+    assert_eq!(window(&mut shed, 8_000, MILLI, &mut now), 8_000, "nobody knows how many will come");
+    for _ in 0..5 {
+        assert_eq!(window(&mut shed, 8_000, MILLI, &mut now), 258);
+    }
+    // Where far fewer are answered, which may be because their server is overwhelmed, each one tells.
+    assert!(window(&mut shed, 20, MILLI, &mut now) <= 1);
+    assert_eq!(window(&mut shed, 20, MILLI, &mut now), 20);
 }
 
 #[test]

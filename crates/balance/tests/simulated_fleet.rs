@@ -122,7 +122,7 @@ fn run(policy: &str, quick: usize, loads: Loads) -> Run {
             }
             Event::Answer { server } => {
                 let (worker, since, _) = queues[server].pop_front().expect("a request is under way");
-                let outcome = Outcome::Answered(Duration::from_micros(now_micros - since));
+                let outcome = Outcome::Answered(Some(Duration::from_micros(now_micros - since)));
                 fleets[worker].end(server, outcome, now);
                 run.latencies_micros.push(now_micros - since);
                 (server, !queues[server].is_empty())

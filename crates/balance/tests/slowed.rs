@@ -51,7 +51,7 @@ impl Run {
             {
                 under_way.pop();
                 held[server].pop();
-                let outcome = Outcome::Answered(Duration::from_micros(end - began));
+                let outcome = Outcome::Answered(Some(Duration::from_micros(end - began)));
                 fleet.end(server, outcome, Time::from_micros(end));
             }
             let now = Time::from_micros(now_micros);

@@ -33,7 +33,7 @@ fn a_heavy_tail_ejects_nobody() {
             for server in 0..SERVERS as usize {
                 for _ in 0..REQUESTS_PER_INTERVAL {
                     let micros = median_micros * (SIGMA * normal(&mut random)).exp();
-                    fleet.end(server, Outcome::Answered(Duration::from_micros(micros as u64)), now);
+                    fleet.end(server, Outcome::Answered(Some(Duration::from_micros(micros as u64))), now);
                 }
             }
             assert_eq!(ejector.judge(&fleet, now), [], "{median_micros} us, interval {interval}");

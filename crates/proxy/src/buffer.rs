@@ -137,11 +137,17 @@ pub(crate) struct Buffers {
     spare: [RefCell<Vec<Buffer>>; SIZES.len()],
     /// The one of the size `SMALL` that was used last.
     warm: RefCell<Buffer>,
+    /// The text that was sent last.
+    warm_text: RefCell<Vec<u8>>,
 }
 
 impl Default for Buffers {
     fn default() -> Self {
-        Self { spare: Default::default(), warm: RefCell::new(Buffer::new(SMALL)) }
+        Self {
+            spare: Default::default(),
+            warm: RefCell::new(Buffer::new(SMALL)),
+            warm_text: RefCell::default(),
+        }
     }
 }
 
@@ -157,6 +163,13 @@ impl Buffers {
     pub(crate) fn warm(&self, buffer: &mut Buffer) {
         if buffer.is_empty() && buffer.base == SMALL && buffer.read_area() == SMALL {
             std::mem::swap(&mut *self.warm.borrow_mut(), buffer);
+        }
+    }
+
+    /// The same for a text, which is written and sent.
+    pub(crate) fn warm_text(&self, text: &mut Vec<u8>) {
+        if text.is_empty() {
+            std::mem::swap(&mut *self.warm_text.borrow_mut(), text);
         }
     }
 
@@ -296,6 +309,23 @@ mod tests {
             stock.warm(&mut buffer);
             assert_eq!(buffer.read_area(), other);
         }
+    }
+
+    #[test]
+    fn the_text_that_was_sent_last_is_written_again() {
+        let stock = Buffers::default();
+        let mut exchanges = [Vec::new(), Vec::new()];
+        for at in [0, 1, 0] {
+            let text = &mut exchanges[at];
+            stock.warm_text(text);
+            text.extend_from_slice(b"GET / HTTP/1.1");
+            // What is not sent yet stays with its exchange.
+            stock.warm_text(text);
+            assert_eq!(text, b"GET / HTTP/1.1");
+            text.clear();
+            stock.warm_text(text);
+        }
+        assert_eq!(exchanges.map(|text| text.capacity()), [0, 0], "one text does for all");
     }
 
     #[test]

@@ -141,16 +141,12 @@ impl<'a> Choice<'a> {
             return Ok(Found::Full);
         }
         let ask = Ask { now: self.worker.coarse_time(), random: fastrand::u64(..), key: self.key, tried };
-        let mut picker = self.upstream.picker.borrow_mut();
         if let Some(session) = &mut self.session
-            && let Some(server) = session.server
+            && let Some(found) = session.stay(self.worker, self.upstream, &ask, has_waited, detours)
         {
-            match picker.follow(server, &ask) {
-                Ok(server) => return Ok(Found::Server(server)),
-                Err(Loss::Full) if !has_waited => return Ok(Found::Full),
-                Err(loss) => detours.session_moved = session.moves_on(self.worker, self.upstream, loss),
-            }
+            return Ok(found);
         }
+        let mut picker = self.upstream.picker.borrow_mut();
         match picker.pick(&ask) {
             Pick::Server(server) => Ok(Found::Server(server)),
             Pick::Full => Ok(Found::Full),
@@ -218,6 +214,26 @@ impl<'a> Session<'a> {
                 let key = source.session(parts, |name| sessions.key(name));
                 let server = key.and_then(|key| sessions.find(key, worker.coarse_time()));
                 Self { stickiness, key, server, is_to_be_renewed: false }
+            }
+        }
+    }
+
+    /// The server that it has, if it has one and that may be asked.
+    #[inline(never)]
+    fn stay(
+        &mut self,
+        worker: &Worker,
+        upstream: &Upstream,
+        ask: &Ask<'_>,
+        has_waited: bool,
+        detours: &mut Detours,
+    ) -> Option<Found> {
+        match upstream.picker.borrow_mut().follow(self.server?, ask) {
+            Ok(server) => Some(Found::Server(server)),
+            Err(Loss::Full) if !has_waited => Some(Found::Full),
+            Err(loss) => {
+                detours.session_moved = self.moves_on(worker, upstream, loss);
+                None
             }
         }
     }

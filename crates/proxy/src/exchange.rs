@@ -221,7 +221,9 @@ fn admit(
     admitted.connection = ConnectionOptions::of(head, bytes).map_err(|_| Failure::BadFraming)?;
     admitted.wants_upgrade = wire::wants_upgrade(head, bytes, admitted.connection);
     admitted.client = seen::client(call, head, bytes);
-    record.named = (admitted.client != call.client.address).then_some(admitted.client);
+    if admitted.client != call.client.address {
+        record.named = Some(admitted.client);
+    }
     let route = match call.snapshot.table.only() {
         Some(route) => route,
         None => choose(call, &admitted.target, head, bytes, admitted.client)?,

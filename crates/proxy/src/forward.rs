@@ -7,9 +7,9 @@ use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use balance::Work;
+use balance::{Time, Work};
 use config::{HostHeader, Protocol, Retry};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
@@ -31,12 +31,10 @@ use crate::retry::{Attempts, Progress, Setback, Verdict};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
 use crate::upstream::{Asked, Connection, Upstream};
+use crate::worker::Worker;
 
 /// Interim responses that a server may send before the final one.
 const INTERIM_MAX: usize = 32;
-
-/// Memory for a head that a stream keeps while it waits for its response.
-const KEEP_MAX: usize = 1024;
 
 /// First read of a response whose body is likely to be spliced: little more than its head.
 const HEAD_ALONE: usize = 1024;
@@ -195,7 +193,7 @@ pub(crate) async fn forward(
         }
         let index = asked.server;
         let attempt = Attempt { call, admitted, upstream, index, may_reuse: attempts.may_reuse() };
-        record.attempt_began(admitted.upstream, index, Some(asked.since));
+        record.attempt_began(admitted.upstream, index, asked.since);
         let mut progress = Progress::default();
         let outcome = attempt.exchange(memory, record, &mut progress).await;
         // What was read of the body beyond its first piece is gone.
@@ -203,9 +201,7 @@ pub(crate) async fn forward(
         let (failure, verdict) = match outcome {
             Ok(mut reply) => {
                 let status = memory.response.head.start.status;
-                let answered_at = record.first_byte_at().unwrap_or_else(Instant::now);
-                let latency = answered_at.duration_since(asked.since);
-                let now = worker.time_of(answered_at);
+                let (latency, now) = answered(worker, &asked, record);
                 record.server_changed(upstream.answered(&asked, status, latency, now));
                 if !attempts.repeats(status) || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
                     record.is_answered = true;
@@ -261,6 +257,13 @@ fn prepare_body(
     request.first_piece.extend_from_slice(&request.buffer.filled()[..count]);
     request.body.sent(&mut request.buffer, count);
     Ok(())
+}
+
+/// How long a server took to answer, where that is timed, and the time now.
+fn answered(worker: &Worker, asked: &Asked, record: &Record<'_>) -> (Option<Duration>, Time) {
+    let Some(since) = asked.since else { return (None, worker.coarse_time()) };
+    let answered_at = record.first_byte_at().unwrap_or_else(Instant::now);
+    (Some(answered_at.duration_since(since)), worker.time_of(answered_at))
 }
 
 /// The length of a response of which only a part is here but the rest is worth a moment's wait: of a short one. It then
@@ -330,10 +333,9 @@ impl Attempt<'_> {
             aside(|| self.send(&connection, &request.out[sent..], follows, &pace, progress)).await?;
         }
         record.upstream_bytes_sent += request.out.len() as u64;
-        if request.buffer.is_of_stream() && request.out.capacity() > KEEP_MAX {
-            // One of many that wait: what is repeated is written anew.
-            request.out = Vec::new();
-        }
+        // What is repeated is written anew.
+        request.out.clear();
+        self.call.worker.buffers.warm_text(&mut request.out);
         if is_done {
             self.receive(&connection, response, record, progress).await?;
         } else {
@@ -411,6 +413,7 @@ impl Attempt<'_> {
         };
         let mut out = std::mem::take(&mut request.out);
         out.clear();
+        self.call.worker.buffers.warm_text(&mut out);
         let outcome = match self.admitted.policies(self.call) {
             None => {
                 let asking = request.texts.conditions.as_deref().map(|lines| Asking { lines, edits: None });

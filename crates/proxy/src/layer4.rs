@@ -69,7 +69,7 @@ async fn connect(worker: &Worker, client: &Client, note: &mut Note) -> Result<Bo
     let outcome = attempt(&counted, client, upstream, note).await;
     // How long it takes to be let in is all that is seen of how busy a server is.
     let work = match &outcome {
-        Ok(_) => note.connect.map_or(Work::Other, Work::Done),
+        Ok(_) => note.connect.map_or(Work::Other, |latency| Work::Done(Some(latency))),
         Err(Failure::UpstreamConnectTimeout | Failure::QueueTimeout) => Work::Overrun,
         Err(_) => Work::Other,
     };
@@ -100,15 +100,16 @@ async fn attempt(
         if let Some(failure) = last_failure {
             counted.retried(failure);
         }
+        let connecting = Instant::now();
         let failure = match upstream.servers[asked.server].connect(worker, client).await {
             Ok(mut connection) => {
                 let connected = Instant::now();
-                let latency = connected.duration_since(asked.since);
+                let latency = connected.duration_since(connecting);
                 note.server = Some(asked.server);
                 note.connect = Some(latency);
                 counted.connected(asked.server, latency);
                 // As far as can be seen, it has answered.
-                upstream.answered(&asked, 200, latency, worker.time_of(connected));
+                upstream.answered(&asked, 200, Some(latency), worker.time_of(connected));
                 choice.settle(&asked, None);
                 connection.under_way = Some(asked.into_under_way());
                 return Ok(connection);

@@ -109,10 +109,10 @@ impl<'a> Record<'a> {
         self.is_timed().then(Instant::now)
     }
 
-    /// A server was picked, at that time, and is about to be connected to.
+    /// A server was picked, at that time if it is known, and is about to be connected to.
     pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize, now: Option<Instant>) {
         self.server = Some((upstream, server));
-        self.attempt_began = now.filter(|_| self.is_timed());
+        self.attempt_began = if self.is_timed() { now.or_else(|| self.clock()) } else { None };
         self.connected = None;
         self.first_byte = None;
     }

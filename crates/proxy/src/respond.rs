@@ -55,7 +55,7 @@ pub(crate) async fn respond(
         return aside(|| tunnel(call, admitted, memory, &reply, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
-    begin(response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
+    begin(call, response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
     if let Some(fault) = fault {
         aside(|| faulty::begun(fault, call, response)).await?;
     }
@@ -264,6 +264,7 @@ fn render(
         date: &date,
     };
     response.out.clear();
+    call.worker.buffers.warm_text(&mut response.out);
     match admitted.policies(call) {
         Some(policies) => {
             let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server].plan.authority;
@@ -288,6 +289,7 @@ fn added<'a>(call: &Call<'a>, response: &Response) -> &'a [u8] {
 ///
 /// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
 fn begin(
+    call: &Call<'_>,
     response: &mut Response,
     reply: &Reply,
     is_chunked: bool,
@@ -303,6 +305,7 @@ fn begin(
     // Where the head is too large for the room in front it stays in `out`, and leaves alone. So does one that drips.
     if !matches!(fault, Some(Fault::Drip { .. })) && body.lead_with(buffer, out) {
         out.clear();
+        call.worker.buffers.warm_text(out);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use balance::{Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Time, Work};
+use balance::{Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Standing, Time, Work};
 use config::{Pool, Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
 use tls::Handshake;
@@ -37,13 +37,20 @@ pub(crate) struct Upstream {
     pub(crate) plan: Arc<UpstreamPlan>,
     /// In the order of the plan.
     pub(crate) servers: Vec<Rc<Server>>,
+    /// How each of them stands, held once for all requests of this worker.
+    standings: Vec<Shared>,
     pub(crate) picker: RefCell<Picker>,
     pub(crate) budget: RefCell<RetryBudget>,
     /// How many requests may be under way before more are shed.
     shed: Option<RefCell<Shed>>,
     /// Requests that wait, where servers have limits.
     pub(crate) line: Option<Rc<Line>>,
+    /// Whether the plan needs to know how long each answer takes.
+    times_all: bool,
 }
+
+/// How a server stands, as one worker shares it among its requests: by a count of its own, which is no atomic one.
+type Shared = Rc<Arc<Standing>>;
 
 /// What an upstream of one worker is made with, besides its plan.
 pub(crate) struct Surroundings<'a> {
@@ -159,10 +166,17 @@ impl Upstream {
         };
         Self {
             servers: plan.servers.iter().map(server).collect(),
+            standings: plan
+                .fleet
+                .members()
+                .iter()
+                .map(|member| Rc::new(Arc::clone(&member.standing)))
+                .collect(),
             picker: RefCell::new(Picker::new(Arc::clone(&plan.fleet), worker as u64)),
             budget: RefCell::new(RetryBudget::new(plan.config.retry_budget)),
             shed: shed.map(|settings| RefCell::new(Shed::new(settings, now))),
             line: plan.has_limits().then(line),
+            times_all: plan.fleet.times_all(),
             plan: Arc::clone(plan),
         }
     }
@@ -177,13 +191,26 @@ impl Upstream {
     /// A request to a server begins: it is under way until what is returned is dropped.
     #[inline]
     pub(crate) fn begin(&self, server: usize, is_last_resort: bool) -> Option<Asked> {
-        let in_flight = Some(self.plan.fleet.begin(server)?);
-        let under_way = UnderWay { in_flight, line: self.line.clone() };
-        Some(Asked { server, since: Instant::now(), is_last_resort, under_way })
+        let limit = self.plan.fleet.members()[server].in_flight_max;
+        let in_flight = InFlight::begin(Rc::clone(&self.standings[server]), limit)?;
+        let under_way = UnderWay { in_flight: Some(in_flight), line: self.line.clone() };
+        let since = self.times().then(Instant::now);
+        Some(Asked { server, since, is_last_resort, under_way })
     }
 
-    /// A server has answered, after `latency`, whatever follows.
-    pub(crate) fn answered(&self, asked: &Asked, status: u16, latency: Duration, now: Time) -> Option<Event> {
+    /// Whether somebody wants to know how long the answer to what is begun now takes.
+    fn times(&self) -> bool {
+        self.times_all || self.shed.as_ref().is_some_and(|shed| shed.borrow().times())
+    }
+
+    /// A server has answered, after `latency` where that was timed, whatever follows.
+    pub(crate) fn answered(
+        &self,
+        asked: &Asked,
+        status: u16,
+        latency: Option<Duration>,
+        now: Time,
+    ) -> Option<Event> {
         // What a gateway says about what is behind it, or a server that has no room.
         let is_failure = matches!(status, 502..=504);
         if asked.is_last_resort && !is_failure && self.plan.fleet.revive(asked.server, now) {
@@ -259,7 +286,8 @@ impl Drop for Admission<'_> {
 /// A request that a server was picked for.
 pub(crate) struct Asked {
     pub(crate) server: usize,
-    pub(crate) since: Instant,
+    /// `None` where nobody wants to know how long it takes.
+    pub(crate) since: Option<Instant>,
     /// Whether it is only asked because nothing else is left.
     pub(crate) is_last_resort: bool,
     under_way: UnderWay,
@@ -274,7 +302,7 @@ impl Asked {
 
 /// A request under way with a server. Dropped, it makes room for another.
 pub(crate) struct UnderWay {
-    in_flight: Option<InFlight>,
+    in_flight: Option<InFlight<Shared>>,
     /// Where somebody may wait for the room.
     line: Option<Rc<Line>>,
 }

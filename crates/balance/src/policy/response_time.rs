@@ -88,7 +88,7 @@ mod tests {
                 let ask = Ask { now, random: mix(turn), key: None, tried: &[] };
                 let Pick::Server(server) = picker.pick(&ask) else { panic!("no server") };
                 counts[server] += 1;
-                fleet.end(server, Outcome::Answered(Duration::from_millis(millis[server])), now);
+                fleet.end(server, Outcome::Answered(Some(Duration::from_millis(millis[server]))), now);
             }
             counts
         };

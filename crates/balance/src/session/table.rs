@@ -11,24 +11,25 @@ use std::time::Duration;
 use crate::hash::{Secret, ServerId};
 use crate::time::Time;
 
-/// What names a session, as a hash.
+/// What names a session, as a hash: its upper and its lower half. What holds it as one number, or perhaps does not, takes
+/// one of the same size to say which, and to look at that costs more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SessionKey(u128);
+pub struct SessionKey(u64, u64);
 
 impl SessionKey {
     /// The session of this name. With a secret of the process, nobody outside can name another's.
     pub fn of(name: &[u8], secret: Secret) -> Self {
-        Self(secret.hash_wide(name))
+        Self::from_u128(secret.hash_wide(name))
     }
 
     /// As a number, for the process that takes over.
     pub const fn as_u128(self) -> u128 {
-        self.0
+        (self.0 as u128) << 64 | self.1 as u128
     }
 
     /// From a number that `as_u128` gave.
     pub const fn from_u128(number: u128) -> Self {
-        Self(number)
+        Self((number >> 64) as u64, number as u64)
     }
 }
 
@@ -115,7 +116,7 @@ impl Sessions {
 
     fn shard(&self, key: SessionKey) -> MutexGuard<'_, Shard> {
         // The index uses the lower bits.
-        lock(&self.shards[(key.0 >> 96) as usize % self.shards.len()])
+        lock(&self.shards[(key.0 >> 32) as usize % self.shards.len()])
     }
 }
 
@@ -263,8 +264,9 @@ impl Hasher for Hashed {
         }
     }
 
-    fn write_u128(&mut self, key: u128) {
-        self.0 = key as u64;
+    /// Of a key's halves the last.
+    fn write_u64(&mut self, half: u64) {
+        self.0 = half;
     }
 }
 
