@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use config::{Config, ListenAddress, Reading};
+use rustix::io::Errno;
 use telemetry::{Counters, Reader, Series, Snapshot};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -54,7 +55,7 @@ pub enum StartError {
     #[error("this process is on its way out: another one has taken over, or it drains")]
     Leaving,
     /// A thread or its runtime could not be made.
-    #[error("cannot start a thread: {0}")]
+    #[error("cannot start a thread: {}{}", .0, room_for_files(.0))]
     Thread(io::Error),
 }
 
@@ -79,8 +80,14 @@ fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
             "; the process has to be allowed to write to its directory"
         }
         (ListenAddress::Unix(_), io::ErrorKind::NotFound) => "; its directory has to exist",
-        _ => "",
+        _ => room_for_files(error),
     }
+}
+
+/// What to do where the process may not open one more file.
+fn room_for_files(error: &io::Error) -> &'static str {
+    let is_full = Errno::from_io_error(error) == Some(Errno::MFILE);
+    if is_full { "; raise the limit of open files (ulimit -n)" } else { "" }
 }
 
 /// Reads the configuration again, with all that is wrong with it.

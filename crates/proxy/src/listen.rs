@@ -191,11 +191,17 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
     settled.mark_changed();
     let mut refuses = false;
     loop {
-        let accepted = tokio::select! {
-            biased;
-            accepted = listener.async_io(Interest::READABLE, || accept_one(&listener)), if !refuses => accepted,
-            () = worker.leaving() => break,
-            _ = settled.changed() => {
+        // As long as connections keep coming, nothing else has a turn by itself.
+        let is_due = worker.state.get() != State::Running || settled.has_changed().unwrap_or(true);
+        let accepted = match turn(&listener, !refuses && !is_due, &mut settled, worker.leaving()).await {
+            Turn::Accept(accepted) => accepted,
+            // What takes that back says so.
+            Turn::Refuse => {
+                refuses = true;
+                continue;
+            }
+            Turn::Leave => break,
+            Turn::LookAgain => {
                 if listening.place().is_none() {
                     break;
                 }
@@ -210,13 +216,19 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             }
         };
         match accepted {
-            Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
+            Ok((stream, peer)) => {
+                admit(&worker, &listening, stream, peer);
+                // Those that were accepted have theirs, however many wait.
+                tokio::task::coop::consume_budget().await;
+            }
             Err(error) if is_out_of_descriptors(&error) => {
                 worker.counters.accept_pauses.increment();
                 notice(&format!("accepting pauses: {error}; raise the limit of open files (ulimit -n)"));
                 worker.alarms.sleep(PAUSE).await;
             }
-            // It was shut down, so that connections are refused. What takes that back says so.
+            // Somebody else has taken it, or there was none.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // It is shut down, which the runtime is yet to tell.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refuses = true,
             // The client has gone before it was accepted.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -232,6 +244,34 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
             Err(_) => return,
         }
+    }
+}
+
+/// What is next for whoever accepts.
+enum Turn {
+    Accept(io::Result<(TcpStream, SocketAddr)>),
+    /// The socket was shut down, so that connections are refused.
+    Refuse,
+    /// What was settled for the listener is to be looked at.
+    LookAgain,
+    Leave,
+}
+
+async fn turn(
+    listener: &tokio::net::TcpStream,
+    may_accept: bool,
+    settled: &mut watch::Receiver<()>,
+    leaving: impl Future<Output = ()>,
+) -> Turn {
+    tokio::select! {
+        biased;
+        ready = listener.ready(Interest::READABLE), if may_accept => match ready {
+            // To the runtime it stays so when it listens again: it would seem ready without end.
+            Ok(ready) if ready.is_read_closed() => Turn::Refuse,
+            ready => Turn::Accept(ready.and_then(|_| listener.try_io(Interest::READABLE, || accept_one(listener)))),
+        },
+        () = leaving => Turn::Leave,
+        _ = settled.changed() => Turn::LookAgain,
     }
 }
 
@@ -278,4 +318,50 @@ fn less_loaded(worker: &Worker) -> Option<usize> {
         return None;
     }
     loads.iter().enumerate().min_by_key(|(_, load)| load.load(Ordering::Relaxed)).map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use rustix::net::{Shutdown, listen, shutdown};
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// More turns than the runtime needs to tell what it knows.
+    const TURNS: usize = 1_000;
+
+    /// The socket listens again after the runtime knows that it was shut down, and before who accepts has had a turn.
+    #[tokio::test]
+    async fn a_listener_that_refused_for_a_moment_is_looked_at_again() {
+        let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("is an address"));
+        let mut opened = open(&any, 1, Vec::new()).expect("a port is free");
+        let own = opened.sockets.pop().expect("there is one");
+        let copy = own.try_clone().expect("is a socket");
+        let listener = tokio::net::TcpStream::from_std(OwnedFd::from(own).into()).expect("can be registered");
+        let (settles, mut settled) = watch::channel(());
+        let looks_again = tokio::spawn(async move {
+            let mut refuses = false;
+            loop {
+                match turn(&listener, !refuses, &mut settled, pending()).await {
+                    Turn::Refuse => refuses = true,
+                    Turn::Accept(accepted) => panic!("there is none to accept: {accepted:?}"),
+                    Turn::LookAgain => return refuses,
+                    Turn::Leave => panic!("nobody leaves"),
+                }
+            }
+        });
+        for _ in 0..TURNS {
+            yield_now().await;
+        }
+        shutdown(&copy, Shutdown::Read).expect("it listens");
+        yield_now().await;
+        listen(&copy, BACKLOG).expect("it is bound");
+        for _ in 0..TURNS {
+            yield_now().await;
+        }
+        settles.send_replace(());
+        assert!(looks_again.await.expect("it is looked at again"), "the runtime was told in time");
+    }
 }

@@ -68,6 +68,7 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
     let refused = Process::start_in(folder.path(), &["lab", "compare", "half.json.gz", "out"]);
     let refused = refused.ended().with_code(FAILED);
     assert!(refused.errors.contains("cannot read half.json.gz"), "{refused:?}");
+    assert!(refused.errors.contains("copy it again"), "{refused:?}");
 }
 
 #[test]

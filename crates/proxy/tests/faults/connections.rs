@@ -28,8 +28,8 @@ fn outcome(scene: &Scene) -> (String, Ending, Duration) {
 }
 
 fn outcome_of(scene: &Scene, request: &str) -> (String, Ending, Duration) {
-    let mut client = connected(scene);
     let began = Instant::now();
+    let mut client = connected(scene);
     // Who is told of a reset when it sends is not told of it again.
     let is_sent = client.can_send(request.as_bytes());
     let (bytes, ending) = client.rest();

@@ -129,9 +129,11 @@ const MORE_OR_LESS: usize = 16;
 
 /// Asks once, and reads to the end. The client takes leave when it has what it asked for, or, if that is not what it should
 /// be, so many bytes; if it does at all.
-fn outcome(mut stream: TcpStream, carried: Carried, leaves_with: Option<usize>) -> Outcome {
-    stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
+fn outcome(stage: &Stage, carried: Carried, leaves_with: Option<usize>) -> Outcome {
+    // What holds a connection back does so from when it is made.
     let began = Instant::now();
+    let mut stream = stage.connect(carried);
+    stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
     let is_sent = stream.write_all(&request(carried)).is_ok();
     let mut got = Vec::new();
     let is_whole = |got: &[u8]| got.windows(BODY.len()).any(|part| part == BODY);
@@ -201,7 +203,7 @@ const CONNECTIONS: &[(&str, Shows)] = &[
 fn connections_go_wrong_whatever_they_carry() {
     for carried in ALL {
         let none = Stage::new("[[route]]\nrespond = { status = 200, body = \"0123456789\" }\n");
-        let without = outcome(none.connect(carried), carried, Some(usize::MAX));
+        let without = outcome(&none, carried, Some(usize::MAX));
         assert!(without.is_whole && without.ending == Ending::End, "{carried:?}: {without:?}");
         for (fault, shows) in CONNECTIONS {
             // What a server sends back is as wrong as what it was sent, and never comes if that was not whole.
@@ -217,7 +219,7 @@ fn connections_go_wrong_whatever_they_carry() {
             check(&none, carried, fault, *shows, without.bytes, &|| injected() > before);
             asks(&none.scene, "DELETE", "/faults", "");
         }
-        let after = outcome(none.connect(carried), carried, Some(usize::MAX));
+        let after = outcome(&none, carried, Some(usize::MAX));
         assert!(after.is_whole, "{carried:?}: {after:?}");
     }
 }
@@ -264,7 +266,7 @@ fn check(
     }
     // Of a connection that ends by itself its client does not have to take leave.
     let leaves_with = (!matches!(shows, Shows::Ends)).then_some(bytes);
-    let got = outcome(stage.connect(carried), carried, leaves_with);
+    let got = outcome(stage, carried, leaves_with);
     let is_right = match shows {
         Shows::Broken => !got.is_whole,
         Shows::Ends => true,
@@ -322,8 +324,8 @@ fn requests_go_wrong_whatever_they_come_over() {
 
 /// All that a client sees of the answer to a request, and in what time. Without a response no server is asked.
 fn seen(stage: &Stage, carried: Carried, response: Option<&str>) -> (Duration, String) {
-    let mut client = stage.client(carried);
     let began = Instant::now();
+    let mut client = stage.client(carried);
     client.asks(&get("/"));
     if let Some(response) = response {
         let mut server = stage.scene.accept(0);

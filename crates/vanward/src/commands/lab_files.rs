@@ -93,7 +93,11 @@ fn read_from(path: &Path, content: impl Read, most: u64) -> Result<String, Strin
 }
 
 fn unreadable(path: &Path, error: &Error) -> String {
-    format!("cannot read {}: {error}", path.display())
+    let remedy = match error.kind() {
+        ErrorKind::UnexpectedEof => "; it is not whole: copy it again",
+        _ => "",
+    };
+    format!("cannot read {}: {error}{remedy}", path.display())
 }
 
 /// Makes a folder, if it is not there.
