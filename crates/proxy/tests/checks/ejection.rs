@@ -35,7 +35,10 @@ const QUICK: EjectionSettings = EjectionSettings {
 fn a_server_that_is_slower_than_the_others_is_left_out() {
     // One that was slow by chance soon comes back.
     let base = Duration::from_secs(1);
-    let settings = EjectionSettings { latency_factor: NonZeroU32::new(5), base, longest: base, ..QUICK };
+    // Long enough for the least number of requests, one after the other, to the slow one as well.
+    let interval = Duration::from_secs(2);
+    let settings =
+        EjectionSettings { latency_factor: NonZeroU32::new(5), base, longest: base, interval, ..QUICK };
     let scene = Scene::new(4, ejecting(settings));
     scene.servers[2].delay_ms.store(200, SeqCst);
     scene.waits_for(&["1", "2", "4"]);
