@@ -84,10 +84,13 @@ fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
     }
 }
 
-/// What to do where the process may not open one more file.
+/// What to do where files are too many.
+pub(crate) const RAISE_LIMIT: &str = "; raise the limit of open files (ulimit -n)";
+
+/// That, where the process may not open one more file.
 fn room_for_files(error: &io::Error) -> &'static str {
     let is_full = Errno::from_io_error(error) == Some(Errno::MFILE);
-    if is_full { "; raise the limit of open files (ulimit -n)" } else { "" }
+    if is_full { RAISE_LIMIT } else { "" }
 }
 
 /// Reads the configuration again, with all that is wrong with it.

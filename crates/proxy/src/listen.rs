@@ -22,7 +22,7 @@ use tokio::io::Interest;
 use tokio::sync::watch;
 
 use crate::client::{self, Client};
-use crate::control::notice;
+use crate::control::{RAISE_LIMIT, notice};
 use crate::plan::Listener;
 use crate::tcp::{self, Tcp};
 use crate::unix::{self, SocketFile};
@@ -223,7 +223,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             }
             Err(error) if is_out_of_descriptors(&error) => {
                 worker.counters.accept_pauses.increment();
-                notice(&format!("accepting pauses: {error}; raise the limit of open files (ulimit -n)"));
+                notice(&format!("accepting pauses: {error}{RAISE_LIMIT}"));
                 worker.alarms.sleep(PAUSE).await;
             }
             // Somebody else has taken it, or there was none.
