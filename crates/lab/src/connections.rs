@@ -1,4 +1,4 @@
-//! TCP connections of this network namespace, as the kernel lists them.
+//! TCP connections of this network namespace, and which of them are a part's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,6 +22,14 @@ const STATES: [&str; 12] = [
 /// Every connection at one moment.
 pub(crate) struct Connections(Vec<Connection>);
 
+/// One end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Connection {
+    pub(crate) local_port: u16,
+    pub(crate) remote_port: u16,
+    state: &'static str,
+}
+
 /// By which ports the connections of a part are known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ports {
@@ -38,15 +46,23 @@ impl Ports {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Connection {
-    local_port: u16,
-    remote_port: u16,
-    state: &'static str,
+impl Connection {
+    /// `None` of a state that the kernel has no number for.
+    pub(crate) fn new(local_port: u16, remote_port: u16, state: usize) -> Option<Self> {
+        Some(Self { local_port, remote_port, state: STATES.get(state.checked_sub(1)?)? })
+    }
+}
+
+impl FromIterator<Connection> for Connections {
+    fn from_iter<All: IntoIterator<Item = Connection>>(all: All) -> Self {
+        Self(all.into_iter().collect())
+    }
 }
 
 impl Connections {
-    pub(crate) fn now() -> Self {
+    /// As the kernel lists them for people to read: one look at all that it has for each family of addresses, which takes
+    /// milliseconds. For where it does not tell of sockets otherwise.
+    pub(crate) fn listed() -> Self {
         let list = |path| fs::read_to_string(path).unwrap_or_default();
         Self::read(&(list("/proc/net/tcp") + &list("/proc/net/tcp6")))
     }
@@ -56,10 +72,9 @@ impl Connections {
             let mut words = line.split_whitespace().skip(1);
             let port = |word: &str| u16::from_str_radix(word.rsplit_once(':')?.1, 16).ok();
             let (local_port, remote_port) = (port(words.next()?)?, port(words.next()?)?);
-            let number = usize::from_str_radix(words.next()?, 16).ok()?;
-            Some(Connection { local_port, remote_port, state: STATES.get(number.checked_sub(1)?)? })
+            Connection::new(local_port, remote_port, usize::from_str_radix(words.next()?, 16).ok()?)
         };
-        Self(list.lines().filter_map(connection).collect())
+        list.lines().filter_map(connection).collect()
     }
 
     /// Established connections of a part.

@@ -1,5 +1,5 @@
-//! Bytes of TCP connections, as the kernel counts them for each socket: what `ss -ti` shows, asked for in the same way
-//! (sock_diag over netlink).
+//! TCP connections and their bytes, as the kernel counts them for each socket: what `ss -ti` shows, asked for in the same
+//! way (sock_diag over netlink).
 //!
 //! A socket that is closed takes its counts along: what it sent after the last look is not seen.
 
@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-use crate::connections::Ports;
+use crate::connections::{Connection, Connections, Ports};
 
 /// The kernel sends so much of a list at once, at most.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -24,14 +24,15 @@ const REQUEST_ALL: u16 = 0x301;
 /// INET_DIAG_INFO: the attribute with the counts.
 const COUNTS: u16 = 2;
 const TCP: u8 = 6;
-/// Sockets in these states have no counts: TIME_WAIT, CLOSE, LISTEN and NEW_SYN_RECV.
-const STATES_WITHOUT: u32 = 1 << 6 | 1 << 7 | 1 << 10 | 1 << 12;
+/// Sockets in these states are no connections: CLOSE and LISTEN.
+const STATES_WITHOUT: u32 = 1 << 7 | 1 << 10;
 
 /// Where things lie in a message, in a socket's part of it, and in its counts.
 const HEADER_BYTES: usize = 16;
 const SOCKET_BYTES: usize = 72;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
 const REQUEST_BYTES: usize = HEADER_BYTES + 56;
+const STATE_AT: usize = 1;
 const LOCAL_PORT_AT: usize = 4;
 const REMOTE_PORT_AT: usize = 6;
 const COOKIE_AT: usize = 44;
@@ -46,9 +47,9 @@ pub(crate) struct Sockets(Vec<Socket>);
 struct Socket {
     /// What tells it from all others until the kernel starts anew.
     cookie: u64,
-    local_port: u16,
-    remote_port: u16,
-    counted: Traffic,
+    connection: Connection,
+    /// `None` where the kernel counts no more, or not yet.
+    counted: Option<Traffic>,
 }
 
 /// What the connections of a part had counted when they were looked at last.
@@ -79,6 +80,11 @@ impl Sockets {
         }
         Some(Self(sockets))
     }
+
+    /// The connections that they are the ends of.
+    pub(crate) fn connections(&self) -> Connections {
+        self.0.iter().map(|socket| socket.connection).collect()
+    }
 }
 
 impl Counted {
@@ -94,8 +100,11 @@ impl Counted {
     /// What came and went since the last look, over the connections that are there. Of new ones that is all.
     pub(crate) fn since_last(&mut self, sockets: &Sockets, ports: &Ports) -> Traffic {
         let mut sum = Traffic::default();
-        let theirs = sockets.0.iter().filter(|socket| ports.has(socket.local_port, socket.remote_port));
-        let now = theirs.map(|socket| (socket.cookie, socket.counted)).collect();
+        let theirs = sockets
+            .0
+            .iter()
+            .filter(|Socket { connection, .. }| ports.has(connection.local_port, connection.remote_port));
+        let now = theirs.filter_map(|socket| Some((socket.cookie, socket.counted?))).collect();
         let before = std::mem::replace(&mut self.0, now);
         for (cookie, now) in &self.0 {
             let before = before.get(cookie).copied().unwrap_or_default();
@@ -143,9 +152,20 @@ fn read(mut piece: &[u8], sockets: &mut Vec<Socket>) -> Option<Rest> {
     Some(Rest::Follows)
 }
 
-/// A socket with its counts; `None` of one that has none, or fewer than are looked for.
+/// A socket, with its counts if it has them.
 fn socket(message: &[u8]) -> Option<Socket> {
-    let mut attributes = message.get(SOCKET_BYTES..)?;
+    let attributes = message.get(SOCKET_BYTES..)?;
+    let port = |at: usize| Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?));
+    let state = usize::from(*message.get(STATE_AT)?);
+    Some(Socket {
+        cookie: u64_at(message, COOKIE_AT)?,
+        connection: Connection::new(port(LOCAL_PORT_AT)?, port(REMOTE_PORT_AT)?, state)?,
+        counted: counted(attributes),
+    })
+}
+
+/// The counts among what else is told of a socket; `None` if they are not there, or fewer than are looked for.
+fn counted(mut attributes: &[u8]) -> Option<Traffic> {
     let counts = loop {
         let length = usize::from(u16_at(attributes, 0)?);
         let value = attributes.get(ATTRIBUTE_HEADER_BYTES..length)?;
@@ -154,16 +174,10 @@ fn socket(message: &[u8]) -> Option<Socket> {
         }
         attributes = attributes.get(aligned(length)..)?;
     };
-    let port = |at: usize| Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?));
-    Some(Socket {
-        cookie: u64_at(message, COOKIE_AT)?,
-        local_port: port(LOCAL_PORT_AT)?,
-        remote_port: port(REMOTE_PORT_AT)?,
-        counted: Traffic {
-            received_bytes: u64_at(counts, RECEIVED_AT)?,
-            sent_bytes: u64_at(counts, ACKNOWLEDGED_AT)?,
-            segments_sent_again: u32_at(counts, SENT_AGAIN_AT)?.into(),
-        },
+    Some(Traffic {
+        received_bytes: u64_at(counts, RECEIVED_AT)?,
+        sent_bytes: u64_at(counts, ACKNOWLEDGED_AT)?,
+        segments_sent_again: u32_at(counts, SENT_AGAIN_AT)?.into(),
     })
 }
 
@@ -196,6 +210,7 @@ mod tests {
         let mut message = vec![0; length];
         message[..4].copy_from_slice(&(length as u32).to_ne_bytes());
         message[4..6].copy_from_slice(&kind.to_ne_bytes());
+        message[HEADER_BYTES + STATE_AT] = 1;
         message[HEADER_BYTES + LOCAL_PORT_AT..][..2].copy_from_slice(&local_port.to_be_bytes());
         message[HEADER_BYTES + COOKIE_AT..][..8].copy_from_slice(&u64::from(local_port).to_ne_bytes());
         let rest = &mut message[HEADER_BYTES + SOCKET_BYTES..];
@@ -221,8 +236,8 @@ mod tests {
         let piece = [of(80), of(81)].concat();
         assert_eq!(read(&piece, &mut sockets), Some(Rest::Follows));
         assert_eq!(
-            sockets.iter().map(|one| (one.local_port, one.counted)).collect::<Vec<_>>(),
-            [(80, own), (81, own)]
+            sockets.iter().map(|one| (one.connection.local_port, one.counted)).collect::<Vec<_>>(),
+            [(80, Some(own)), (81, Some(own))]
         );
         let last = [of(82), message(DONE, 0, 0, &[]), of(83)].concat();
         assert_eq!((read(&last, &mut sockets), sockets.len()), (Some(Rest::Nothing), 3));
@@ -230,20 +245,38 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_without_counts_is_left_out() {
+    fn what_is_cut_off_has_no_counts() {
         let whole = message(SOCKETS_OF_A_FAMILY, 80, COUNTS, &counts());
         for bytes in 0..whole.len() {
             let mut sockets = Vec::new();
             let _ = read(&whole[..bytes], &mut sockets);
-            assert_eq!(sockets, [], "of {bytes} bytes");
+            assert!(sockets.iter().all(|one| one.counted.is_none()), "of {bytes} bytes: {sockets:?}");
+            assert_eq!(sockets.len(), usize::from(bytes >= HEADER_BYTES + SOCKET_BYTES), "of {bytes} bytes");
         }
+    }
+
+    #[test]
+    fn a_connection_without_counts_is_one() {
         let older = message(SOCKETS_OF_A_FAMILY, 80, COUNTS, &counts()[..104]);
         let others = message(SOCKETS_OF_A_FAMILY, 80, COUNTS + 1, &counts());
-        let endless = [&[0; HEADER_BYTES + SOCKET_BYTES][..], &[0; 8]].concat();
-        for piece in [older, others, endless] {
+        let mut ended = message(SOCKETS_OF_A_FAMILY, 80, 0, &[]);
+        ended[HEADER_BYTES + STATE_AT] = 6;
+        let ports = Ports { of: vec![80], to: Vec::new() };
+        for (piece, established) in [(older, 1), (others, 1), (ended, 0)] {
             let mut sockets = Vec::new();
-            assert_eq!((read(&piece, &mut sockets), sockets.len()), (Some(Rest::Follows), 0));
+            assert_eq!((read(&piece, &mut sockets), sockets.len()), (Some(Rest::Follows), 1));
+            assert_eq!(sockets[0].counted, None);
+            let connections = Sockets(sockets).connections();
+            let others = connections.others(&ports).into_values().sum::<usize>();
+            assert_eq!((connections.established(&ports), others), (established, 1 - established));
         }
+    }
+
+    #[test]
+    fn what_is_in_no_state_is_no_connection() {
+        let endless = [&[0; HEADER_BYTES + SOCKET_BYTES][..], &[0; 8]].concat();
+        let mut sockets = Vec::new();
+        assert_eq!((read(&endless, &mut sockets), sockets.len()), (Some(Rest::Follows), 0));
     }
 
     #[test]
@@ -255,6 +288,10 @@ mod tests {
         let sides = [Ports { of: vec![port], to: Vec::new() }, Ports { of: Vec::new(), to: vec![port] }];
         // A machine whose kernel does not tell has nothing to be tested here.
         let Some(before) = Sockets::now() else { return };
+        for ports in &sides {
+            assert_eq!(before.connections().established(ports), 1);
+            assert_eq!(Connections::listed().established(ports), 1, "the kernel's two lists agree");
+        }
         let mut counted = sides.each_ref().map(|ports| Counted::begin(Some(&before), ports));
         let mut exchange = |bytes: usize| {
             client.write_all(&vec![b'a'; bytes]).expect("it reads");

@@ -5,7 +5,9 @@
 //! the kernel keeps none, from the ticks of the processes. Only the ticks tell user from system.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
 
 use procfs::WithCurrentSystemInfo as _;
 use procfs::process::{Process, Stat};
@@ -16,6 +18,9 @@ use report::results::Usage;
 
 use crate::charged::{self, Charged, ControlGroup};
 use crate::error::Error;
+
+/// A piece of a file of /proc: the kernel lets nobody else go on before it has made that.
+const PIECE_BYTES: usize = 4096;
 
 /// A program that was started, and what it started.
 #[derive(Debug, Clone)]
@@ -69,7 +74,11 @@ impl Processes {
             source: std::io::Error::other(cause),
         };
         let all = procfs::process::all_processes().map_err(error)?;
-        Ok(Self(all.filter_map(|process| process.and_then(|process: Process| process.stat()).ok()).collect()))
+        let stat = |process: procfs::ProcResult<Process>| {
+            give_way();
+            process.and_then(|process| process.stat()).ok()
+        };
+        Ok(Self(all.filter_map(stat).collect()))
     }
 
     /// The processes of the groups `roots`, and all that descend from one of them.
@@ -195,9 +204,9 @@ fn threads(process: i32) -> Vec<(i32, Account)> {
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let thread = entry.file_name().to_str()?.parse().ok()?;
-            let account = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+            let account = read(entry.path().join("schedstat")).ok()?;
             let busy_ns = account.split_whitespace().next()?.parse().ok()?;
-            let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+            let status = read(entry.path().join("status")).unwrap_or_default();
             let (voluntary_switches, involuntary_switches) = switches(&status);
             Some((thread, Account { busy_ns, voluntary_switches, involuntary_switches }))
         })
@@ -219,7 +228,7 @@ fn proportional_bytes(process: i32, tree: &[&Stat]) -> Option<u64> {
     let program = |process: i32| fs::read_link(format!("/proc/{process}/exe"));
     let own = program(process).ok()?;
     let sharers = tree.iter().filter(|stat| program(stat.pid).is_ok_and(|other| other == own)).count().max(1);
-    let maps = fs::read_to_string(format!("/proc/{process}/smaps")).ok()?;
+    let maps = read(format!("/proc/{process}/smaps")).ok()?;
     Some(mapped_bytes(&maps, &own.to_string_lossy(), sharers as u64))
 }
 
@@ -242,6 +251,24 @@ fn mapped_bytes(maps: &str, own: &str, sharers: u64) -> u64 {
         }
     }
     bytes
+}
+
+/// Reads what the kernel tells, a piece after the other.
+fn read(path: impl AsRef<Path>) -> io::Result<String> {
+    let (mut file, mut text, mut piece) = (File::open(path)?, Vec::new(), [0; PIECE_BYTES]);
+    loop {
+        give_way();
+        match file.read(&mut piece)? {
+            0 => return String::from_utf8(text).map_err(io::Error::other),
+            count => text.extend_from_slice(&piece[..count]),
+        }
+    }
+}
+
+/// Lets those go first that wait for this core. Without it the kernel has them wait for milliseconds: the generator would be
+/// late, and the proxy slow, by being looked at.
+fn give_way() {
+    std::thread::yield_now();
 }
 
 fn not_negative(ticks: i64) -> u64 {

@@ -87,7 +87,8 @@ pub(crate) async fn watching<T>(
             done = &mut load => return Ok(done),
             () = sleep(every) => {
                 // One reading for all of them: it is the dear part.
-                let (processes, connections, sockets) = (Processes::now()?, Connections::now(), Sockets::now());
+                let (processes, sockets) = (Processes::now()?, Sockets::now());
+                let connections = sockets.as_ref().map_or_else(Connections::listed, Sockets::connections);
                 for part in &mut *parts {
                     part.sample(&processes, &connections, sockets.as_ref());
                 }
