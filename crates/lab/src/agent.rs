@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::connections::Ports;
 use crate::error::Error;
 use crate::group::Group;
+use crate::machine::Idled;
 use crate::origins::Origins;
 use crate::plan::Own;
 use crate::start::Started;
@@ -241,8 +242,9 @@ impl<'o> Agent<'o> {
             .map(|(started, _)| part(vec![started.group.root()], vec![*port], origin_ports.clone()));
         let mut origins =
             self.origins.as_ref().map(|origins| part(origins.roots(), origin_ports.clone(), Vec::new()));
-        let used = || (self.origins.as_ref().and_then(Origins::cpu_seconds), machine::cpu_seconds());
-        let (used_before, counted_before) = (used(), network::now());
+        let origins_used = || self.origins.as_ref().and_then(Origins::cpu_seconds);
+        let (origins_before, idled_before) = (origins_used(), Idled::now());
+        let counted_before = network::now();
         let load = match &measurement.load {
             Some(load) => {
                 let generator = known(load)?;
@@ -272,8 +274,7 @@ impl<'o> Agent<'o> {
             [&mut proxy, &mut origins, &mut sender].into_iter().flatten().collect();
         let load: Option<(String, Outcome)> = watching(&mut parts, *every, until_enough).await??;
         let processes = Processes::now()?;
-        let since = |now: Option<f64>, then: Option<f64>| Some((now? - then?).max(0.0));
-        let used_now = used();
+        let (origins_now, idled_now) = (origins_used(), Idled::now());
         let proxy_end = self.proxy.as_mut().and_then(|(started, _)| started.group.ended());
         Ok(Seen {
             load,
@@ -281,8 +282,8 @@ impl<'o> Agent<'o> {
             proxy_end: proxy_end.map(|error| error.to_string()),
             origins: origins.map(|part| part.until(&processes)),
             generator: sender.and_then(Part::until_its_end),
-            origins_cpu_seconds: since(used_now.0, used_before.0),
-            machine_cpu_seconds: since(used_now.1, used_before.1),
+            origins_cpu_seconds: origins_now.zip(origins_before).map(|(now, before)| (now - before).max(0.0)),
+            machine_cpu_seconds: idled_now.zip(idled_before).map(|(now, before)| now.busy_seconds_since(&before)),
             network: network::since(network::now(), counted_before),
         })
     }

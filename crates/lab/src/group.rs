@@ -22,6 +22,15 @@ use crate::usage::Root;
 /// What is kept of a log for an error message.
 const LOG_TAIL_BYTES: usize = 600;
 
+/// Whether a program is there to be started, by its path or, named without one, in a folder of PATH.
+fn is_there(named: &str) -> bool {
+    if named.contains('/') {
+        return Path::new(named).is_file();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(named).is_file())
+}
+
 /// A started program and all that it started.
 #[derive(Debug)]
 pub struct Group {
@@ -38,8 +47,7 @@ impl Group {
     pub fn start(name: &str, command: &[String], cores: &[usize], folder: &Path) -> Result<Self, Error> {
         let named = command.first().ok_or(Error::Empty("program"))?;
         // One that is not there is to be told of by its own name.
-        let is_there = Path::new(named).is_absolute() && Path::new(named).is_file();
-        let control = is_there.then(ControlGroup::new).flatten();
+        let control = is_there(named).then(ControlGroup::new).flatten();
         let entered = control.as_ref().map(|control| control.entered(command));
         let command = entered.as_deref().unwrap_or(command);
         let (program, arguments) = command.split_first().ok_or(Error::Empty("program"))?;

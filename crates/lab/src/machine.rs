@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Instant;
 
 use report::results::Machine;
 
@@ -45,25 +46,53 @@ pub(crate) fn load_average() -> [f64; 3] {
     std::array::from_fn(|_| numbers.next().unwrap_or(0.0))
 }
 
-/// CPU time that all cores together spent on anything since they were started; `None` where the kernel does not tell.
-pub(crate) fn cpu_seconds() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    busy_ticks(&stat).map(|ticks| ticks as f64 / procfs::ticks_per_second() as f64)
+/// How long the cores had idled at a moment. What they did instead is by that alone: the kernel measures idle time where it
+/// stops its ticks, but samples all else once a tick, and what is itself driven by a clock (a constant rate) runs with the
+/// ticks or between them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Idled {
+    at: Instant,
+    by: Idle,
 }
 
-/// User, nice, system, interrupts and what a hypervisor took: all but idle and waiting for disks.
-fn busy_ticks(stat: &str) -> Option<u64> {
-    let numbers: Vec<u64> = stat
-        .lines()
-        .next()?
-        .strip_prefix("cpu ")?
-        .split_whitespace()
-        .map_while(|word| word.parse().ok())
-        .collect();
-    let [user, nice, system, _idle, _waiting, interrupts, soft, stolen, ..] = numbers[..] else {
-        return None;
-    };
-    Some(user + nice + system + interrupts + soft + stolen)
+/// As the kernel counts it since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Idle {
+    cores: u32,
+    /// Of all cores together, waiting for disks included.
+    ticks: u64,
+}
+
+impl Idled {
+    /// Until now; `None` where the kernel does not tell.
+    pub(crate) fn now() -> Option<Self> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        Some(Self { at: Instant::now(), by: Idle::of(&stat)? })
+    }
+
+    /// CPU time that all cores together spent on anything since then: programs, interrupts and what a hypervisor took.
+    pub(crate) fn busy_seconds_since(&self, earlier: &Self) -> f64 {
+        let idle_ticks = self.by.ticks.saturating_sub(earlier.by.ticks);
+        let all = (self.at - earlier.at).as_secs_f64() * f64::from(self.by.cores);
+        (all - idle_ticks as f64 / procfs::ticks_per_second() as f64).max(0.0)
+    }
+}
+
+impl Idle {
+    fn of(stat: &str) -> Option<Self> {
+        let mut lines = stat.lines();
+        let [_user, _nice, _system, idle, waiting, ..] = lines
+            .next()?
+            .strip_prefix("cpu ")?
+            .split_whitespace()
+            .map_while(|word| word.parse::<u64>().ok())
+            .collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        let cores = lines.take_while(|line| line.starts_with("cpu")).count();
+        Some(Self { cores: u32::try_from(cores).ok()?, ticks: idle + waiting })
+    }
 }
 
 fn processor(cpuinfo: &str) -> Option<String> {
@@ -87,6 +116,8 @@ fn line(path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -101,13 +132,20 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_one_that_neither_idles_nor_waits() {
-        assert_eq!(
-            busy_ticks("cpu  1 2 4 800 1600 8 16 32 0 0\ncpu0 1 2 4\n"),
-            Some(1 + 2 + 4 + 8 + 16 + 32)
-        );
-        assert_eq!(busy_ticks("cpu  1 2\n"), None);
-        assert!(cpu_seconds().is_some_and(|seconds| seconds > 0.0));
+    fn a_machine_is_busy_while_its_cores_neither_idle_nor_wait() {
+        let stat = "cpu  1 2 4 800 1600 8 16 32 0 0\ncpu0 1 2 4\ncpu1 0 0 0\nintr 7\n";
+        assert_eq!(Idle::of(stat), Some(Idle { cores: 2, ticks: 2400 }));
+        assert_eq!(Idle::of("cpu  1 2\n"), None);
+
+        let now = Instant::now();
+        let reading = |seconds: u64, ticks: u64| Idled {
+            at: now + Duration::from_secs(seconds),
+            by: Idle { cores: 2, ticks },
+        };
+        let a_second = procfs::ticks_per_second();
+        let busy = |idle_ticks: u64| reading(3, 100 + idle_ticks).busy_seconds_since(&reading(0, 100));
+        assert_eq!([busy(0), busy(a_second), busy(6 * a_second), busy(7 * a_second)], [6.0, 5.0, 0.0, 0.0]);
+        assert!(Idled::now().is_some_and(|read| read.by.cores > 0), "this kernel tells");
     }
 
     #[test]

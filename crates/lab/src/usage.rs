@@ -373,7 +373,8 @@ mod tests {
         let script = format!(
             "echo ready; while [ ! -e {waits} ]; do sleep 0.02; done; (setsid sh {work} &); exec sleep 600"
         );
-        let command = ["/bin/sh".to_owned(), "-c".to_owned(), script];
+        // By its name alone, as many programs are given.
+        let command = ["sh".to_owned(), "-c".to_owned(), script];
         let cores = cores::assign_all().expect("the kernel tells");
         let group = Group::start("test", &command, &cores.load, place.path()).expect("a shell");
         while !group.output().contains("ready") {
