@@ -283,7 +283,9 @@ impl<'o> Agent<'o> {
             origins: origins.map(|part| part.until(&processes)),
             generator: sender.and_then(Part::until_its_end),
             origins_cpu_seconds: origins_now.zip(origins_before).map(|(now, before)| (now - before).max(0.0)),
-            machine_cpu_seconds: idled_now.zip(idled_before).map(|(now, before)| now.busy_seconds_since(&before)),
+            machine_cpu_seconds: idled_now
+                .zip(idled_before)
+                .map(|(now, before)| now.busy_seconds_since(&before)),
             network: network::since(network::now(), counted_before),
         })
     }
