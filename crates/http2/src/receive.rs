@@ -69,6 +69,15 @@ impl Parser {
         let preface_left = if role == Role::Server { PREFACE.len() } else { 0 };
         Self { preface_left, held: Vec::new(), data: None, block: None }
     }
+
+    /// A stream is let go of: what is to come of a frame that has begun is nobody's, whoever has its place by then.
+    pub(crate) fn let_go(&mut self, key: Key) {
+        if let Some(data) = &mut self.data
+            && data.key == Some(key)
+        {
+            data.key = None;
+        }
+    }
 }
 
 impl Connection {

@@ -305,6 +305,7 @@ impl Connection {
         let stream = self.streams.at(key);
         self.unread -= stream.body.len() as i64;
         self.long_heads -= stream.long_head;
+        self.parser.let_go(key);
         self.streams.remove(key);
         self.give_connection();
     }

@@ -441,3 +441,26 @@ fn pings_and_resets_that_go_with_bodies_are_no_flood() {
         connection.sent(connection.unsent().len());
     }
 }
+
+/// A stream that is given up in the middle of a frame: the rest of the frame is nobody's, whoever has its place.
+#[test]
+fn the_rest_of_a_frame_goes_to_no_other_stream() {
+    let mut client = end(Role::Client);
+    let get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let given_up = client.open();
+    client.write_head(given_up, get, true, Scheme::Http).expect("it is a head");
+    let body = frame(0, 0, 1, b"for one alone");
+    let (begun, rest) = body.split_at(12);
+    receive(&mut client, &[&frame(4, 0, 0, b"")[..], &frame(1, 4, 1, &[0x88]), begun].concat(), usize::MAX)
+        .expect("all is well");
+    client.release(given_up);
+    let next = client.open();
+    assert_eq!(next, given_up, "its place is used again");
+    client.write_head(next, get, true, Scheme::Http).expect("it is a head");
+    let answer = [rest, &frame(1, 4, 3, &[0x88]), &frame(0, 1, 3, b"ok")].concat();
+    receive(&mut client, &answer, usize::MAX).expect("all is well");
+    let mut text = Vec::new();
+    assert!(read_all(&mut client, next, &mut text));
+    let expected = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    assert_eq!(String::from_utf8_lossy(&text), expected);
+}
