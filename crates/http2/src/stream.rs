@@ -160,9 +160,11 @@ pub(crate) struct Streams {
     free: Vec<Key>,
     /// Numbers of streams that were reset here, the last of them: what the peer sent before it knew means nothing.
     reset: VecDeque<u32>,
+    /// The highest of those that are no longer remembered.
+    reset_before: u32,
 }
 
-/// Resets that are remembered.
+/// Resets that are remembered one by one.
 const RESETS_MAX: usize = 128;
 
 impl Streams {
@@ -228,13 +230,13 @@ impl Streams {
 
     pub(crate) fn remember_reset(&mut self, id: u32) {
         if self.reset.len() == RESETS_MAX {
-            self.reset.pop_front();
+            self.reset_before = self.reset_before.max(self.reset.pop_front().unwrap_or(0));
         }
         self.reset.push_back(id);
     }
 
-    /// Whether it was reset here not long ago.
-    pub(crate) fn was_reset(&self, id: u32) -> bool {
-        self.reset.contains(&id)
+    /// Whether it was reset here; of old ones it is no longer known, and nothing is held against the peer.
+    pub(crate) fn may_have_been_reset(&self, id: u32) -> bool {
+        id <= self.reset_before || self.reset.contains(&id)
     }
 }

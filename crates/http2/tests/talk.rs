@@ -464,3 +464,41 @@ fn the_rest_of_a_frame_goes_to_no_other_stream() {
     let expected = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     assert_eq!(String::from_utf8_lossy(&text), expected);
 }
+
+/// RFC 9113 §5.1: what the peer sent before it knew of a reset means nothing, however many resets are on their way.
+#[test]
+fn what_crosses_a_reset_is_ignored() {
+    const RESETS: u32 = 300;
+    let settings = frame(4, 0, 0, b"");
+    let mut client = end(Role::Client);
+    receive(&mut client, &settings, usize::MAX).expect("all is well");
+    let get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for _ in 0..RESETS {
+        let key = client.open();
+        client.write_head(key, get, true, Scheme::Http).expect("it is a head");
+        client.release(key);
+    }
+    let key = client.open();
+    client.write_head(key, get, true, Scheme::Http).expect("it is a head");
+    client.sent(client.unsent().len());
+    // Its fields are remembered all the same, and its bytes are given back.
+    let late = [frame(1, 4, 1, &[0x88, 0x40, 1, b'x', 1, b'y']), frame(0, 0, 1, &[0; 16_384]).repeat(20)];
+    assert_eq!(receive(&mut client, &late.concat(), usize::MAX), Ok(Vec::new()));
+    assert_eq!(client.unsent()[3..9], [8, 0, 0, 0, 0, 0], "a WINDOW_UPDATE of the connection");
+    let answer = frame(1, 5, 1 + 2 * RESETS, &[0x88, 0xbe]);
+    receive(&mut client, &answer, usize::MAX).expect("all is well");
+    let mut text = Vec::new();
+    assert!(read_all(&mut client, key, &mut text));
+    assert_eq!(text, b"HTTP/1.1 200 OK\r\nx: y\r\ncontent-length: 0\r\n\r\n");
+
+    let mut server = end(Role::Server);
+    let upload = [0x83, 0x86, 0x84, 0x41, 1, b'a'];
+    receive(&mut server, &[PREFACE, &settings].concat(), usize::MAX).expect("all is well");
+    // More than it takes at once, so that all but the first are refused.
+    let uploads: Vec<u8> = (0..RESETS).flat_map(|at| frame(1, 4, 1 + 2 * at, &upload)).collect();
+    receive(&mut server, &uploads, usize::MAX).expect("all is well");
+    for id in [21, 1 + 2 * (RESETS - 1)] {
+        let late = [frame(0, 0, id, b"x"), frame(1, 5, id, &[0x40, 1, b'x', 1, b'y'])].concat();
+        assert_eq!(receive(&mut server, &late, usize::MAX), Ok(Vec::new()), "stream {id}");
+    }
+}

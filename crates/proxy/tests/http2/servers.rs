@@ -4,7 +4,7 @@ use config::Protocol;
 
 use crate::end::{End, Ended};
 use crate::frame::{
-    Frame, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, NO_ERROR, REFUSED_STREAM, data, go_away, headers,
+    CANCEL, Frame, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, NO_ERROR, REFUSED_STREAM, data, go_away, headers,
     last_data, last_headers, ping, reset, settings,
 };
 use crate::peer::Peer;
@@ -324,4 +324,30 @@ fn a_server_that_refuses_is_left_for_another() {
     server.whole(1);
     answer(&mut server, 1);
     is_answered(&mut client);
+}
+
+#[test]
+fn requests_that_one_client_gives_up_break_nobody_elses() {
+    // RFC 9113 §5.1: what a server sent before it knew of the resets is ignored, however many they are.
+    let scene = Scene::to_http2();
+    let mut client = scene.client();
+    let get = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
+    client.sends(last_headers(1, get));
+    let mut server = scene.accept();
+    server.whole(1);
+    client.sends(reset(1, CANCEL));
+    server.gets_reset(1, CANCEL);
+    for round in 0..3 {
+        let ids = || (0..60).map(|at| 3 + 2 * (60 * round + at));
+        client.sends(ids().flat_map(|id| last_headers(id, get)).collect::<Vec<u8>>());
+        ids().for_each(|id| drop(server.whole(id)));
+        client.sends(ids().flat_map(|id| reset(id, CANCEL)).collect::<Vec<u8>>());
+        ids().for_each(|id| server.gets_reset(id, CANCEL));
+    }
+    let mut other = asks(&scene, &mut server, 363);
+    server.sends([headers(1, ":status: 200\n"), data(1, "late"), last_headers(1, "x-sum: 1\n")].concat());
+    answer(&mut server, 363);
+    is_answered(&mut other);
+    client.is_heard();
+    scene.assert_no_more_connections();
 }
