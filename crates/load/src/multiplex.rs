@@ -216,9 +216,7 @@ impl Sender {
         };
         let message = &messages[worker.next_request(messages.len())];
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
-        if turn.counted {
-            worker.departure(&turn, free, sent);
-        }
+        let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let mut attempt = 1;
         let exchanged = loop {
             let exchanged = self.exchange(message.server, &message.head, sent).await;
@@ -227,15 +225,17 @@ impl Sender {
                 exchanged => break exchanged,
             }
         };
-        if turn.counted {
-            let traffic = &self.link.traffic;
+        // What was moved before the window is in no figure.
+        let traffic = &self.link.traffic;
+        let (sent_bytes, received_bytes) = (traffic.sent_bytes.take(), traffic.received_bytes.take());
+        if let Some(number) = number {
             let mut record = worker.record.borrow_mut();
-            record.transferred(traffic.sent_bytes.take(), traffic.received_bytes.take());
+            record.transferred(sent_bytes, received_bytes);
             if let Ok(Received { response, first_byte, done }) = exchanged {
                 record.response(response, &Moments { due: turn.due, sent, first_byte, done });
             }
             drop(record);
-            worker.settled();
+            worker.settled(number);
         }
         match exchanged {
             Ok(Received { done, .. }) => {

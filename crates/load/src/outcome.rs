@@ -46,6 +46,9 @@ pub struct Outcome {
     pub error_examples: BTreeMap<ErrorClass, String>,
     /// Requests under way when the run ended. They are in no other figure.
     pub unfinished: u64,
+    /// How long the oldest of these had been under way: what hangs is longer than the slowest response.
+    #[serde(default)]
+    pub oldest_unfinished_us: u64,
     /// Connections opened in the window.
     pub connections_opened: u64,
     /// The headline. With a rate from when the request was due, otherwise from when it was sent, to the end of

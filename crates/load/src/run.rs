@@ -213,13 +213,15 @@ fn measure(worker: Worker) -> Result<Measured, Error> {
         }
         let ended = Instant::now();
         let cpu = cpu_time().saturating_sub(cpu_before);
+        let (unfinished, oldest_unfinished) = worker.under_way.borrow().at(ended);
         let due_by = window.end.map_or(ended, |end| end.min(ended));
         Ok(Measured {
             window: Some((window, ended)),
             started_at,
             cpu,
             unclaimed: worker.arrivals().unclaimed(due_by),
-            unfinished: worker.unfinished.get(),
+            unfinished,
+            oldest_unfinished,
             record: worker.record.replace(Record::new(worker.is_open_model)),
         })
     })

@@ -28,7 +28,7 @@ const RECEIVE_TLS_BYTES: usize = 128 * 1024;
 pub(crate) async fn drive(worker: Rc<Worker>, index: usize) {
     let mut connection = Connection::new(worker, index);
     match connection.open_ahead().await {
-        Ok(()) => connection.worker.shared.reach.succeeded(),
+        Ok(_) => connection.worker.shared.reach.succeeded(),
         // A server that is down for some of them is counted when the load begins.
         Err(failure) => connection.worker.shared.reach.failed(|| failure.unreached()),
     }
@@ -102,13 +102,14 @@ impl Connection {
         }
     }
 
-    /// Opens the connection before a request needs it, where it is known which server the request will go to.
-    async fn open_ahead(&mut self) -> Result<(), Failure> {
+    /// Opens the connection before a request needs it, where it is known which server the request will go to. Whether
+    /// it did.
+    async fn open_ahead(&mut self) -> Result<bool, Failure> {
         if self.stream.is_some() || !self.worker.opens_ahead() {
-            return Ok(());
+            return Ok(false);
         }
         // Boxed, as everywhere that opens: each request would otherwise move the room that opening takes.
-        Box::pin(self.open(0)).await
+        Box::pin(self.open(0)).await.map(|()| true)
     }
 
     async fn open(&mut self, server: usize) -> Result<(), Failure> {
@@ -123,7 +124,12 @@ impl Connection {
     /// connection was ready for it.
     async fn next_turn(&mut self, free: &mut Instant) -> Option<Turn> {
         loop {
-            if let Err(failure) = self.open_ahead().await {
+            let opened = self.open_ahead().await;
+            // It was not ready for a request while it opened: that is no delay of the generator's.
+            if let Ok(true) = opened {
+                *free = Instant::now();
+            }
+            if let Err(failure) = opened {
                 *free = Instant::now();
                 if self.worker.spend_on_failure(*free) {
                     return None;
@@ -167,12 +173,10 @@ impl Connection {
         };
         let request = &requests[worker.next_request(requests.len())];
         let sent = if worker.is_open_model { Instant::now() } else { turn.due };
-        if turn.counted {
-            worker.departure(&turn, free, sent);
-        }
+        let number = turn.counted.then(|| worker.departure(&turn, free, sent));
         let mut progress = Progress::default();
         let exchanged = self.exchange(request, sent, &mut progress).await;
-        if turn.counted {
+        if let Some(number) = number {
             let mut record = worker.record.borrow_mut();
             record.transferred(progress.sent_bytes as u64, progress.received_bytes);
             if let Ok(Received { response, first_byte, done }) = exchanged {
@@ -180,7 +184,7 @@ impl Connection {
                 record.response(response, &moments);
             }
             drop(record);
-            worker.settled();
+            worker.settled(number);
         }
         match exchanged {
             Ok(Received { response, done, .. }) => {

@@ -34,6 +34,8 @@ pub(crate) struct Measured {
     pub(crate) unclaimed: u64,
     /// Requests under way at the end.
     pub(crate) unfinished: u64,
+    /// How long the oldest of them had been.
+    pub(crate) oldest_unfinished: Duration,
     pub(crate) record: Record,
 }
 
@@ -46,6 +48,7 @@ impl Measured {
             cpu: Duration::ZERO,
             unclaimed: 0,
             unfinished: 0,
+            oldest_unfinished: Duration::ZERO,
             record: Record::new(false),
         }
     }
@@ -59,6 +62,7 @@ impl Measured {
         self.cpu += other.cpu;
         self.unclaimed += other.unclaimed;
         self.unfinished += other.unfinished;
+        self.oldest_unfinished = self.oldest_unfinished.max(other.oldest_unfinished);
         self.record.merge(other.record);
     }
 }
@@ -102,6 +106,7 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, interrupted: bool) 
         errors: record.errors,
         error_examples: record.error_examples.clone(),
         unfinished: all.unfinished,
+        oldest_unfinished_us: u64::try_from(all.oldest_unfinished.as_micros()).unwrap_or(u64::MAX),
         connections_opened: record.connections_opened,
         latency,
         service: distribution(&record.service),

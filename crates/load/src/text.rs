@@ -27,7 +27,12 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     let measured = seconds(outcome.measured_seconds);
     writeln!(text, "  {requests} requests in {measured}{interrupted}, {received} received")?;
     if outcome.unfinished > 0 {
-        writeln!(text, "  {} more were under way at the end and are not counted", outcome.unfinished)?;
+        let oldest = seconds(outcome.oldest_unfinished_us as f64 / 1e6);
+        let unfinished = outcome.unfinished;
+        writeln!(
+            text,
+            "  {unfinished} more were under way at the end, one for {oldest}, and are not counted"
+        )?;
     }
     writeln!(text, "  Requests/s {:>12.2}", outcome.requests_per_second)?;
     let transfer = if outcome.measured_seconds > 0.0 {

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -77,6 +77,36 @@ impl std::fmt::Debug for OnReady {
     }
 }
 
+/// Requests under way, by when each was sent. It takes room once for as many as there are senders.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    sent: Vec<Option<Instant>>,
+    free: Vec<usize>,
+}
+
+impl UnderWay {
+    fn add(&mut self, sent: Instant) -> usize {
+        let number = self.free.pop().unwrap_or(self.sent.len());
+        match self.sent.get_mut(number) {
+            Some(place) => *place = Some(sent),
+            None => self.sent.push(Some(sent)),
+        }
+        number
+    }
+
+    fn remove(&mut self, number: usize) {
+        self.sent[number] = None;
+        self.free.push(number);
+    }
+
+    /// How many there are, and how long the oldest of them has been.
+    pub(crate) fn at(&self, now: Instant) -> (u64, Duration) {
+        let sent = self.sent.iter().flatten();
+        let oldest = sent.clone().min().map_or(Duration::ZERO, |sent| now.saturating_duration_since(*sent));
+        (sent.count() as u64, oldest)
+    }
+}
+
 /// One load thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -87,7 +117,7 @@ pub(crate) struct Worker {
     /// For each server, the address that accepted last.
     pub(crate) preferred_address: Vec<Cell<usize>>,
     /// Counted requests under way.
-    pub(crate) unfinished: Cell<u64>,
+    pub(crate) under_way: RefCell<UnderWay>,
     /// The next entry of the URL list.
     cursor: Cell<usize>,
     /// Connections that have not tried to connect yet.
@@ -116,7 +146,7 @@ impl Worker {
             record: RefCell::new(Record::new(is_open_model)),
             scratch: RefCell::new(Scratch::new(shared.targets.tls.is_some())),
             preferred_address: shared.targets.servers.iter().map(|_| Cell::new(0)).collect(),
-            unfinished: Cell::new(0),
+            under_way: RefCell::default(),
             // The threads take every so-many-th entry, so that together they go through the list in its order.
             cursor: Cell::new(thread % shared.targets.requests.count()),
             unready: Cell::new(senders(&shared.plan, thread)),
@@ -226,18 +256,18 @@ impl Worker {
         }
     }
 
-    /// A counted request goes out.
-    pub(crate) fn departure(&self, turn: &Turn, free: Instant, sent: Instant) {
-        self.unfinished.set(self.unfinished.get() + 1);
+    /// A counted request goes out; under which number it is to be settled.
+    pub(crate) fn departure(&self, turn: &Turn, free: Instant, sent: Instant) -> usize {
         if self.is_open_model {
             let end = self.begun.get().and_then(|(window, _)| window.end);
             self.record.borrow_mut().departure(turn.due, free, sent, end);
         }
+        self.under_way.borrow_mut().add(sent)
     }
 
-    /// A counted request is over, one way or the other.
-    pub(crate) fn settled(&self) {
-        self.unfinished.set(self.unfinished.get() - 1);
+    /// The counted request of this number is over, one way or the other.
+    pub(crate) fn settled(&self, number: usize) {
+        self.under_way.borrow_mut().remove(number);
         self.publish();
     }
 

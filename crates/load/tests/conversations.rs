@@ -286,3 +286,24 @@ fn the_warm_up_is_not_counted() {
     assert_eq!((told.requests, told.latency.count, told.body_bytes), (20, 20, 100));
     assert_eq!(told.connections_opened, 0, "they were opened before the window");
 }
+
+#[test]
+fn what_hangs_at_the_end_is_told_by_how_long_it_has() {
+    let address = server(|mut peer, number| {
+        while peer.request().is_some() {
+            if number > 0 {
+                peer.send(OK);
+            }
+        }
+    });
+    let ended = Plan { connections: 3, requests: None, duration_seconds: Some(0.5), ..plan(address, 1) };
+    let told = run(&ended);
+    assert!(told.requests > 0 && told.errors == Errors::default() && told.unfinished > 0, "{told:?}");
+    // The first connection has waited since the beginning.
+    assert!(told.oldest_unfinished_us as f64 >= 0.8e6 * told.measured_seconds, "{told:?}");
+    assert!(
+        load::report(&told).contains("more were under way at the end, one for "),
+        "{}",
+        load::report(&told)
+    );
+}

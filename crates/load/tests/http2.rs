@@ -239,3 +239,14 @@ fn a_server_without_http2_is_told_apart() {
     let told = run(&Plan { urls, tls, keepalive: false, ..plan(address, 2) });
     assert_eq!((told.errors.tls, told.errors.total()), (2, 2), "{:?}", told.error_examples);
 }
+
+#[test]
+fn bytes_of_the_warm_up_are_in_no_figure() {
+    let address = server(|_, _, answer, _| respond(answer, 200, &[b'x'; 1000]));
+    let cold = run(&plan(address, 20));
+    let warm = run(&Plan { warm_up_seconds: 0.2, ..plan(address, 20) });
+    assert_eq!((cold.requests, warm.requests), (20, 20));
+    // Heads are shorter once they have been sent before.
+    assert!(warm.bytes_received <= cold.bytes_received && warm.bytes_received > 20_000, "{warm:?}");
+    assert!(warm.bytes_sent <= cold.bytes_sent, "{warm:?}");
+}
