@@ -6,9 +6,9 @@
 /// A comparison as sentences, a table and JSON.
 pub mod show;
 
-use crate::results::{Case, Proxy, Results, Role};
+use crate::results::{Arrivals, Case, Proxy, Results, Role, Run};
 use crate::statistics::{Estimate, median};
-use crate::summary::Metric;
+use crate::summary::{self, Metric};
 
 /// The chance of claiming any difference where there is none, over all that is compared at once.
 const FALSE_CLAIM: f64 = 0.04;
@@ -97,17 +97,26 @@ struct Cell<'r> {
     metric: Metric,
     figures: [Estimate; 2],
     logs: [Vec<f64>; 2],
+    /// Which controls they are beside: those that were measured in every round that it was.
+    controls: Vec<String>,
 }
 
 impl<'r> Comparison<'r> {
     /// Matches proxies and cases by name, and compares what both have.
     pub fn of(before: &'r Results, after: &'r Results) -> Self {
-        let basis = basis(before, after);
+        let mut basis = basis(before, after);
         let controls = match &basis {
             Basis::Controls(names) => names.as_slice(),
             Basis::SameMachine | Basis::Machines => &[],
         };
         let cells = cells(before, after, controls);
+        if let Basis::Controls(names) = &mut basis {
+            // Whoever no figure could be taken beside has taken no drift off.
+            names.retain(|name| cells.iter().any(|cell| cell.controls.contains(name)));
+            if names.is_empty() {
+                basis = Basis::SameMachine;
+            }
+        }
         let compared = cells.iter().filter(|cell| cell.is_judged()).count() + groups(&cells).len();
         let normal = normal_quantile(1.0 - FALSE_CLAIM / (2.0 * compared.max(1) as f64));
         let mut changes = Vec::new();
@@ -116,8 +125,8 @@ impl<'r> Comparison<'r> {
             let pooled = scale(group.iter().flat_map(|cell| &cell.logs));
             let judged: Vec<&Cell<'_>> = group.iter().copied().filter(|cell| cell.is_judged()).collect();
             let shifts: Vec<Shift> = judged.iter().map(|cell| cell.shift(pooled)).collect();
-            let is_alone = controls.is_empty() || group[0].metric == Metric::Memory;
-            let drift = if is_alone { DRIFT_ALONE } else { DRIFT_BESIDE_CONTROLS };
+            // Over all cases there is as much drift as in the one that has most of it.
+            let drift = group.iter().map(|cell| cell.drift()).fold(DRIFT_BESIDE_CONTROLS, f64::max);
             let logs = group.iter().flat_map(|cell| &cell.logs);
             let errors = of_few(normal, logs.map(|logs| logs.len().saturating_sub(1)).sum());
             if shifts.len() > 1 {
@@ -125,7 +134,7 @@ impl<'r> Comparison<'r> {
             }
             for cell in group {
                 let shift = cell.shift(pooled);
-                changes.push(cell.change(Some(cell.case.name.clone()), shift, errors, drift));
+                changes.push(cell.change(Some(cell.case.name.clone()), shift, errors, cell.drift()));
             }
         }
         Self { before, after, unmatched: unmatched(before, after), basis, changes }
@@ -166,6 +175,11 @@ impl Shift {
 impl Cell<'_> {
     fn is_judged(&self) -> bool {
         self.logs.iter().all(|logs| logs.len() >= REPEATS_LEAST)
+    }
+
+    /// What may differ though nothing was changed.
+    fn drift(&self) -> f64 {
+        if self.controls.is_empty() { DRIFT_ALONE } else { DRIFT_BESIDE_CONTROLS }
     }
 
     /// The median of all differences between a value after and one before: near the mean in precision, near the
@@ -246,8 +260,8 @@ fn cells<'r>(before: &'r Results, after: &'r Results, controls: &[String]) -> Ve
                     // the machine is no drift.
                     let controls = if metric == Metric::Memory { &[] } else { controls };
                     let others: Vec<&String> = controls.iter().filter(|name| **name != proxy.name).collect();
-                    let logs = beside(before, after, &proxy.name, &others, case, metric);
-                    cells.push(Cell { proxy, case, metric, figures: [one, other], logs });
+                    let (logs, controls) = beside(before, after, &proxy.name, &others, case, metric);
+                    cells.push(Cell { proxy, case, metric, figures: [one, other], logs, controls });
                 }
             }
         }
@@ -263,7 +277,8 @@ fn groups<'c, 'r>(cells: &'c [Cell<'r>]) -> Vec<Vec<&'c Cell<'r>>> {
         .collect()
 }
 
-/// The logarithms of a figure in both runs, less the mean of those controls that both measured in every round of it.
+/// The logarithms of a figure in both runs, less the mean of those controls that both measured in every round of it; and
+/// which those are.
 fn beside(
     before: &Results,
     after: &Results,
@@ -271,7 +286,7 @@ fn beside(
     controls: &[&String],
     case: &Case,
     metric: Metric,
-) -> [Vec<f64>; 2] {
+) -> ([Vec<f64>; 2], Vec<String>) {
     let own = [before, after].map(|results| rounds(results, proxy, case, metric));
     let of_control = |name: &str| -> Option<[Vec<f64>; 2]> {
         let both = [before, after].map(|results| rounds(results, name, case, metric));
@@ -283,19 +298,26 @@ fn beside(
         let [one, other] = aligned;
         Some([one?, other?])
     };
-    let controls: Vec<[Vec<f64>; 2]> = controls.iter().filter_map(|name| of_control(name)).collect();
-    [0, 1].map(|run| {
+    let (names, controls): (Vec<String>, Vec<[Vec<f64>; 2]>) =
+        controls.iter().filter_map(|name| Some(((*name).clone(), of_control(name)?))).unzip();
+    let logs = [0, 1].map(|run| {
         let less = |index: usize| {
             controls.iter().map(|control| control[run][index]).sum::<f64>() / controls.len().max(1) as f64
         };
         own[run].iter().enumerate().map(|(index, (_, value))| value.ln() - less(index)).collect()
-    })
+    });
+    (logs, names)
 }
 
-/// Round and value of each valid measurement; of repeated ones the last.
+/// Round and value of each valid measurement; of repeated ones the last, of a search what it found.
 fn rounds(results: &Results, proxy: &str, case: &Case, metric: Metric) -> Vec<(usize, f64)> {
+    let runs = results.runs.iter().filter(|run| run.proxy == proxy && run.case == case.name);
+    let mut runs: Vec<&Run> = runs.collect();
+    if matches!(case.arrivals, Arrivals::Searched { .. }) {
+        runs = summary::searches(&runs).into_iter().filter_map(|(_, found)| found.ok()).collect();
+    }
     let mut values: Vec<(usize, f64)> = Vec::new();
-    for run in results.runs.iter().filter(|run| run.proxy == proxy && run.case == case.name) {
+    for run in runs {
         if let Some(value) = run.outcome.valid().and_then(|measured| metric.value(measured))
             && value.is_finite()
             && value > 0.0

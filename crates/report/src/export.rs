@@ -152,13 +152,13 @@ pub fn plots(summary: &Summary<'_>) -> Vec<(String, String)> {
     for shown in overview.into_iter().chain(of_several) {
         plots.extend(shown.chart.map(|chart| (file_name(&shown.caption, "svg"), chart)));
     }
-    for case in &summary.cases {
+    for (index, case) in summary.cases.iter().enumerate() {
         let charts = [
             (format!("cpu {}", case.case.name), chart::cpu_per_request(case, "chart")),
             (format!("latency {}", case.case.name), chart::latency(case, "chart")),
         ];
         plots.extend(charts.into_iter().filter_map(|(name, chart)| Some((file_name(&name, "svg"), chart?))));
-        plots.extend(overview::over_time(case).into_iter().filter_map(|shown| {
+        plots.extend(overview::over_time(case, index).into_iter().filter_map(|shown| {
             Some((file_name(&format!("{} {}", shown.caption, case.case.name), "svg"), shown.chart?))
         }));
     }

@@ -66,9 +66,13 @@ pub fn ratio(value: f64) -> String {
     if value < 10.0 { format!("{value:.2}") } else { significant(value) }
 }
 
+/// The last second that a date of four digits has.
+const END_OF_9999: u64 = 253_402_300_799;
+
 /// `2026-11-21 03:29 UTC`
 pub fn date(unix_seconds: u64) -> String {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let unix_seconds = unix_seconds.min(END_OF_9999);
     let (mut day, minute) = (unix_seconds / 86_400, unix_seconds % 86_400 / 60);
     let mut year = 1970;
     while day >= 365 + u64::from(leap(year)) {

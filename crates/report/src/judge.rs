@@ -65,6 +65,8 @@ pub struct Evidence {
     pub offered_per_second: Option<f64>,
     /// The share of requests that failed.
     pub failed_share: Option<f64>,
+    /// Measurements without any figures, of how many; `None` where all have some.
+    pub failed_repeats: Option<(usize, usize)>,
     /// Bytes of each response, with its head.
     pub response_bytes: Option<f64>,
     /// The share of its cores that the generator used.
@@ -142,7 +144,7 @@ pub struct Rule {
 type Broken = (Vec<String>, String);
 
 /// Every rule, in the order in which a reader asks.
-pub const RULES: [Rule; 15] = [
+pub const RULES: [Rule; 16] = [
     Rule {
         name: "generator-bottleneck",
         spoils: Spoils::Rates,
@@ -210,6 +212,13 @@ pub const RULES: [Rule; 15] = [
         spoils: Spoils::Everything,
         remedy: "Requests that fail are often cheap or never finish, so the rest says little: find their cause, or lower the load.",
         find: |ranking| above(ranking, "of the requests failed:", FAILED_SHARE_MOST, |one| one.failed_share),
+    },
+    Rule {
+        name: "failed-repeats",
+        spoils: Spoils::Everything,
+        remedy: "Its figures are those of the repeats that it went through: find out why the others came to nothing (their \
+                 reasons are listed), and measure again.",
+        find: failed,
     },
     Rule {
         name: "noise",
@@ -403,6 +412,17 @@ fn noise(ranking: &Ranking) -> Option<Broken> {
     broken(
         noisy.into_iter().map(|(entry, _)| entry).chain(few),
         format!("the figure spreads: {}", said.join(", ")),
+    )
+}
+
+fn failed(ranking: &Ranking) -> Option<Broken> {
+    let hit = ranking.entries.iter().filter_map(|entry| Some((entry, entry.failed_repeats?)));
+    let hit: Vec<(&Evidence, (usize, usize))> = hit.collect();
+    let said: Vec<String> =
+        hit.iter().map(|(entry, (failed, of))| format!("{failed} of {of} ({})", entry.name)).collect();
+    broken(
+        hit.into_iter().map(|(entry, _)| entry),
+        format!("repeats that came to nothing: {}", said.join(", ")),
     )
 }
 

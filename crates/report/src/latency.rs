@@ -44,7 +44,8 @@ impl Latency {
 
     /// How many were observed.
     pub fn count(&self) -> u64 {
-        self.buckets.iter().map(|bucket| bucket.count).sum()
+        // Whatever a file says.
+        self.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(bucket.count))
     }
 
     /// The smallest latency that a share `quantile` (0 to 1) of the observations does not exceed; `None` without any.
@@ -67,7 +68,7 @@ impl Latency {
                     && let Some(next) = buckets.next()
                 {
                     bucket = next;
-                    seen += bucket.count;
+                    seen = seen.saturating_add(bucket.count);
                 }
                 bucket.latency_us
             })

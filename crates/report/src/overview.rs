@@ -12,7 +12,7 @@ use crate::judge;
 use crate::published;
 use crate::results::{Arrivals, Role, Run, Sample, Scheme, Usage, Version, Watched};
 use crate::statistics::Estimate;
-use crate::summary::{CaseSummary, Metric, Row, Summary};
+use crate::summary::{self, CaseSummary, Metric, Row, Summary};
 use crate::table::{NOTHING, Table};
 
 pub use workers::by_workers;
@@ -99,7 +99,8 @@ pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
     let key = |case: &CaseSummary<'_>| {
         let case = case.case;
         let is_plain = (case.scheme == Scheme::Http, case.version == Version::Http1);
-        (is_plain, case.payload.clone(), case.connections, case.workers, case.features.clone())
+        let generator = case.generator.clone();
+        (is_plain, case.payload.clone(), case.connections, case.workers, case.features.clone(), generator)
     };
     let paced: Vec<(&CaseSummary<'_>, f64)> = summary
         .cases
@@ -191,7 +192,7 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
         .collect();
     let (id, caption) = (
         format!("rates-{index}"),
-        format!("99th percentile of latency against rate: {}", rates[0].0.payload()),
+        format!("99th percentile of latency against rate: {}", summary::title_but_rate(rates[0].0.case)),
     );
     let chart = Lines {
         id: &id,
@@ -223,8 +224,9 @@ fn against_rate(rates: &[(&CaseSummary<'_>, f64)], index: usize) -> Option<Shown
     Some(Shown { chart: chart.draw(), series: None, caption, table })
 }
 
-/// What the proxies of a case used over time, of the last measurement of each: CPU, memory, threads, connections.
-pub fn over_time(case: &CaseSummary<'_>) -> Vec<Shown> {
+/// What the proxies of a case used over time, of the last measurement of each: CPU, memory, threads, connections. `index`
+/// is the case's place in the page.
+pub fn over_time(case: &CaseSummary<'_>, index: usize) -> Vec<Shown> {
     let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
     let looks = chart::looks(&proxies);
     let sampled: Vec<Sampled<'_>> = looks
@@ -235,7 +237,7 @@ pub fn over_time(case: &CaseSummary<'_>) -> Vec<Shown> {
         })
         .filter(|sampled| !sampled.samples.is_empty())
         .collect();
-    QUANTITIES.iter().filter_map(|quantity| quantity.over_time(case, &sampled)).collect()
+    QUANTITIES.iter().filter_map(|quantity| quantity.over_time(case, index, &sampled)).collect()
 }
 
 /// The samples of a proxy.
@@ -287,8 +289,8 @@ const QUANTITIES: [Quantity; 4] = [
 ];
 
 impl Quantity {
-    fn over_time(&self, case: &CaseSummary<'_>, sampled: &[Sampled<'_>]) -> Option<Shown> {
-        let id = format!("{}-{}", self.key, case.case.name);
+    fn over_time(&self, case: &CaseSummary<'_>, index: usize, sampled: &[Sampled<'_>]) -> Option<Shown> {
+        let id = format!("{}-over-time-{index}", self.key);
         let title = format!("{} over time: {}", self.name, case.title());
         let lines = sampled.iter().map(|Sampled { look, samples, .. }| {
             let step = samples.len().div_ceil(DRAWN_MOST).max(1);

@@ -245,7 +245,7 @@ fn section(index: usize, case: &CaseSummary<'_>) -> Section {
         cpu: table::cpu(case),
         latency_chart: chart::latency(case, &format!("latency-{index}")),
         percentiles: table::percentiles(case),
-        over_time: overview::over_time(case),
+        over_time: overview::over_time(case, index),
         parts: overview::parts(case),
     }
 }

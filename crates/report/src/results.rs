@@ -436,6 +436,9 @@ pub struct Measured {
     /// CPU time of the generator's load threads.
     #[serde(default)]
     pub load_cpu_seconds: Option<f64>,
+    /// How many threads it had for the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_threads: Option<usize>,
     /// CPU time of the origins.
     #[serde(default)]
     pub origins_cpu_seconds: Option<f64>,
@@ -593,6 +596,11 @@ impl Outcome {
             Self::Measured(measured) => Some(measured),
             Self::Invalid { .. } | Self::Failed { .. } => None,
         }
+    }
+
+    /// Whether it says something of the proxy: not where the generator could not do its part.
+    pub fn tells_of_proxy(&self) -> bool {
+        !matches!(self, Self::Invalid { is_generators: true, .. } | Self::Failed { .. })
     }
 
     /// Why the figures do not count.

@@ -6,7 +6,7 @@ use crate::figure;
 use crate::judge::{self, Finding};
 use crate::latency::Latency;
 use crate::results::{
-    Arrivals, Case, Measured, OWN_GENERATOR, Proxy, Results, Role, Run, Scheme, Step, Version,
+    Arrivals, Case, Measured, OWN_GENERATOR, Outcome, Proxy, Results, Role, Run, Scheme, Step, Version,
 };
 use crate::statistics::{Difference, Estimate, difference};
 
@@ -79,6 +79,9 @@ impl Metric {
     }
 }
 
+/// A search is over when the highest rate that met its bound and the lowest that did not come this close together.
+pub const SEARCH_CLOSE: f64 = 1.05;
+
 /// CPU time for each request, in microseconds.
 fn cpu_per_request(measured: &Measured) -> Option<f64> {
     let usage = measured.usage.filter(|_| measured.requests > 0)?;
@@ -124,6 +127,8 @@ pub struct Row<'r> {
     pub valid: usize,
     /// Measurements that don't, each with its reason.
     pub refused: Vec<Refused<'r>>,
+    /// Those of them that have no figures at all.
+    pub failed: usize,
     /// A cell for each of [`Metric::ALL`].
     pub cells: Vec<Cell>,
     /// User and system CPU time for each request, in microseconds: the median of their sum, shared out as in all
@@ -131,8 +136,11 @@ pub struct Row<'r> {
     pub cpu_split_us: Option<[f64; 2]>,
     /// The share of one core that the proxy used: the median.
     pub busy_cores: Option<f64>,
-    /// Failed requests of all valid measurements.
+    /// Failed requests of all measurements but those that the generator spoiled: who fails so many that a measurement
+    /// is refused has failed them.
     pub errors: u64,
+    /// Their share of all that was asked in those measurements; `None` where nothing was.
+    pub failed_share: Option<f64>,
     /// Whole responses of all valid measurements.
     pub requests: u64,
     /// Bytes received in them.
@@ -236,16 +244,6 @@ impl CaseSummary<'_> {
         title(self.case)
     }
 
-    /// `HTTPS, tiny (128 B)`
-    pub fn payload(&self) -> String {
-        let mut parts = protocol(self.case);
-        parts.push(match self.case.payload_bytes {
-            0 => self.case.payload.clone(),
-            bytes => format!("{} ({})", self.case.payload, figure::bytes(bytes as f64)),
-        });
-        parts.join(", ")
-    }
-
     /// The row of the subject.
     pub fn subject(&self) -> Option<&Row<'_>> {
         self.rows.iter().find(|row| row.proxy.role == Role::Subject)
@@ -259,12 +257,24 @@ pub(crate) fn title(case: &Case) -> String {
         Arrivals::Constant { rate_per_second } => format!("{}/s constant", figure::count(*rate_per_second)),
         Arrivals::Searched { bound } => format!("highest rate with {bound}"),
     };
-    let mut parts = protocol(case);
-    parts.extend([size(case), arrivals, figure::things(case.connections, "connection")]);
-    parts.extend((case.workers > 1).then(|| figure::things(case.workers, "worker")));
-    parts.extend(case.features.iter().cloned());
-    parts.extend((case.generator != OWN_GENERATOR).then(|| format!("load by {}", case.generator)));
-    parts.join(", ")
+    let [before, after] = around_arrivals(case);
+    [before, vec![arrivals], after].concat().join(", ")
+}
+
+/// The same of several cases that differ in their rate.
+pub(crate) fn title_but_rate(case: &Case) -> String {
+    around_arrivals(case).concat().join(", ")
+}
+
+/// What stands before and after the arrivals.
+fn around_arrivals(case: &Case) -> [Vec<String>; 2] {
+    let mut before = protocol(case);
+    before.push(size(case));
+    let mut after = vec![figure::things(case.connections, "connection")];
+    after.extend((case.workers > 1).then(|| figure::things(case.workers, "worker")));
+    after.extend(case.features.iter().cloned());
+    after.extend((case.generator != OWN_GENERATOR).then(|| format!("load by {}", case.generator)));
+    [before, after]
 }
 
 /// `HTTPS`, `HTTP/2`; nothing for HTTP/1.1 in the clear.
@@ -320,24 +330,40 @@ fn case_summary<'r>(results: &'r Results, case: &'r Case) -> CaseSummary<'r> {
 
 /// The row of a search: in each round the highest rate that met the bound is what counts.
 fn found<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
-    let mut rounds: Vec<usize> = runs.iter().map(|run| run.round).collect();
+    let rounds = searches(runs);
+    let mut row = row(proxy, &rounds.iter().filter_map(|(_, found)| found.ok()).collect::<Vec<_>>());
+    let refused = rounds.iter().filter_map(|&(round, found)| Some(Refused { round, reason: found.err()? }));
+    row.refused.extend(refused);
+    row
+}
+
+/// What the search of each round found among the steps of one proxy: the highest rate that met the bound, or why none
+/// counts. A rate below which nothing was missed is no highest one.
+pub(crate) fn searches<'r>(steps: &[&'r Run]) -> Vec<(usize, Result<&'r Run, &'static str>)> {
+    let mut rounds: Vec<usize> = steps.iter().map(|run| run.round).collect();
     rounds.sort_unstable();
     rounds.dedup();
-    let rate = |run: &&&Run| match run.step {
-        Some(Step { rate_per_second, is_met: true }) => Some(rate_per_second),
-        Some(Step { is_met: false, .. }) | None => None,
+    let found = |round: usize| {
+        let of_round =
+            steps.iter().filter_map(|&run| Some((run, run.step?))).filter(|(run, _)| run.round == round);
+        let met = of_round.clone().filter(|(_, step)| step.is_met);
+        let highest =
+            met.max_by(|(_, one), (_, other)| one.rate_per_second.total_cmp(&other.rate_per_second));
+        let Some((run, Step { rate_per_second, .. })) = highest else {
+            return Err("no rate that was tried met the bound");
+        };
+        // What was read from a file may be off by its last digit.
+        let close = rate_per_second * SEARCH_CLOSE * (1.0 + f64::EPSILON * 8.0);
+        let is_missed = |(run, step): (&Run, Step)| {
+            !step.is_met && step.rate_per_second <= close && run.outcome.tells_of_proxy()
+        };
+        if of_round.clone().any(is_missed) {
+            Ok(run)
+        } else {
+            Err("the search ended before it was near: what it found is only some rate that met the bound")
+        }
     };
-    let highest = |round: &usize| {
-        let of_round = runs.iter().filter(|run| run.round == *round && rate(run).is_some());
-        of_round.max_by(|one, other| rate(one).unwrap_or(0.0).total_cmp(&rate(other).unwrap_or(0.0))).copied()
-    };
-    let highest_of: Vec<(usize, Option<&Run>)> =
-        rounds.into_iter().map(|round| (round, highest(&round))).collect();
-    let mut row = row(proxy, &highest_of.iter().filter_map(|(_, run)| *run).collect::<Vec<_>>());
-    let missed = highest_of.iter().filter(|(_, run)| run.is_none());
-    row.refused
-        .extend(missed.map(|&(round, _)| Refused { round, reason: "no rate that was tried met the bound" }));
-    row
+    rounds.into_iter().map(|round| (round, found(round))).collect()
 }
 
 fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
@@ -347,6 +373,12 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
         .filter_map(|run| Some(Refused { round: run.round, reason: run.outcome.refusal()? }))
         .collect();
     let median = |values: &mut dyn Iterator<Item = f64>| Estimate::of(values).map(|estimate| estimate.median);
+    let telling = || {
+        let of_proxy = runs.iter().filter(|run| run.outcome.tells_of_proxy());
+        of_proxy.filter_map(|run| run.outcome.figures())
+    };
+    let errors = telling().map(Measured::error_count).sum::<u64>();
+    let asked = errors + telling().map(|measured| measured.requests).sum::<u64>();
     let cells = Metric::ALL.iter().map(|&metric| Cell {
         metric,
         estimate: Estimate::of(valid.iter().filter_map(|measured| metric.value(measured))),
@@ -356,6 +388,7 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
         proxy,
         valid: valid.len(),
         refused,
+        failed: runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed { .. })).count(),
         cells: cells.collect(),
         cpu_split_us: cpu_split(&valid),
         busy_cores: median(
@@ -364,7 +397,8 @@ fn row<'r>(proxy: &'r Proxy, runs: &[&'r Run]) -> Row<'r> {
                 .filter_map(|measured| measured.usage)
                 .map(|usage| (usage.user_seconds + usage.system_seconds) / usage.seconds),
         ),
-        errors: valid.iter().map(|measured| measured.error_count()).sum(),
+        errors,
+        failed_share: (asked > 0).then(|| errors as f64 / asked as f64),
         requests: valid.iter().map(|measured| measured.requests).sum(),
         received_bytes: valid.iter().map(|measured| measured.received_bytes).sum(),
         lateness_p99_us: valid.iter().filter_map(|measured| measured.lateness_p99_us).max(),

@@ -31,7 +31,8 @@ pub struct Table {
 pub fn figures(case: &CaseSummary<'_>) -> Table {
     let headings = [""].into_iter().chain(Metric::ALL.map(Metric::heading)).chain(["errors"]);
     let row = |row: &Row<'_>| {
-        let errors = if row.valid == 0 { NOTHING.to_owned() } else { figure::count(row.errors as f64) };
+        let errors =
+            row.failed_share.map_or_else(|| NOTHING.to_owned(), |_| figure::count(row.errors as f64));
         let name = match row.refused.len() {
             0 => row.proxy.name.clone(),
             refused => format!("{} ({refused} invalid)", row.proxy.name),

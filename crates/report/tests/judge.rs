@@ -41,7 +41,7 @@ fn results_in_order_break_no_rule() {
 #[test]
 fn each_rule_is_broken_by_results_of_its_own() {
     type Break = fn(&mut Results);
-    let cases: [(&str, Break); 13] = [
+    let cases: [(&str, Break); 14] = [
         ("generator-bottleneck", |all| change(all, |_, one| one.load_cpu_seconds = Some(0.96 * one.seconds))),
         ("generator-late", |all| change(all, |_, one| one.lateness_p99_us = Some(50_000))),
         ("proxy-idle", |all| {
@@ -59,6 +59,10 @@ fn each_rule_is_broken_by_results_of_its_own() {
             change(all, |_, one| {
                 one.errors.insert("timeout".to_owned(), one.requests / 200);
             });
+        }),
+        ("failed-repeats", |all| {
+            let first = all.runs.iter_mut().find(|run| run.proxy == "nginx").expect("it was measured");
+            first.outcome = Outcome::Failed { reason: "it ended".to_owned() };
         }),
         ("noise", |all| change(all, |round, one| one.requests = one.requests * round as u64 / 2)),
         ("others-on-the-machine", |all| {

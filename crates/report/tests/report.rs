@@ -3,8 +3,10 @@
 /// The results of a made-up run.
 mod made;
 
+use report::compare::Comparison;
 use report::judge::Trait;
 use report::results::*;
+use report::summary::Metric;
 use report::{Summary, export, markdown, page, published, text};
 
 use made::{measured, proxy, refuse, run, sample};
@@ -190,7 +192,7 @@ fn what_is_missing_and_what_was_missed_is_said_in_every_report() {
     }
 }
 
-/// Turns the first case into a search: three rates a round and proxy, of which the last is too high.
+/// Turns the first case into a search: four rates a round and proxy, of which the last two are too high.
 fn searched() -> Results {
     let mut results = sample();
     results.cases[0].arrivals = Arrivals::Searched { bound: "p99 < 10ms".to_owned() };
@@ -198,7 +200,7 @@ fn searched() -> Results {
     results.runs.retain(|run| run.case != "tiny-closed");
     for run in template {
         let Outcome::Measured(measured) = &run.outcome else { panic!("a sample without failures") };
-        for (share, is_met) in [(0.5, true), (0.75, true), (1.0, false)] {
+        for (share, is_met) in [(0.5, true), (0.75, true), (0.78, false), (1.0, false)] {
             let mut measured = measured.clone();
             let rate_per_second = measured.requests as f64 * share;
             measured.requests = rate_per_second as u64;
@@ -224,7 +226,7 @@ fn a_search_counts_the_highest_rate_that_met_its_bound() {
         let row = shown[0].table.rows.iter().find(|row| row[0] == "nginx").expect("a row").clone();
         row.last().expect("cells").clone()
     };
-    assert_eq!(tried(&results), "9");
+    assert_eq!(tried(&results), "12");
     for run in results.runs.iter_mut().filter(|run| run.proxy == "nginx") {
         let in_every_round = |step: Step| (step.rate_per_second / 5_000.0).floor() * 5_000.0;
         run.step = run.step.map(|step| Step { is_met: false, rate_per_second: in_every_round(step) });
@@ -236,11 +238,129 @@ fn a_search_counts_the_highest_rate_that_met_its_bound() {
 }
 
 #[test]
+fn a_search_that_was_cut_short_found_no_highest_rate() {
+    type Cut = fn(&mut Results);
+    /// The step of nginx's second round that missed the bound only just.
+    fn is_near(run: &Run) -> bool {
+        let of_round = run.proxy == "nginx" && run.round == 2;
+        of_round && run.step.is_some_and(|step| !step.is_met && step.rate_per_second < 26_000.0)
+    }
+    let cuts: [Cut; 3] = [
+        // Ended before it came near: by an interruption, or since the steps were used up.
+        |results| results.runs.retain(|run| !is_near(run)),
+        // The generator could not do its part there.
+        |results| {
+            for run in results.runs.iter_mut().filter(|run| is_near(run)) {
+                let Outcome::Measured(measured) = run.outcome.clone() else { panic!("{run:?}") };
+                run.outcome = Outcome::Invalid { reason: "late".to_owned(), measured, is_generators: true };
+            }
+        },
+        // It failed there, which ends a search.
+        |results| {
+            for run in results.runs.iter_mut().filter(|run| is_near(run)) {
+                run.outcome = Outcome::Failed { reason: "it ended".to_owned() };
+            }
+        },
+    ];
+    for cut in cuts {
+        let mut results = searched();
+        cut(&mut results);
+        let summary = Summary::of(&results);
+        let row = summary.cases[0].rows.iter().find(|row| row.proxy.name == "nginx").expect("a row");
+        assert_eq!((row.valid, row.refused.len(), row.refused[0].round), (2, 1, 2));
+        assert!(text::render(&summary).replace("\n  ", " ").contains("the search ended before it was near"));
+    }
+}
+
+#[test]
+fn results_of_searches_are_compared_by_what_was_found() {
+    let results = searched();
+    let comparison = Comparison::of(&results, &results);
+    let change = comparison.changes.iter().find(|change| {
+        change.proxy == "nginx"
+            && change.metric == Metric::RequestsPerSecond
+            && change.case.as_deref() == Some("tiny-closed")
+    });
+    let figure = change.and_then(|change| change.figures).expect("it was measured")[0].median;
+    let summary = Summary::of(&results);
+    let row = summary.cases[0].rows.iter().find(|row| row.proxy.name == "nginx").expect("a row");
+    let reported = row.cell(Metric::RequestsPerSecond).estimate.expect("a figure").median;
+    assert_eq!(figure, reported);
+}
+
+#[test]
+fn requests_that_failed_in_refused_measurements_failed_all_the_same() {
+    let mut results = sample();
+    let of_nginx = |run: &&mut Run| run.proxy == "nginx" && run.case == "tiny-closed";
+    let run = results.runs.iter_mut().find(of_nginx).expect("it was measured");
+    let Outcome::Measured(mut measured) = run.outcome.clone() else { panic!("{run:?}") };
+    measured.errors.insert("read".to_owned(), 9_000);
+    let spoiled = |is_generators| Outcome::Invalid {
+        reason: "9,000 requests failed".to_owned(),
+        measured: measured.clone(),
+        is_generators,
+    };
+    run.outcome = spoiled(false);
+    let errors = |results: &Results| {
+        let summary = Summary::of(results);
+        let row = summary.cases[0].rows.iter().find(|row| row.proxy.name == "nginx").expect("a row");
+        let is_found = summary.cases[0].findings.iter().any(|finding| finding.rule == "errors");
+        (row.errors, is_found)
+    };
+    assert_eq!(errors(&results), (9_000, true));
+    let run = results.runs.iter_mut().find(of_nginx).expect("it was measured");
+    run.outcome = spoiled(true);
+    assert_eq!(errors(&results), (0, false), "the generator's fault");
+}
+
+#[test]
+fn names_of_cases_are_text_in_a_page_wherever_they_stand() {
+    let mut results = sample();
+    let name = "x\"><img src=q onerror=alert(1)> y";
+    for run in results.runs.iter_mut().filter(|run| run.case == "tiny-closed") {
+        run.case = name.to_owned();
+        let Outcome::Measured(measured) = &mut run.outcome else { panic!("{run:?}") };
+        measured.samples = vec![Sample { at_seconds: 1.0, busy_cores: 0.5, ..Sample::default() }];
+    }
+    results.cases[0].name = name.to_owned();
+    let page = page::render(&Summary::of(&results)).expect("a page");
+    assert!(page.contains("CPU over time") && !page.contains("<img"), "{page}");
+}
+
+#[test]
+fn each_number_of_connections_has_a_chart_of_latency_against_rate() {
+    let mut results = sample();
+    let constant = results.cases.remove(1);
+    let runs: Vec<Run> = results.runs.iter().filter(|run| run.case == constant.name).cloned().collect();
+    results.cases.clear();
+    results.runs.clear();
+    for connections in [64, 256] {
+        for rate_per_second in [10_000.0, 20_000.0] {
+            let name = format!("{connections}-{rate_per_second}");
+            let arrivals = Arrivals::Constant { rate_per_second };
+            results.runs.extend(runs.iter().map(|run| Run { case: name.clone(), ..run.clone() }));
+            results.cases.push(Case { name, connections, arrivals, ..constant.clone() });
+        }
+    }
+    let summary = Summary::of(&results);
+    let mut captions: Vec<String> =
+        report::overview::latency_against_rate(&summary).into_iter().map(|shown| shown.caption).collect();
+    assert_eq!(captions.len(), 2);
+    captions.dedup();
+    assert_eq!(captions.len(), 2, "{captions:?}");
+    let mut files: Vec<String> = export::plots(&summary).into_iter().map(|(name, _)| name).collect();
+    let count = files.len();
+    files.sort_unstable();
+    files.dedup();
+    assert_eq!(files.len(), count, "each in a file of its own");
+}
+
+#[test]
 fn a_rate_that_all_were_given_is_not_won_by_anybody() {
     let results = sample();
     let summary = Summary::of(&results);
     let constant = &summary.cases[1];
-    let cell = constant.rows[2].cell(report::summary::Metric::RequestsPerSecond);
+    let cell = constant.rows[2].cell(Metric::RequestsPerSecond);
     assert!(cell.estimate.is_some() && cell.beside_subject.is_none());
 }
 

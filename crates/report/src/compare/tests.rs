@@ -215,3 +215,34 @@ fn a_comparison_is_shown_in_every_form() {
     });
     assert!(found, "{json}");
 }
+
+#[test]
+fn a_control_that_was_not_measured_in_every_round_takes_no_drift_off() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let how = Made { drift: 0.0, ..QUICK };
+    let (one, other) = (made(&mut random, how), made(&mut random, how));
+    let only_nginx = |results: &Results, rounds: usize| {
+        let mut results = results.clone();
+        results.proxies.retain(|proxy| ["vanward", "nginx"].contains(&proxy.name.as_str()));
+        results.runs.retain(|run| run.proxy == "vanward" || (run.proxy == "nginx" && run.round <= rounds));
+        results
+    };
+    let whole = [only_nginx(&one, QUICK.rounds), only_nginx(&other, QUICK.rounds)];
+    assert_eq!(Comparison::of(&whole[0], &whole[1]).basis, Basis::Controls(vec!["nginx".to_owned()]));
+    let missed = [only_nginx(&one, QUICK.rounds), only_nginx(&other, QUICK.rounds - 1)];
+    let comparison = Comparison::of(&missed[0], &missed[1]);
+    assert_eq!(comparison.basis, Basis::SameMachine);
+    // Of the last digit.
+    let reach = |change: &Change| (change.ratio.high / change.ratio.middle).ln() + 1e-9;
+    assert!(comparison.changes.iter().all(|change| reach(change) >= DRIFT_ALONE), "{comparison:?}");
+    // Without an interval of its own a direct one tells nothing of what a proxy costs.
+    let beside_direct = |results: &Results| {
+        let mut results = results.clone();
+        results.proxies.retain(|proxy| ["vanward", "direct"].contains(&proxy.name.as_str()));
+        results
+    };
+    let (one, other) = (beside_direct(&one), beside_direct(&other));
+    let comparison = Comparison::of(&one, &other);
+    let cost = comparison.changes.iter().filter(|change| change.metric == Metric::CpuPerRequest);
+    assert!(cost.clone().count() > 0 && cost.clone().all(|change| reach(change) >= DRIFT_ALONE));
+}

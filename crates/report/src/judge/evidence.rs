@@ -38,23 +38,25 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
         repeats: row.values(ranked),
         per_second: row.cell(Metric::RequestsPerSecond).estimate.map(|estimate| estimate.median),
         offered_per_second: offered,
-        failed_share: (row.valid > 0).then(|| row.errors as f64 / (row.errors as f64 + requests)),
+        failed_share: row.failed_share,
+        failed_repeats: (row.failed > 0 && row.valid > 0)
+            .then_some((row.failed, row.valid + row.refused.len())),
         response_bytes: (row.requests > 0).then(|| row.received_bytes as f64 / requests),
         lateness_us: row
             .lateness_p99_us
             .zip(row.cell(Metric::LatencyP99).estimate)
             .map(|(late, latency)| (late as f64, latency.median)),
         // Within a bound on latency nobody is busy all the time.
-        busy_share: row
-            .busy_cores
-            .filter(|_| case.arrivals == Arrivals::Closed)
-            .map(|cores| cores / case.workers.min(results.conditions.cores.proxy.len()).max(1) as f64),
+        busy_share: middle(row, |measured| {
+            let usage = measured.usage.filter(|_| case.arrivals == Arrivals::Closed)?;
+            let workers = case.workers.min(results.conditions.cores.proxy.len()).max(1);
+            // By the time in which there was load: what was looked at before and after belongs to a start and an end.
+            Some((usage.user_seconds + usage.system_seconds) / measured.seconds / workers as f64)
+        }),
         generator_share: middle(row, |measured| {
-            Some(
-                measured.load_cpu_seconds?
-                    / measured.seconds
-                    / results.conditions.cores.load.len().max(1) as f64,
-            )
+            // No thread is on two cores.
+            let cores = results.conditions.cores.load.len().min(measured.load_threads.unwrap_or(usize::MAX));
+            Some(measured.load_cpu_seconds? / measured.seconds / cores.max(1) as f64)
         }),
         others_share: middle(row, |measured| {
             let usage = measured.usage?;

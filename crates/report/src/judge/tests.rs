@@ -10,6 +10,7 @@ fn fair() -> Ranking {
         per_second: Some(per_second),
         offered_per_second: None,
         failed_share: Some(0.0),
+        failed_repeats: None,
         response_bytes: Some(310.0),
         generator_share: Some(0.5),
         lateness_us: Some((40.0, 900.0)),
@@ -48,7 +49,7 @@ fn what_is_not_known_breaks_no_rule() {
 #[test]
 fn each_rule_is_broken_by_its_own_table_only() {
     type Break = fn(&mut Evidence);
-    let cases: [(&str, Spoils, Break); 15] = [
+    let cases: [(&str, Spoils, Break); 16] = [
         ("generator-bottleneck", Spoils::Rates, |one| one.generator_share = Some(0.97)),
         ("generator-late", Spoils::Everything, |one| one.lateness_us = Some((1_200.0, 4_000.0))),
         ("line-full", Spoils::Rates, |one| one.line_share = Some(0.93)),
@@ -60,6 +61,7 @@ fn each_rule_is_broken_by_its_own_table_only() {
         ("different-compression", Spoils::Everything, |one| set(one, Trait::Compression, "gzip")),
         ("different-bytes", Spoils::Everything, |one| one.response_bytes = Some(9_000.0)),
         ("errors", Spoils::Everything, |one| one.failed_share = Some(0.02)),
+        ("failed-repeats", Spoils::Everything, |one| one.failed_repeats = Some((1, 3))),
         ("noise", Spoils::Nothing, |one| one.repeats = vec![20_000.0, 31_000.0, 31_000.0, 31_500.0]),
         ("others-on-the-machine", Spoils::Everything, |one| one.others_share = Some(0.3)),
         ("ports-or-descriptors", Spoils::Everything, |one| {

@@ -40,6 +40,7 @@ pub(crate) fn measured(
         first_byte: Latency::default(),
         connect: Latency::default(),
         load_cpu_seconds: None,
+        load_threads: None,
         origins_cpu_seconds: None,
         machine_cpu_seconds: None,
         samples: Vec::new(),
