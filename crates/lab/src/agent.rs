@@ -93,6 +93,8 @@ struct Agent<'o> {
     own: &'o Own,
     began: Instant,
     folder: TempDir,
+    /// The cores that this process may use.
+    allowed: Vec<usize>,
     cores: Cores,
     origins: Option<Origins>,
     proxy: Option<(Started, TempDir)>,
@@ -125,6 +127,11 @@ impl<'o> Agent<'o> {
             Err(error) => return say(&Answer::Failed(error.to_string())),
         };
         while let Some(ask) = asks.recv().await {
+            // Whoever says so has its answer already, if a measurement ended before that: another would be taken for that
+            // to the next ask.
+            if matches!(ask, Ask::Enough) {
+                continue;
+            }
             let answer = agent.done(ask, &mut asks).await;
             say(&answer.unwrap_or_else(|error| Answer::Failed(agent.explained(&error))))?;
         }
@@ -149,7 +156,7 @@ impl<'o> Agent<'o> {
             folder: folder.path().to_owned(),
             reached: std::env::var(CONNECTION).ok().and_then(|told| reached(&told)),
         };
-        Ok((Self { own, began, folder, cores, origins: None, proxy: None, _stay: stay }, begun))
+        Ok((Self { own, began, folder, allowed, cores, origins: None, proxy: None, _stay: stay }, begun))
     }
 
     /// Programs that cannot write their files fail in words of their own.
@@ -217,7 +224,7 @@ impl<'o> Agent<'o> {
                 Answer::Done
             }
             Ask::Measure(measurement) => Answer::Seen(Box::new(self.measure(&measurement, asks).await?)),
-            // An end that came after the load's own, or a second beginning: nothing is to be done.
+            // A second beginning: nothing is to be done.
             Ask::Begin(_) | Ask::Enough | Ask::Alive => Answer::Done,
         })
     }
@@ -243,7 +250,7 @@ impl<'o> Agent<'o> {
         let mut origins =
             self.origins.as_ref().map(|origins| part(origins.roots(), origin_ports.clone(), Vec::new()));
         let origins_used = || self.origins.as_ref().and_then(Origins::cpu_seconds);
-        let (origins_before, idled_before) = (origins_used(), Idled::now());
+        let (origins_before, idled_before) = (origins_used(), Idled::now(&self.allowed));
         let counted_before = network::now();
         let load = match &measurement.load {
             Some(load) => {
@@ -274,7 +281,7 @@ impl<'o> Agent<'o> {
             [&mut proxy, &mut origins, &mut sender].into_iter().flatten().collect();
         let load: Option<(String, Outcome)> = watching(&mut parts, *every, until_enough).await??;
         let processes = Processes::now()?;
-        let (origins_now, idled_now) = (origins_used(), Idled::now());
+        let (origins_now, idled_now) = (origins_used(), Idled::now(&self.allowed));
         let proxy_end = self.proxy.as_mut().and_then(|(started, _)| started.group.ended());
         Ok(Seen {
             load,

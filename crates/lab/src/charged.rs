@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,7 @@ pub(crate) struct Charged {
 }
 
 /// What enters a control group before it becomes a program: `sh -c JOIN sh GROUP PROGRAM ARGUMENTS`.
-const JOIN: &str = "echo $$ >\"$1/cgroup.procs\"; shift; exec \"$@\"";
+const JOIN: &str = "echo $$ >\"$1/cgroup.procs\" || exit 1; shift; exec \"$@\"";
 
 /// What the names of groups begin with; the number of the process that made it and one of its own follow.
 const NAME: &str = "vanward-lab-";
@@ -36,15 +37,27 @@ const LOOKS: u32 = 50;
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl ControlGroup {
-    /// An empty one within that of this process; `None` where none can be made.
+    /// An empty one within that of this process; `None` where none can be made, or entered.
     pub(crate) fn new() -> Option<Self> {
+        Self::within(own()?)
+    }
+
+    fn within(parent: &Path) -> Option<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = own()?.join(format!("{NAME}{}-{number}", std::process::id()));
+        let folder = parent.join(format!("{NAME}{}-{number}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         let made = Self(Arc::new(Folder(folder)));
         // A hierarchy that accounts for nothing is of no use.
         made.charged().is_some().then_some(made)
+    }
+
+    /// Whether programs may be started inside: the right to make one is not that to enter it.
+    fn can_be_entered(&self) -> bool {
+        let entered = self.entered(&["true".to_owned()]);
+        let mut command = Command::new(&entered[0]);
+        command.args(&entered[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
     }
 
     /// The command that starts this one inside.
@@ -101,7 +114,7 @@ fn read(stat: &str) -> Option<Charged> {
     Some(Charged { user_microseconds: number("user_usec")?, system_microseconds: number("system_usec")? })
 }
 
-/// The folder of this process's control group.
+/// The folder of this process's control group, if programs can be started in groups within it.
 fn own() -> Option<&'static Path> {
     static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -114,7 +127,7 @@ fn own() -> Option<&'static Path> {
         let within = Path::new(&path).strip_prefix(&mount.root).ok()?.to_owned();
         let folder = mount.mount_point.join(within);
         sweep(&folder);
-        Some(folder)
+        ControlGroup::within(&folder)?.can_be_entered().then_some(folder)
     })
     .as_deref()
 }

@@ -142,10 +142,12 @@ impl<'p> Experiment<'p> {
         let (origins, processes) = sites.start_origins(plan.origins).await?;
         let has_tls = plan.cases.iter().any(|case| case.scheme == Scheme::Https);
         let certificate = if has_tls { Some(sites.certify().await?) } else { None };
-        let mut lists: Vec<UrlList> = plan.cases.iter().filter_map(|case| case.urls).collect();
-        lists.dedup();
-        for urls in lists {
-            sites.put_for_clients(&list_name(&urls), &urls.text()).await?;
+        let mut lists: Vec<UrlList> = Vec::new();
+        for urls in plan.cases.iter().filter_map(|case| case.urls) {
+            if !lists.contains(&urls) {
+                sites.put_for_clients(&list_name(&urls), &urls.text()).await?;
+                lists.push(urls);
+            }
         }
         let given = describe::Given {
             listen: sites.any_port_of_proxy(),
@@ -235,18 +237,30 @@ impl<'p> Experiment<'p> {
                         round,
                         left: self.forecast.left(),
                     });
-                    let began = Instant::now();
+                    let (began, known) = (Instant::now(), self.results.runs.len());
                     self.take(proxy, case, round).await;
                     self.forecast.took(case, began.elapsed());
+                    let are_up = self.sites.are_up().await;
+                    if are_up.is_err() {
+                        self.forget_failure(known);
+                    }
                     // Whoever keeps it may have to do without the rest.
                     self.results.took_seconds = self.seconds();
                     self.results.incomplete = Some(self.unfinished("nothing was kept after that"));
                     watcher.measured(&self.results);
-                    self.sites.are_up().await?;
+                    are_up?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// What failed because the lab's own parts did is no failure of the proxy's: whoever goes on with the run measures it
+    /// again. `known` is how many measurements there were before.
+    fn forget_failure(&mut self, known: usize) {
+        if self.results.runs[known..].iter().any(|run| matches!(run.outcome, Outcome::Failed { .. })) {
+            self.results.runs.truncate(known);
+        }
     }
 
     /// What a round has of a proxy in a case: a measurement, and perhaps another, or the steps of a search.

@@ -50,6 +50,8 @@ pub struct Generator {
     refuses: fn(&Request) -> Option<&'static str>,
     /// A file that it reads, by its name in the folder.
     script: Option<(&'static str, &'static str)>,
+    /// Threads that it can have.
+    threads_most: usize,
     command: fn(&Path, &Request, &Path) -> Vec<String>,
     read: fn(&Request, &str, &Path) -> Result<Outcome, String>,
 }
@@ -185,12 +187,14 @@ impl Running<'_> {
             Ok(outcome) => outcome,
             Err(reason) => return failed(&self.group, reason),
         };
-        if let Outcome::Measured(measured) | Outcome::Invalid { measured, .. } = &mut outcome
-            && measured.load_cpu_seconds.is_none()
-        {
-            // Its start is in it too, which is little beside the rest.
-            let used = children_seconds().zip(self.ended_before_seconds).map(|(now, then)| now - then);
-            measured.load_cpu_seconds = used.map(|seconds| seconds.max(0.0));
+        if let Outcome::Measured(measured) | Outcome::Invalid { measured, .. } = &mut outcome {
+            let Request { threads, connections, .. } = *self.request;
+            measured.load_threads = Some(threads.min(connections).min(self.generator.threads_most));
+            if measured.load_cpu_seconds.is_none() {
+                // Its start is in it too, which is little beside the rest.
+                let used = children_seconds().zip(self.ended_before_seconds).map(|(now, then)| now - then);
+                measured.load_cpu_seconds = used.map(|seconds| seconds.max(0.0));
+            }
         }
         Ok(outcome)
     }
@@ -230,6 +234,7 @@ fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) 
         first_byte: Latency::default(),
         connect: Latency::default(),
         load_cpu_seconds: None,
+        load_threads: None,
         origins_cpu_seconds: None,
         machine_cpu_seconds: None,
         samples: Vec::new(),

@@ -64,10 +64,10 @@ struct Idle {
 }
 
 impl Idled {
-    /// Until now; `None` where the kernel does not tell.
-    pub(crate) fn now() -> Option<Self> {
+    /// Those of `cores`, until now; `None` where the kernel does not tell.
+    pub(crate) fn now(cores: &[usize]) -> Option<Self> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
-        Some(Self { at: Instant::now(), by: Idle::of(&stat)? })
+        Some(Self { at: Instant::now(), by: Idle::of(&stat, cores)? })
     }
 
     /// CPU time that all cores together spent on anything since then: programs, interrupts and what a hypervisor took.
@@ -79,19 +79,19 @@ impl Idled {
 }
 
 impl Idle {
-    fn of(stat: &str) -> Option<Self> {
-        let mut lines = stat.lines();
-        let [_user, _nice, _system, idle, waiting, ..] = lines
-            .next()?
-            .strip_prefix("cpu ")?
-            .split_whitespace()
-            .map_while(|word| word.parse::<u64>().ok())
-            .collect::<Vec<_>>()[..]
-        else {
-            return None;
+    fn of(stat: &str, cores: &[usize]) -> Option<Self> {
+        let idle_of = |line: &str| {
+            let mut words = line.strip_prefix("cpu")?.split_whitespace();
+            let core: usize = words.next()?.parse().ok()?;
+            // Behind user, nice and system time.
+            let mut ticks = words.skip(3).map_while(|word| word.parse::<u64>().ok());
+            Some((core, ticks.next()? + ticks.next()?))
         };
-        let cores = lines.take_while(|line| line.starts_with("cpu")).count();
-        Some(Self { cores: u32::try_from(cores).ok()?, ticks: idle + waiting })
+        // The first line is the sum of the others.
+        let by_core = stat.lines().skip(1).map_while(idle_of).filter(|(core, _)| cores.contains(core));
+        let ticks: Vec<u64> = by_core.map(|(_, ticks)| ticks).collect();
+        let count = u32::try_from(ticks.len()).ok().filter(|count| *count > 0)?;
+        Some(Self { cores: count, ticks: ticks.iter().sum() })
     }
 }
 
@@ -133,9 +133,12 @@ mod tests {
 
     #[test]
     fn a_machine_is_busy_while_its_cores_neither_idle_nor_wait() {
-        let stat = "cpu  1 2 4 800 1600 8 16 32 0 0\ncpu0 1 2 4\ncpu1 0 0 0\nintr 7\n";
-        assert_eq!(Idle::of(stat), Some(Idle { cores: 2, ticks: 2400 }));
-        assert_eq!(Idle::of("cpu  1 2\n"), None);
+        let stat = "cpu  1 2 4 1100 2200 8 16 32 0 0\ncpu0 1 2 4 800 1600 8 16 32 0 0\ncpu1 0 0 0 200 400 0 0 0 0 0\n\
+                    cpu2 0 0 0 100 200 0 0 0 0 0\nintr 7 7 7 7 7 7\n";
+        assert_eq!(Idle::of(stat, &[0, 1, 2]), Some(Idle { cores: 3, ticks: 3300 }));
+        assert_eq!(Idle::of(stat, &[1, 2, 9]), Some(Idle { cores: 2, ticks: 900 }), "those that may be used");
+        assert_eq!(Idle::of(stat, &[9]), None);
+        assert_eq!(Idle::of("cpu  1 2\n", &[0]), None);
 
         let now = Instant::now();
         let reading = |seconds: u64, ticks: u64| Idled {
@@ -145,7 +148,8 @@ mod tests {
         let a_second = procfs::ticks_per_second();
         let busy = |idle_ticks: u64| reading(3, 100 + idle_ticks).busy_seconds_since(&reading(0, 100));
         assert_eq!([busy(0), busy(a_second), busy(6 * a_second), busy(7 * a_second)], [6.0, 5.0, 0.0, 0.0]);
-        assert!(Idled::now().is_some_and(|read| read.by.cores > 0), "this kernel tells");
+        let cores = crate::cores::allowed().expect("the kernel tells");
+        assert!(Idled::now(&cores).is_some_and(|read| read.by.cores as usize == cores.len()), "this one too");
     }
 
     #[test]

@@ -103,7 +103,7 @@ async fn until_it_answers(
         let probed = async {
             match (&service.tls, service.version) {
                 (None, Version::Http1) => probe(service.listen, path).await,
-                _ => probe_by_load(service, path).await,
+                _ => probe_by_load(service, path, limit).await,
             }
         };
         let last = match timeout(limit, probed).await {
@@ -220,7 +220,7 @@ async fn asked(address: SocketAddr, request: &str) -> io::Result<(u16, Option<u6
 }
 
 /// The same over TLS or HTTP/2, by the generator: whoever can't talk to it can't be measured.
-async fn probe_by_load(service: &Service, path: &str) -> io::Result<(u16, Option<u64>)> {
+async fn probe_by_load(service: &Service, path: &str, limit: Duration) -> io::Result<(u16, Option<u64>)> {
     let trusted = service.tls.as_ref().map(|tls| tls.certificate.clone());
     let scheme = if trusted.is_some() { "https" } else { "http" };
     let plan = load::Plan {
@@ -229,7 +229,7 @@ async fn probe_by_load(service: &Service, path: &str) -> io::Result<(u16, Option
         connections: 1,
         requests: Some(1),
         duration_seconds: None,
-        timeout_seconds: PROBE_LIMIT.as_secs_f64(),
+        timeout_seconds: limit.as_secs_f64(),
         ..load::Plan::new(format!("{scheme}://{}{path}", service.listen))
     };
     let told = tokio::task::spawn_blocking(move || load::run(&plan)).await.map_err(io::Error::other)?;

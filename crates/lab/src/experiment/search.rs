@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-/// The rates that meet the bound and those that don't come this close together.
-const CLOSE: f64 = 1.05;
+use report::summary::SEARCH_CLOSE as CLOSE;
+
 /// Steps of a search that nothing breaks off: two to bracket a rate, and four halve what lies between them until it is
 /// close. More than so many find nothing: the bound is met by chance.
 pub(super) const STEPS: RangeInclusive<usize> = 6..=STEPS_MOST;

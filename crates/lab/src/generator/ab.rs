@@ -14,6 +14,7 @@ pub(super) const GENERATOR: Generator = Generator {
     remedy: "apt-get install apache2-utils",
     refuses,
     script: None,
+    threads_most: 1,
     command,
     read,
 };

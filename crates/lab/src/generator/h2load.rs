@@ -17,6 +17,7 @@ pub(super) const GENERATOR: Generator = Generator {
     remedy: "apt-get install nghttp2-client",
     refuses: super::closed_loop_of_one_url,
     script: None,
+    threads_most: usize::MAX,
     command,
     read,
 };

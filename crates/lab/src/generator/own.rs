@@ -3,11 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use report::figure;
 use report::latency::Latency;
 use report::results::{Measured, OWN_GENERATOR, Outcome, Version};
 
 use super::{End, Generator, Request};
 use crate::certificate::{CIPHER, VERSION};
+
+/// A request without a response hangs if it has been under way for so long …
+const HUNG_US: u64 = 500_000;
+/// … and for so many times as long as the slowest that was answered.
+const HUNG_TIMES: u64 = 4;
 
 /// `vanward load`.
 pub(super) const GENERATOR: Generator = Generator {
@@ -16,6 +22,7 @@ pub(super) const GENERATOR: Generator = Generator {
     remedy: "",
     refuses: |_| None,
     script: None,
+    threads_most: usize::MAX,
     command,
     read,
 };
@@ -69,7 +76,7 @@ fn outcome(told: &load::Outcome) -> Outcome {
         load_cpu_seconds: Some(told.cpu.total_seconds),
         ..super::measured(told.measured_seconds, told.requests, told.bytes_received, latency)
     };
-    match doubt(told) {
+    match doubt(told).or_else(|| hung(told)) {
         Some((reason, is_generators)) => Outcome::Invalid { reason, measured, is_generators },
         None => super::counted(measured, &examples(told)),
     }
@@ -112,6 +119,21 @@ fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
     is_other.then(|| (format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")), false))
 }
 
+/// Requests of a closed loop that had no response when it ended, long after the slowest of the others had its own: they are
+/// in no figure, and what does not answer is no faster for it.
+fn hung(told: &load::Outcome) -> Option<(String, bool)> {
+    let (oldest_us, slowest_us) = (told.oldest_unfinished_us, told.latency.max_us);
+    let is_hung = told.schedule.is_none() && oldest_us > HUNG_US.max(slowest_us.saturating_mul(HUNG_TIMES));
+    let words = || {
+        let [oldest, slowest] = [oldest_us, slowest_us].map(|us| figure::duration_us(us as f64));
+        let unfinished = figure::things(told.unfinished as usize, "request");
+        format!(
+            "at its end {unfinished} had no response, one for {oldest}: the slowest of the others took {slowest}"
+        )
+    };
+    is_hung.then(|| (words(), false))
+}
+
 fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
     let load::Errors { connect, read, write, timeout, status, malformed, tls, reset } = *told;
     super::errors([
@@ -129,4 +151,47 @@ fn errors(told: &load::Errors) -> BTreeMap<String, u64> {
 /// The first failure, as the end of a sentence.
 fn examples(told: &load::Outcome) -> String {
     told.error_examples.values().next().map(|example| format!(": {example}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Of one request that was answered.
+    fn told() -> load::Outcome {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            let _ = stream.read(&mut [0; 1024]);
+        });
+        let plan = load::Plan {
+            connections: 1,
+            requests: Some(1),
+            duration_seconds: None,
+            ..load::Plan::new(format!("http://{address}/"))
+        };
+        load::run(&plan).expect("it is answered")
+    }
+
+    #[test]
+    fn what_hangs_spoils_a_closed_loop() {
+        let mut told = told();
+        (told.unfinished, told.latency.max_us) = (4, 200_000);
+        let mut refusal = |oldest_us| {
+            told.oldest_unfinished_us = oldest_us;
+            outcome(&told).refusal().map(str::to_owned)
+        };
+        assert_eq!(refusal(600_000), None, "others were nearly as slow");
+        let said = refusal(1_900_000).expect("it hangs");
+        assert!(said.contains("4 requests had no response, one for 1.90 s"), "{said}");
+        told.latency.max_us = 3_000;
+        told.oldest_unfinished_us = 400_000;
+        assert_eq!(outcome(&told).refusal(), None, "that is no time for a machine that pauses");
+    }
 }

@@ -14,6 +14,7 @@ pub(super) const GENERATOR: Generator = Generator {
     remedy: "apt-get install wrk",
     refuses,
     script: Some(("wrk.lua", SCRIPT)),
+    threads_most: usize::MAX,
     command,
     read,
 };
