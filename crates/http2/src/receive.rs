@@ -32,8 +32,6 @@ struct Data {
     ends: bool,
     /// Whether the length of the padding is still to come.
     is_padded: bool,
-    /// Whether it has been looked at as a crumb.
-    is_weighed: bool,
 }
 
 /// A header block in more than one frame.
@@ -58,9 +56,6 @@ const BLOCK_FRAMES_MAX: u32 = 16;
 const PROVOKED_MAX: u32 = 64;
 /// Streams that the peer has reset and that are not yet let go of.
 const RESET_HELD_MAX: usize = 64;
-/// Frames with less than so many bytes of a body, before it is read.
-const CRUMB: usize = 64;
-const CRUMBS_MAX: u32 = 1000;
 /// Memory for a part of a frame that is kept.
 const KEEP_MAX: usize = 256;
 
@@ -343,7 +338,8 @@ impl Connection {
             Some(stream) if stream.incoming.is_closed() => return Err(Reason::STREAM_CLOSED.into()),
             Some(stream) if stream.broken.is_some() => key = None,
             Some(stream) if stream.incoming == Incoming::Body => {
-                if head.len as i64 > stream.receive_window {
+                // RFC 9113 §6.9.1: an end without a byte needs no window; one may be negative (§6.9.2).
+                if head.len > 0 && head.len as i64 > stream.receive_window {
                     self.provoked_by(key, Reason::FLOW_CONTROL_ERROR)?;
                     key = None;
                 }
@@ -352,14 +348,8 @@ impl Connection {
             None if self.may_still_come(head.stream) => {}
             None => return Err(Reason::STREAM_CLOSED.into()),
         }
-        let data = Data {
-            key,
-            left: head.len,
-            padding: 0,
-            ends: head.has(END_STREAM),
-            is_padded: head.has(PADDED),
-            is_weighed: false,
-        };
+        let data =
+            Data { key, left: head.len, padding: 0, ends: head.has(END_STREAM), is_padded: head.has(PADDED) };
         if data.left == 0 {
             return self.end_data(data);
         }
@@ -381,11 +371,6 @@ impl Connection {
             self.received(&data, 1);
         }
         let body_left = data.left - data.padding;
-        if !std::mem::replace(&mut data.is_weighed, true)
-            && let Some(key) = data.key
-        {
-            self.weigh(key, body_left)?;
-        }
         let (bytes, behind) = rest.split_at(body_left.min(rest.len()));
         *rest = behind;
         data.left -= bytes.len();
@@ -421,18 +406,6 @@ impl Connection {
         }
     }
 
-    /// Counts a frame with so many bytes of a body if that is next to nothing, and nothing of the body is read meanwhile.
-    /// The frames are what its sender chose; how their bytes arrive is not.
-    fn weigh(&mut self, key: Key, len: usize) -> Result<(), Broken> {
-        let stream = self.streams.change(key);
-        stream.crumbs = match (len < CRUMB, stream.body.is_empty()) {
-            (_, true) => 0,
-            (true, false) => stream.crumbs + 1,
-            (false, false) => stream.crumbs,
-        };
-        if stream.crumbs > CRUMBS_MAX { Err(Flood::Excess.into()) } else { Ok(()) }
-    }
-
     /// Puts bytes where they are read from; or says why the stream cannot go on.
     fn push_body(&mut self, key: Key, bytes: &[u8]) -> Result<(), Reason> {
         let stream = self.streams.change(key);
@@ -446,6 +419,8 @@ impl Connection {
                 None => return Err(Reason::PROTOCOL_ERROR),
             }
         }
+        // RFC 9113 §5.2: a peer that keeps to its windows does nothing wrong, however small its frames. Their bytes lie
+        // together, so they take no more than the window; and there are no more frames than bytes in it, until it is read.
         stream.body.push(bytes);
         self.unread += bytes.len() as i64;
         self.events.push_back(Event::Readable(key));

@@ -60,8 +60,6 @@ pub(crate) struct Stream {
     pub(crate) body: Unread,
     /// The end of a chunked body, with its trailers.
     pub(crate) tail: Vec<u8>,
-    /// Frames with next to nothing of the body since it was read.
-    pub(crate) crumbs: u32,
     /// What is to come of the body, where its length is told.
     pub(crate) content_left: Option<u64>,
     /// What the length of its request's head counts beyond what every stream has.
@@ -86,7 +84,6 @@ impl Stream {
             text: Unread::default(),
             body: Unread::default(),
             tail: Vec::new(),
-            crumbs: 0,
             content_left: None,
             long_head: 0,
             receive_window,

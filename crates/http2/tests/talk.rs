@@ -502,3 +502,49 @@ fn what_crosses_a_reset_is_ignored() {
         assert_eq!(receive(&mut server, &late, usize::MAX), Ok(Vec::new()), "stream {id}");
     }
 }
+
+/// RFC 9113 §5.2: nobody reads meanwhile, and all of it is within the window.
+#[test]
+fn a_body_in_crumbs_is_no_flood() {
+    let settings = frame(4, 0, 0, b"");
+    let crumbs = frame(0, 0, 1, b"x").repeat(60_000);
+    let mut server = end(Role::Server);
+    let upload = frame(1, 4, 1, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
+    receive(&mut server, &[PREFACE, &settings, &upload, &crumbs].concat(), usize::MAX).expect("no flood");
+    let mut client = asking();
+    receive(&mut client, &[&settings[..], &frame(1, 4, 1, &[0x88]), &crumbs].concat(), usize::MAX)
+        .expect("no flood");
+}
+
+/// RFC 9113 §6.9.1, §6.9.2: an end without a byte needs no window, and a window may have become negative.
+#[test]
+fn a_body_may_end_where_there_is_no_window() {
+    let (mut client, mut server) = (end(Role::Client), end(Role::Server));
+    let client_key = client.open();
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.write_head(client_key, head, false, Scheme::Http).expect("it is a head");
+    let opened = deliver(&mut client, &mut server, usize::MAX);
+    let Some(&Event::Opened(key)) = opened.iter().find(|event| matches!(event, Event::Opened(_))) else {
+        panic!("no request came")
+    };
+    deliver(&mut server, &mut client, usize::MAX);
+    deliver(&mut client, &mut server, usize::MAX);
+    // One window is taken at once, so that the next is wider; of that most is used, and then there is none.
+    let mut text = Vec::new();
+    for (len, limit) in [(STREAM_WINDOW as usize, u32::MAX), (90_000, 0)] {
+        let room = client.room(client_key).expect("it has not ended");
+        assert_eq!(client.write(client_key, &vec![b'x'; len], room, false), len);
+        deliver(&mut client, &mut server, usize::MAX);
+        if limit > 0 {
+            read_all(&mut server, key, &mut text);
+        }
+        server.adjust(limit, 0);
+        deliver(&mut server, &mut client, usize::MAX);
+        deliver(&mut client, &mut server, usize::MAX);
+    }
+    assert_eq!(client.room(client_key), Ok(0));
+    client.end(client_key, b"").expect("it has not ended");
+    assert_eq!(deliver(&mut client, &mut server, usize::MAX), [Event::Readable(key)]);
+    assert!(read_all(&mut server, key, &mut text));
+    assert!(text.ends_with(b"x\r\n0\r\n\r\n"));
+}

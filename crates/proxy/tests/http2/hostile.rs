@@ -106,17 +106,6 @@ fn a_head_without_end_is_cut_off() {
 }
 
 #[test]
-fn a_body_in_crumbs_is_cut_off() {
-    is_cut_off("a byte each", "http2-excess", |client| {
-        // All of it at once: what the server takes as fast as it comes is no flood, however small the pieces.
-        let head = headers(1, &GET.replace("GET", "POST").replace("path: /", "path: /x"));
-        floods(client, 50, |at| {
-            [if at == 0 { head.clone() } else { Vec::new() }, data(1, "x").repeat(6000)].concat()
-        });
-    });
-}
-
-#[test]
 fn a_head_that_is_too_large_is_431() {
     let scene = Scene::to_http1();
     let mut client = scene.client();

@@ -10,7 +10,7 @@ use config::Protocol;
 use socket2::SockRef;
 
 use crate::end::End;
-use crate::frame::{Frame, INITIAL_WINDOW_SIZE, headers, last_headers, window_update};
+use crate::frame::{Frame, INITIAL_WINDOW_SIZE, data, headers, last_data, last_headers, window_update};
 use crate::scene::{Scene, fills, loopback};
 
 const DELAY: Duration = Duration::from_millis(25);
@@ -208,4 +208,26 @@ fn a_client_that_does_not_read_is_still_read() {
     }
     client.sends(headers(3, POST));
     server.find(|frame| matches!(frame, Frame::Headers { stream: 3, .. }));
+}
+
+#[test]
+fn a_body_in_crumbs_waits_like_any_other() {
+    // RFC 9113 §5.2: a server that keeps to its windows does nothing wrong, and others share its connection.
+    let scene = Scene::to_http2();
+    let mut client = scene.client_with(&[(INITIAL_WINDOW_SIZE, 0)]);
+    client.sends(last_headers(1, &POST.replace("POST", "GET")));
+    let mut server = scene.accept();
+    server.whole(1);
+    server.sends([headers(1, ":status: 200\n"), data(1, "a crumb of 20 bytes.").repeat(3000)].concat());
+    server.is_heard();
+    let mut other = scene.client1();
+    other.sends("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+    server.whole(3);
+    server.sends([headers(3, ":status: 200\ncontent-length: 2\n"), last_data(3, "ok")].concat());
+    assert_eq!(other.message().status(), 200);
+    client.sends(window_update(1, 1 << 20));
+    client.next_on(1);
+    client.gets_data(1, &"a crumb of 20 bytes.".repeat(3000));
+    server.sends(last_data(1, ""));
+    assert_eq!(client.whole(1), "---\n\n---\n");
 }
