@@ -568,6 +568,11 @@ impl Connection {
     fn response(&mut self, key: Key, ends: bool) -> Result<(), Broken> {
         let stream = self.streams.change(key);
         match self.fields.response(ends, &stream.asked, stream.text.tail()) {
+            // RFC 9113 §10.5: of interim responses a server may send any number, each of a few bytes that stand for many. What
+            // nobody has read of them is no more than one head may be.
+            Ok(Told { is_interim: true, .. }) if stream.text.len() > self.limits.head_bytes => {
+                return self.provoked(key, Reason::ENHANCE_YOUR_CALM);
+            }
             Ok(Told { is_interim: true, .. }) => self.events.push_back(Event::Readable(key)),
             Ok(Told { framed, content_length, .. }) => {
                 stream.framed = framed;

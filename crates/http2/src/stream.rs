@@ -122,15 +122,15 @@ impl Unread {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.tail().extend_from_slice(bytes);
+    }
+
+    /// Where more is appended. What was read does not pile up before what was not.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         if self.start > self.bytes.len() / 2 {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Where text is appended.
-    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 

@@ -548,3 +548,34 @@ fn a_body_may_end_where_there_is_no_window() {
     assert!(read_all(&mut server, key, &mut text));
     assert!(text.ends_with(b"x\r\n0\r\n\r\n"));
 }
+
+/// Interim responses of a few bytes on the line that say 4,000 each: what nobody reads of them has a limit, and what is read
+/// is not held.
+#[test]
+fn interim_responses_that_nobody_reads_fill_nothing() {
+    let long = [&[0x08, 3][..], b"103", &[0x40, 1, b'x', 127, 0xa1, 0x1e], &[b'y'; 4000]].concat();
+    let begin = [frame(4, 0, 0, b""), frame(1, 4, 1, &long)].concat();
+    let short = frame(1, 4, 1, &[&[0x08, 3][..], b"103", &[0xbe]].concat());
+
+    let mut client = asking();
+    receive(&mut client, &begin, usize::MAX).expect("all is well");
+    let mut buffer = [0; 5000];
+    for _ in 0..100 {
+        receive(&mut client, &short, usize::MAX).expect("all is well");
+        // Not all of it, so that something is always left.
+        assert!(matches!(client.read(0, &mut buffer[..4000], 0), Ok(Some(4000))));
+    }
+
+    let mut client = asking();
+    receive(&mut client, &begin, usize::MAX).expect("all is well");
+    let events = receive(&mut client, &short.repeat(100), usize::MAX).expect("the connection goes on");
+    assert!(events.contains(&Event::Reset(0)), "{events:?}");
+    let mut held = 0;
+    while let Ok(Some(count)) = client.read(0, &mut buffer, 0) {
+        held += count;
+    }
+    assert!(held < 32 * 1024, "{held} bytes are held");
+    // The other stream is as it was.
+    let answer = receive(&mut client, &frame(1, 5, 3, &[0x88]), usize::MAX);
+    assert_eq!(answer, Ok(vec![Event::Readable(1), Event::Readable(1)]));
+}
