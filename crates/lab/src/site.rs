@@ -95,6 +95,12 @@ impl Site {
         Ok(Self { at: host.ssh.clone(), begun, clock, line })
     }
 
+    /// Looks again how far its clock is from ours: over hours, clocks drift apart.
+    pub(crate) async fn set_clock(&mut self) -> Result<(), Error> {
+        self.clock = Clock::of(&mut self.line).await?;
+        Ok(())
+    }
+
     /// Asks, and waits for the answer.
     pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Error> {
         self.line.tell(ask);

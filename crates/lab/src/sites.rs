@@ -168,10 +168,12 @@ impl Sites {
         self.all[self.proxy].ask(&Ask::StopProxy).await.map(drop)
     }
 
-    /// Whether all that has to run still does: without it no figure is worth anything.
+    /// Whether all that has to run still does: without it no figure is worth anything. What the clocks of the machines
+    /// say is looked at on the way.
     pub(crate) async fn are_up(&mut self) -> Result<(), Error> {
-        for (number, site) in self.all.iter_mut().enumerate() {
-            site.ask(if number == self.origins { &Ask::AreOriginsUp } else { &Ask::Clock }).await?;
+        self.all[self.origins].ask(&Ask::AreOriginsUp).await?;
+        for site in &mut self.all {
+            site.set_clock().await?;
         }
         Ok(())
     }

@@ -143,7 +143,12 @@ impl Reading {
         let system = self.system_ticks.saturating_sub(earlier.system_ticks) as f64 * tick_seconds;
         let charged = self.charged_seconds_since(earlier);
         let (user_seconds, system_seconds) = charged.unwrap_or_else(|| {
-            let both = self.scheduled_seconds_since(earlier).unwrap_or(user + system);
+            let by_ticks = user + system;
+            // What each of both readings rounds down, of user and system time of each process.
+            let rounded = 4.0 * tick_seconds * self.processes.max(earlier.processes) as f64;
+            // Where ticks are more, threads came and went in between, which only their processes still know of.
+            let is_whole = |scheduled: &f64| by_ticks <= scheduled + rounded;
+            let both = self.scheduled_seconds_since(earlier).filter(is_whole).unwrap_or(by_ticks);
             // Without a tick in between there is no way to tell: then it is the kernel's, as most of a proxy's time is.
             let user_share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
             (both * user_share, both * (1.0 - user_share))
@@ -355,6 +360,22 @@ mod tests {
         assert!(usage.voluntary_switches > 0, "it waited for its children: {usage:?}");
         // The shell itself only waits: nearly all of this is its children's.
         assert!(usage.user_seconds + usage.system_seconds > 0.1, "{usage:?}");
+    }
+
+    #[tokio::test]
+    async fn the_time_of_a_thread_that_came_and_went_is_not_lost() {
+        let this = Root { process: rustix::process::getpid(), control: None };
+        let look = || Reading::of(&Processes::now().expect("the kernel tells"), std::slice::from_ref(&this));
+        let before = look();
+        let busy = || {
+            let time = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            while time().tv_nsec < 400_000_000 {
+                std::hint::black_box(time());
+            }
+        };
+        std::thread::spawn(busy).join().expect("it ends");
+        let usage = look().since(&before, Memory { bytes: 0 });
+        assert!(usage.user_seconds + usage.system_seconds >= 0.35, "{usage:?}");
     }
 
     /// Whoever ran between two looks, and was gone at both.
