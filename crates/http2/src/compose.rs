@@ -97,6 +97,7 @@ impl<'a> Request<'a> {
 /// The head of a response; what may be wrong with it is found out here.
 pub(crate) struct Response<'a> {
     status: &'a [u8],
+    number: u16,
     lines: &'a [u8],
 }
 
@@ -104,13 +105,18 @@ impl<'a> Response<'a> {
     pub(crate) fn of(head: &'a [u8]) -> Result<Self, Untold> {
         let (start, lines) = start_line(head)?;
         let status = start.get(9..12).filter(|status| status.iter().all(u8::is_ascii_digit)).ok_or(Untold)?;
-        Ok(Self { status, lines })
+        let number = status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
+        Ok(Self { status, number, lines })
+    }
+
+    /// Whether it is a success (RFC 9110 §15.3).
+    pub(crate) fn is_success(&self) -> bool {
+        matches!(self.number, 200..=299)
     }
 
     /// Appends its block, and says its status.
     pub(crate) fn compose(&self, encoder: &mut Encoder, block: &mut Vec<u8>) -> u16 {
-        let Self { status, lines } = *self;
-        let number = status.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
+        let Self { status, number, lines } = *self;
         let switches = number == 101;
         match number {
             // RFC 8441 §5: the stream is the other protocol's from here on.

@@ -171,6 +171,11 @@ impl Fields {
         self.spans[at].map(|(start, end)| &self.pseudo[usize::from(start)..usize::from(end)])
     }
 
+    /// Whether a request asks for its stream to become that of another protocol (RFC 8441 §4).
+    pub(crate) fn asks_for_upgrade(&self) -> bool {
+        self.spans[PROTOCOL].is_some()
+    }
+
     /// Appends the text of a request whose fields are all here. `has_ended` says whether nothing follows its head.
     pub(crate) fn request(&self, has_ended: bool, out: &mut Vec<u8>) -> Result<Told, Unfit> {
         self.unfit.map_or(Ok(()), Err)?;

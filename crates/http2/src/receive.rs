@@ -540,6 +540,7 @@ impl Connection {
             Ok(Told { framed, content_length, .. }) => {
                 stream.framed = framed;
                 stream.content_left = content_length;
+                stream.asks_for_upgrade = self.fields.asks_for_upgrade();
                 stream.long_head = long_head;
                 stream.is_counted = true;
                 self.long_heads = long_heads;

@@ -129,6 +129,9 @@ impl Connection {
     }
 
     fn write_response(&mut self, key: Key, response: &Response<'_>, is_last: bool) {
+        if self.streams.at(key).asks_for_upgrade && response.is_success() {
+            return self.deny_upgrade(key);
+        }
         let start = self.begin_block();
         let status = response.compose(&mut self.encoder, &mut self.out.bytes);
         let is_interim = matches!(status, 100 | 102..=199);
@@ -139,6 +142,17 @@ impl Connection {
         }
         let id = stream.id;
         self.end_block(start, id, is_last);
+        self.settle(key);
+    }
+
+    /// RFC 9110 §9.3.6, RFC 8441 §5: any success but a 101 would say that the stream is the other protocol's from here on. So
+    /// whatever it is, the client is not told of it.
+    #[cold]
+    fn deny_upgrade(&mut self, key: Key) {
+        let stream = self.streams.change(key);
+        stream.outgoing = Outgoing::Ended;
+        let id = stream.id;
+        self.answer(id, "502", true);
         self.settle(key);
     }
 

@@ -54,6 +54,8 @@ pub(crate) struct Stream {
     pub(crate) broken: Option<Reason>,
     pub(crate) framed: Framed,
     pub(crate) asked: Asked,
+    /// Whether its client asked for another protocol on it.
+    pub(crate) asks_for_upgrade: bool,
     /// Heads that are not yet read.
     pub(crate) text: Unread,
     /// Of the body, without framing.
@@ -81,6 +83,7 @@ impl Stream {
             broken: None,
             framed: Framed::Raw,
             asked: Asked::Other,
+            asks_for_upgrade: false,
             text: Unread::default(),
             body: Unread::default(),
             tail: Vec::new(),

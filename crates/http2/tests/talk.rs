@@ -579,3 +579,28 @@ fn interim_responses_that_nobody_reads_fill_nothing() {
     let answer = receive(&mut client, &frame(1, 5, 3, &[0x88]), usize::MAX);
     assert_eq!(answer, Ok(vec![Event::Readable(1), Event::Readable(1)]));
 }
+
+/// RFC 9110 §9.3.6, RFC 8441 §5: to a CONNECT any success says that there is a tunnel. What is none is not passed off as one.
+#[test]
+fn only_a_switch_is_a_success_to_a_client_that_asked_for_one() {
+    /// The status 502, as a literal with the name of another.
+    const DENIED: &[u8] = b"\x08\x82\x6c\x02";
+    let connect =
+        [&[0x02, 7][..], b"CONNECT", &[0x86, 0x84, 0x41, 1, b'a'], &[0, 9], b":protocol", &[1, b'p']];
+    let connect = [PREFACE, &frame(4, 0, 0, b""), &frame(1, 4, 1, &connect.concat())].concat();
+    for (head, status) in [
+        (&b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: p\r\n\r\n"[..], &b"\x88"[..]),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", DENIED),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", DENIED),
+        (b"HTTP/1.1 404 Not Found\r\n\r\n", b"\x8d"),
+    ] {
+        let mut server = end(Role::Server);
+        let events = receive(&mut server, &connect, usize::MAX).expect("all is well");
+        let Some(&Event::Opened(key)) = events.first() else { panic!("{events:?}") };
+        server.sent(server.unsent().len());
+        assert_eq!(server.write_head(key, head, false, Scheme::Http), Ok(head.len()));
+        let block = &server.unsent()[9..];
+        assert!(block.starts_with(status), "{block:x?} for {}", String::from_utf8_lossy(head));
+        assert_eq!(server.room(key).is_err(), status == DENIED, "what would follow is not sent");
+    }
+}

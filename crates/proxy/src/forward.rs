@@ -171,6 +171,10 @@ pub(crate) async fn forward(
     let worker = call.worker;
     let upstream = &call.snapshot.upstreams[admitted.upstream];
     record.upstream = Some(admitted.upstream);
+    if is_connect(call, admitted) && !admitted.wants_upgrade {
+        // One of the protocols that are not passed on (RFC 9110 §7.8, §15.6.2).
+        return Err(Failure::ProtocolRefused);
+    }
     let admission = upstream.admit(worker).inspect_err(|_| record.detours.shed = Some("latency"))?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
     let first_piece_moved = memory.request.body.moved;
@@ -228,6 +232,11 @@ pub(crate) async fn forward(
     let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
     admission.end(if is_overrun { Work::Overrun } else { Work::Other }, worker.coarse_time());
     Err(failure)
+}
+
+/// Whether a request was a CONNECT with a protocol (RFC 8441 §4): over HTTP/2 nothing else asks for an upgrade.
+fn is_connect(call: &Call<'_>, admitted: &Admitted) -> bool {
+    admitted.connection.upgrade && call.client.socket.frames_itself()
 }
 
 /// The route's own rules, else those of the upstream.
@@ -512,6 +521,9 @@ impl Attempt<'_> {
                     }
                     response.buffer.consume(response.head.len);
                 }
+                // RFC 9110 §9.3.6: a success would tell the client that the protocol is spoken. The server did nothing wrong:
+                // it was asked for a page as well.
+                200..=299 if is_connect(self.call, self.admitted) => return Err(Failure::NotUpgraded),
                 _ => return Ok(()),
             }
         }

@@ -190,3 +190,40 @@ fn a_tunnel_through_two_streams() {
     client.sends(last_headers(3, ":method: GET\n:scheme: http\n:authority: test\n:path: /\n"));
     server.whole(3);
 }
+
+#[test]
+fn a_page_is_not_passed_off_as_a_tunnel() {
+    // RFC 9110 §9.3.6, RFC 8441 §5: to a CONNECT any success says that its protocol is spoken from here on.
+    let page = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let scene = Scene::to_http1();
+    let mut client = scene.client();
+    client.sends(headers(1, CONNECT));
+    let mut server = scene.accept1();
+    server.head();
+    server.sends(page);
+    let got = client.whole(1);
+    assert!(got.starts_with(":status: 502\n") && !got.contains("hello"), "{got}");
+    scene.assert_failure("not-upgraded", 1);
+    // A server that allows none is asked for the page.
+    let scene = Scene::to_http2();
+    let mut client = scene.client();
+    client.sends(headers(1, CONNECT));
+    let mut server = scene.accept();
+    assert!(server.whole(1).starts_with(":method: GET\n"));
+    server.sends([headers(1, ":status: 200\ncontent-length: 5\n"), last_data(1, "hello")].concat());
+    let got = client.whole(1);
+    assert!(got.starts_with(":status: 502\n") && !got.contains("hello"), "{got}");
+    scene.assert_failure("not-upgraded", 1);
+}
+
+#[test]
+fn a_protocol_in_which_requests_would_go_on_is_refused() {
+    let scene = Scene::to_http1();
+    let mut client = scene.client();
+    for (stream, protocol) in [(1, "h2c"), (3, "HTTP")] {
+        client.sends(headers(stream, &CONNECT.replace("websocket\n", &format!("{protocol}\n"))));
+        assert!(client.whole(stream).starts_with(":status: 501\n"), "{protocol}");
+    }
+    scene.assert_failure("protocol-refused", 2);
+    scene.assert_no_more_connections();
+}
