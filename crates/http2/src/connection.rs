@@ -113,6 +113,13 @@ pub(crate) enum Closing {
     Last(u32),
 }
 
+impl Closing {
+    /// Whether nothing that comes on this stream means anything.
+    pub(crate) fn ignores(self, id: u32) -> bool {
+        matches!(self, Self::Last(last) if id > last)
+    }
+}
+
 /// A connection of HTTP/2.
 pub struct Connection {
     pub(crate) role: Role,
@@ -316,7 +323,12 @@ impl Connection {
 
     /// Tells the peer why the connection ends here and now.
     pub fn abort(&mut self, reason: Reason) {
-        let last = if self.role == Role::Server { self.last } else { 0 };
+        let last = match (self.role, self.closing) {
+            (Role::Client, _) => 0,
+            // RFC 9113 §6.8: which stream is the last may be put lower, never higher.
+            (Role::Server, Closing::Last(last)) => last,
+            (Role::Server, _) => self.last,
+        };
         self.go_away(last, reason);
     }
 

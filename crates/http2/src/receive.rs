@@ -1,6 +1,6 @@
 //! What a peer says: frames as they arrive, byte by byte if need be, to what they mean (RFC 9113 §5, §6).
 
-use crate::connection::{Broken, Closing, Connection, Event, Now, Role};
+use crate::connection::{Broken, Connection, Event, Now, Role};
 use crate::flood::Flood;
 use crate::frame::{
     self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD_LEN, HEADERS, Head, PADDED,
@@ -335,6 +335,8 @@ impl Connection {
         }
         let mut key = self.known(head.stream)?;
         match key.map(|key| self.streams.at(key)) {
+            // RFC 9113 §6.8: what it has counts towards the window of the connection all the same.
+            None if self.closing.ignores(head.stream) => {}
             Some(stream) if stream.incoming.is_closed() => return Err(Reason::STREAM_CLOSED.into()),
             Some(stream) if stream.broken.is_some() => key = None,
             Some(stream) if stream.incoming == Incoming::Body => {
@@ -508,7 +510,7 @@ impl Connection {
                 Incoming::Head => self.response(key, ends),
                 Incoming::Body => self.trailers(key, ends),
             },
-            None if id <= self.last && self.may_still_come(id) => Ok(()),
+            None if id <= self.last && (self.closing.ignores(id) || self.may_still_come(id)) => Ok(()),
             None if id <= self.last => Err(Reason::STREAM_CLOSED.into()),
             None if self.role == Role::Client => Err(Reason::PROTOCOL_ERROR.into()),
             None => self.request(id, ends),
@@ -518,7 +520,7 @@ impl Connection {
     /// A request begins (RFC 9113 §5.1.1).
     fn request(&mut self, id: u32, ends: bool) -> Result<(), Broken> {
         self.last = id;
-        if matches!(self.closing, Closing::Last(_)) {
+        if self.closing.ignores(id) {
             return Ok(());
         }
         if self.open >= self.limits.streams {

@@ -604,3 +604,30 @@ fn only_a_switch_is_a_success_to_a_client_that_asked_for_one() {
         assert_eq!(server.room(key).is_err(), status == DENIED, "what would follow is not sent");
     }
 }
+
+/// RFC 9113 §6.8: what comes on streams behind the last means nothing, but for the table of fields and the connection's window,
+/// and the last stays what it is.
+#[test]
+fn what_comes_behind_the_last_stream_is_ignored() {
+    let mut server = end(Role::Server);
+    let upload = |id| frame(1, 4, id, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
+    receive(&mut server, &[PREFACE, &frame(4, 0, 0, b""), &upload(1)].concat(), usize::MAX)
+        .expect("all is well");
+    server.close();
+    receive(&mut server, &frame(6, 1, 0, b"farewell"), usize::MAX).expect("all is well");
+    assert!(server.has_told_last());
+    server.sent(server.unsent().len());
+    let bodies = frame(0, 0, 3, &[0; 16_384]).repeat(20);
+    let trailers = frame(1, 5, 3, &[0x40, 1, b'x', 1, b'y']);
+    assert_eq!(receive(&mut server, &[upload(3), bodies, trailers].concat(), usize::MAX), Ok(Vec::new()));
+    assert_eq!(server.unsent()[3..9], [8, 0, 0, 0, 0, 0], "a WINDOW_UPDATE of the connection");
+    server.sent(server.unsent().len());
+    let end = receive(&mut server, &[frame(0, 0, 1, b"z"), frame(1, 5, 1, &[0xbe])].concat(), usize::MAX);
+    assert_eq!(end, Ok(vec![Event::Readable(0), Event::Readable(0)]));
+    // Whatever ends the connection after all.
+    let Err(broken) = receive(&mut server, &frame(0, 0, 5, b"x"), usize::MAX) else {
+        panic!("5 has not begun")
+    };
+    server.abort(broken.reason);
+    assert_eq!(server.unsent(), frame(7, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 1]));
+}
