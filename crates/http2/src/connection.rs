@@ -129,6 +129,8 @@ pub struct Connection {
     pub(crate) encoder: Encoder,
     pub(crate) fields: Fields,
     pub(crate) floods: Counts,
+    /// The second in which the peer was heard last.
+    pub(crate) second: u32,
     pub(crate) streams: Streams,
     /// Streams that are open, of those that may be.
     pub(crate) open: u32,
@@ -189,6 +191,7 @@ impl Connection {
             encoder: Encoder::default(),
             fields: Fields::default(),
             floods: Counts::default(),
+            second: 0,
             streams: Streams::default(),
             open: 0,
             last: 0,

@@ -56,6 +56,8 @@ const BLOCK_FRAMES_MAX: u32 = 16;
 const PROVOKED_MAX: u32 = 64;
 /// Streams that the peer has reset and that are not yet let go of.
 const RESET_HELD_MAX: usize = 64;
+/// Padding that is worth a frame of its own.
+const PADDING_MIN: usize = 64;
 /// Memory for a part of a frame that is kept.
 const KEEP_MAX: usize = 256;
 
@@ -80,6 +82,7 @@ impl Connection {
     /// take there may still be something that has happened: it is to be called until there is not.
     pub fn receive(&mut self, bytes: &[u8], now: Now) -> Result<(usize, Option<Event>), Broken> {
         let mut rest = bytes;
+        self.second = now.second;
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Ok((bytes.len() - rest.len(), Some(event)));
@@ -92,7 +95,7 @@ impl Connection {
             } else if let Some(data) = self.parser.data {
                 self.take_data(data, &mut rest)?;
             } else {
-                self.take_frame(&mut rest, now)?;
+                self.take_frame(&mut rest)?;
             }
         }
     }
@@ -112,7 +115,7 @@ impl Connection {
     }
 
     /// Takes one frame, or what there is of it; of DATA only the head.
-    fn take_frame(&mut self, rest: &mut &[u8], now: Now) -> Result<(), Broken> {
+    fn take_frame(&mut self, rest: &mut &[u8]) -> Result<(), Broken> {
         if self.parser.held.is_empty() {
             let len = match Head::parse(rest) {
                 Some(head) => self.whole_len(head)?,
@@ -120,7 +123,7 @@ impl Connection {
             };
             if let Some((frame, behind)) = rest.split_at_checked(len) {
                 *rest = behind;
-                return self.frame(frame, now);
+                return self.frame(frame);
             }
         }
         // It takes two steps: the head says how much more is to come.
@@ -131,7 +134,7 @@ impl Connection {
                 None => HEAD_LEN,
             };
             if held.len() == wanted && wanted >= HEAD_LEN && Head::parse(&held).is_some() {
-                let outcome = self.frame(&held, now);
+                let outcome = self.frame(&held);
                 held.clear();
                 held.shrink_to(KEEP_MAX);
                 self.parser.held = held;
@@ -157,7 +160,7 @@ impl Connection {
     }
 
     /// Takes a whole frame, or the head of DATA.
-    fn frame(&mut self, frame: &[u8], now: Now) -> Result<(), Broken> {
+    fn frame(&mut self, frame: &[u8]) -> Result<(), Broken> {
         let Some(head) = Head::parse(frame) else { return Ok(()) };
         let payload = &frame[HEAD_LEN..];
         // RFC 9113 §3.4, §6.2: settings come first, and nothing in between the frames of a block.
@@ -168,7 +171,7 @@ impl Connection {
         if !is_in_turn {
             return Err(Reason::PROTOCOL_ERROR.into());
         }
-        self.floods.note(&head, now.second)?;
+        self.floods.note(&head, self.second)?;
         let is_of_stream = match head.kind {
             DATA | HEADERS | PRIORITY | RST_STREAM | PUSH_PROMISE => head.stream > 0,
             SETTINGS | PING | GOAWAY => head.stream == 0,
@@ -182,7 +185,7 @@ impl Connection {
             HEADERS => self.headers(head, payload),
             CONTINUATION => self.continuation(head, payload),
             PRIORITY => priority(head, payload),
-            RST_STREAM => self.reset_received(head, payload, now),
+            RST_STREAM => self.reset_received(head, payload),
             SETTINGS => self.settings(head, payload),
             // RFC 9113 §8.4: we have said that we take none, and clients send none.
             PUSH_PROMISE => Err(Reason::PROTOCOL_ERROR.into()),
@@ -282,7 +285,7 @@ impl Connection {
     }
 
     /// RFC 9113 §6.4.
-    fn reset_received(&mut self, head: Head, payload: &[u8], now: Now) -> Result<(), Broken> {
+    fn reset_received(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() != 4 {
             return Err(Reason::FRAME_SIZE_ERROR.into());
         }
@@ -290,7 +293,7 @@ impl Connection {
         // A server resets what we asked of it, and a response that has begun was worth its request.
         let is_early = key.is_none_or(|key| self.streams.at(key).outgoing == Outgoing::Head);
         if self.role == Role::Server && is_early {
-            self.floods.count(Flood::Resets, now.second)?;
+            self.floods.count(Flood::Resets, self.second)?;
         }
         let Some(key) = key else { return Ok(()) };
         self.break_off(key, Reason(frame::number(payload)));
@@ -361,6 +364,8 @@ impl Connection {
 
     /// Takes what there is of a DATA frame.
     fn take_data(&mut self, mut data: Data, rest: &mut &[u8]) -> Result<(), Broken> {
+        // How much of it is here.
+        let mut padding = 0;
         if data.is_padded {
             data.is_padded = false;
             data.padding = usize::from(rest[0]);
@@ -370,6 +375,11 @@ impl Connection {
             if data.padding > data.left {
                 return Err(Reason::PROTOCOL_ERROR.into());
             }
+            if data.padding == data.left && data.left < PADDING_MIN && !data.ends {
+                // It holds no more than an empty one.
+                self.floods.count(Flood::EmptyFrames, self.second)?;
+            }
+            padding = 1;
             self.received(&data, 1);
         }
         let body_left = data.left - data.padding;
@@ -388,10 +398,14 @@ impl Connection {
             *rest = &rest[skipped..];
             data.padding -= skipped;
             data.left -= skipped;
+            padding += skipped;
             self.received(&data, skipped);
         }
-        // What nobody reads is given back at once.
+        // RFC 9113 §6.9: what nobody reads is given back at once, padding to its stream as well.
         self.give_connection();
+        if let (Some(key), 1..) = (data.key, padding) {
+            self.give_stream(key);
+        }
         if data.left > 0 {
             self.parser.data = Some(data);
             return Ok(());

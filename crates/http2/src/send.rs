@@ -93,10 +93,11 @@ impl Connection {
     }
 
     /// Lets the peer send more on a stream, where there is enough to tell.
-    fn give_stream(&mut self, key: Key) {
+    pub(crate) fn give_stream(&mut self, key: Key) {
         let stream = self.streams.change(key);
         let owed = self.stream_window - stream.receive_window - stream.body.len() as i64;
-        if stream.incoming == Incoming::Body && owed >= worth_telling(self.stream_window) {
+        let goes_on = stream.incoming == Incoming::Body && stream.broken.is_none();
+        if goes_on && owed >= worth_telling(self.stream_window) {
             stream.receive_window += owed;
             let id = stream.id;
             frame::push(self.out(), WINDOW_UPDATE, 0, id, &(owed as u32).to_be_bytes());

@@ -389,6 +389,7 @@ fn floods() -> Vec<FloodOf> {
     floods.extend([
         row("rapid resets", Flood::Resets, Role::Server, b"", resets),
         row("empty data", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 0, 1, b"")),
+        row("data of a little padding", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 8, 1, b"\0")),
         row("a head without an end", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, &[0x82])),
         row("a head of nothing", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, b"")),
     ]);
@@ -630,4 +631,26 @@ fn what_comes_behind_the_last_stream_is_ignored() {
     };
     server.abort(broken.reason);
     assert_eq!(server.unsent(), frame(7, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 1]));
+}
+
+/// RFC 9113 §6.1, §6.9: padding counts towards both windows, and nobody reads it.
+#[test]
+fn padding_is_given_back_at_once() {
+    let mut server = end(Role::Server);
+    let upload = frame(1, 4, 1, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
+    receive(
+        &mut server,
+        &[PREFACE, &frame(4, 0, 0, b""), &frame(4, 1, 0, b""), &upload].concat(),
+        usize::MAX,
+    )
+    .expect("all is well");
+    let padding = frame(0, 8, 1, &[&[255][..], &[0; 255]].concat());
+    for piece in [usize::MAX, 100] {
+        // More of it than any window.
+        for _ in 0..2000 {
+            assert_eq!(receive(&mut server, &padding, piece), Ok(Vec::new()));
+        }
+    }
+    let end = receive(&mut server, &frame(0, 1, 1, &[0; 16_384]), usize::MAX);
+    assert_eq!(end, Ok(vec![Event::Readable(0), Event::Readable(0)]));
 }
