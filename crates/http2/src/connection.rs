@@ -136,8 +136,6 @@ pub struct Connection {
     pub(crate) open: u32,
     /// The last stream that the peer has begun, or that we have.
     pub(crate) last: u32,
-    /// Streams that were reset for what the peer did wrong, in the life of the connection.
-    pub(crate) provoked: u32,
     /// Requests that were turned away for want of memory, and not yet told of.
     pub(crate) refused: u32,
     /// What the long heads of streams that are held take.
@@ -195,7 +193,6 @@ impl Connection {
             streams: Streams::default(),
             open: 0,
             last: 0,
-            provoked: 0,
             refused: 0,
             long_heads: 0,
             peer: PeerSettings { stream_window: WINDOW_DEFAULT, streams: u32::MAX, takes_upgrades: false },

@@ -20,18 +20,20 @@ pub enum Flood {
 }
 
 /// Frames of a kind that a connection may send within a second, whatever else it does.
-const PER_SECOND: [(Flood, u32); 5] = [
+const PER_SECOND: [(Flood, u32); 6] = [
     (Flood::Resets, 200),
     (Flood::Settings, 50),
     (Flood::Pings, 100),
     (Flood::Priorities, 500),
     (Flood::EmptyFrames, 90),
+    // Streams that are reset for what is wrong on them (CVE-2025-8671).
+    (Flood::Excess, 64),
 ];
 
 /// More frames than are on their way at once, with the windows that we give.
 const CARRIED_MAX: u32 = 1024;
 
-/// What the frame with this head would be a flood of. Of resets, only the stream can tell.
+/// What the frame with this head would be a flood of. Of resets and of what is wrong, only the stream can tell.
 fn flood_of(head: &Head) -> Option<Flood> {
     Some(match head.kind {
         DATA if head.len == 0 && !head.has(END_STREAM) => Flood::EmptyFrames,

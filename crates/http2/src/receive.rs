@@ -52,10 +52,6 @@ enum Refusal {
 
 /// Frames of a header block.
 const BLOCK_FRAMES_MAX: u32 = 16;
-/// Streams that were reset for what the peer did wrong, in the life of a connection (CVE-2025-8671).
-const PROVOKED_MAX: u32 = 64;
-/// Streams that the peer has reset and that are not yet let go of.
-const RESET_HELD_MAX: usize = 64;
 /// Padding that is worth a frame of its own.
 const PADDING_MIN: usize = 64;
 /// Memory for a part of a frame that is kept.
@@ -302,13 +298,17 @@ impl Connection {
             *incoming = Incoming::Reset;
         }
         self.events.push_back(Event::Reset(key));
-        if self.role == Role::Server {
-            let is_reset = |stream: &&mut crate::stream::Stream| stream.broken.is_some();
-            if self.streams.named().map(|(_, stream)| stream).filter(is_reset).count() > RESET_HELD_MAX {
-                return Err(Flood::Excess.into());
-            }
+        self.count_broken()
+    }
+
+    /// A client's streams that are over make room for others before they are let go of. All that may be open can be reset at
+    /// once (RFC 9113 §5.4.2), and as many again while nobody has yet got round to those; more than that are not held.
+    fn count_broken(&mut self) -> Result<(), Broken> {
+        if self.role == Role::Client {
+            return Ok(());
         }
-        Ok(())
+        let broken = self.streams.named().filter(|(_, stream)| stream.broken.is_some()).count();
+        if broken > 2 * self.limits.streams as usize { Err(Flood::Excess.into()) } else { Ok(()) }
     }
 
     /// The stream of this number; `None` where it is over, and an error where it has not begun (RFC 9113 §5.1).
@@ -620,6 +620,7 @@ impl Connection {
         let id = self.streams.at(key).id;
         self.break_off(key, reason);
         self.events.push_back(Event::Reset(key));
+        self.count_broken()?;
         self.provoked_by_id(id, reason)
     }
 
@@ -629,8 +630,12 @@ impl Connection {
 
     fn provoked_by_id(&mut self, id: u32, reason: Reason) -> Result<(), Broken> {
         self.push_reset(id, reason);
-        self.provoked += 1;
-        if self.provoked > PROVOKED_MAX { Err(Flood::Excess.into()) } else { Ok(()) }
+        // RFC 9113 §5.4.2: it is an error of this stream, and others may be those of other users. What the peer makes us do so
+        // is bounded over a second; what a server does wrong, by what it was asked for.
+        match self.role {
+            Role::Server => Ok(self.floods.count(Flood::Excess, self.second)?),
+            Role::Client => Ok(()),
+        }
     }
 
     /// Nothing more comes on a stream, and nothing is written to it; what has arrived is still read.

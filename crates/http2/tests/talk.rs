@@ -383,11 +383,14 @@ fn floods() -> Vec<FloodOf> {
             ]
         })
         .collect();
+    let malformed: fn(u32) -> Vec<u8> =
+        |at| frame(1, 5, 1 + 2 * at, &[&REQUEST[..], &[0, 1, b'A', 0]].concat());
     let resets = |at| [frame(1, 5, 1 + 2 * at, &REQUEST), frame(3, 0, 1 + 2 * at, &[0, 0, 0, 8])].concat();
     let upload = frame(1, 4, 1, &[&[0x83], &REQUEST[1..]].concat());
     let head = frame(1, 1, 1, &REQUEST);
     floods.extend([
         row("rapid resets", Flood::Resets, Role::Server, b"", resets),
+        row("malformed requests", Flood::Excess, Role::Server, b"", malformed),
         row("empty data", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 0, 1, b"")),
         row("data of a little padding", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 8, 1, b"\0")),
         row("a head without an end", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, &[0x82])),
@@ -653,4 +656,45 @@ fn padding_is_given_back_at_once() {
     }
     let end = receive(&mut server, &frame(0, 1, 1, &[0; 16_384]), usize::MAX);
     assert_eq!(end, Ok(vec![Event::Readable(0), Event::Readable(0)]));
+}
+
+/// RFC 9113 §5.4.2: what is wrong with a message is wrong with its stream. A connection may be that of many users.
+#[test]
+fn what_is_wrong_now_and_then_ends_no_connection() {
+    let mut server = end(Role::Server);
+    receive(&mut server, &[PREFACE, &frame(4, 0, 0, b"")].concat(), usize::MAX).expect("all is well");
+    let malformed = [0x82, 0x86, 0x84, 0x41, 1, b'a', 0, 1, b'A', 0];
+    for at in 0..1000 {
+        let now = Now { tick: at, second: at / 50 };
+        let events = receive_at(&mut server, &frame(1, 5, 1 + 2 * at, &malformed), usize::MAX, now);
+        assert_eq!(events, Ok(Vec::new()));
+        server.sent(server.unsent().len());
+    }
+    // A server has said no more than it was asked for.
+    let mut client = end(Role::Client);
+    receive(&mut client, &frame(4, 0, 0, b""), usize::MAX).expect("all is well");
+    for at in 0..1000 {
+        let key = client.open();
+        client.write_head(key, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true, Scheme::Http).expect("is a head");
+        let events = receive(&mut client, &frame(1, 5, 1 + 2 * at, &[0x88, 0, 1, b'A', 0]), usize::MAX);
+        assert_eq!(events, Ok(vec![Event::Reset(key)]));
+        client.release(key);
+        client.sent(client.unsent().len());
+    }
+}
+
+/// RFC 9113 §5.4.2: all that a client has open it may give up at once, and again; but not what nobody lets go of, without end.
+#[test]
+fn all_streams_may_be_reset_at_once() {
+    let request = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+    let reset = |id| frame(3, 0, id, &[0, 0, 0, 8]);
+    let mut server = end(Role::Server);
+    receive(&mut server, &[PREFACE, &frame(4, 0, 0, b"")].concat(), usize::MAX).expect("all is well");
+    for (round, is_well) in [true, true, false].into_iter().enumerate() {
+        let ids = || (0..10).map(|at| 1 + 2 * (10 * round as u32 + at));
+        let requests: Vec<u8> = ids().flat_map(|id| frame(1, 5, id, &request)).collect();
+        receive(&mut server, &requests, usize::MAX).expect("all is well");
+        let resets = receive(&mut server, &ids().flat_map(reset).collect::<Vec<u8>>(), usize::MAX);
+        assert_eq!(resets.is_ok(), is_well, "{resets:?} in round {round}");
+    }
 }

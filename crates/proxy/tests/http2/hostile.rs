@@ -185,3 +185,20 @@ fn a_download_that_is_given_up_leaves_its_connection_as_it_was() {
         1_000_000 + ":status: 200\ndate: D\ncontent-length: 1000000\nvia: vanward\n---\n\n---\n".len()
     );
 }
+
+#[test]
+fn a_client_may_give_up_all_that_it_has_asked_for_at_once() {
+    let scene = Scene::to_http2();
+    let mut client = scene.client();
+    client.sends(last_headers(1, GET));
+    let mut server = scene.accept();
+    server.whole(1);
+    let ids = || (1..100).map(|at| 1 + 2 * at);
+    client.sends(ids().flat_map(|id| last_headers(id, GET)).collect::<Vec<u8>>());
+    ids().for_each(|id| drop(server.whole(id)));
+    client.sends([reset(1, CANCEL), ids().flat_map(|id| reset(id, CANCEL)).collect::<Vec<u8>>()].concat());
+    server.gets_reset(1, CANCEL);
+    ids().for_each(|id| server.gets_reset(id, CANCEL));
+    client.sends(last_headers(201, TRACE));
+    assert!(client.whole(201).starts_with(":status: 405\n"));
+}
