@@ -552,7 +552,9 @@ impl Connection {
         let lies = |told: &Told| ends && told.content_length.is_some_and(|length| length > 0);
         let refusal = match told {
             Ok(told) if lies(&told) => Refusal::Malformed,
-            Ok(_) if long_heads > self.limits.long_heads_bytes.max(long_head) => Refusal::Later,
+            Ok(_) if long_head > 0 && long_heads > self.limits.long_heads_bytes.max(long_head) => {
+                Refusal::Later
+            }
             Ok(Told { framed, content_length, .. }) => {
                 stream.framed = framed;
                 stream.content_left = content_length;
@@ -607,11 +609,20 @@ impl Connection {
 
     /// RFC 9113 §8.1.
     fn trailers(&mut self, key: Key, ends: bool) -> Result<(), Broken> {
-        let tail = &mut self.streams.change(key).tail;
-        tail.clear();
-        if !ends || self.fields.trailers(tail).is_err() {
+        let stream = self.streams.change(key);
+        stream.tail.clear();
+        if !ends || self.fields.trailers(&mut stream.tail).is_err() {
             return self.provoked(key, Reason::PROTOCOL_ERROR);
         }
+        // RFC 9113 §10.5.1: they wait for the body to be read, and count as long heads do.
+        let long_tail = stream.tail.len().saturating_sub(self.limits.short_head_bytes);
+        let long_heads = self.long_heads + long_tail;
+        if long_tail > 0 && long_heads > self.limits.long_heads_bytes.max(stream.long_head + long_tail) {
+            stream.tail = Vec::new();
+            return self.provoked(key, Reason::ENHANCE_YOUR_CALM);
+        }
+        stream.long_head += long_tail;
+        self.long_heads = long_heads;
         self.end_incoming(key)
     }
 

@@ -46,7 +46,7 @@ impl Connection {
                 }
                 // The end of the chunks, once.
                 stream.framed = Framed::Raw;
-                stream.text.push(&stream.tail);
+                stream.text.take_over(&mut stream.tail);
             } else {
                 return stream.broken.map_or(Ok(None), |reason| Err(gone(reason)));
             }

@@ -64,7 +64,7 @@ pub(crate) struct Stream {
     pub(crate) tail: Vec<u8>,
     /// What is to come of the body, where its length is told.
     pub(crate) content_left: Option<u64>,
-    /// What the length of its request's head counts beyond what every stream has.
+    /// What the lengths of its request's head and trailers count beyond what every stream has.
     pub(crate) long_head: usize,
     /// What the peer may send.
     pub(crate) receive_window: i64,
@@ -137,6 +137,15 @@ impl Unread {
         &mut self.bytes
     }
 
+    /// Appends what is short, and takes over what is long: it is not held twice.
+    pub(crate) fn take_over(&mut self, bytes: &mut Vec<u8>) {
+        if self.is_empty() && bytes.len() > KEEP_MAX {
+            *self = Self { bytes: std::mem::take(bytes), start: 0 };
+        } else {
+            self.push(bytes);
+        }
+    }
+
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         if self.start == self.bytes.len() {
@@ -202,6 +211,7 @@ impl Streams {
         place.text.clear();
         place.body.clear();
         place.tail.clear();
+        place.tail.shrink_to(KEEP_MAX);
         self.free.push(key);
     }
 

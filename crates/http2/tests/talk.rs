@@ -698,3 +698,41 @@ fn all_streams_may_be_reset_at_once() {
         assert_eq!(resets.is_ok(), is_well, "{resets:?} in round {round}");
     }
 }
+
+/// Trailers of a few bytes on the line that say 12,000 each: what nobody reads of them counts as long heads do.
+#[test]
+fn trailers_that_nobody_reads_fill_little() {
+    let mut server = end(Role::Server);
+    let upload = |id| frame(1, 4, id, &[0x83, 0x86, 0x84, 0x01, 1, b'a']);
+    let long = [&[0x40, 1, b'x', 127, 0xa1, 0x1e][..], &[b'y'; 4000], &[0xbe; 2]].concat();
+    let begin = [PREFACE, &frame(4, 0, 0, b""), &upload(1), &frame(1, 5, 1, &long)].concat();
+    receive(&mut server, &begin, usize::MAX).expect("all is well");
+    // What was let go of counts no more.
+    server.release(0);
+    for round in 0..3 {
+        let mut keys = Vec::new();
+        let mut reset = Vec::new();
+        for at in 0..10 {
+            let id = 3 + 2 * (10 * round + at);
+            let message = [upload(id), frame(1, 5, id, &[0xbe; 3])].concat();
+            for event in receive(&mut server, &message, usize::MAX).expect("the connection goes on") {
+                match event {
+                    Event::Opened(key) => keys.push(key),
+                    Event::Reset(key) => reset.push(key),
+                    _ => {}
+                }
+            }
+        }
+        let mut text = Vec::new();
+        for key in keys {
+            // Those that came while there was room are whole.
+            if !reset.contains(&key) {
+                assert!(read_all(&mut server, key, &mut text));
+                assert!(text.ends_with(b"y\r\n\r\n"));
+            }
+            server.release(key);
+        }
+        assert!((12_000..40_000).contains(&text.len()), "{} bytes were held in round {round}", text.len());
+        server.sent(server.unsent().len());
+    }
+}
