@@ -225,7 +225,9 @@ pub(crate) async fn forward(
             break failure;
         }
         last_failure = Some((index, failure));
-        if verdict == Verdict::Elsewhere {
+        // RFC 9113 §8.7: a server that refused a stream may take the next one, and is asked again where there is no other.
+        let is_done_with = !progress.is_untouched || upstream.has_another(index, &tried);
+        if verdict == Verdict::Elsewhere && is_done_with {
             tried.push(index);
         }
     };
@@ -288,12 +290,19 @@ fn rest_is_awaited(connection: &Connection, response: &mut Response) -> Option<u
 
 /// Why nothing of a request could be sent.
 #[cold]
-fn unsent(error: &io::Error, progress: &mut Progress) -> Failure {
+fn unsent(connection: &Connection, error: &io::Error, progress: &mut Progress) -> Failure {
     // What HTTP/2 has no words for.
     if error.kind() == ErrorKind::InvalidData {
         return Failure::BadRequest;
     }
-    progress.is_untouched = error.kind() == ErrorKind::ConnectionRefused;
+    broken_off(connection, Some(error), progress)
+}
+
+/// Why there is no response: without an error the connection has just ended.
+#[cold]
+fn broken_off(connection: &Connection, error: Option<&io::Error>, progress: &mut Progress) -> Failure {
+    progress.is_untouched = error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    progress.is_stale = connection.has_ended() && (connection.is_reused || progress.is_untouched);
     Failure::UpstreamReset
 }
 
@@ -303,7 +312,7 @@ struct Attempt<'a> {
     admitted: &'a Admitted,
     upstream: &'a Upstream,
     index: usize,
-    /// Whether a pooled connection may be used.
+    /// Whether a pooled connection may be used, of those that carry one exchange at a time.
     may_reuse: bool,
 }
 
@@ -328,7 +337,6 @@ impl Attempt<'_> {
             Some(connection) => connection,
             None => aside(|| self.connect(record)).await?,
         };
-        progress.is_reused = connection.is_reused;
         let Memory { request, response } = memory;
         response.buffer.clear();
         response.added.clear();
@@ -364,11 +372,12 @@ impl Attempt<'_> {
     fn pooled(&self) -> Option<Reply> {
         let server = &self.upstream.servers[self.index];
         let pooled = match self.upstream.plan.config.protocol {
-            _ if !self.may_reuse => None,
+            Protocol::Http1 if !self.may_reuse => None,
             Protocol::Http1 => {
                 let may_be_repeated = self.admitted.method.is_idempotent();
                 server.pooled(self.call.worker, self.call.client, may_be_repeated)
             }
+            // Those that have ended are not among them.
             Protocol::Http2 => server.stream(),
         };
         if pooled.is_some() {
@@ -383,7 +392,7 @@ impl Attempt<'_> {
             Protocol::Http1 => server.connect(self.call.worker, self.call.client).await,
             Protocol::Http2 => {
                 let (worker, deadline) = (self.call.worker, &self.call.client.deadline);
-                server.connect_for_streams(worker, deadline, self.may_reuse).await
+                server.connect_for_streams(worker, deadline).await
             }
         };
         match &connection {
@@ -458,7 +467,7 @@ impl Attempt<'_> {
                 progress.has_sent = true;
                 Ok(count)
             }
-            Some(Err(error)) => Err(unsent(&error, progress)),
+            Some(Err(error)) => Err(unsent(connection, &error, progress)),
             None => Ok(0),
         }
     }
@@ -490,7 +499,7 @@ impl Attempt<'_> {
                 }
                 // A server may answer before it has read all, and close: what it said is still to be read.
                 Ok(Err(_)) if progress.has_sent => return Ok(()),
-                Ok(Err(error)) => return Err(unsent(&error, progress)),
+                Ok(Err(error)) => return Err(unsent(connection, &error, progress)),
                 Err(Elapsed) => return Err(Failure::UpstreamTimeout),
             }
             progress.has_sent = true;
@@ -571,11 +580,7 @@ impl Attempt<'_> {
             });
             match heard.await {
                 Heard::Read(Ok(count)) if count > 0 => response.buffer.advance(count),
-                Heard::Read(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {
-                    progress.is_untouched = true;
-                    return Err(Failure::UpstreamReset);
-                }
-                Heard::Read(_) => return Err(Failure::UpstreamReset),
+                Heard::Read(read) => return Err(broken_off(connection, read.err().as_ref(), progress)),
                 Heard::ClientGone => return Err(Failure::ClientGone),
                 // The server's time begins when it has the whole request.
                 Heard::Elapsed if connection.upload.is_under_way() => is_armed = false,

@@ -55,9 +55,8 @@ impl Multiplex {
         worker: &Worker,
         deadline: &Deadline,
         server: &Server,
-        may_reuse: bool,
     ) -> Result<Box<Connection>, Failure> {
-        while may_reuse && self.is_connecting.get() {
+        while self.is_connecting.get() {
             let limit = worker.snapshot().ticks.upstream_connect;
             if deadline.within(limit, self.connected.notified()).await.is_err() {
                 return Err(Failure::UpstreamConnectTimeout);
@@ -70,6 +69,8 @@ impl Multiplex {
             }
         }
         let _connecting = Connecting::new(self);
+        // Should this request be given up, those who wait go on by themselves.
+        self.failure.set(None);
         let outcome = self.establish(worker, deadline, server).await;
         self.failure.set(outcome.as_ref().err().copied());
         outcome
@@ -158,7 +159,7 @@ fn drive(session: &Session, context: &mut Context<'_>) -> Poll<End> {
 impl Shared {
     /// Whether no further stream can be had of it, now or later.
     fn is_over(&self) -> bool {
-        self.session.is_over() || self.session.is_worn() || self.session.engine().is_going_away()
+        self.session.is_ending() || self.session.is_worn()
     }
 
     /// A stream, where the server allows one more.

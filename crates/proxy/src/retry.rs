@@ -15,8 +15,9 @@ pub(crate) const ATTEMPTS_MAX: usize = 16;
 /// How far an attempt came, which decides whether another one is safe.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Progress {
-    /// The connection was a pooled one, which its server may have closed just before.
-    pub(crate) is_reused: bool,
+    /// The connection has ended, or is about to, and its server may have closed it before it saw the request: it was a pooled
+    /// one, or the server says so.
+    pub(crate) is_stale: bool,
     /// The server may have seen some of the request.
     pub(crate) has_sent: bool,
     /// The server has answered something that the client may have seen.
@@ -37,7 +38,7 @@ pub(crate) enum Setback {
 /// Whether and where to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// On a new connection to whichever server: nothing was wrong but the pooled connection.
+    /// On another connection to whichever server: nothing was wrong but the pooled one.
     Afresh,
     /// On another server.
     Elsewhere,
@@ -63,7 +64,7 @@ impl<'a> Attempts<'a> {
         Self { call, upstream, rules, method, began, count: 1, is_afresh: false }
     }
 
-    /// Whether a pooled connection may be used.
+    /// Whether a pooled connection may be used, of those that carry one exchange at a time.
     pub(crate) fn may_reuse(&self) -> bool {
         !self.is_afresh
     }
@@ -86,7 +87,7 @@ impl<'a> Attempts<'a> {
         let worker = self.call.worker;
         let now = worker.coarse_time();
         let is_asked_for = match setback {
-            Setback::Failed(failure, _) => self.asks_for(failure),
+            Setback::Failed(failure, progress) => self.asks_for(failure, progress),
             Setback::Status => true,
         };
         if !is_asked_for
@@ -123,7 +124,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    fn asks_for(&self, failure: Failure) -> bool {
+    fn asks_for(&self, failure: Failure, progress: Progress) -> bool {
         let on = &self.rules.on;
         match failure {
             Failure::UpstreamRefused
@@ -131,6 +132,8 @@ impl<'a> Attempts<'a> {
             | Failure::UpstreamHandshake
             | Failure::UpstreamUnknown
             | Failure::UpstreamFull => on.connect,
+            // RFC 9113 §8.7: a stream that was refused is no more than a connection that was.
+            Failure::UpstreamReset if progress.is_untouched => on.connect || on.reset,
             Failure::UpstreamReset | Failure::UpstreamTruncated => on.reset,
             Failure::UpstreamTimeout => on.timeout,
             _ => false,
@@ -138,9 +141,10 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// Whether a server may have closed a pooled connection just before it was used, or says that it did nothing.
+/// Whether nothing was wrong but that a server closed a connection. Of one that resets streams, and so keeps its connection,
+/// something is: its requests are repeated as others are, within the budget, and open no further connections.
 fn is_stale_connection(setback: Setback) -> bool {
-    matches!(setback, Setback::Failed(Failure::UpstreamReset, progress) if progress.is_reused || progress.is_untouched)
+    matches!(setback, Setback::Failed(Failure::UpstreamReset, progress) if progress.is_stale)
 }
 
 impl Setback {

@@ -171,6 +171,11 @@ impl Session {
         self.0.is_over.get()
     }
 
+    /// Whether nothing more is received or sent, or the peer takes no further streams.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_over() || self.0.engine.borrow().is_going_away()
+    }
+
     /// Whether the connection should take no further streams: its keys are used up.
     pub(crate) fn is_worn(&self) -> bool {
         self.0.socket.is_worn()

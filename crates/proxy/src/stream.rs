@@ -138,6 +138,11 @@ impl Stream {
         self.session.reset(self.key, Reason::INTERNAL_ERROR);
     }
 
+    /// Whether its connection has ended, or takes no more streams.
+    pub(crate) fn has_connection_ended(&self) -> bool {
+        self.session.is_ending()
+    }
+
     /// Has the connection end with the streams that it has.
     pub(crate) fn retire(&self) {
         self.session.leave();

@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use balance::{Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Standing, Time, Work};
+use balance::{
+    Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Standing, State, Time, Work,
+};
 use config::{Pool, Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
 use tls::Handshake;
@@ -131,6 +133,14 @@ impl Connection {
         })
     }
 
+    /// Whether no further exchange can be had of it: what broke off was not only a stream on it.
+    pub(crate) fn has_ended(&self) -> bool {
+        match &self.socket {
+            Socket::Stream(stream) => stream.has_connection_ended(),
+            _ => true,
+        }
+    }
+
     /// Its exchange is over: nothing of it is kept.
     fn end(&mut self) {
         self.upload = Upload::done();
@@ -196,6 +206,14 @@ impl Upstream {
         let under_way = UnderWay { in_flight: Some(in_flight), line: self.line.clone() };
         let since = self.times().then(Instant::now);
         Some(Asked { server, since, is_last_resort, under_way })
+    }
+
+    /// Whether another server is up that a request was not tried with.
+    pub(crate) fn has_another(&self, server: usize, tried: &[usize]) -> bool {
+        let members = self.plan.fleet.members().iter().enumerate();
+        members
+            .filter(|(index, _)| *index != server && !tried.contains(index))
+            .any(|(_, member)| member.standing.state() == State::Up)
     }
 
     /// Whether somebody wants to know how long the answer to what is begun now takes.
@@ -399,9 +417,8 @@ impl Server {
         &self,
         worker: &Worker,
         deadline: &Deadline,
-        may_reuse: bool,
     ) -> Result<Box<Connection>, Failure> {
-        self.multiplex.connect(worker, deadline, self, may_reuse).await
+        self.multiplex.connect(worker, deadline, self).await
     }
 
     /// Opens a connection: each address of the server in turn, within the time-out for each. It begins with `header`.

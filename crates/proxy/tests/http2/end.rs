@@ -77,10 +77,6 @@ impl End {
         end
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
-    }
-
     pub(crate) fn sends(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap_or_else(|error| panic!("cannot send: {error}"));
     }

@@ -165,25 +165,84 @@ fn a_server_that_leaves_within_a_response_finishes_it() {
 
 #[test]
 fn a_refused_stream_is_tried_again() {
+    // RFC 9113 §8.7: a POST as well; and as there is no other server, on the connection that is there (§9.1).
     let scene = Scene::to_http2();
-    for request in [GET, POST] {
-        let mut client = scene.client1();
-        client.sends(request);
-        let mut server = scene.accept();
-        server.whole(1);
-        server.sends(reset(1, REFUSED_STREAM));
-        let mut other = scene.accept();
-        other.whole(1);
-        answer(&mut other, 1);
+    let mut client = scene.client1();
+    client.sends(GET);
+    let mut server = scene.accept();
+    for (at, request) in [GET, POST].into_iter().enumerate() {
+        if at > 0 {
+            client.sends(request);
+        }
+        let stream = 1 + 4 * at as u32;
+        server.whole(stream);
+        server.sends(reset(stream, REFUSED_STREAM));
+        server.whole(stream + 2);
+        answer(&mut server, stream + 2);
         is_answered(&mut client);
-        for end in [server, other] {
-            let _ = end.stream().shutdown(std::net::Shutdown::Both);
-        }
-        // Both connections are known to have ended before the next request looks for one.
-        while scene.running.counters().requests_active > 0 {
-            std::thread::yield_now();
-        }
     }
+    scene.assert_no_more_connections();
+    assert_eq!(scene.running.counters().upstream_retries, 2);
+    assert_eq!(scene.failures(), []);
+}
+
+#[test]
+fn a_refused_stream_is_tried_again_within_the_budget() {
+    let scene = Scene::with(Protocol::Http2, 1, |config| {
+        config.upstreams[0].retry_budget = balance::RetrySettings { percent: 0, per_second_min: 0 };
+    });
+    let mut client = scene.client1();
+    client.sends(GET);
+    let mut server = scene.accept();
+    for at in 0..20 {
+        if at > 0 {
+            client.sends(GET);
+        }
+        server.whole(1 + 2 * at);
+        server.sends(reset(1 + 2 * at, REFUSED_STREAM));
+        assert_eq!(client.message().status(), 502);
+    }
+    scene.assert_no_more_connections();
+}
+
+#[test]
+fn a_server_that_resets_streams_is_asked_on_the_connection_that_is_there() {
+    // RFC 9113 §9.1: one connection should do, however its streams end.
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends(GET);
+    let mut server = scene.accept();
+    for at in 0..20 {
+        if at > 0 {
+            client.sends(GET);
+        }
+        server.whole(1 + 2 * at);
+        server.sends(reset(1 + 2 * at, INTERNAL_ERROR));
+        assert_eq!(client.message().status(), 502);
+    }
+    scene.assert_no_more_connections();
+    scene.assert_failure("upstream-reset", 20);
+}
+
+#[test]
+fn what_a_connection_that_dies_had_under_way_goes_to_one_other() {
+    let scene = Scene::to_http2();
+    let mut first = scene.client1();
+    first.sends(GET);
+    let mut server = scene.accept();
+    server.whole(1);
+    let mut clients: Vec<_> = (0..20).map(|at| asks(&scene, &mut server, 3 + 2 * at)).collect();
+    answer(&mut server, 1);
+    is_answered(&mut first);
+    server.is_heard();
+    drop(server);
+    let mut other = scene.accept();
+    for at in 0..20 {
+        other.whole(1 + 2 * at);
+        answer(&mut other, 1 + 2 * at);
+    }
+    clients.iter_mut().for_each(is_answered);
+    scene.assert_no_more_connections();
     assert_eq!(scene.failures(), []);
 }
 
