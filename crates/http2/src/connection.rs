@@ -315,7 +315,14 @@ impl Connection {
 
     /// The peer has answered a ping: what it sends from now on it has sent knowing of the end.
     pub(crate) fn pong(&mut self, payload: &[u8]) {
-        if self.closing == Closing::Announced && payload == FAREWELL {
+        if payload == FAREWELL {
+            self.tell_last();
+        }
+    }
+
+    /// RFC 9113 §6.8: the peer has heard of the end, or has had time enough to. What it begins from now on is ignored.
+    pub fn tell_last(&mut self) {
+        if self.closing == Closing::Announced {
             self.closing = Closing::Last(self.last);
             self.go_away(self.last, Reason::NO_ERROR);
         }

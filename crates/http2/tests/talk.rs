@@ -621,6 +621,9 @@ fn what_comes_behind_the_last_stream_is_ignored() {
     receive(&mut server, &frame(6, 1, 0, b"farewell"), usize::MAX).expect("all is well");
     assert!(server.has_told_last());
     server.sent(server.unsent().len());
+    // It is told once.
+    server.tell_last();
+    assert_eq!(server.unsent(), b"");
     let bodies = frame(0, 0, 3, &[0; 16_384]).repeat(20);
     let trailers = frame(1, 5, 3, &[0x40, 1, b'x', 1, b'y']);
     assert_eq!(receive(&mut server, &[upload(3), bodies, trailers].concat(), usize::MAX), Ok(Vec::new()));

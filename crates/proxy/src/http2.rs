@@ -143,7 +143,10 @@ impl Driver<'_> {
             self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
         }
         if !self.opened.is_empty() {
-            self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
+            // One that was told of the end gets no more time to hear of it by asking for more.
+            if !self.is_closing {
+                self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
+            }
             return Poll::Ready(None);
         }
         if self.session.is_worn() || self.session.is_left() || !self.worker.keeps(&self.listening) {
@@ -164,6 +167,7 @@ impl Driver<'_> {
             if is_idle {
                 self.close();
             } else {
+                self.conclude();
                 self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
             }
         }
@@ -184,6 +188,15 @@ impl Driver<'_> {
             self.is_closing = true;
             self.deadline.set_idle(self.worker.snapshot().ticks.client_header);
             self.session.engine().close();
+            self.session.stir();
+        }
+    }
+
+    /// A client that was told of the end and has not answered in time is told which request is the last. Otherwise it could go
+    /// on asking for ever.
+    fn conclude(&mut self) {
+        if self.is_closing {
+            self.session.engine().tell_last();
             self.session.stir();
         }
     }

@@ -104,3 +104,32 @@ fn a_listener_that_a_reload_removes_lets_its_streams_finish() {
     server.sends(OK);
     assert_eq!(client.whole(1), OK_GOT);
 }
+
+#[test]
+fn a_client_that_does_not_hear_of_the_end_is_told_which_request_is_the_last() {
+    // RFC 9113 §6.8: the answer to the ping would say that it has; it need not.
+    let scene = Scene::with(Protocol::Http1, 1, |config| {
+        config.limits.requests_per_connection = Some(1);
+        config.timeouts.client_header = Duration::from_millis(500);
+    });
+    let mut client = scene.client();
+    client.answers_pings = false;
+    let mut servers = Vec::new();
+    let goes_away = |frame: &Frame| matches!(frame, Frame::GoAway { .. });
+    for stream in [1, 3] {
+        client.sends(last_headers(stream, GET));
+        let mut server = scene.accept1();
+        server.head();
+        servers.push(server);
+        if stream == 1 {
+            client.find(goes_away);
+        }
+    }
+    assert_eq!(client.find(goes_away), Frame::GoAway { last: 3, code: NO_ERROR });
+    client.sends(last_headers(5, GET));
+    client.is_heard();
+    servers.iter_mut().for_each(|server| server.sends(OK));
+    assert_eq!([client.whole(1), client.whole(3)], [OK_GOT; 2]);
+    assert_eq!(client.ends(), Ended::Untold);
+    scene.assert_no_more_connections();
+}

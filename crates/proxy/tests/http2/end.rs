@@ -24,6 +24,8 @@ pub(crate) struct End {
     windows: HashMap<u32, i64>,
     /// Whether what arrives is given back at once.
     pub(crate) takes_all: bool,
+    /// Whether pings are answered.
+    pub(crate) answers_pings: bool,
 }
 
 /// How a connection ended.
@@ -49,6 +51,7 @@ impl End {
             window: i64::from(frame::WINDOW),
             windows: HashMap::new(),
             takes_all: true,
+            answers_pings: true,
         }
     }
 
@@ -169,6 +172,7 @@ impl End {
                     let _ = self.can_send(&frame::raw(4, frame::ACK, 0, b""));
                 }
                 Frame::SettingsAck => continue,
+                Frame::Ping(_) if !self.answers_pings => continue,
                 Frame::Ping(payload) => {
                     let _ = self.can_send(&frame::raw(6, frame::ACK, 0, payload));
                     continue;
