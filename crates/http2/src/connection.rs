@@ -350,7 +350,9 @@ impl Connection {
             // The peer has not yet acknowledged what it was told last.
             return;
         }
-        let Some(window) = self.windows.news(limit, tick) else { return };
+        let window = self.windows.news(limit, tick);
+        self.windows.hold(self.unread);
+        let Some(window) = window else { return };
         self.windows.told(window);
         self.stream_window_told = Some(i64::from(window));
         let [a, b, c, d] = window.to_be_bytes();

@@ -87,6 +87,7 @@ impl Connection {
         stream.body.consume(count);
         self.unread -= count as i64;
         self.windows.take(&mut stream.taken, count, tick);
+        self.windows.hold(self.unread);
         self.give_stream(key);
         self.give_connection();
         Ok(len)
@@ -319,6 +320,7 @@ impl Connection {
         }
         let stream = self.streams.at(key);
         self.unread -= stream.body.len() as i64;
+        self.windows.hold(self.unread);
         self.long_heads -= stream.long_head;
         self.parser.let_go(key);
         self.streams.remove(key);

@@ -32,6 +32,9 @@ pub(crate) struct Windows {
     quick_at: Cell<u32>,
     /// Of all connections of the worker, beyond their first windows.
     granted: Rc<Cell<usize>>,
+    /// What this connection counts for there: the stream's window, and after a larger one what came within that and is not yet
+    /// taken.
+    counted: Cell<usize>,
 }
 
 /// How much one stream has taken, since when.
@@ -48,6 +51,7 @@ impl Windows {
             told: Cell::new(STREAM_WINDOW),
             quick_at: Cell::default(),
             granted,
+            counted: Cell::new(STREAM_WINDOW as usize),
         }
     }
 
@@ -67,6 +71,14 @@ impl Windows {
         *taken = Taken { bytes: 0, since: now };
     }
 
+    /// So much of what has arrived is not yet taken, on all streams together.
+    pub(crate) fn hold(&self, unread: i64) {
+        let stream = self.stream.get() as usize;
+        if self.counted.get() > stream {
+            self.count(stream.max(self.counted.get().min(unread.max(0) as usize)));
+        }
+    }
+
     /// What the peer is to be told of each stream's window, where that has changed; `limit` is the most that it may be.
     pub(crate) fn news(&self, limit: u32, now: u32) -> Option<u32> {
         if now - self.quick_at.get() > SLOW {
@@ -81,19 +93,23 @@ impl Windows {
         self.told.set(stream);
     }
 
-    /// Grows or shrinks, as far as the worker's share goes.
+    /// Grows, as far as the worker's share goes, or shrinks: what that gives back is seen by what is held.
     fn set(&self, stream: u32) {
-        let granted = self.granted.get() + stream as usize - self.stream.get() as usize;
-        if granted <= GRANTED_MAX || stream < self.stream.get() {
-            self.granted.set(granted);
+        let counted = self.counted.get().max(stream as usize);
+        if stream <= self.stream.get() || self.granted.get() + counted - self.counted.get() <= GRANTED_MAX {
+            self.count(counted);
             self.stream.set(stream);
         }
+    }
+
+    fn count(&self, counted: usize) {
+        self.granted.set(self.granted.get() + counted - self.counted.replace(counted));
     }
 }
 
 impl Drop for Windows {
     fn drop(&mut self) {
-        self.set(STREAM_WINDOW);
+        self.count(STREAM_WINDOW as usize);
     }
 }
 
@@ -132,7 +148,35 @@ mod tests {
         assert_eq!(windows.news(u32::MAX, 1), Some(2 * STREAM_WINDOW));
         windows.told(2 * STREAM_WINDOW);
         assert_eq!((windows.news(u32::MAX, 11), granted.get()), (None, STREAM_WINDOW as usize));
-        assert_eq!((windows.news(u32::MAX, 12), granted.get()), (Some(STREAM_WINDOW), 0));
+        assert_eq!(windows.news(u32::MAX, 12), Some(STREAM_WINDOW));
+        windows.hold(0);
+        assert_eq!(granted.get(), 0);
+    }
+
+    #[test]
+    fn what_came_within_a_larger_window_counts_until_it_is_taken() {
+        const FIRST: usize = STREAM_WINDOW as usize;
+        let granted = Rc::default();
+        let windows = Windows::new(Rc::clone(&granted));
+        let mut taken = Taken::default();
+        for (now, window) in [(1, 2), (2, 4), (3, 8)] {
+            windows.take(&mut taken, window * FIRST / 2, now);
+            windows.told(windows.news(u32::MAX, now).expect("it has grown"));
+        }
+        let beyond = || granted.get() / FIRST;
+        assert_eq!(beyond(), 7);
+        // Small again, but full.
+        assert_eq!(windows.news(u32::MAX, 99), Some(STREAM_WINDOW));
+        for (unread, expected) in [(20, 7), (8, 7), (5, 4), (6, 4), (1, 0), (8, 0)] {
+            windows.hold(unread * i64::from(STREAM_WINDOW));
+            assert_eq!(beyond(), expected, "{unread} windows are held");
+        }
+        // Growing counts what is not counted yet.
+        windows.told(STREAM_WINDOW);
+        (0..2).for_each(|_| windows.take(&mut taken, FIRST, 99));
+        assert_eq!((windows.news(u32::MAX, 99), beyond()), (Some(2 * STREAM_WINDOW), 1));
+        drop(windows);
+        assert_eq!(granted.get(), 0);
     }
 
     #[test]

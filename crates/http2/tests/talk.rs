@@ -1,5 +1,6 @@
 //! Two ends of a connection talk to each other, and one is told things by hand.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -13,6 +14,10 @@ const NOW: Now = Now { tick: 0, second: 0 };
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 fn end(role: Role) -> Connection {
+    end_within(role, &Rc::default())
+}
+
+fn end_within(role: Role, granted: &Rc<Cell<usize>>) -> Connection {
     let limits = Limits {
         streams: 10,
         connection_window: 4 * STREAM_WINDOW,
@@ -20,7 +25,7 @@ fn end(role: Role) -> Connection {
         short_head_bytes: 512,
         long_heads_bytes: 32 * 1024,
     };
-    Connection::new(role, limits, Rc::default())
+    Connection::new(role, limits, Rc::clone(granted))
 }
 
 /// A client's end with two requests under way, one of which goes on.
@@ -518,6 +523,47 @@ fn a_body_in_crumbs_is_no_flood() {
     let mut client = asking();
     receive(&mut client, &[&settings[..], &frame(1, 4, 1, &[0x88]), &crumbs].concat(), usize::MAX)
         .expect("no flood");
+}
+
+/// What a worker's connections may hold beyond their first windows counts for as long as it is held.
+#[test]
+fn what_came_within_a_wide_window_counts_until_it_is_read() {
+    let granted = Rc::new(Cell::new(0));
+    let (mut client, mut server) = (end(Role::Client), end_within(Role::Server, &granted));
+    let client_key = client.open();
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.write_head(client_key, head, false, Scheme::Http).expect("it is a head");
+    let opened = deliver(&mut client, &mut server, usize::MAX);
+    let Some(&Event::Opened(key)) = opened.iter().find(|event| matches!(event, Event::Opened(_))) else {
+        panic!("no request came")
+    };
+    let exchange = |client: &mut Connection, server: &mut Connection, tick| {
+        server.adjust(u32::MAX, tick);
+        deliver(server, client, usize::MAX);
+        deliver(client, server, usize::MAX);
+    };
+    exchange(&mut client, &mut server, 0);
+    let sends = |client: &mut Connection, server: &mut Connection| {
+        let room = client.room(client_key).expect("it has not ended").min(client.room_of_connection());
+        client.write(client_key, &vec![b'x'; room], room, false);
+        deliver(client, server, usize::MAX);
+    };
+    for _ in 0..10 {
+        sends(&mut client, &mut server);
+        if granted.get() == 3 * STREAM_WINDOW as usize {
+            break;
+        }
+        read_all(&mut server, key, &mut Vec::new());
+        exchange(&mut client, &mut server, 0);
+    }
+    sends(&mut client, &mut server);
+    assert_eq!(granted.get(), 3 * STREAM_WINDOW as usize);
+    // The window is small again, and what came within the wide one is still there.
+    exchange(&mut client, &mut server, 99);
+    assert_eq!(client.room(client_key), Ok(0));
+    assert!(granted.get() > 2 * STREAM_WINDOW as usize, "{}", granted.get());
+    server.release(key);
+    assert_eq!(granted.get(), 0);
 }
 
 /// RFC 9113 §6.9.1, §6.9.2: an end without a byte needs no window, and a window may have become negative.
