@@ -283,9 +283,7 @@ impl Stream {
     /// A reader with so many parts behind it reads no more.
     pub(crate) fn leave(&mut self, index: usize) -> Option<Waker> {
         self.readers -= 1;
-        if self.keeping == Keeping::Whole || self.end.is_some() {
-            return None;
-        }
+        // Kept or over, it may still be let go of by those who are left: they must not be taken for this one.
         let behind = index.saturating_sub(self.gone);
         self.parts.iter_mut().take(behind).for_each(|part| part.passed -= 1);
         // It may have been the foremost: nothing is known of the others until they read on.

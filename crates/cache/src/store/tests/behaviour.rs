@@ -357,6 +357,31 @@ fn a_body_beyond_the_limit_is_read_by_those_who_keep_up_and_not_stored() {
 }
 
 #[test]
+fn who_leaves_takes_nothing_from_those_who_read_more_slowly() {
+    let part = pattern(64 << 10);
+    // It leaves while the body is still to be stored, while it is not any more, and when it is whole.
+    for leaves_at in [8, 17, 18] {
+        let store = store();
+        let (mut fill, quick) = lead(&store, key(1)).open(opening("k"));
+        let Joined::Stream(slow) = join(&store, key(1)) else { panic!("it can be joined") };
+        let mut quick = Some(quick);
+        for number in 0..18 {
+            quick.take_if(|_| number == leaves_at);
+            assert_ne!(fill.push(&part, 50), Wanted::No);
+            if let Some(quick) = &mut quick {
+                assert!(
+                    matches!(quick.poll_next(&no_waker()), Poll::Ready(Some(Ok(bytes))) if bytes == part)
+                );
+            }
+        }
+        assert!(matches!(fill.finish(), Filled::TooLarge));
+        drop(quick);
+        assert_eq!(read_all(slow).map(|body| body.len()), Ok(18 << 16), "{leaves_at}");
+        assert_eq!(store.tally().filling_bytes, 0);
+    }
+}
+
+#[test]
 fn who_reads_slowly_what_is_not_kept_slows_its_fetch_and_loses_nothing() {
     let store = store();
     let woken = Arc::new(Woken::default());
