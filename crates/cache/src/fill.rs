@@ -122,7 +122,7 @@ pub enum Waited {
     Hit(Arc<Object>),
     /// The leader is gone: it is on this one to ask now.
     Lead(Lead),
-    /// What came may not be stored: ask for yourself.
+    /// What came may not be stored, or its beginning is gone already: ask for yourself.
     Refused,
     /// The origin gave no response.
     Failed,
@@ -145,7 +145,11 @@ impl Wait {
                 progress.stage = Stage::Asked;
                 Waited::Lead(Lead::new(self.store.clone(), self.flight.clone()))
             }
-            Stage::Streaming(stream) => Waited::Stream(Reader::new(stream, &self.flight)),
+            Stage::Streaming(stream) if stream.has_beginning() => {
+                Waited::Stream(Reader::new(stream, &self.flight))
+            }
+            // It is not kept, and others were faster.
+            Stage::Streaming(_) => Waited::Refused,
             Stage::Renewed(object) => Waited::Hit(object.clone()),
             Stage::Refused => Waited::Refused,
             Stage::Failed => Waited::Failed,

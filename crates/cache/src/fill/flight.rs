@@ -231,6 +231,11 @@ impl Stream {
         rest.min((BLOCK_BYTES - in_block) as u64) as usize
     }
 
+    /// Whether one who begins to read it now finds all of it.
+    pub(crate) fn has_beginning(&self) -> bool {
+        self.gone == 0
+    }
+
     /// From now on the body is not kept.
     pub(crate) fn give_up(&mut self, window_bytes: u64) {
         self.keeping = Keeping::Window(window_bytes);

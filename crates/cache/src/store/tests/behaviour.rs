@@ -595,6 +595,30 @@ fn more_purges_than_can_be_remembered_sweep_first() {
 }
 
 #[test]
+fn who_waited_for_what_is_gone_already_asks_alone() {
+    let store = store();
+    let body = pattern(1 << 20);
+    let _full: Vec<_> = (10..18)
+        .map(|number| {
+            let (mut fill, reader) = lead(&store, key(number)).open(opening("k"));
+            fill.push(&body, 0);
+            (fill, reader)
+        })
+        .collect();
+    let leader = lead(&store, key(1));
+    let mut waits = [wait(&store, key(1)), wait(&store, key(1))];
+    assert!(waits.iter_mut().all(|wait| wait.poll(&no_waker()).is_pending()));
+    let (mut fill, mut reader) = leader.open(opening("k"));
+    let Poll::Ready(Waited::Stream(mut early)) = waits[0].poll(&no_waker()) else {
+        panic!("the head is there")
+    };
+    assert_eq!(fill.push(b"body", 0), Wanted::ToRead);
+    assert!(matches!(reader.poll_next(&no_waker()), Poll::Ready(Some(Ok(part))) if *part == *b"body"));
+    assert!(matches!(early.poll_next(&no_waker()), Poll::Ready(Some(Ok(part))) if *part == *b"body"));
+    assert!(matches!(waits[1].poll(&no_waker()), Poll::Ready(Waited::Refused)));
+}
+
+#[test]
 fn the_store_keeps_to_its_bound_and_objects_to_theirs() {
     let store = store();
     let body = pattern(100_000);
