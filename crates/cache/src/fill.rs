@@ -82,6 +82,8 @@ impl Lead {
     pub fn release(mut self, old: &Object, opening: Opening, until_seconds: u64) -> Arc<Object> {
         let object = Arc::new(old.renewed(self.flight.epoch, opening));
         old.purge(Force::Hard);
+        // RFC 9111 §3.2: behind the store it has the head by which it could be stored.
+        self.store.forget_behind(self.flight.key);
         self.store.pass(self.flight.key, until_seconds);
         self.end(Stage::Refused);
         object

@@ -252,6 +252,13 @@ impl Store {
         met.max(behind)
     }
 
+    /// What lies behind the store under a key, with all its variants, is not to be used as it is any more.
+    pub fn forget_behind(&self, key: Key) {
+        if let Some(behind) = &self.behind {
+            behind.purged_key(key);
+        }
+    }
+
     /// Purges what is in the scope, now and for all workers, and what is being fetched of it.
     ///
     /// # Errors

@@ -139,9 +139,9 @@ fn a_head_of_what_is_stale_on_the_disk_is_the_servers() {
     client.asks(&Asked { method: "HEAD", fields: "cache-control: max-age=500\n", ..get("/a") });
     let mut server = scene.accept(0);
     assert!(server.head().starts_with("HEAD /a HTTP/1.1\r\n"));
-    server.sends(response("X-New: yes\r\n", ""));
+    server.sends("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 3\r\nX-New: yes\r\n\r\n");
     assert_eq!(client.gets_head_alone().field("x-new"), Some("yes"));
-    // What is stored is as it was.
+    // It is about what is stored, and that is used still.
     assert_eq!(scene.answer(Spoken::Http1, &get("/a")).body, "old");
 }
 
@@ -229,6 +229,28 @@ fn what_a_request_has_changed_is_gone_from_the_disk() {
         scene.exchange(Spoken::Http1, &Asked { method: "DELETE", ..get("/a") }, &response("", ""));
     }
     assert!(!is_stored(&ready(folder.path()), &get("/a")));
+}
+
+#[test]
+fn rfc9111_4_3_what_a_server_has_said_of_it_since_holds_on_the_disk() {
+    let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: private, no-store\r\n\r\n";
+    let other = "HTTP/1.1 200 OK\r\nETag: \"b\"\r\nContent-Length: 3\r\n\r\n";
+    for (method, said) in [("GET", not_modified), ("HEAD", other)] {
+        let folder = folder();
+        store(&ready(folder.path()), &get("/a"), &format!("{FRESH}ETag: \"a\"\r\n"), "old");
+        {
+            let scene = ready(folder.path());
+            assert!(is_stored(&scene, &get("/a")));
+            let mut client = scene.client(Spoken::Http1);
+            client.asks(&Asked { method, fields: "cache-control: no-cache\n", ..get("/a") });
+            let mut server = scene.accept(0);
+            assert!(server.head().starts_with(method));
+            server.sends(said);
+            let status = if method == "GET" { client.gets().status } else { client.gets_head_alone().status };
+            assert_eq!(status, 200);
+        }
+        assert!(!is_stored(&ready(folder.path()), &get("/a")), "{method}");
+    }
 }
 
 #[test]
