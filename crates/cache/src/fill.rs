@@ -32,6 +32,12 @@ impl Lead {
         Self { store, flight, is_over: false }
     }
 
+    /// Whether what is stored may stand in for a response that did not come. Its key may have been purged when it was not
+    /// in memory any more, or not yet: then only this fetch was met.
+    pub fn may_stand_in(&self, object: &Object) -> bool {
+        self.store.is_good(object) && (!self.flight.is_doomed() || object.is_softly_purged())
+    }
+
     /// The response may be stored, and this is its head: all who wait get to read it, and so does who asked.
     pub fn open(mut self, opening: Opening) -> (Fill, Reader) {
         // Parts are joined with others before long.

@@ -301,7 +301,7 @@ impl Store {
 
     /// Whether an object answers after all purges; it is compared with each only once.
     #[inline]
-    fn is_good(&self, object: &Object) -> bool {
+    pub fn is_good(&self, object: &Object) -> bool {
         if object.checked() < self.epoch.load(Acquire) {
             let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
             let verdict = rules.verdict(object.epoch(), object.key_text(), object.labels());

@@ -248,6 +248,7 @@ pub(super) async fn fetch(
         };
         if let (Some(error), Some(object)) = (error, found)
             && ask.stands_in(object, error)
+            && lead.may_stand_in(object)
         {
             lead.fail();
             tally::stale(call, admitted);

@@ -473,6 +473,30 @@ fn what_is_good_but_no_longer_to_be_stored_answers_once() {
 }
 
 #[test]
+fn what_was_purged_meanwhile_does_not_stand_in() {
+    for (force, expected) in [(Force::Hard, [false; 3]), (Force::Soft, [true, true, false])] {
+        let stands_in = |is_in_memory: bool, scope: Option<Scope>| {
+            let store = store();
+            put(&store, key(1), labelled("k", &["t"]), b"body");
+            let old = store.look(key(1), no_variant).expect("stored");
+            if !is_in_memory {
+                store.shard(key(1)).remove(key(1));
+            }
+            let Joined::Lead(lead) = store.join(key(1), Some(&old), no_variant, 0) else { panic!("leads") };
+            assert!(lead.may_stand_in(&old));
+            match scope {
+                Some(scope) => store.purge(scope, force).expect("few rules"),
+                None => assert_eq!(store.purge_key(key(1), force), usize::from(is_in_memory)),
+            }
+            lead.may_stand_in(&old)
+        };
+        // The last one was evicted, or is on a disk: there nothing is kept that was softly purged.
+        let found = [stands_in(true, Some(tag("t"))), stands_in(true, None), stands_in(false, None)];
+        assert_eq!(found, expected, "{force:?}");
+    }
+}
+
+#[test]
 fn purges_meet_what_they_name_and_only_that() {
     let store = store();
     let secret = KeySecret::default();
