@@ -431,11 +431,12 @@ impl Store {
         self.filling_bytes.clone()
     }
 
-    /// Whether bodies under way take all that is for them.
-    pub(crate) fn is_filling_full(&self) -> bool {
+    /// Whether bodies under way take all that is for them, without one that takes so much itself: alone it may be as long as
+    /// any object.
+    pub(crate) fn is_filling_full(&self, own_bytes: u64) -> bool {
         // What is on its way to the shelf is in memory twice.
         let share = if self.shelf.is_some() { 16 } else { 8 };
-        self.filling_bytes.load(Relaxed) >= self.settings.memory_bytes / share
+        self.filling_bytes.load(Relaxed).saturating_sub(own_bytes) >= self.settings.memory_bytes / share
     }
 }
 

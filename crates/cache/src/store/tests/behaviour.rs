@@ -643,6 +643,77 @@ fn who_waited_for_what_is_gone_already_asks_alone() {
 }
 
 #[test]
+fn what_is_stored_is_not_under_way_any_more_however_slow_its_readers_are() {
+    for shelf in [None, Some(u64::MAX)] {
+        let store = store_with(shelf);
+        // More than all that bodies under way may take, of lengths that end within a block and at its end.
+        let bodies: Vec<_> = (0..12).map(|number| pattern((1 << 20) - 200_000 - number * 4096)).collect();
+        let readers: Vec<Reader> = bodies
+            .iter()
+            .zip(0..)
+            .map(|(body, number)| {
+                let (mut fill, mut reader) = lead(&store, key(number)).open(opening("k"));
+                body.chunks(50_000).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
+                // Some have begun to read.
+                (0..number).for_each(|_| drop(reader.poll_next(&no_waker())));
+                let filled = fill.finish();
+                assert!(matches!(filled, Filled::Stored(_)), "{number}: {filled:?}");
+                assert_eq!(store.tally().filling_bytes, 0);
+                reader
+            })
+            .collect();
+        // Nor does it matter to them whether it stays stored.
+        store.purge(Scope::All, Force::Hard).expect("few rules");
+        store.sweep();
+        for (reader, body) in readers.into_iter().zip(&bodies) {
+            let read_bytes = reader.read_bytes() as usize;
+            assert!(read_all(reader).as_deref() == Ok(&body[read_bytes..]));
+        }
+    }
+}
+
+#[test]
+fn who_waited_for_what_is_stored_by_now_has_it_from_there() {
+    for (bytes, is_read) in [(10, false), (10, true), (100_000, false)] {
+        let store = store();
+        let leader = lead(&store, key(1));
+        let mut waits = [wait(&store, key(1)), wait(&store, key(1))];
+        let (mut fill, mut reader) = leader.open(opening("k"));
+        fill.push(&pattern(bytes), 0);
+        if is_read {
+            while reader.poll_next(&no_waker()).is_ready() {}
+        }
+        assert!(matches!(fill.finish(), Filled::Stored(_)));
+        let body = match waits[0].poll(&no_waker()) {
+            Poll::Ready(Waited::Hit(object)) => object.body(0..u64::MAX).collect::<Vec<_>>().concat(),
+            Poll::Ready(Waited::Stream(reader)) => read_all(reader).expect("all of it"),
+            other => panic!("{other:?}"),
+        };
+        assert!(body == pattern(bytes));
+        drop(reader);
+        assert_eq!(store.tally().filling_bytes, 0);
+        store.purge_key(key(1), Force::Hard);
+        assert!(matches!(waits[1].poll(&no_waker()), Poll::Ready(Waited::Refused)));
+    }
+}
+
+#[test]
+fn one_body_alone_may_be_as_long_as_any_object() {
+    for shelf in [None, Some(u64::MAX)] {
+        let settings = StoreSettings { memory_bytes: 64 << 20, object_bytes_max: u64::MAX };
+        let store = Store::new(settings, None);
+        let store = Arc::new(match shelf {
+            Some(room_bytes) => store.with_shelf(Arc::new(Board { room_bytes })),
+            None => store,
+        });
+        let body = pattern(8_300_000);
+        let (mut fill, _) = lead(&store, key(1)).open(opening("k"));
+        body.chunks(64 << 10).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
+        assert!(matches!(fill.finish(), Filled::Stored(_)));
+    }
+}
+
+#[test]
 fn the_store_keeps_to_its_bound_and_objects_to_theirs() {
     let store = store();
     let body = pattern(100_000);
