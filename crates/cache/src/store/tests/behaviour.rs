@@ -221,6 +221,30 @@ fn variants_lie_beside_each_other_and_take_only_their_own_place() {
 }
 
 #[test]
+fn variants_that_are_too_much_together_displace_the_oldest_and_nothing_else() {
+    let settings = StoreSettings { memory_bytes: 64 << 20, object_bytes_max: u64::MAX };
+    let store = Arc::new(Store::new(settings, None));
+    put(&store, key(2), opening("k"), b"another");
+    let variant = |number| move |_: &Vary| VariantKey::from_u128(number);
+    let bytes = 3_460_000;
+    let body = pattern(bytes);
+    for number in 0..45 {
+        let Joined::Lead(lead) = store.join(key(1), None, variant(number), 0) else { panic!("leads") };
+        let (vary, variant) = (Vary::from_bytes(b"accept-language"), VariantKey::from_u128(number));
+        let (mut fill, _) = lead.open(Opening { vary, variant, ..opening("k") });
+        body.chunks(64 << 10).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
+        assert!(matches!(fill.finish(), Filled::Stored(_)));
+    }
+    let found: Vec<u128> = (0..45).filter(|&number| store.look(key(1), variant(number)).is_some()).collect();
+    // Half of nine tenths of the memory.
+    assert_eq!(found, (37..45).collect::<Vec<_>>());
+    assert!(is_stored(&store, key(2)));
+    let tally = store.tally();
+    assert_eq!((tally.stored, tally.evicted, tally.keys), (46, 37, 2));
+    assert!(tally.evicted_bytes >= 37 * bytes as u64);
+}
+
+#[test]
 fn fetches_for_variants_that_are_known_to_differ_do_not_wait_for_each_other() {
     let store = store();
     let variant = |number| move |_: &Vary| VariantKey::from_u128(number);
