@@ -32,6 +32,12 @@ impl Lead {
         Self { store, flight, is_over: false }
     }
 
+    /// Whether what is stored may stand in for a response that did not come. Its key may have been purged when it was not
+    /// in memory any more, or not yet: then only this fetch was met.
+    pub fn may_stand_in(&self, object: &Object) -> bool {
+        self.store.is_good(object) && (!self.flight.is_doomed() || object.is_softly_purged())
+    }
+
     /// The response may be stored, and this is its head: all who wait get to read it, and so does who asked.
     pub fn open(mut self, opening: Opening) -> (Fill, Reader) {
         // Parts are joined with others before long.
@@ -82,6 +88,8 @@ impl Lead {
     pub fn release(mut self, old: &Object, opening: Opening, until_seconds: u64) -> Arc<Object> {
         let object = Arc::new(old.renewed(self.flight.epoch, opening));
         old.purge(Force::Hard);
+        // RFC 9111 §3.2: behind the store it has the head by which it could be stored.
+        self.store.forget_behind(self.flight.key);
         self.store.pass(self.flight.key, until_seconds);
         self.end(Stage::Refused);
         object
@@ -118,11 +126,11 @@ pub struct Wait {
 pub enum Waited {
     /// A response comes. Whether it is the right variant is to be seen from its opening; if not, ask the store again.
     Stream(Reader),
-    /// What is stored is still good. Whether it is the right variant is to be seen; if not, ask the store again.
+    /// What is stored is still good, or has just been stored. Whether it is the right variant is to be seen; if not, ask the store again.
     Hit(Arc<Object>),
     /// The leader is gone: it is on this one to ask now.
     Lead(Lead),
-    /// What came may not be stored: ask for yourself.
+    /// What came may not be stored, or its beginning is gone already: ask for yourself.
     Refused,
     /// The origin gave no response.
     Failed,
@@ -145,7 +153,13 @@ impl Wait {
                 progress.stage = Stage::Asked;
                 Waited::Lead(Lead::new(self.store.clone(), self.flight.clone()))
             }
-            Stage::Streaming(stream) => Waited::Stream(Reader::new(stream, &self.flight)),
+            Stage::Streaming(stream) if stream.has_beginning() => {
+                Waited::Stream(Reader::new(stream, &self.flight))
+            }
+            // It was let go of since others were faster, and is stored by now, or is not kept.
+            Stage::Streaming(stream) => {
+                stream.stored().map_or(Waited::Refused, |object| Waited::Hit(Arc::clone(object)))
+            }
             Stage::Renewed(object) => Waited::Hit(object.clone()),
             Stage::Refused => Waited::Refused,
             Stage::Failed => Waited::Failed,
@@ -220,7 +234,7 @@ impl Fill {
             if stream.keeping == Keeping::Whole {
                 let object_bytes = stream.total_bytes + bytes.len() as u64;
                 is_refused = object_bytes > self.store.object_bytes_max();
-                if is_refused || self.store.is_filling_full() {
+                if is_refused || self.store.is_filling_full(stream.held_bytes()) {
                     stream.give_up(self.store.object_bytes_max());
                 }
             }
@@ -273,7 +287,7 @@ impl Fill {
     /// Ready when more of the body is to be received: at once while it is going to be stored; else when the foremost of
     /// those who read it has come far enough, or nobody is left.
     pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<()> {
-        let is_full = self.store.is_filling_full();
+        let is_full = self.store.is_filling_full(0);
         let mut progress = self.flight.progress();
         let has_room = progress.stream().is_none_or(|stream| stream.has_room(is_full, context));
         if has_room { Poll::Ready(()) } else { Poll::Pending }
@@ -289,11 +303,16 @@ impl Fill {
         };
         if opening.body_bytes.is_some_and(|told| told != total_bytes) {
             self.store.refuse(self.flight.key, Refusal::Incomplete);
-            self.end(End::Broken);
+            self.end(End::Broken, None);
             return Filled::Broken;
         }
         let filled = if stream_is_kept { self.store_whole(&opening, &parts) } else { Filled::TooLarge };
-        self.end(End::Whole);
+        let stored = match &filled {
+            // A part may have been joined with another: that is not what its readers read.
+            Filled::Stored(object) if object.stored().part == opening.stored.part => Some(Arc::clone(object)),
+            _ => None,
+        };
+        self.end(End::Whole, stored);
         filled
     }
 
@@ -320,11 +339,11 @@ impl Fill {
         Filled::Purged
     }
 
-    fn end(&self, end: End) {
+    fn end(&self, end: End, stored: Option<Arc<Object>>) {
         self.store.land(&self.flight);
         self.flight.advance(|progress| {
             if let Some(stream) = progress.stream() {
-                stream.end = Some(end);
+                stream.finish(end, stored);
             }
         });
     }
@@ -340,7 +359,7 @@ impl Drop for Fill {
                 self.store.put_rest_of(&self.flight, &opening, &parts);
             }
             self.store.refuse(self.flight.key, Refusal::Incomplete);
-            self.end(End::Broken);
+            self.end(End::Broken, None);
         }
     }
 }
@@ -403,7 +422,10 @@ impl Reader {
     /// If the rest of the body is not to be had.
     pub fn poll_next(&mut self, context: &Context<'_>) -> Poll<Option<Result<Bytes, ReadError>>> {
         let mut progress = self.flight.progress();
-        let next = progress.stream().map_or(Next::Ended(End::Broken), |stream| stream.next(self.next_part));
+        let next = match progress.stream() {
+            Some(stream) => stream.next(self.next_part, self.read_bytes),
+            None => Next::Ended(End::Broken),
+        };
         match next {
             Next::Part(part) => {
                 self.next_part += 1;

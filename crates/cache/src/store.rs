@@ -252,6 +252,13 @@ impl Store {
         met.max(behind)
     }
 
+    /// What lies behind the store under a key, with all its variants, is not to be used as it is any more.
+    pub fn forget_behind(&self, key: Key) {
+        if let Some(behind) = &self.behind {
+            behind.purged_key(key);
+        }
+    }
+
     /// Purges what is in the scope, now and for all workers, and what is being fetched of it.
     ///
     /// # Errors
@@ -294,7 +301,7 @@ impl Store {
 
     /// Whether an object answers after all purges; it is compared with each only once.
     #[inline]
-    fn is_good(&self, object: &Object) -> bool {
+    pub fn is_good(&self, object: &Object) -> bool {
         if object.checked() < self.epoch.load(Acquire) {
             let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
             let verdict = rules.verdict(object.epoch(), object.key_text(), object.labels());
@@ -424,11 +431,12 @@ impl Store {
         self.filling_bytes.clone()
     }
 
-    /// Whether bodies under way take all that is for them.
-    pub(crate) fn is_filling_full(&self) -> bool {
+    /// Whether bodies under way take all that is for them, without one that takes so much itself: alone it may be as long as
+    /// any object.
+    pub(crate) fn is_filling_full(&self, own_bytes: u64) -> bool {
         // What is on its way to the shelf is in memory twice.
         let share = if self.shelf.is_some() { 16 } else { 8 };
-        self.filling_bytes.load(Relaxed) >= self.settings.memory_bytes / share
+        self.filling_bytes.load(Relaxed).saturating_sub(own_bytes) >= self.settings.memory_bytes / share
     }
 }
 

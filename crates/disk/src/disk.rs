@@ -20,6 +20,7 @@ use crate::format::{Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::identity::Identity;
 use crate::index::{Index, Place, lock, replace};
 use crate::log::{Findings, Log, Read, Records, Written};
+use crate::pending::Pending;
 
 /// Where a store is, and how much it may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +119,8 @@ struct Queues {
 
 #[derive(Debug, Default)]
 struct Shared {
+    /// Locked before the index, where both are.
+    pending: Mutex<Pending>,
     index: Mutex<Index>,
     standing: Mutex<Standing>,
     failure: OnceLock<()>,
@@ -137,6 +140,8 @@ struct Change {
     kind: Kind,
     key: u128,
     variant: u64,
+    /// Which put it is.
+    number: u64,
     parts: Vec<Bytes>,
 }
 
@@ -212,42 +217,45 @@ impl Disk {
 
     /// Puts bytes under a key, as one of its variants, soon. Dropped if the disk cannot keep up, or if they are too many.
     pub fn put(&self, key: u128, variant: u64, parts: Vec<Bytes>) {
-        let change = Change { kind: Kind::Put, key, variant, parts };
-        let bytes = change.bytes();
+        let bytes = parts.iter().map(|part| part.len() as u64).sum::<u64>();
         let shared = &self.shared;
         let has_room = bytes <= self.record_bytes_max
             && shared.queued.load(Relaxed) < QUEUED_PUTS_MAX
             && shared.queued_bytes.load(Relaxed) + bytes <= QUEUED_BYTES_MAX;
-        if !has_room || !self.write(change) {
+        let is_queued = has_room && {
+            let number = shared.pending().queue(key, variant);
+            self.write(Change { kind: Kind::Put, key, variant, number, parts })
+        };
+        if !is_queued {
             shared.dropped.fetch_add(1, Relaxed);
-            // What is there is older.
-            if let Some((_, place)) = lock(&shared.index).find(key, Some(variant)) {
-                lock(&shared.index).remove_at(key, place);
+            if shared.outdate(key, variant) {
+                self.clear();
             }
         }
     }
 
     /// Removes all variants of a key: at once for who asks, soon on the disk. Says how many there were.
     pub fn remove(&self, key: u128) -> usize {
+        self.shared.pending().remove(key);
         let removed = lock(&self.shared.index).remove(key);
         // What is queued may be put there yet, and what is not read yet may be there.
         if removed > 0 || self.shared.queued.load(Acquire) > 0 || self.standing() != Standing::On {
-            self.write_surely(Change { kind: Kind::Remove, key, variant: 0, parts: Vec::new() });
+            self.write_surely(Change::new(Kind::Remove, key, Vec::new()));
         }
         removed
     }
 
     /// Removes everything, notes as well: at once for who asks, soon on the disk.
     pub fn clear(&self) {
+        self.shared.pending().clear();
         replace(&self.shared.index, Index::default());
-        self.write_surely(Change { kind: Kind::Clear, key: 0, variant: 0, parts: Vec::new() });
+        self.write_surely(Change::new(Kind::Clear, 0, Vec::new()));
     }
 
     /// Notes something about all that was put before: who opens the store after this process hears of it, for as long as
     /// anything of that may be left.
     pub fn note(&self, payload: Vec<u8>) {
-        let parts = vec![Bytes::from(payload)];
-        self.write_surely(Change { kind: Kind::Note, key: 0, variant: 0, parts });
+        self.write_surely(Change::new(Kind::Note, 0, vec![Bytes::from(payload)]));
     }
 
     /// Whether something is under a key, as far as is known.
@@ -339,6 +347,11 @@ impl Disk {
 }
 
 impl Change {
+    /// One that must not be lost.
+    fn new(kind: Kind, key: u128, parts: Vec<Bytes>) -> Self {
+        Self { kind, key, variant: 0, number: 0, parts }
+    }
+
     fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
@@ -374,8 +387,14 @@ impl Writer {
         while !identity.is_locked()? {
             self.shared.stand(Standing::InUse);
             match changes.recv_timeout(LOCK_INTERVAL) {
-                // The process that has it puts things of its own meanwhile; what was purged counts all the same.
-                Ok(change) if change.kind == Kind::Put => self.shared.done(change.bytes()),
+                // The process that has it puts things of its own meanwhile; what was purged counts all the same, and
+                // what is there under a key that was put here is older.
+                Ok(change) if change.kind == Kind::Put => {
+                    if self.shared.outdate(change.key, change.variant) {
+                        return Err(io::Error::other("it was in use for too long to remember what was put"));
+                    }
+                    self.shared.done(change.bytes());
+                }
                 Ok(change) if first.len() < QUEUED_CHANGES_MAX => first.push(change),
                 Ok(_) => {
                     return Err(io::Error::other("it was in use for too long to remember what was purged"));
@@ -386,12 +405,17 @@ impl Writer {
         }
         self.shared.stand(Standing::Opening);
         let (log, findings) = Log::open(&self.path, identity.secret(), self.size_bytes, self.segment_bytes)?;
-        let Findings { index, notes, damaged, foreign } = findings;
+        let Findings { index, notes, outdated, damaged, foreign } = findings;
         self.shared.damaged.store(damaged, Relaxed);
         self.shared.foreign.store(foreign, Relaxed);
         self.shared.bytes.store(log.bytes(), Relaxed);
         begin(notes, log.run());
-        replace(&self.shared.index, index);
+        {
+            let mut pending = self.shared.pending();
+            pending.retain_outdated(|key| index.find(key, None).is_some());
+            outdated.into_iter().for_each(|key| pending.outdate(key));
+            replace(&self.shared.index, index);
+        }
         Ok(Some((log, first)))
     }
 
@@ -399,19 +423,21 @@ impl Writer {
     fn write(&self, mut log: Log, first: Vec<Change>, changes: &Receiver<Change>) {
         let shared = &self.shared;
         for change in first {
-            self.apply(&mut log, &change);
+            self.take(&mut log, &change);
         }
         // What was removed meanwhile waits in the queue.
         while let Ok(change) = changes.try_recv() {
-            self.apply(&mut log, &change);
+            self.take(&mut log, &change);
         }
+        self.remove_outdated(&mut log);
         shared.stand(Standing::On);
         let mut sync_at = Instant::now() + SYNC_INTERVAL;
         loop {
             let change = changes.recv_timeout(sync_at.saturating_duration_since(Instant::now()));
             let is_last = matches!(change, Err(RecvTimeoutError::Disconnected));
-            if let Ok(change) = change {
-                self.apply(&mut log, &change);
+            match change {
+                Ok(change) => self.take(&mut log, &change),
+                Err(_) => self.remove_outdated(&mut log),
             }
             if is_last || Instant::now() >= sync_at {
                 if shared.failure.get().is_none()
@@ -427,6 +453,23 @@ impl Writer {
         }
     }
 
+    fn take(&self, log: &mut Log, change: &Change) {
+        self.remove_outdated(log);
+        let is_wanted = change.kind != Kind::Put || self.shared.is_wanted(change);
+        if is_wanted {
+            self.apply(log, change);
+        }
+        self.shared.done(change.bytes());
+    }
+
+    /// What is on the disk under these keys must not be found by who scans it next.
+    fn remove_outdated(&self, log: &mut Log) {
+        let outdated = self.shared.pending().take_outdated();
+        for key in outdated {
+            self.apply(log, &Change::new(Kind::Remove, key, Vec::new()));
+        }
+    }
+
     fn apply(&self, log: &mut Log, change: &Change) {
         let shared = &self.shared;
         if shared.failure.get().is_none() {
@@ -436,16 +479,56 @@ impl Writer {
             }
             shared.bytes.store(log.bytes(), Relaxed);
         }
-        shared.done(change.bytes());
     }
 }
 
 impl Shared {
+    /// What is under a key is older than what could not be put there. Says whether there is too much of that to be
+    /// remembered.
+    fn outdate(&self, key: u128, variant: u64) -> bool {
+        let mut pending = self.pending();
+        let was_queued = pending.drop_put(key, variant);
+        let mut index = lock(&self.index);
+        let known = index.find(key, Some(variant));
+        if let Some((_, place)) = known {
+            index.remove_at(key, place);
+        }
+        drop(index);
+        // What is not read yet may be there.
+        let is_unread = matches!(*self.standing(), Standing::Opening | Standing::InUse);
+        if was_queued || known.is_some() || is_unread {
+            pending.outdate(key);
+        }
+        pending.is_full()
+    }
+
+    /// Whether a put is to be written: nothing of the same was put since, nor was it removed, and it can be known where
+    /// it is.
+    fn is_wanted(&self, change: &Change) -> bool {
+        let &Change { key, variant, number, .. } = change;
+        let mut pending = self.pending();
+        let is_current = pending.is_current(key, variant, number);
+        let has_room = lock(&self.index).has_room(key, variant);
+        if is_current && !has_room {
+            // Then nothing older of the same is there either.
+            pending.drop_put(key, variant);
+            self.dropped.fetch_add(1, Relaxed);
+        }
+        is_current && has_room
+    }
+
     fn index(&self, change: &Change, place: Place) {
-        match change.kind {
-            Kind::Put => lock(&self.index).put(change.key, change.variant, place),
+        let &Change { kind, key, variant, number, .. } = change;
+        match kind {
+            // One that was removed while it was written is removed from the disk behind it.
+            Kind::Put => {
+                let mut pending = self.pending();
+                if pending.settle(key, variant, number) && !lock(&self.index).put(key, variant, place) {
+                    pending.outdate(key);
+                }
+            }
             Kind::Remove => {
-                lock(&self.index).remove(change.key);
+                lock(&self.index).remove(key);
             }
             Kind::Clear => replace(&self.index, Index::default()),
             Kind::Note => {}
@@ -485,6 +568,10 @@ impl Shared {
         self.queued_bytes.fetch_sub(bytes, Relaxed);
     }
 
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -500,6 +587,7 @@ impl Shared {
     fn fail(&self, why: &str) {
         self.stand(Standing::Failed(why.to_owned()));
         let _ = self.failure.set(());
+        self.pending().clear();
         replace(&self.index, Index::default());
     }
 }

@@ -23,12 +23,19 @@ const VARIANTS_MAX: usize = 64;
 /// As many records are forgotten at once.
 const BATCH_RECORDS: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Index {
     keys: HashMap<u128, Entry>,
     /// The keys of each segment's records.
     segments: HashMap<u64, Vec<u128>>,
     records: usize,
+    records_max: usize,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self { keys: HashMap::new(), segments: HashMap::new(), records: 0, records_max: RECORDS_MAX }
+    }
 }
 
 /// The variants of a key, the newest last.
@@ -59,10 +66,15 @@ impl Index {
         }
     }
 
-    /// Puts a record in the place of that of its variant, if there is room for it.
-    pub(crate) fn put(&mut self, key: u128, variant: u64, place: Place) {
-        if self.records >= RECORDS_MAX {
-            return;
+    /// Whether a record is known if it is put.
+    pub(crate) fn has_room(&self, key: u128, variant: u64) -> bool {
+        self.records < self.records_max || self.find(key, Some(variant)).is_some()
+    }
+
+    /// Puts a record in the place of that of its variant, and says whether there was room for it.
+    pub(crate) fn put(&mut self, key: u128, variant: u64, place: Place) -> bool {
+        if !self.has_room(key, variant) {
+            return false;
         }
         let mut variants = self.take(key, |(other, _)| *other == variant);
         if variants.len() >= VARIANTS_MAX {
@@ -71,6 +83,7 @@ impl Index {
         variants.push((variant, place));
         self.segments.entry(place.segment).or_default().push(key);
         self.set(key, variants);
+        true
     }
 
     /// Says how many variants there were.
@@ -150,7 +163,7 @@ mod tests {
     fn variants_are_beside_each_other_and_go_together() {
         let mut index = Index::default();
         for (variant, offset) in [(1, 10), (2, 20), (1, 30)] {
-            index.put(7, variant, place(0, offset));
+            assert!(index.put(7, variant, place(0, offset)));
         }
         assert_eq!(index.find(7, Some(2)), Some((2, place(0, 20))));
         assert_eq!(index.find(7, Some(3)), None);
@@ -164,19 +177,30 @@ mod tests {
         let mut index = Index::default();
         let count = BATCH_RECORDS as u128 * 2 + 5;
         for key in 0..count {
-            index.put(key, 0, place(key as u64 % 2, 0));
+            assert!(index.put(key, 0, place(key as u64 % 2, 0)));
         }
         // Written anew elsewhere.
-        index.put(0, 0, place(2, 0));
+        assert!(index.put(0, 0, place(2, 0)));
         while !index.remove_some(0) {}
         let left = (0..count).filter(|&key| index.find(key, None).is_some()).count();
         assert_eq!((left, index.len()), (count as usize / 2 + 1, count as usize / 2 + 1));
     }
 
     #[test]
+    fn where_there_is_no_room_only_what_is_known_is_put_anew() {
+        let mut index = Index { records_max: 2, ..Index::default() };
+        assert!(index.put(1, 0, place(0, 10)) && index.put(2, 0, place(0, 20)));
+        assert!(!index.put(3, 0, place(0, 30)) && !index.put(1, 7, place(0, 40)));
+        assert!(index.put(1, 0, place(0, 50)));
+        assert_eq!((index.find(1, None), index.len()), (Some((0, place(0, 50))), 2));
+        index.remove(2);
+        assert!(index.put(3, 0, place(0, 60)));
+    }
+
+    #[test]
     fn the_oldest_variants_make_room() {
         let mut index = Index::default();
-        (0..100).for_each(|variant| index.put(1, variant, place(0, variant as u32)));
+        assert!((0..100).all(|variant| index.put(1, variant, place(0, variant as u32))));
         assert_eq!(index.len(), VARIANTS_MAX);
         assert_eq!(
             (index.find(1, Some(0)), index.find(1, None).map(|(variant, _)| variant)),

@@ -9,6 +9,8 @@
 mod format;
 /// Where each key's record is.
 mod index;
+/// What is not written yet, and what must go.
+mod pending;
 /// The segments of the log: written at one end, given up at the other.
 mod log;
 /// Whose a folder is.

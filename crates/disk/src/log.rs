@@ -48,6 +48,8 @@ pub(crate) struct Findings {
     pub(crate) index: Index,
     /// In the order in which they were written.
     pub(crate) notes: Vec<Written>,
+    /// Keys of records that there was no room for in the index: they have to be removed.
+    pub(crate) outdated: Vec<u128>,
     /// Segments that end in the middle of a record, or with something that is none.
     pub(crate) damaged: u64,
     /// Files that are not segments of this store.
@@ -140,7 +142,11 @@ impl Log {
             let place = Place { segment: number, offset: begin, payload_bytes: header.payload_bytes };
             self.run = self.run.max(header.run);
             match header.kind {
-                Kind::Put => findings.index.put(header.key, header.variant, place),
+                Kind::Put => {
+                    if !findings.index.put(header.key, header.variant, place) {
+                        findings.outdated.push(header.key);
+                    }
+                }
                 Kind::Remove => {
                     findings.index.remove(header.key);
                 }

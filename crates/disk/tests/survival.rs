@@ -209,3 +209,94 @@ fn a_folder_that_goes_away_turns_the_store_off_and_nothing_else() {
     fill(&disk, 0..1);
     assert_eq!((read(&disk, 0), disk.tally().records), (None, 0));
 }
+
+/// As long as a record may be in the store of these tests, and longer.
+const TOO_LONG_BYTES: usize = 600 << 10;
+
+fn put(disk: &Disk, key: u128, bytes: usize) {
+    disk.put(key, 0, vec![Bytes::from(vec![b'x'; bytes])]);
+}
+
+fn wait_until_written(disk: &Disk, records: u64) {
+    while disk.tally().written < records {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_too_long_takes_the_older_one_with_it_for_good() {
+    let _alone = alone();
+    for removes in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = open(folder.path());
+        fill(&disk, 1..4);
+        wait_until_written(&disk, 3);
+        put(&disk, 2, TOO_LONG_BYTES);
+        assert_eq!((disk.tally().dropped, disk.has(2), disk.has(3)), (1, false, true));
+        if removes {
+            assert_eq!(disk.remove(2), 0);
+        }
+        disk.finish();
+        let disk = open(folder.path());
+        assert_eq!([1, 2, 3].map(|key| read(&disk, key)), [Some(body(1)), None, Some(body(3))]);
+    }
+}
+
+#[test]
+fn what_there_is_no_room_for_in_the_queue_takes_older_ones_with_it() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = open(folder.path());
+    fill(&disk, 1..4);
+    drop(disk);
+    // Nothing is taken from the queue until this is told.
+    let (tell, told) = channel();
+    let begin = move |_, _| told.recv().expect("it is told");
+    let disk = Disk::open(&settings(folder.path()), begin).expect("it opens");
+    put(&disk, 1, 10);
+    let rest = 10_000..;
+    for key in rest.take_while(|_| disk.tally().dropped == 0) {
+        put(&disk, key, 0);
+    }
+    // Of this one the newest that is whole is in the queue, and of that one on the disk.
+    put(&disk, 1, 20);
+    put(&disk, 2, 20);
+    tell.send(()).expect("it waits");
+    wait_for(&disk, |standing| *standing == Standing::On);
+    assert_eq!([1, 2, 3, 10_000].map(|key| read(&disk, key)), [None, None, Some(body(3)), Some(Vec::new())]);
+    assert_eq!(disk.tally().dropped, 3);
+    disk.finish();
+    let disk = open(folder.path());
+    assert_eq!([1, 2, 3, 10_000].map(|key| read(&disk, key)), [None, None, Some(body(3)), Some(Vec::new())]);
+}
+
+#[test]
+fn what_is_put_while_another_process_has_the_store_takes_older_ones_with_it() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = open(folder.path());
+    fill(&disk, 1..3);
+    let next = Disk::open(&settings(folder.path()), |_, _| {}).expect("it opens");
+    wait_for(&next, |standing| *standing == Standing::InUse);
+    put(&next, 1, 10);
+    disk.finish();
+    wait_for(&next, |standing| *standing == Standing::On);
+    let found = read(&next, 1);
+    assert!(found != Some(body(1)) && read(&next, 2) == Some(body(2)), "{found:?}");
+}
+
+#[test]
+fn what_is_removed_while_it_is_queued_is_not_to_be_found() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (tell, told) = channel();
+    let begin = move |_, _| told.recv().expect("it is told");
+    let disk = Disk::open(&settings(folder.path()), begin).expect("it opens");
+    fill(&disk, 1..3);
+    disk.remove(1);
+    put(&disk, 1, 10);
+    disk.remove(2);
+    tell.send(()).expect("it waits");
+    wait_for(&disk, |standing| *standing == Standing::On);
+    assert_eq!([1, 2].map(|key| read(&disk, key)), [Some(vec![b'x'; 10]), None]);
+}

@@ -301,8 +301,11 @@ impl<'a> Ask<'a> {
         stored
     }
 
-    /// Whether what is stored answers in the place of a server that has failed.
+    /// Whether what is stored answers in the place of a server that has failed; it may have been purged since it was found.
     fn stands_in(&self, object: &Object, error: OriginError) -> bool {
+        if !self.cache.store.is_good(object) {
+            return false;
+        }
         let stored = if object.is_softly_purged() { self.made_stale(object) } else { *object.stored() };
         serves_on_error(&self.asked, &stored, error, self.policy, self.now_ms)
     }

@@ -12,7 +12,7 @@ use std::task::{Context, Waker};
 use bytes::{Bytes, BytesMut};
 
 use crate::key::Key;
-use crate::store::object::{BLOCK_BYTES, Object, Opening};
+use crate::store::object::{BLOCK_BYTES, Object, Opening, SHORT_BODY_BYTES_MAX};
 use crate::vary::VariantKey;
 
 /// A fetch under way.
@@ -58,6 +58,8 @@ pub(crate) enum Stage {
 pub(crate) struct Stream {
     pub(crate) opening: Arc<Opening>,
     pub(crate) end: Option<End>,
+    /// What is stored of it, once it is whole.
+    stored: Option<Arc<Object>>,
     pub(crate) readers: usize,
     pub(crate) keeping: Keeping,
     /// The parts that are still here.
@@ -191,6 +193,7 @@ impl Stream {
         Self {
             opening,
             end: None,
+            stored: None,
             readers: 0,
             keeping: Keeping::Whole,
             parts: VecDeque::new(),
@@ -231,6 +234,29 @@ impl Stream {
         rest.min((BLOCK_BYTES - in_block) as u64) as usize
     }
 
+    /// The body comes to its end. Nothing is held for readers of what is stored: they go on from that, and it is counted
+    /// there. A short one is not looked for again where its parts are at hand.
+    pub(crate) fn finish(&mut self, end: End, stored: Option<Arc<Object>>) {
+        self.end = Some(end);
+        self.block = BytesMut::new();
+        if stored.as_ref().is_some_and(|object| object.body_bytes() > SHORT_BODY_BYTES_MAX as u64) {
+            self.release(self.parts.len());
+        } else if end == End::Whole && self.keeping == Keeping::Whole {
+            self.give_up(self.total_bytes);
+        }
+        self.stored = stored;
+    }
+
+    /// Whether one who begins to read it now finds all of it.
+    pub(crate) fn has_beginning(&self) -> bool {
+        self.gone == 0
+    }
+
+    /// What is stored of it, unless it was purged since.
+    pub(crate) fn stored(&self) -> Option<&Arc<Object>> {
+        self.stored.as_ref().filter(|object| !object.is_gone())
+    }
+
     /// From now on the body is not kept.
     pub(crate) fn give_up(&mut self, window_bytes: u64) {
         self.keeping = Keeping::Window(window_bytes);
@@ -243,11 +269,20 @@ impl Stream {
         while let Some(part) = self.parts.front()
             && (part.passed >= self.readers || self.held_bytes > window_bytes + SLACK_BYTES)
         {
-            self.held_bytes -= part.bytes.len() as u64;
-            self.all_held_bytes.fetch_sub(part.bytes.len() as u64, Relaxed);
-            self.parts.pop_front();
-            self.gone += 1;
+            self.release(1);
         }
+    }
+
+    fn release(&mut self, parts: usize) {
+        let bytes = self.parts.drain(..parts).map(|part| part.bytes.len() as u64).sum();
+        self.held_bytes -= bytes;
+        self.all_held_bytes.fetch_sub(bytes, Relaxed);
+        self.gone += parts;
+    }
+
+    /// What it holds in memory for its readers.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes
     }
 
     /// Whether more of a body that is not kept is to be received; if not, the filler is woken when that changes. While
@@ -262,8 +297,12 @@ impl Stream {
         has_room
     }
 
-    /// What a reader finds that has so many parts behind it.
-    pub(crate) fn next(&mut self, index: usize) -> Next {
+    /// What a reader finds that has so many parts, and so many bytes, behind it.
+    pub(crate) fn next(&mut self, index: usize, read_bytes: u64) -> Next {
+        if let (Some(object), true) = (&self.stored, self.parts.is_empty()) {
+            let bytes = object.piece_at(read_bytes);
+            return if bytes.is_empty() { Next::Ended(End::Whole) } else { Next::Part(bytes) };
+        }
         let Some(at) = index.checked_sub(self.gone) else { return Next::Gone };
         let Some(part) = self.parts.get_mut(at) else {
             return self.end.map_or(Next::Wait, Next::Ended);
@@ -283,9 +322,7 @@ impl Stream {
     /// A reader with so many parts behind it reads no more.
     pub(crate) fn leave(&mut self, index: usize) -> Option<Waker> {
         self.readers -= 1;
-        if self.keeping == Keeping::Whole || self.end.is_some() {
-            return None;
-        }
+        // Kept or over, it may still be let go of by those who are left: they must not be taken for this one.
         let behind = index.saturating_sub(self.gone);
         self.parts.iter_mut().take(behind).for_each(|part| part.passed -= 1);
         // It may have been the foremost: nothing is known of the others until they read on.

@@ -298,6 +298,21 @@ impl Object {
         }
     }
 
+    /// Its body from an offset on, as far as that lies in one piece, to be held without it; empty at the end. Only a short
+    /// one is copied.
+    pub(crate) fn piece_at(&self, offset: u64) -> Bytes {
+        let piece = self.body_at(offset);
+        match self.long() {
+            _ if piece.is_empty() => Bytes::new(),
+            None => Bytes::copy_from_slice(piece),
+            Some(Long::Parts(pieces)) => {
+                let index = pieces.partition_point(|piece| piece.end <= offset);
+                pieces[index].bytes.slice_ref(piece)
+            }
+            Some(Long::Shelved(body)) => Bytes::from_owner(Held(Arc::clone(body))).slice_ref(piece),
+        }
+    }
+
     /// Its body, where that is on a shelf.
     pub fn on_shelf(&self) -> Option<&dyn Shelved> {
         match self.long()? {

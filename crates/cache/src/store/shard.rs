@@ -16,6 +16,9 @@ use crate::vary::{VariantKey, Vary};
 /// Variants of one resource beyond these displace the one stored first.
 const VARIANTS_MAX: usize = 64;
 
+/// All variants of one resource may take this share of a shard, as one object may: they are evicted together.
+const VARIANTS_SHARE: u64 = 2;
+
 /// As many fetches at once for one shard; who comes then asks for themselves.
 const FLIGHTS_MAX: usize = 16 << 10;
 
@@ -94,9 +97,20 @@ impl Shard {
     pub(crate) fn put(&mut self, object: &Arc<Object>) -> Left {
         let mut left = Left::default();
         let mut objects = vec![object.clone()];
+        let mut room_bytes = (self.objects.capacity() / VARIANTS_SHARE).saturating_sub(object.weight_bytes());
         let others =
             self.peek(object.key()).filter(|other| !other.is_gone() && !other.is_same_variant(object));
-        objects.extend(others.take(VARIANTS_MAX - 1).cloned());
+        // The newest first.
+        for other in others {
+            let weight_bytes = other.weight_bytes();
+            if objects.len() < VARIANTS_MAX && weight_bytes <= room_bytes {
+                room_bytes -= weight_bytes;
+                objects.push(other.clone());
+            } else {
+                left.evicted_count += 1;
+                left.evicted_bytes += weight_bytes;
+            }
+        }
         let entry = match objects.len() {
             1 => Entry::One(object.clone()),
             _ => Entry::Several(Box::new(Variants(objects))),

@@ -248,6 +248,7 @@ pub(super) async fn fetch(
         };
         if let (Some(error), Some(object)) = (error, found)
             && ask.stands_in(object, error)
+            && lead.may_stand_in(object)
         {
             lead.fail();
             tally::stale(call, admitted);
@@ -383,7 +384,10 @@ impl Renewal {
 pub(super) fn freshen(call: &Call<'_>, memory: &Memory, ask: &Ask<'_>, object: &Arc<Object>) {
     let (head, bytes) = (&memory.response.head, memory.response.buffer.filled());
     if !is_head_of(head, bytes, object.stored(), object.head(), object.body_bytes()) {
-        object.purge(Force::Soft);
+        if !object.is_softly_purged() {
+            object.purge(Force::Soft);
+            ask.cache.store.forget_behind(ask.key);
+        }
     } else if let Joined::Lead(lead) = ask.join(&memory.request, Some(object))
         && let Some(renewal) = Renewal::merged(call, ask, object, &memory.response)
     {

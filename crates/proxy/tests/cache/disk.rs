@@ -12,14 +12,23 @@ const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
 /// A proxy whose cache has this folder.
 fn scene(folder: &Path) -> Scene {
-    let disk = format!("object = \"1MiB\"\ndisk = {{ path = \"{}\", size = \"64MiB\" }}", folder.display());
+    sized(folder, "1MiB", "64MiB")
+}
+
+/// The same, for objects up to this, and with so much room on the disk.
+fn sized(folder: &Path, object: &str, size: &str) -> Scene {
+    let path = folder.display();
+    let disk = format!("object = \"{object}\"\ndisk = {{ path = \"{path}\", size = \"{size}\" }}");
     let text = ONE_ROUTE.replace("object = \"1MiB\"", &disk);
     Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
 }
 
 /// The same, once what is in it can be read.
 fn ready(folder: &Path) -> Scene {
-    let scene = scene(folder);
+    on(scene(folder))
+}
+
+fn on(scene: Scene) -> Scene {
     while !disk(&scene)["is_on"].as_bool().expect("is told") {
         std::thread::yield_now();
     }
@@ -130,9 +139,9 @@ fn a_head_of_what_is_stale_on_the_disk_is_the_servers() {
     client.asks(&Asked { method: "HEAD", fields: "cache-control: max-age=500\n", ..get("/a") });
     let mut server = scene.accept(0);
     assert!(server.head().starts_with("HEAD /a HTTP/1.1\r\n"));
-    server.sends(response("X-New: yes\r\n", ""));
+    server.sends("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 3\r\nX-New: yes\r\n\r\n");
     assert_eq!(client.gets_head_alone().field("x-new"), Some("yes"));
-    // What is stored is as it was.
+    // It is about what is stored, and that is used still.
     assert_eq!(scene.answer(Spoken::Http1, &get("/a")).body, "old");
 }
 
@@ -220,6 +229,50 @@ fn what_a_request_has_changed_is_gone_from_the_disk() {
         scene.exchange(Spoken::Http1, &Asked { method: "DELETE", ..get("/a") }, &response("", ""));
     }
     assert!(!is_stored(&ready(folder.path()), &get("/a")));
+}
+
+#[test]
+fn rfc9111_4_3_what_a_server_has_said_of_it_since_holds_on_the_disk() {
+    let not_modified = "HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: private, no-store\r\n\r\n";
+    let other = "HTTP/1.1 200 OK\r\nETag: \"b\"\r\nContent-Length: 3\r\n\r\n";
+    for (method, said) in [("GET", not_modified), ("HEAD", other)] {
+        let folder = folder();
+        store(&ready(folder.path()), &get("/a"), &format!("{FRESH}ETag: \"a\"\r\n"), "old");
+        {
+            let scene = ready(folder.path());
+            assert!(is_stored(&scene, &get("/a")));
+            let mut client = scene.client(Spoken::Http1);
+            client.asks(&Asked { method, fields: "cache-control: no-cache\n", ..get("/a") });
+            let mut server = scene.accept(0);
+            assert!(server.head().starts_with(method));
+            server.sends(said);
+            let status = if method == "GET" { client.gets().status } else { client.gets_head_alone().status };
+            assert_eq!(status, 200);
+        }
+        assert!(!is_stored(&ready(folder.path()), &get("/a")), "{method}");
+    }
+}
+
+#[test]
+fn what_is_too_long_for_the_disk_takes_the_older_one_from_it() {
+    let folder = folder();
+    let scene = || on(sized(folder.path(), "2MiB", "16MiB"));
+    {
+        let scene = scene();
+        store(&scene, &get("/a"), FRESH, "old");
+        store(&scene, &get("/b"), FRESH, "kept");
+        while disk(&scene)["records"] != 2 {
+            std::thread::yield_now();
+        }
+        let anew = Asked { fields: "cache-control: no-cache\n", ..get("/a") };
+        let long = "x".repeat(1_200_000);
+        let (_, got) = scene.exchange(Spoken::Http1, &anew, &response(FRESH, &long));
+        assert!(got.body == long);
+        assert!(scene.answer(Spoken::Http2, &get("/a")).body == long);
+        assert_eq!(disk(&scene)["records"], 1);
+    }
+    let scene = scene();
+    assert_eq!((is_stored(&scene, &get("/a")), is_stored(&scene, &get("/b"))), (false, true));
 }
 
 #[test]

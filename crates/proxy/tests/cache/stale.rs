@@ -1,6 +1,7 @@
 //! What is served although it is no longer fresh, and when not.
 
 use crate::answered::{ONE_ROUTE, next, response};
+use crate::purged;
 use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 /// Two seconds old when it comes, and fresh for one.
@@ -120,6 +121,31 @@ fn rfc5861_4_what_is_stale_stands_in_for_a_server_that_fails() {
                 let status = got.field("cache-status").expect("is told");
                 assert!(status.starts_with("vanward; fwd=stale; fwd-status=503; ttl=-"), "{status}");
             }
+        }
+    }
+}
+
+#[test]
+fn what_was_purged_while_a_server_was_asked_does_not_stand_in_for_it() {
+    for (body, expected) in [
+        (r#"{"urls":["http://test/a"]}"#, 503),
+        (r#"{"hosts":["test"]}"#, 503),
+        (r#"{"all":true}"#, 503),
+        (r#"{"urls":["http://test/a"],"soft":true}"#, 200),
+        (r#"{"hosts":["test"],"soft":true}"#, 200),
+    ] {
+        // The one asks for all, the other for itself.
+        for method in ["GET", "HEAD"] {
+            let scene = purged::scene("", "");
+            let (_, mut server) = stored(&scene, Spoken::Http1, &stale(", stale-if-error=60"));
+            let mut client = scene.client(Spoken::Http1);
+            client.asks(&Asked { method, ..get("/a") });
+            let mut other = None;
+            let server = next(&scene, &mut server, &mut other);
+            server.head();
+            assert_eq!(purged::order(&scene, "/cache/purge", body).0, 200);
+            server.sends("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+            assert_eq!(client.gets_head_alone().status, expected, "{method} {body}");
         }
     }
 }
