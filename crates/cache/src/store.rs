@@ -180,7 +180,7 @@ impl Store {
         for flight in shard.flights(key) {
             // What was asked before a purge is no answer to what is asked after it.
             if flight.epoch == epoch
-                && let Some(joined) = self.join_flight(flight, hint, &mut variant_of)
+                && let Some(joined) = self.join_flight(flight, hint, &mut variant_of, now_seconds)
             {
                 return joined;
             }
@@ -194,6 +194,7 @@ impl Store {
         flight: &Arc<Flight>,
         hint: Option<VariantKey>,
         mut variant_of: impl FnMut(&Vary) -> VariantKey,
+        now_seconds: u64,
     ) -> Option<Joined> {
         let mut progress = flight.progress();
         match &mut progress.stage {
@@ -208,6 +209,8 @@ impl Store {
             Stage::Streaming(stream)
                 if stream.end.is_none()
                     && stream.keeping == Keeping::Whole
+                    // RFC 9111 §4: who comes now is not answered with what may not be reused.
+                    && stream.opening.stored.is_fresh(now_seconds * 1000)
                     && variant_of(&stream.opening.vary) == stream.opening.variant =>
             {
                 Some(Joined::Stream(Reader::new(stream, flight)))

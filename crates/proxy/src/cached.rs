@@ -287,10 +287,13 @@ impl<'a> Ask<'a> {
             return decide(&self.asked, found, self.policy, self.now_ms);
         };
         if object.is_softly_purged() {
-            let stored = self.made_stale(object);
-            return decide(&self.asked, Found::Variant(&stored), self.policy, self.now_ms);
+            return self.decide_about(&self.made_stale(object));
         }
-        decide(&self.asked, Found::Variant(object.stored()), self.policy, self.now_ms)
+        self.decide_about(object.stored())
+    }
+
+    fn decide_about(&self, stored: &Stored) -> Decision {
+        decide(&self.asked, Found::Variant(stored), self.policy, self.now_ms)
     }
 
     /// What is known of an object that was softly purged.

@@ -1,6 +1,7 @@
 //! Conditions: those of clients, answered from the store, and those that the store puts to the server.
 
 use crate::answered::{ONE_ROUTE, response};
+use crate::purged;
 use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 const MODIFIED: &str = "Tue, 01 Oct 2024 10:00:00 GMT";
@@ -208,10 +209,13 @@ fn a_304_that_forbids_storing_answers_once() {
 
 #[test]
 fn all_who_wait_are_answered_by_one_validation() {
-    let scene = Scene::new(ONE_ROUTE);
+    let scene = purged::scene("", "");
     // The connection ends with it: the next request comes on another one.
-    let fields = format!("{STALE}Connection: close\r\n");
-    scene.exchange(Spoken::Http1, &get("/a"), &response(&fields, "hello"));
+    let fields = "Cache-Control: max-age=60\r\nETag: \"a\"\r\nConnection: close\r\n";
+    scene.exchange(Spoken::Http1, &get("/a"), &response(fields, "hello"));
+    scene.answer(Spoken::Http1, &get("/a"));
+    // What was fresh once may be so again, for all.
+    purged::order(&scene, "/cache/purge", r#"{"urls":["http://test/a"],"soft":true}"#);
     let ask = |number: usize| {
         let mut client = scene.client(BOTH[number % 2]);
         client.asks(&get("/a"));

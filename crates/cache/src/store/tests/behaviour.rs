@@ -17,6 +17,7 @@ use crate::purge::{Force, Label, Rules, Scope};
 use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX, allocated_bytes};
 use crate::store::shelf::{Shelf, Shelved, Shelving};
 use crate::store::{Joined, Store, StoreSettings};
+use crate::stored::{Stored, Traits};
 use crate::vary::{VariantKey, Vary};
 
 fn store() -> Arc<Store> {
@@ -242,6 +243,26 @@ fn fetches_for_variants_that_are_known_to_differ_do_not_wait_for_each_other() {
     let Joined::Lead(_second) = store.join(key(1), None, variant(2), 0) else { panic!("leads") };
     let Joined::Lead(_third) = store.join(key(1), None, variant(3), 0) else { panic!("leads as well") };
     assert!(matches!(store.join(key(1), None, variant(3), 0), Joined::Wait(_)));
+}
+
+#[test]
+fn rfc9111_4_a_body_that_comes_is_joined_only_while_its_response_is_fresh() {
+    for (directive, now_seconds, is_joined) in
+        [("max-age=60", 59, true), ("max-age=60", 60, false), ("no-cache", 0, false)]
+    {
+        let store = store();
+        let traits = Traits::default().with(Traits::VALIDATE_ALWAYS, directive == "no-cache");
+        let opening = opening("k");
+        let opening = Opening { stored: Stored { traits, ..opening.stored }, ..opening };
+        let (_fill, _reader) = lead(&store, key(1)).open(opening);
+        let joined = store.join(key(1), None, no_variant, now_seconds);
+        assert_eq!(matches!(joined, Joined::Stream(_)), is_joined, "{directive} {now_seconds}");
+        // Else it is asked for anew, and once for all who come then.
+        assert_eq!(matches!(joined, Joined::Lead(_)), !is_joined);
+        if !is_joined {
+            assert!(matches!(store.join(key(1), None, no_variant, now_seconds), Joined::Wait(_)));
+        }
+    }
 }
 
 #[test]
