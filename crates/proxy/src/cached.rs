@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use ::cache::{
     Asked, Behind, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
-    OriginError, Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide,
+    OriginError, Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide, is_unsafe,
     judge_conditions, range_applies, serves_on_error,
 };
 use config::CacheStore;
@@ -55,6 +55,7 @@ use crate::shaping;
 pub(crate) use asking::Asking;
 pub(crate) use explain::Question;
 use hit::Told;
+pub(crate) use pass::invalidate;
 pub(crate) use purge::{is_purge, purge, sweep};
 pub(crate) use tags::WithoutTags;
 pub(crate) use tally::{miss_words, of_route, refusal_words};
@@ -82,6 +83,16 @@ impl Cache {
             Err(error) => notice(&format!("stored bodies are copied into each connection: {error}")),
         }
         Self { store: Arc::new(store), secret, below }
+    }
+
+    /// What the secrets of spaces are made from.
+    pub(crate) fn secret(&self) -> KeySecret {
+        self.secret
+    }
+
+    /// Whether anything is stored under a key, or may be on the disk.
+    fn has(&self, key: Key) -> bool {
+        self.store.holds(key) || self.below.tier().is_some_and(|tier| tier.has(key))
     }
 
     /// Another process is to have what lies on the disk.
@@ -151,7 +162,7 @@ pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> R
     if !asked.may_be_answered() {
         let (way, forward) = match asked.method {
             Method::Get | Method::Head => (Way::Pass, Forward::Bypass),
-            _ if asked.is_unsafe() => (Way::Change, Forward::Method),
+            method if is_unsafe(method) => (Way::Change, Forward::Method),
             _ => (Way::Pass, Forward::Method),
         };
         tally::miss(call, admitted, forward);
@@ -223,7 +234,7 @@ pub(crate) async fn ask(
         Way::Fetch => fetch::ask(call, admitted, memory, &ask, miss, record).await,
         Way::Pass if miss.is_below => fetch::ask_disk(call, admitted, memory, &ask, miss, record).await,
         Way::Pass => pass::pass(call, admitted, memory, &ask, miss, record).await,
-        Way::Change => pass::change(call, admitted, memory, &ask, miss.forward, record).await,
+        Way::Change => pass::change(call, admitted, memory, miss.forward, record).await,
     }
 }
 
@@ -243,7 +254,8 @@ impl<'a> Ask<'a> {
         let (cache, policy) = (plan.cache.as_ref()?, plan.config.routes[admitted.route].cache.as_ref()?);
         let bytes = request.head_bytes();
         let uri = uri(call, admitted, bytes);
-        let key = Key::of(cache.secret, &uri, &policy.key, &request.head, bytes);
+        let secret = plan.routes[admitted.route].key_secret(admitted.upstream)?;
+        let key = Key::of(secret, &uri, &policy.key, &request.head, bytes);
         let asked = Asked::of(&request.head, bytes);
         Some(Self { cache, policy, asked, key, now_ms: call.worker.unix_ms() })
     }

@@ -84,7 +84,13 @@ impl Question {
         let mut key = Vec::new();
         write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes);
         explained.key = Some(text(&key));
-        self.look(cache, policy, &uri, &mut explained);
+        let keys = plan.routes[route].key_secrets();
+        let keys: Vec<Key> =
+            keys.map(|secret| Key::of(secret, &uri, &policy.key, &self.head, &self.bytes)).collect();
+        // Of several upstreams one whose answer is stored says more.
+        if let Some(key) = keys.iter().find(|key| cache.has(**key)).or(keys.first()) {
+            self.look(cache, policy, *key, &mut explained);
+        }
         Ok(explained)
     }
 
@@ -106,9 +112,8 @@ impl Question {
         plan.table.choose(&request).map_err(|_| Unanswered::NoRoute)
     }
 
-    fn look(&self, cache: &Cache, policy: &Policy, uri: &Uri<'_>, explained: &mut Explained) {
+    fn look(&self, cache: &Cache, policy: &Policy, key: Key, explained: &mut Explained) {
         let Self { head, bytes, .. } = self;
-        let key = Key::of(cache.secret, uri, &policy.key, head, bytes);
         let now_ms = unix_ms();
         let stored = cache.store.variants(key);
         let is_asked_for =
