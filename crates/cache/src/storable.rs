@@ -116,21 +116,24 @@ pub(crate) fn check_response(
     if !takes_cookies && value(head, bytes, b"set-cookie").is_some() {
         return Err(Refusal::SetCookie);
     }
-    if !obeys {
+    if policy.force {
         return Ok(());
     }
-    // RFC 9111 §5.2.2.3: with must-understand, no-store is for those who do not know the status.
-    if directives.must_understand && !is_understood(status) {
-        return Err(Refusal::NotUnderstood);
+    if obeys {
+        // RFC 9111 §5.2.2.3: with must-understand, no-store is for those who do not know the status.
+        if directives.must_understand && !is_understood(status) {
+            return Err(Refusal::NotUnderstood);
+        }
+        if directives.no_store && !directives.must_understand {
+            return Err(Refusal::NoStore);
+        }
+        if directives.private {
+            return Err(Refusal::Private);
+        }
     }
-    if directives.no_store && !directives.must_understand {
-        return Err(Refusal::NoStore);
-    }
-    if directives.private {
-        return Err(Refusal::Private);
-    }
-    // RFC 9111 §3.5.
-    let is_shared = directives.public || directives.s_maxage_seconds.is_some() || directives.must_revalidate;
+    // RFC 9111 §3.5: what is left aside cannot say that others may see it.
+    let is_shared =
+        obeys && (directives.public || directives.s_maxage_seconds.is_some() || directives.must_revalidate);
     if asked.has(Present::Authorization) && !is_shared {
         return Err(Refusal::Authorization);
     }

@@ -80,6 +80,17 @@ fn rfc9111_3_5_authorization() {
         let response = format!("Cache-Control: {directives}\r\n");
         assert_eq!(refusal("Authorization: Basic YTpi\r\n", 200, &response), expected, "{directives}");
     }
+    // Only `force` lets others see it that were not meant to.
+    let ignore = Ignore { response_directives: true, ..Ignore::default() };
+    for (force, expected) in [(false, Some(Refusal::Authorization)), (true, None)] {
+        let policy = Policy { ttl_ms: Some(60_000), ignore, force, ..Policy::default() };
+        for directives in ["", "Cache-Control: public\r\n", "Cache-Control: private, no-store\r\n"] {
+            let response = Response::new(200, directives);
+            let stored = |fields| store_for(&Request::get(fields), &response, &policy).err();
+            assert_eq!(stored("Authorization: Bearer alice\r\n"), expected, "{directives}");
+            assert_eq!(stored(""), None, "{directives}");
+        }
+    }
 }
 
 #[test]
