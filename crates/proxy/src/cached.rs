@@ -27,6 +27,8 @@ mod tally;
 mod purge;
 /// Why a request is a hit, or none.
 mod explain;
+/// What of a request servers see as it was sent.
+mod sent;
 /// What clients do not see.
 mod tags;
 /// What lies behind the memory, on a disk.
@@ -57,6 +59,7 @@ pub(crate) use explain::Question;
 use hit::Told;
 pub(crate) use pass::invalidate;
 pub(crate) use purge::{is_purge, purge, sweep};
+use sent::Passing;
 pub(crate) use tags::WithoutTags;
 pub(crate) use tally::{miss_words, of_route, refusal_words};
 use tier::Below;
@@ -245,6 +248,7 @@ struct Ask<'a> {
     policy: &'a Policy,
     asked: Asked,
     key: Key,
+    passing: Passing,
     now_ms: u64,
 }
 
@@ -257,7 +261,8 @@ impl<'a> Ask<'a> {
         let secret = plan.routes[admitted.route].key_secret(admitted.upstream)?;
         let key = Key::of(secret, &uri, &policy.key, &request.head, bytes);
         let asked = Asked::of(&request.head, bytes);
-        Some(Self { cache, policy, asked, key, now_ms: call.worker.unix_ms() })
+        let passing = Passing::of(call, admitted);
+        Some(Self { cache, policy, asked, key, passing, now_ms: call.worker.unix_ms() })
     }
 
     fn look(&self, request: &Request) -> Option<Arc<Object>> {
@@ -285,7 +290,8 @@ impl<'a> Ask<'a> {
     }
 
     fn variant(&self, vary: &Vary, request: &Request) -> VariantKey {
-        vary.variant(self.cache.secret, self.policy, &request.head, request.head_bytes())
+        let (head, bytes) = (&request.head, request.head_bytes());
+        vary.variant(self.cache.secret, self.policy, head, bytes, |name| self.passing.has(head, bytes, name))
     }
 
     fn is_ours(&self, request: &Request, vary: &Vary, variant: VariantKey) -> bool {

@@ -13,7 +13,7 @@ fn vary(fields: &str) -> Result<Vary, Refusal> {
 
 fn variant(vary: &Vary, fields: &str) -> VariantKey {
     let request = Request::get(fields);
-    vary.variant(SECRET, &Policy::default(), &request.head, &request.bytes)
+    vary.variant(SECRET, &Policy::default(), &request.head, &request.bytes, |_| true)
 }
 
 #[test]
@@ -25,6 +25,21 @@ fn rfc9111_4_1_star_fits_nothing() {
     let response = Response::new(200, "Vary: *\r\n");
     let policy = Policy { ignore: Ignore { vary: true, ..Ignore::default() }, ..Policy::default() };
     assert_eq!(Vary::of(&response.head, &response.bytes, &policy), Ok(Vary::default()));
+}
+
+#[test]
+fn what_does_not_reach_the_server_makes_no_variant() {
+    let vary = vary("Vary: a, b\r\n").unwrap();
+    let variant = |fields: &str, is_kept: bool| {
+        let request = Request::get(fields);
+        let passes = |name: &[u8]| is_kept || name != b"b";
+        vary.variant(SECRET, &Policy::default(), &request.head, &request.bytes, passes)
+    };
+    let without = variant("a: 1\r\n", true);
+    assert_eq!(variant("a: 1\r\nb: 2\r\n", false), without);
+    assert_eq!(variant("a: 1\r\n", false), without);
+    assert_ne!(variant("a: 1\r\nb: 2\r\n", true), without);
+    assert_ne!(variant("a: 2\r\nb: 2\r\n", false), without);
 }
 
 #[test]
@@ -97,6 +112,6 @@ fn accept_encoding_has_few_forms() {
     let exact = Policy { normalises_accept_encoding: false, ..Policy::default() };
     let [one, other] = [one, other]
         .map(Request::get)
-        .map(|request| by_coding.variant(SECRET, &exact, &request.head, &request.bytes));
+        .map(|request| by_coding.variant(SECRET, &exact, &request.head, &request.bytes, |_| true));
     assert_ne!(one, other);
 }

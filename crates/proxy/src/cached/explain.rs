@@ -12,6 +12,7 @@ use ::cache::{
 use wire::{HeadLimits, Parsed, RequestHead, Target, host_without_port};
 
 use super::Cache;
+use super::sent::Passing;
 use crate::admin::stored::{Explained, LastMiss, NowTold, RefusalTold, StoredTold};
 use crate::plan::Plan;
 use crate::seen::Fields;
@@ -116,8 +117,12 @@ impl Question {
         let Self { head, bytes, .. } = self;
         let now_ms = unix_ms();
         let stored = cache.store.variants(key);
-        let is_asked_for =
-            |object: &Object| object.vary().variant(cache.secret, policy, head, bytes) == object.variant();
+        // As a client that nobody trusts would send it.
+        let passing = Passing { is_trusted: false, names_fields: false };
+        let passes = |name: &[u8]| passing.has(head, bytes, name);
+        let is_asked_for = |object: &Object| {
+            object.vary().variant(cache.secret, policy, head, bytes, passes) == object.variant()
+        };
         let answering = stored.iter().find(|object| is_asked_for(object));
         let known = answering.map(|object| {
             let mut known = *object.stored();

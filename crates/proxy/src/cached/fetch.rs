@@ -11,7 +11,7 @@ use ::cache::{
 use wire::Framing;
 
 use super::fill::Filling;
-use super::{Ask, Looked, Miss, hit, live, pass, serve, tally, uri};
+use super::{Ask, Looked, Miss, hit, live, pass, sent, serve, tally, uri};
 use crate::answer;
 use crate::aside::aside;
 use crate::client::Next;
@@ -519,6 +519,7 @@ pub(super) fn opening(
         return Err(Refusal::StatusTtlZero);
     }
     let vary = Vary::of(head, bytes, ask.policy)?;
+    sent::check(call, admitted, &vary)?;
     let mut kept = Vec::new();
     let stored = ::cache::admit(&ask.asked, head, bytes, ask.times(call), ask.policy, &mut kept)?;
     let body_bytes = match reply.framing {
