@@ -104,7 +104,7 @@ pub(crate) fn check_response(
     directives: &ResponseDirectives,
     policy: &Policy,
 ) -> Result<(), Refusal> {
-    if policy.set_ttl_ms(status) == Some(0) {
+    if policy.status_ttl_ms(status) == Some(0) {
         return Err(Refusal::StatusTtlZero);
     }
     let obeys = !policy.force && !policy.ignore.response_directives;
