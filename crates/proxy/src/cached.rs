@@ -305,7 +305,7 @@ impl<'a> Ask<'a> {
             return decide(&self.asked, found, self.policy, self.now_ms);
         };
         if object.is_softly_purged() {
-            return self.decide_about(&self.made_stale(object));
+            return self.decide_about(&object.made_stale(self.now_ms));
         }
         self.decide_about(object.stored())
     }
@@ -314,17 +314,10 @@ impl<'a> Ask<'a> {
         decide(&self.asked, Found::Variant(stored), self.policy, self.now_ms)
     }
 
-    /// What is known of an object that was softly purged.
-    #[cold]
-    fn made_stale(&self, object: &Object) -> Stored {
-        let mut stored = *object.stored();
-        stored.make_stale(self.now_ms);
-        stored
-    }
-
     /// Whether what is stored answers in the place of a server that has failed.
     fn stands_in(&self, object: &Object, error: OriginError) -> bool {
-        let stored = if object.is_softly_purged() { self.made_stale(object) } else { *object.stored() };
+        let stored =
+            if object.is_softly_purged() { object.made_stale(self.now_ms) } else { *object.stored() };
         serves_on_error(&self.asked, &stored, error, self.policy, self.now_ms)
     }
 

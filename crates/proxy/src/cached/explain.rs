@@ -125,11 +125,7 @@ impl Question {
         };
         let answering = stored.iter().find(|object| is_asked_for(object));
         let known = answering.map(|object| {
-            let mut known = *object.stored();
-            if object.is_softly_purged() {
-                known.make_stale(now_ms);
-            }
-            known
+            if object.is_softly_purged() { object.made_stale(now_ms) } else { *object.stored() }
         });
         let found = match (&known, stored.is_empty()) {
             (Some(stored), _) => Found::Variant(stored),
@@ -231,7 +227,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn unix_ms() -> u64 {
+/// Not of a worker: this is asked on the control side.
+pub(super) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

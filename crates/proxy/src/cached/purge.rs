@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::cache::{Address, Force, Named, RulesFull, Space, tags};
 use wire::{Method, RequestHead};
 
-use super::Cache;
+use super::{Cache, explain};
 use crate::admin::stored::Purged;
 use crate::answer;
 use crate::change::Control;
@@ -27,9 +27,9 @@ impl Cache {
     /// # Errors
     /// If there are too many purges to be remembered; some may be done then.
     pub(crate) fn purge(&self, spaces: &[Space], named: &[Named], force: Force) -> Result<Purged, RulesFull> {
-        let mut responses = 0;
+        let (now_ms, mut responses) = (explain::unix_ms(), 0);
         for each in named {
-            responses += each.purge(&self.store, self.secret, spaces, force)?.unwrap_or(0);
+            responses += each.purge(&self.store, self.secret, spaces, force, now_ms)?.unwrap_or(0);
         }
         Ok(Purged { named: named.len(), responses })
     }
