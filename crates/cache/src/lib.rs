@@ -78,7 +78,7 @@ pub use refresh::{
 };
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
 pub use status::{CacheStatus, Handling, write_age, write_content_length};
-pub use storable::{admit, write_named_fields};
+pub use storable::{admit, write_cookies, write_named_fields};
 pub use store::behind::Behind;
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::record::Recorded;

@@ -291,6 +291,20 @@ pub fn write_named_fields(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], 
     }
 }
 
+/// Appends the cookies that a 304 sets, unless they are stored or left aside: what was validated is sent to the one client
+/// whose request has had it validated, and these are meant for that one (RFC 9111 §4.3.4, §7.3).
+pub fn write_cookies(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], policy: &Policy) {
+    let keeps = Keeping::of(head, bytes, policy);
+    // Those that are named are written as such.
+    let is_named = keeps.names_fields && is_named(head, bytes, b"set-cookie");
+    if keeps.keeps_cookies || policy.ignore.set_cookie || is_named {
+        return;
+    }
+    for cookie in values(head, bytes, b"set-cookie") {
+        push_field(out, b"Set-Cookie", cookie);
+    }
+}
+
 pub(crate) fn push_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");

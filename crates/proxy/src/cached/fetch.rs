@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ::cache::{
     Decision, Ending, Force, Freshness, Handling, Joined, Lead, Object, Opening, OriginError, Reader,
     Refreshed, Refusal, Times, Vary, Verdict, Waited, also_labelled, completes, is_about, is_head_of,
-    judge_conditions, labels, refresh, write_completion, write_conditions, write_key, write_named_fields,
+    judge_conditions, labels, refresh, write_completion, write_conditions, write_cookies, write_key,
+    write_named_fields,
 };
 use wire::Framing;
 
@@ -292,6 +293,7 @@ pub(super) async fn fetch(
         give_back(call, admitted, reply, &memory.response);
         if let Some(renewal) = renewal {
             add_named_fields(ask, &mut memory.response);
+            add_cookies(ask, &mut memory.response);
             let is_stored = renewal.settle(call, admitted, ask, status);
             let object = renewal.carry_out(ask, lead, object);
             return Ok(Fetched::Stored { object, status: Some(304), is_stored });
@@ -417,6 +419,7 @@ fn complete(
     // If the rest dies too, there is a longer one.
     part.purge(Force::Hard);
     add_named_fields(ask, &mut memory.response);
+    add_cookies(ask, &mut memory.response);
     record.received_apart(memory.response.head.len as u64);
     Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
     Fetched::Coming(reader)
@@ -457,6 +460,11 @@ fn is_kept_part(opening: &Opening) -> bool {
 /// What is not stored of a response goes to the client that has asked for it.
 fn add_named_fields(ask: &Ask<'_>, response: &mut Response) {
     write_named_fields(&mut response.added, &response.head, response.buffer.filled(), ask.policy);
+}
+
+/// The cookies that come with what validates or completes a stored response go to the client that has asked for it.
+fn add_cookies(ask: &Ask<'_>, response: &mut Response) {
+    write_cookies(&mut response.added, &response.head, response.buffer.filled(), ask.policy);
 }
 
 /// Gives back the connection of a response that had no body.

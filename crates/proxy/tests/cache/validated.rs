@@ -232,6 +232,28 @@ fn all_who_wait_are_answered_by_one_validation() {
 }
 
 #[test]
+fn cookies_of_a_304_go_to_the_client_whose_request_it_answers_alone() {
+    let session = "Set-Cookie: s=new\r\nSet-Cookie: t=1\r\n";
+    for (route, fields, expected, later) in [
+        ("cache = {}", "Cache-Control: max-age=60\r\n", &["s=new", "t=1"][..], &[][..]),
+        // Said to be for everybody, it is stored.
+        ("cache = {}", "Cache-Control: s-maxage=60\r\n", &["s=new", "t=1"], &["s=new", "t=1"]),
+        ("cache = {}", "Cache-Control: max-age=60, no-cache=\"set-cookie\"\r\n", &["s=new", "t=1"], &[]),
+        ("cache = { ignore = \"set-cookie\" }", "Cache-Control: max-age=60\r\n", &[], &[]),
+    ] {
+        for spoken in BOTH {
+            let scene = Scene::new(&ONE_ROUTE.replace("cache = {}", route));
+            scene.exchange(spoken, &get("/a"), &response(STALE, "hello"));
+            let answer = format!("HTTP/1.1 304 Not Modified\r\n{fields}{session}\r\n");
+            let (_, got) = scene.exchange(spoken, &get("/a"), &answer);
+            assert_eq!((got.status, got.body.as_str()), (200, "hello"));
+            assert_eq!(got.all("set-cookie"), expected, "{route} {fields}");
+            assert_eq!(scene.answer(spoken, &get("/a")).all("set-cookie"), later, "{route} {fields}");
+        }
+    }
+}
+
+#[test]
 fn rfc9111_4_3_5_a_head_refreshes_what_is_stored_or_makes_it_stale() {
     let agreeing = "ETag: \"a\"\r\nCache-Control: max-age=60\r\nX-Age: new\r\nContent-Length: 3\r\n";
     let rows = [
