@@ -80,6 +80,24 @@ impl Vary {
         self.names.is_empty()
     }
 
+    /// Whether a response is for all whose request is of its variant, as far as codings go; `codings` are those that its
+    /// request has named to the server.
+    ///
+    /// # Errors
+    /// If another request that is brought to the same form may not take it (RFC 9111 §4.1).
+    pub fn check_coding(
+        &self,
+        codings: Codings,
+        head: &ResponseHead,
+        bytes: &[u8],
+        policy: &Policy,
+    ) -> Result<(), Refusal> {
+        let is_told = !policy.normalises_accept_encoding
+            || !self.names().any(|name| name == b"accept-encoding")
+            || codings.hold(head, bytes);
+        if is_told { Ok(()) } else { Err(Refusal::Coding) }
+    }
+
     /// The names, one by one.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         members(&self.names)

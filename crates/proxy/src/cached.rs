@@ -37,7 +37,7 @@ mod tier;
 use std::sync::Arc;
 
 use ::cache::{
-    Asked, Behind, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
+    Asked, Behind, Codings, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
     OriginError, Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide, is_unsafe,
     judge_conditions, range_applies, serves_on_error,
 };
@@ -292,6 +292,16 @@ impl<'a> Ask<'a> {
     fn variant(&self, vary: &Vary, request: &Request) -> VariantKey {
         let (head, bytes) = (&request.head, request.head_bytes());
         vary.variant(self.cache.secret, self.policy, head, bytes, |name| self.passing.has(head, bytes, name))
+    }
+
+    /// The codings that it has named to the server.
+    fn codings(&self, request: &Request) -> Codings {
+        let (head, bytes) = (&request.head, request.head_bytes());
+        if self.passing.has(head, bytes, b"accept-encoding") {
+            Codings::of(head, bytes)
+        } else {
+            Codings::default()
+        }
     }
 
     fn is_ours(&self, request: &Request, vary: &Vary, variant: VariantKey) -> bool {

@@ -501,7 +501,8 @@ fn settle(
             tally::refused(call, admitted, refusal);
             ask.settle(status, Ending::Refused(refusal));
             // What a server says while it fails, or of one request alone, says nothing of the next.
-            let is_passing = status >= 500 || matches!(refusal, Refusal::Status | Refusal::RequestNoStore);
+            let is_passing = status >= 500
+                || matches!(refusal, Refusal::Status | Refusal::RequestNoStore | Refusal::Coding);
             lead.refuse(if is_passing { 0 } else { refused_until_seconds });
             Fetched::Passing(reply, refusal)
         }
@@ -528,6 +529,7 @@ pub(super) fn opening(
     }
     let vary = Vary::of(head, bytes, ask.policy)?;
     sent::check(call, admitted, &vary)?;
+    vary.check_coding(ask.codings(request), head, bytes, ask.policy)?;
     let mut kept = Vec::new();
     let stored = ::cache::admit(&ask.asked, head, bytes, ask.times(call), ask.policy, &mut kept)?;
     let body_bytes = match reply.framing {

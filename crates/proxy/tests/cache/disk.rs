@@ -12,14 +12,23 @@ const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
 /// A proxy whose cache has this folder.
 fn scene(folder: &Path) -> Scene {
+    scene_with(folder, "cache = {}")
+}
+
+/// The same, with a route like this.
+fn scene_with(folder: &Path, route: &str) -> Scene {
     let disk = format!("object = \"1MiB\"\ndisk = {{ path = \"{}\", size = \"64MiB\" }}", folder.display());
-    let text = ONE_ROUTE.replace("object = \"1MiB\"", &disk);
+    let text = ONE_ROUTE.replace("object = \"1MiB\"", &disk).replace("cache = {}", route);
     Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
 }
 
 /// The same, once what is in it can be read.
 fn ready(folder: &Path) -> Scene {
-    let scene = scene(folder);
+    ready_with(folder, "cache = {}")
+}
+
+fn ready_with(folder: &Path, route: &str) -> Scene {
+    let scene = scene_with(folder, route);
     while !disk(&scene)["is_on"].as_bool().expect("is told") {
         std::thread::yield_now();
     }
@@ -75,6 +84,27 @@ fn what_is_stored_answers_in_the_next_process() {
     assert!(scene.try_accept(0).is_none());
     // Read once each, and from memory then.
     assert_eq!(disk(&scene)["read"], 4);
+}
+
+#[test]
+fn rfc9111_5_2_1_7_only_if_cached_counts_for_what_is_stale_on_the_disk_unless_it_is_ignored() {
+    for (route, is_obeyed) in [("cache = {}", true), ("cache = { ignore = \"request-directives\" }", false)] {
+        let folder = folder();
+        {
+            let scene = ready_with(folder.path(), route);
+            let stale = response("Cache-Control: max-age=0\r\nETag: \"a\"\r\n", "old");
+            scene.exchange(Spoken::Http1, &get("/a"), &stale);
+        }
+        let scene = ready_with(folder.path(), route);
+        let asked = Asked { fields: "cache-control: only-if-cached\n", ..get("/a") };
+        if is_obeyed {
+            assert_eq!(scene.answer(Spoken::Http1, &asked).status, 504);
+        } else {
+            let (head, got) = scene.exchange(Spoken::Http1, &asked, "HTTP/1.1 304 Not Modified\r\n\r\n");
+            assert!(head.to_lowercase().contains("if-none-match: \"a\""), "{head}");
+            assert_eq!((got.status, got.body.as_str()), (200, "old"));
+        }
+    }
 }
 
 #[test]

@@ -177,6 +177,22 @@ fn rfc9111_4_1_a_variant_is_told_by_what_servers_see_of_clients_alone() {
 }
 
 #[test]
+fn rfc9111_4_1_a_rare_coding_is_for_the_client_that_named_it() {
+    let scene = Scene::new(ONE_ROUTE);
+    let mut talk = Talk::new(&scene);
+    let fields = |coding| format!("{FRESH}Vary: Accept-Encoding\r\nContent-Encoding: {coding}\r\n");
+    for (accepted, coding) in [("accept-encoding: gzip, compress\n", "compress"), ("", "gzip")] {
+        let got = talk.asks(&Asked { fields: accepted, ..get("/a") }, &response(&fields(coding), "rare"));
+        assert_eq!(status(&got), "vanward; fwd=uri-miss; detail=coding");
+    }
+    // What is common is stored for others at once.
+    let asked = Asked { fields: "accept-encoding: gzip\n", ..get("/a") };
+    let got = talk.asks(&asked, &response(&fields("gzip"), "common"));
+    assert!(status(&got).starts_with("vanward; fwd=uri-miss; stored"), "{}", status(&got));
+    assert_eq!(talk.client.asks_for(&asked).body, "common");
+}
+
+#[test]
 fn who_reads_slowly_what_is_too_large_to_be_kept_gets_all_of_it() {
     // Of unknown length, and six times what one object may take: more than connections hold on their way.
     const CHUNKS: usize = 96;
