@@ -31,7 +31,7 @@ impl Passing {
                 Name::of(name),
                 Name::XForwardedProto | Name::XForwardedHost | Name::XForwardedOther | Name::XClientCert
             );
-        !is_dropped && !(self.names_fields && is_of_hop(head, bytes, name))
+        !(is_dropped || (self.names_fields && is_of_hop(head, bytes, name)))
     }
 }
 
