@@ -123,11 +123,4 @@ impl Asked {
         matches!(self.method, Method::Get | Method::Head)
             && self.present & (Present::Upgrade as u16 | Present::Body as u16) == 0
     }
-
-    /// Whether the request changes things at the origin if it succeeds (RFC 9110 §9.2.1), so that what is stored of its
-    /// target is invalid then (RFC 9111 §4.4: methods whose safety is unknown count as unsafe).
-    #[inline]
-    pub fn is_unsafe(&self) -> bool {
-        !matches!(self.method, Method::Get | Method::Head | Method::Options | Method::Trace | Method::Connect)
-    }
 }

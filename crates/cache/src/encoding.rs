@@ -1,6 +1,6 @@
 //! Accept-Encoding, brought to one of few forms, so that clients which take the same codings share a variant.
 
-use wire::RequestHead;
+use wire::{RequestHead, ResponseHead};
 
 use crate::fields::{members, values};
 
@@ -21,12 +21,9 @@ impl Codings {
             let mut parts = member.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
             let coding = parts.next().unwrap_or_default();
             let is_refused = parts.any(is_zero_weight);
-            let known = KNOWN.iter().find(|(name, alias, _)| {
-                coding.eq_ignore_ascii_case(name) || coding.eq_ignore_ascii_case(alias)
-            });
-            match known {
-                Some((.., bit)) if is_refused => refused |= bit,
-                Some((.., bit)) => accepted |= bit,
+            match known(coding) {
+                Some(bit) if is_refused => refused |= bit,
+                Some(bit) => accepted |= bit,
                 None if coding == b"*" => takes_others = Some(!is_refused),
                 None if coding.eq_ignore_ascii_case(b"identity") && is_refused => refused |= NO_IDENTITY,
                 None if coding.eq_ignore_ascii_case(b"identity") => accepted |= NO_IDENTITY,
@@ -43,10 +40,27 @@ impl Codings {
         Self(codings | if takes_identity { 0 } else { NO_IDENTITY })
     }
 
+    /// Whether all codings of a response are among them. One that is not was sent for a reason that is not kept here: no
+    /// Accept-Encoding at all, which leaves the choice to the server (RFC 9110 §12.5.3), or a coding that is not known.
+    pub fn hold(self, head: &ResponseHead, bytes: &[u8]) -> bool {
+        values(head, bytes, b"content-encoding").flat_map(members).all(|coding| {
+            let bit = known(coding).unwrap_or(0);
+            self.0 & bit != 0 || coding.eq_ignore_ascii_case(b"identity")
+        })
+    }
+
     /// As a number; the same for clients that take the same.
     pub const fn as_u8(self) -> u8 {
         self.0
     }
+}
+
+fn known(coding: &[u8]) -> Option<u8> {
+    let mut known = KNOWN.iter();
+    let is = |(name, alias, _): &&(&[u8], &[u8], u8)| {
+        coding.eq_ignore_ascii_case(name) || coding.eq_ignore_ascii_case(alias)
+    };
+    known.find(is).map(|&(.., bit)| bit)
 }
 
 /// `q=0`, `q=0.000` (RFC 9110 §12.4.2).

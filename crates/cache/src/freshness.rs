@@ -48,16 +48,19 @@ pub(crate) fn judge(
     let fresh_for = |lifetime_ms| times.received_ms.saturating_add(lifetime_ms).saturating_sub(age_ms);
     let lifetime = |origin, fresh_until_ms| Lifetime { date_unix_seconds, made_ms, fresh_until_ms, origin };
 
-    if let Some(ttl_ms) = policy.set_ttl_ms(status) {
+    let obeys = !policy.ignore.response_directives;
+    let explicit_ms = if obeys { explicit_ms(head, bytes, directives, date_unix_seconds) } else { None };
+    // RFC 9111 §3: an error or a redirect that says nothing of its use is not stored, unless the route means its status.
+    let may_be_stored =
+        is_heuristically_cacheable(status) || (obeys && directives.public) || explicit_ms.is_some();
+    let set_ms = policy.status_ttl_ms(status).or(policy.ttl_ms.filter(|_| may_be_stored));
+    if let Some(ttl_ms) = set_ms {
         return lifetime(Origin::Route, times.received_ms.saturating_add(ttl_ms));
     }
-    if !policy.ignore.response_directives {
-        let explicit_ms = explicit_ms(head, bytes, directives, date_unix_seconds);
-        if let Some(explicit_ms) = explicit_ms {
-            return lifetime(Origin::Explicit, fresh_for(explicit_ms));
-        }
+    if let Some(explicit_ms) = explicit_ms {
+        return lifetime(Origin::Explicit, fresh_for(explicit_ms));
     }
-    if let Some(default_ms) = policy.default_ttl_ms {
+    if let Some(default_ms) = policy.default_ttl_ms.filter(|_| may_be_stored) {
         return lifetime(Origin::Route, times.received_ms.saturating_add(default_ms));
     }
     if let Some(guess_ms) = heuristic_ms(head, bytes, status, directives, date_unix_seconds, policy) {

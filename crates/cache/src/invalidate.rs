@@ -1,16 +1,22 @@
 //! What a request that changes things at the origin makes invalid (RFC 9111 §4.4): its own target, and what Location and
 //! Content-Location name of the same origin.
 
-use wire::ResponseHead;
+use wire::{Method, ResponseHead};
 
-use crate::asked::Asked;
 use crate::fields::value;
 use crate::key::Uri;
 
-/// Whether the response to a request makes what is stored of its target invalid.
-pub fn invalidates(asked: &Asked, status: u16) -> bool {
+/// Whether the response to a request with this method makes what is stored of its target invalid.
+pub fn invalidates(method: Method, status: u16) -> bool {
     // RFC 9111 §4.4: a response that is no error is one of 2xx or 3xx.
-    asked.is_unsafe() && (200..400).contains(&status)
+    is_unsafe(method) && (200..400).contains(&status)
+}
+
+/// Whether a request changes things at the origin if it succeeds (RFC 9110 §9.2.1), so that what is stored of its target is
+/// invalid then (RFC 9111 §4.4: methods whose safety is unknown count as unsafe).
+#[inline]
+pub fn is_unsafe(method: Method) -> bool {
+    !matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace | Method::Connect)
 }
 
 /// Paths with queries, of the same origin as the target, that such a response makes invalid besides it.

@@ -67,6 +67,24 @@ impl KeySecret {
     pub(crate) fn halves(self) -> (u64, u64) {
         (self.0, self.1)
     }
+
+    /// What the keys of a space with this name are hashed with: none of them is one of another space.
+    #[must_use]
+    pub fn of_space(self, name: &[u8]) -> Self {
+        let mut hash = SipHasher13::new_with_keys(self.0, self.1);
+        hash.write(name);
+        let hash = hash.finish128();
+        Self(hash.h1, hash.h2)
+    }
+}
+
+/// How some of the routes find what they store; what others store is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Space {
+    /// What their keys are hashed with.
+    pub secret: KeySecret,
+    /// What tells their responses apart.
+    pub options: KeyOptions,
 }
 
 /// The URI that a request is for, in parts of its head.

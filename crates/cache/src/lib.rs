@@ -62,10 +62,10 @@ pub use decide::{Decision, Forward, Found, Freshness, OriginError, decide, serve
 pub use directives::{RequestDirectives, ResponseDirectives, Source};
 pub use encoding::Codings;
 pub use fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
-pub use invalidate::{also_invalid, invalidates};
-pub use key::{Key, KeySecret, Uri, write_key};
+pub use invalidate::{also_invalid, invalidates, is_unsafe};
+pub use key::{Key, KeySecret, Space, Uri, write_key};
 pub use labels::{also_labelled, labels, names_tags, tags};
-pub use named::{Address, Named, NotNamed};
+pub use named::{Address, Named, NotNamed, purge_uri};
 pub use outcome::{Ending, Outcome};
 pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 pub use purge::{Force, Label, Rules, RulesFull, Scope};
@@ -78,7 +78,7 @@ pub use refresh::{
 };
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
 pub use status::{CacheStatus, Handling, write_age, write_content_length};
-pub use storable::{admit, write_named_fields};
+pub use storable::{admit, write_cookies, write_named_fields};
 pub use store::behind::Behind;
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::record::Recorded;

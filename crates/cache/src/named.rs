@@ -4,10 +4,11 @@ use std::fmt;
 
 use wire::RequestHead;
 
-use crate::key::{Key, KeySecret, Uri, write_key};
+use crate::key::{Key, KeySecret, Space, Uri, write_key};
 use crate::policy::KeyOptions;
 use crate::purge::{Force, Label, RulesFull, Scope};
 use crate::store::Store;
+use crate::store::object::seconds;
 
 /// What is to be purged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,8 +118,8 @@ impl Named {
         Ok(Self::Tag(text.trim().as_bytes().into()))
     }
 
-    /// Purges it, for everybody who asks from now on, and what is being fetched of it. `keys` are how the routes tell
-    /// responses apart. Says how many stored responses it met, where it had to look at each.
+    /// Purges it, for everybody who asks from now on, and what is being fetched of it, in all `spaces`. What is purged
+    /// softly is stale from `now_ms` on. Says how many stored responses it met, where it had to look at each.
     ///
     /// # Errors
     /// If too many purges have to be remembered.
@@ -126,16 +127,17 @@ impl Named {
         &self,
         store: &Store,
         secret: KeySecret,
-        keys: &[&KeyOptions],
+        spaces: &[Space],
         force: Force,
+        now_ms: u64,
     ) -> Result<Option<usize>, RulesFull> {
         let scope = match self {
-            Self::Url(address) => return purge_url(address, store, secret, keys, force).map(Some),
+            Self::Url(address) => return purge_url(address, store, secret, spaces, force, now_ms).map(Some),
             Self::Prefix(address) => {
                 for uri in address.uris() {
                     let mut prefix = Vec::new();
                     write_key(&mut prefix, &uri, &KeyOptions::default(), &RequestHead::default(), b"");
-                    store.purge(Scope::Prefix(prefix.into()), force)?;
+                    store.purge_at(Scope::Prefix(prefix.into()), force, now_ms)?;
                 }
                 return Ok(None);
             }
@@ -143,7 +145,7 @@ impl Named {
             Self::Tag(tag) => Scope::Label(Label::tag(secret, tag)),
             Self::All => Scope::All,
         };
-        store.purge(scope, force).map(|()| None)
+        store.purge_at(scope, force, now_ms).map(|()| None)
     }
 }
 
@@ -151,20 +153,58 @@ fn purge_url(
     address: &Address,
     store: &Store,
     secret: KeySecret,
-    keys: &[&KeyOptions],
+    spaces: &[Space],
     force: Force,
+    now_ms: u64,
 ) -> Result<usize, RulesFull> {
     let mut found: Vec<Key> = Vec::new();
-    for (uri, options) in address.uris().flat_map(|uri| keys.iter().map(move |options| (uri, *options))) {
-        found.push(Key::of(secret, &uri, options, &RequestHead::default(), b""));
-        if !options.is_uri_alone() {
-            // Its other keys cannot be told from the URL.
-            store.purge(Scope::Label(Label::uri(secret, &uri, options)), force)?;
-        }
+    for uri in address.uris() {
+        found.extend(keys(&uri, spaces));
+        purge_labels(&uri, store, secret, spaces, force, now_ms)?;
     }
     found.sort_unstable();
     found.dedup();
-    Ok(found.into_iter().map(|key| store.purge_key(key, force)).sum())
+    let mut met = 0;
+    for key in found {
+        met += store.purge_key(key, force);
+        if force == Force::Soft {
+            for object in store.variants(key) {
+                object.note_stale(seconds(now_ms));
+            }
+        }
+    }
+    Ok(met)
+}
+
+/// Purges one resource, with all its variants, in all spaces: what an unsafe request has made invalid (RFC 9111 §4.4).
+pub fn purge_uri(uri: &Uri<'_>, store: &Store, secret: KeySecret, spaces: &[Space]) {
+    for key in keys(uri, spaces) {
+        store.purge_key(key, Force::Hard);
+    }
+    if purge_labels(uri, store, secret, spaces, Force::Hard, 0).is_err() {
+        // What is too much to be remembered is all; for that there is always room.
+        let _: Result<(), RulesFull> = store.purge(Scope::All, Force::Hard);
+    }
+}
+
+/// The keys that a URI has where nothing else of a request counts.
+fn keys(uri: &Uri<'_>, spaces: &[Space]) -> impl Iterator<Item = Key> {
+    let key = |space: &Space| Key::of(space.secret, uri, &space.options, &RequestHead::default(), b"");
+    spaces.iter().map(key)
+}
+
+/// Purges what other keys a URI has: they cannot be told from it.
+fn purge_labels(
+    uri: &Uri<'_>,
+    store: &Store,
+    secret: KeySecret,
+    spaces: &[Space],
+    force: Force,
+    now_ms: u64,
+) -> Result<(), RulesFull> {
+    let labels = spaces.iter().filter(|space| !space.options.is_uri_alone());
+    let mut labels = labels.map(|space| Label::uri(secret, uri, &space.options));
+    labels.try_for_each(|label| store.purge_at(Scope::Label(label), force, now_ms))
 }
 
 #[cfg(test)]

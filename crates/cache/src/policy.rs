@@ -6,11 +6,13 @@
 /// A route's options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Every storable response is fresh for so long, whatever it says.
+    /// Every response that may be stored is fresh for so long, whatever it says (RFC 9111 §3: a status that is not cacheable by
+    /// default has to say so).
     pub ttl_ms: Option<u64>,
-    /// A response that says nothing of its freshness is fresh for so long; `None` leaves it to the heuristic.
+    /// A response that says nothing of its freshness is fresh for so long, if it may be stored without a word about it; `None`
+    /// leaves it to the heuristic.
     pub default_ttl_ms: Option<u64>,
-    /// The same as `ttl_ms` for some statuses; the first that fits counts, and goes before `ttl_ms`.
+    /// How long responses of some statuses are fresh, whatever they say; the first that fits counts, and goes before `ttl_ms`.
     pub status_ttl: Vec<StatusTtl>,
     /// What of the RFC is left aside.
     pub ignore: Ignore,
@@ -157,9 +159,9 @@ impl Parameter {
 }
 
 impl Policy {
-    /// The time that the route's owner has set for responses of this status, whatever they say.
-    pub fn set_ttl_ms(&self, status: u16) -> Option<u64> {
+    /// The time that the route's owner has set for responses of this status alone, whatever they say.
+    pub fn status_ttl_ms(&self, status: u16) -> Option<u64> {
         let of_status = self.status_ttl.iter().find(|row| (row.first..=row.last).contains(&status));
-        of_status.map(|row| row.ttl_ms).or(self.ttl_ms)
+        of_status.map(|row| row.ttl_ms)
     }
 }

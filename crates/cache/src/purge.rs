@@ -98,6 +98,8 @@ pub struct Rules {
 struct Epochs {
     hard: u64,
     soft: u64,
+    /// When that was, in seconds since 1970; 0 where nobody has said.
+    soft_seconds: u32,
 }
 
 impl Rules {
@@ -111,13 +113,27 @@ impl Rules {
     /// # Errors
     /// If there are too many rules: then a sweep has to come first.
     pub fn add(&mut self, scope: &Scope, force: Force, epoch: u64) -> Result<(), RulesFull> {
+        self.add_at(scope, force, epoch, 0)
+    }
+
+    /// The same with the time of the purge, in seconds since 1970: what it meets is stale from then on.
+    ///
+    /// # Errors
+    /// If there are too many rules: then a sweep has to come first.
+    pub fn add_at(
+        &mut self,
+        scope: &Scope,
+        force: Force,
+        epoch: u64,
+        at_seconds: u32,
+    ) -> Result<(), RulesFull> {
         match scope {
-            Scope::All => self.all.set(force, epoch),
+            Scope::All => self.all.set(force, epoch, at_seconds),
             Scope::Label(label) => {
                 if self.labels.len() >= Self::LABELS_MAX && !self.labels.contains_key(label) {
                     return Err(RulesFull);
                 }
-                self.labels.entry(*label).or_default().set(force, epoch);
+                self.labels.entry(*label).or_default().set(force, epoch, at_seconds);
             }
             Scope::Prefix(prefix) => {
                 let known = self.prefixes.iter().position(|(known, _)| known == prefix);
@@ -128,7 +144,7 @@ impl Rules {
                     self.prefixes.push((prefix.clone(), Epochs::default()));
                     self.prefixes.len() - 1
                 });
-                self.prefixes[index].1.set(force, epoch);
+                self.prefixes[index].1.set(force, epoch, at_seconds);
             }
         }
         self.epoch = epoch;
@@ -153,11 +169,8 @@ impl Rules {
     /// What became of an object whose fetch began in this epoch, by all purges since. One step for each label, and one
     /// for each prefix that is known.
     pub fn verdict(&self, epoch: u64, key_text: &[u8], labels: &[Label]) -> Option<Force> {
-        let by_label = labels.iter().filter_map(|label| self.labels.get(label));
-        let prefixes = self.prefixes.iter().filter(|(prefix, _)| key_text.starts_with(prefix));
-        let met = std::iter::once(&self.all).chain(by_label).chain(prefixes.map(|(_, epochs)| epochs));
         let mut verdict = None;
-        for epochs in met {
+        for epochs in self.met(key_text, labels) {
             if epochs.hard > epoch {
                 return Some(Force::Hard);
             }
@@ -166,6 +179,19 @@ impl Rules {
             }
         }
         verdict
+    }
+
+    /// When the first of the soft purges was that have met such an object, as far as is still known; 0 where it is not.
+    pub fn stale_since_seconds(&self, epoch: u64, key_text: &[u8], labels: &[Label]) -> u32 {
+        let soft = self.met(key_text, labels).filter(|epochs| epochs.soft > epoch);
+        soft.map(|epochs| epochs.soft_seconds).filter(|seconds| *seconds > 0).min().unwrap_or(0)
+    }
+
+    /// The rules that name an object.
+    fn met(&self, key_text: &[u8], labels: &[Label]) -> impl Iterator<Item = &Epochs> {
+        let by_label = labels.iter().filter_map(|label| self.labels.get(label));
+        let prefixes = self.prefixes.iter().filter(|(prefix, _)| key_text.starts_with(prefix));
+        std::iter::once(&self.all).chain(by_label).chain(prefixes.map(|(_, epochs)| epochs))
     }
 
     /// Forgets the purges up to this one: nobody is left whom they meet.
@@ -180,10 +206,10 @@ impl Rules {
 }
 
 impl Epochs {
-    fn set(&mut self, force: Force, epoch: u64) {
+    fn set(&mut self, force: Force, epoch: u64, at_seconds: u32) {
         match force {
             Force::Hard => self.hard = epoch,
-            Force::Soft => self.soft = epoch,
+            Force::Soft => (self.soft, self.soft_seconds) = (epoch, at_seconds),
         }
     }
 

@@ -5,7 +5,7 @@ use wire::{HeadLimits, Name, Parsed, ResponseHead};
 use crate::asked::Asked;
 use crate::conditional::{Comparison, matches};
 use crate::directives::ResponseDirectives;
-use crate::fields::{push_number, value};
+use crate::fields::{date_unix_seconds, push_date, push_number, value};
 use crate::freshness::{self, Lifetime, Origin};
 use crate::policy::Policy;
 use crate::ranges::{Part, may_combine};
@@ -117,7 +117,7 @@ pub fn refresh(
 ) -> Result<Refreshed, Refusal> {
     let old = parse(stored_head, limits)?;
     let start = out.len();
-    merge(out, (&old, stored_head), (head, bytes), policy);
+    merge(out, (&old, stored_head), (head, bytes), times, policy);
     let merged = parse(&out[start..], limits)?;
     let merged_bytes = &out[start..];
     let directives = ResponseDirectives::of(&merged, merged_bytes);
@@ -152,18 +152,23 @@ fn merge(
     out: &mut Vec<u8>,
     (old, old_bytes): (&ResponseHead, &[u8]),
     (new, new_bytes): (&ResponseHead, &[u8]),
+    times: Times,
     policy: &Policy,
 ) {
     let first = old.fields.first().map_or(old.len - 2, |field| field.name.start as usize);
     out.extend_from_slice(&old_bytes[..first]);
     let keeping = Keeping::of(new, new_bytes, policy);
+    // RFC 9110 §6.6.1: without a valid Date the time of receipt stands for it. From that of the earlier response nothing is
+    // counted any more: an Expires is as far away as it is from now (RFC 9111 §4.2.1).
+    let has_date = new.value(new_bytes, Name::Date).and_then(date_unix_seconds).is_some();
     let is_taken = |name: &[u8], known| keeping.has(name, known) && !is_kept_as_stored(name);
     for field in &old.fields {
         let name = field.name.of(old_bytes);
         // What the 304 names in no-cache or private is not stored any longer, and what it brings is.
         let is_replaced = has_field(new, new_bytes, name) && is_taken(name, field.known);
         let is_forbidden = !keeping.has(name, field.known) && field.known != Name::Date;
-        if !is_replaced && !is_forbidden {
+        let is_outdated = field.known == Name::Date && !has_date;
+        if !is_replaced && !is_forbidden && !is_outdated {
             out.extend_from_slice(&old_bytes[field.name.start as usize..field.line_end as usize]);
         }
     }
@@ -172,6 +177,11 @@ fn merge(
         if is_taken(name, field.known) {
             push_field(out, name, field.value.of(new_bytes));
         }
+    }
+    if !has_date {
+        out.extend_from_slice(b"Date: ");
+        push_date(out, times.received_ms / 1000);
+        out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
 }

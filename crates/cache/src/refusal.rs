@@ -25,6 +25,10 @@ pub enum Refusal {
     VaryStar,
     /// Vary is longer than the limit.
     VaryTooLong,
+    /// It varies by a field that the proxy writes itself.
+    VaryRewritten,
+    /// It varies by Accept-Encoding, and its coding is none that the request named, of those that are known.
+    Coding,
     /// It says `must-understand`, and its status is none whose demands on a cache are known here.
     NotUnderstood,
     /// Its status is not final, or is one that only answers its own request: 206 without a usable range, 304, 412, 416.
@@ -108,6 +112,12 @@ rows! {
     VaryTooLong "vary-too-long"
         "Vary names too many fields"
         "name only fields that the response depends on",
+    VaryRewritten "vary-rewritten"
+        "the response's Vary names a field that the proxy writes itself, or edits of the route"
+        "leave the field out of Vary and say Cache-Control: private, or name in Vary what clients send",
+    Coding "coding"
+        "the response has a Content-Encoding that the request's Accept-Encoding did not name, or a rare one"
+        "send gzip, br, zstd or deflate, and only to clients that name it; to others no coding",
     NotUnderstood "must-understand"
         "the response said must-understand, and its status is not known here"
         "leave must-understand out for this status",

@@ -104,7 +104,7 @@ pub(crate) fn check_response(
     directives: &ResponseDirectives,
     policy: &Policy,
 ) -> Result<(), Refusal> {
-    if policy.set_ttl_ms(status) == Some(0) {
+    if policy.status_ttl_ms(status) == Some(0) {
         return Err(Refusal::StatusTtlZero);
     }
     let obeys = !policy.force && !policy.ignore.response_directives;
@@ -116,21 +116,24 @@ pub(crate) fn check_response(
     if !takes_cookies && value(head, bytes, b"set-cookie").is_some() {
         return Err(Refusal::SetCookie);
     }
-    if !obeys {
+    if policy.force {
         return Ok(());
     }
-    // RFC 9111 §5.2.2.3: with must-understand, no-store is for those who do not know the status.
-    if directives.must_understand && !is_understood(status) {
-        return Err(Refusal::NotUnderstood);
+    if obeys {
+        // RFC 9111 §5.2.2.3: with must-understand, no-store is for those who do not know the status.
+        if directives.must_understand && !is_understood(status) {
+            return Err(Refusal::NotUnderstood);
+        }
+        if directives.no_store && !directives.must_understand {
+            return Err(Refusal::NoStore);
+        }
+        if directives.private {
+            return Err(Refusal::Private);
+        }
     }
-    if directives.no_store && !directives.must_understand {
-        return Err(Refusal::NoStore);
-    }
-    if directives.private {
-        return Err(Refusal::Private);
-    }
-    // RFC 9111 §3.5.
-    let is_shared = directives.public || directives.s_maxage_seconds.is_some() || directives.must_revalidate;
+    // RFC 9111 §3.5: what is left aside cannot say that others may see it.
+    let is_shared =
+        obeys && (directives.public || directives.s_maxage_seconds.is_some() || directives.must_revalidate);
     if asked.has(Present::Authorization) && !is_shared {
         return Err(Refusal::Authorization);
     }
@@ -285,6 +288,20 @@ pub fn write_named_fields(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], 
         if keeps.is_of_message(name, field.known) && is_named(head, bytes, name) {
             push_field(out, name, field.value.of(bytes));
         }
+    }
+}
+
+/// Appends the cookies that a 304 sets, unless they are stored or left aside: what was validated is sent to the one client
+/// whose request has had it validated, and these are meant for that one (RFC 9111 §4.3.4, §7.3).
+pub fn write_cookies(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], policy: &Policy) {
+    let keeps = Keeping::of(head, bytes, policy);
+    // Those that are named are written as such.
+    let is_named = keeps.names_fields && is_named(head, bytes, b"set-cookie");
+    if keeps.keeps_cookies || policy.ignore.set_cookie || is_named {
+        return;
+    }
+    for cookie in values(head, bytes, b"set-cookie") {
+        push_field(out, b"Set-Cookie", cookie);
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) mod shelf;
 mod shard;
 
 use behind::Behind;
-use object::Object;
+use object::{Object, seconds};
 use shard::{Left, Shard};
 use shelf::{Shelf, Shelving};
 
@@ -180,7 +180,7 @@ impl Store {
         for flight in shard.flights(key) {
             // What was asked before a purge is no answer to what is asked after it.
             if flight.epoch == epoch
-                && let Some(joined) = self.join_flight(flight, hint, &mut variant_of)
+                && let Some(joined) = self.join_flight(flight, hint, &mut variant_of, now_seconds)
             {
                 return joined;
             }
@@ -194,6 +194,7 @@ impl Store {
         flight: &Arc<Flight>,
         hint: Option<VariantKey>,
         mut variant_of: impl FnMut(&Vary) -> VariantKey,
+        now_seconds: u64,
     ) -> Option<Joined> {
         let mut progress = flight.progress();
         match &mut progress.stage {
@@ -208,6 +209,8 @@ impl Store {
             Stage::Streaming(stream)
                 if stream.end.is_none()
                     && stream.keeping == Keeping::Whole
+                    // RFC 9111 §4: who comes now is not answered with what may not be reused.
+                    && stream.opening.stored.is_fresh(now_seconds * 1000)
                     && variant_of(&stream.opening.vary) == stream.opening.variant =>
             {
                 Some(Joined::Stream(Reader::new(stream, flight)))
@@ -264,10 +267,19 @@ impl Store {
     /// # Errors
     /// If too many purges have to be remembered for fetches that have been under way since.
     pub fn purge(&self, scope: Scope, force: Force) -> Result<(), RulesFull> {
+        self.purge_at(scope, force, 0)
+    }
+
+    /// The same with the time, in milliseconds since 1970: from then on is stale what a soft purge meets.
+    ///
+    /// # Errors
+    /// If too many purges have to be remembered for fetches that have been under way since.
+    pub fn purge_at(&self, scope: Scope, force: Force, at_ms: u64) -> Result<(), RulesFull> {
+        let at_seconds = seconds(at_ms);
         let purge = |scope: Scope| {
             let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
             let epoch = rules.epoch() + 1;
-            rules.add(&scope, force, epoch)?;
+            rules.add_at(&scope, force, epoch, at_seconds)?;
             if let Some(behind) = &self.behind {
                 behind.purged(&scope, force, epoch);
             }
@@ -305,6 +317,10 @@ impl Store {
         if object.checked() < self.epoch.load(Acquire) {
             let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
             let verdict = rules.verdict(object.epoch(), object.key_text(), object.labels());
+            if verdict == Some(Force::Soft) {
+                let (text, labels) = (object.key_text(), object.labels());
+                object.note_stale(rules.stale_since_seconds(object.epoch(), text, labels));
+            }
             object.judge(verdict, rules.epoch());
         }
         !object.is_gone()

@@ -92,10 +92,11 @@ impl Stored {
         difference.div_euclid(1000).clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// Whether it is fresh, by what is stored of it alone.
+    /// Whether it is fresh, by what is stored of it alone. To a clock that lags behind the one by which it was received, what
+    /// is never fresh is not so either.
     #[inline]
     pub fn is_fresh(&self, now_ms: u64) -> bool {
-        now_ms < self.fresh_until_ms && !self.traits.has(Traits::VALIDATE_ALWAYS)
+        now_ms.max(self.received_ms) < self.fresh_until_ms && !self.traits.has(Traits::VALIDATE_ALWAYS)
     }
 
     /// How long ago it ceased to be fresh (RFC 9111 §4.2.4).

@@ -80,19 +80,48 @@ impl Vary {
         self.names.is_empty()
     }
 
-    /// A request's values of the fields. Two requests that have the same select the same variant (RFC 9111 §4.1).
+    /// Whether a response is for all whose request is of its variant, as far as codings go; `codings` are those that its
+    /// request has named to the server.
+    ///
+    /// # Errors
+    /// If another request that is brought to the same form may not take it (RFC 9111 §4.1).
+    pub fn check_coding(
+        &self,
+        codings: Codings,
+        head: &ResponseHead,
+        bytes: &[u8],
+        policy: &Policy,
+    ) -> Result<(), Refusal> {
+        let is_told = !policy.normalises_accept_encoding
+            || !self.names().any(|name| name == b"accept-encoding")
+            || codings.hold(head, bytes);
+        if is_told { Ok(()) } else { Err(Refusal::Coding) }
+    }
+
+    /// The names, one by one.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        members(&self.names)
+    }
+
+    /// A request's values of the fields. Two requests that have the same select the same variant (RFC 9111 §4.1). Fields
+    /// that do not `pass` reach no server: the request is one without them.
     pub fn variant(
         &self,
         secret: KeySecret,
         policy: &Policy,
         head: &RequestHead,
         bytes: &[u8],
+        passes: impl Fn(&[u8]) -> bool,
     ) -> VariantKey {
         let (first, second) = secret.halves();
         let mut hash = SipHasher13::new_with_keys(first, second);
-        for name in members(&self.names) {
+        for name in self.names() {
             hash.write(name);
-            write_values(&mut hash, name, policy, head, bytes);
+            if passes(name) {
+                write_values(&mut hash, name, policy, head, bytes);
+            } else {
+                hash.write(b"\n");
+            }
         }
         VariantKey(hash.finish128().as_u128())
     }

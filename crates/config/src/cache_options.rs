@@ -184,13 +184,16 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 "ttl",
                 Maybe(UP_TO_A_YEAR),
                 |cache: &mut RouteCacheWritten| &mut cache.ttl,
-                "How long every response is fresh that may be stored, whatever it says. Left out, as it says.",
+                "How long every response is fresh that may be stored, whatever it says. Left out, as it says. Statuses \
+                 such as 302, 401 or 500 may be stored if they say how long, or `public`; the rest of them with \
+                 `status_ttl`.",
             ),
             &key(
                 "default_ttl",
                 Maybe(UP_TO_A_YEAR),
                 |cache: &mut RouteCacheWritten| &mut cache.default_ttl,
-                "How long a response is fresh that does not say.",
+                "How long a response is fresh that does not say, if it is a 200, 203, 204, 206, 300, 301, 308, 404, 405, 410, \
+                 414 or 501, or says `public`.",
             ),
             &key(
                 "status_ttl",
@@ -201,7 +204,7 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                     kind: Wait { range: Duration::ZERO..=*UP_TO_A_YEAR.range.end() },
                 },
                 |cache: &mut RouteCacheWritten| &mut cache.status_ttl,
-                "The same as `ttl` for some statuses: `404`, `4xx` or `500-504`. The first that fits counts; `\"0s\"` \
+                "The same as `ttl` for some statuses, which are stored then: `404`, `4xx` or `500-504`. The first that fits counts; `\"0s\"` \
                  stores none of them.",
             ),
             &key(

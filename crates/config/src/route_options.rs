@@ -221,7 +221,8 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             Maybe(ROUTE_CACHE),
             |route: &mut RouteWritten| &mut route.cache,
             "Answers from the store of `[cache]` where RFC 9111 lets it; `{}` is as responses say. Left out, nothing is \
-             stored.",
+             stored. Upstreams do not share what is stored, nor does a route to which more than host and path leads with \
+             others.",
         ),
     ],
 };

@@ -27,6 +27,8 @@ mod tally;
 mod purge;
 /// Why a request is a hit, or none.
 mod explain;
+/// What of a request servers see as it was sent.
+mod sent;
 /// What clients do not see.
 mod tags;
 /// What lies behind the memory, on a disk.
@@ -35,8 +37,8 @@ mod tier;
 use std::sync::Arc;
 
 use ::cache::{
-    Asked, Behind, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
-    OriginError, Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide,
+    Asked, Behind, Codings, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
+    OriginError, Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide, is_unsafe,
     judge_conditions, range_applies, serves_on_error,
 };
 use config::CacheStore;
@@ -55,7 +57,9 @@ use crate::shaping;
 pub(crate) use asking::Asking;
 pub(crate) use explain::Question;
 use hit::Told;
+pub(crate) use pass::invalidate;
 pub(crate) use purge::{is_purge, purge, sweep};
+use sent::Passing;
 pub(crate) use tags::WithoutTags;
 pub(crate) use tally::{miss_words, of_route, refusal_words};
 use tier::Below;
@@ -82,6 +86,16 @@ impl Cache {
             Err(error) => notice(&format!("stored bodies are copied into each connection: {error}")),
         }
         Self { store: Arc::new(store), secret, below }
+    }
+
+    /// What the secrets of spaces are made from.
+    pub(crate) fn secret(&self) -> KeySecret {
+        self.secret
+    }
+
+    /// Whether anything is stored under a key, or may be on the disk.
+    fn has(&self, key: Key) -> bool {
+        self.store.holds(key) || self.below.tier().is_some_and(|tier| tier.has(key))
     }
 
     /// Another process is to have what lies on the disk.
@@ -151,7 +165,7 @@ pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> R
     if !asked.may_be_answered() {
         let (way, forward) = match asked.method {
             Method::Get | Method::Head => (Way::Pass, Forward::Bypass),
-            _ if asked.is_unsafe() => (Way::Change, Forward::Method),
+            method if is_unsafe(method) => (Way::Change, Forward::Method),
             _ => (Way::Pass, Forward::Method),
         };
         tally::miss(call, admitted, forward);
@@ -223,7 +237,7 @@ pub(crate) async fn ask(
         Way::Fetch => fetch::ask(call, admitted, memory, &ask, miss, record).await,
         Way::Pass if miss.is_below => fetch::ask_disk(call, admitted, memory, &ask, miss, record).await,
         Way::Pass => pass::pass(call, admitted, memory, &ask, miss, record).await,
-        Way::Change => pass::change(call, admitted, memory, &ask, miss.forward, record).await,
+        Way::Change => pass::change(call, admitted, memory, miss.forward, record).await,
     }
 }
 
@@ -234,6 +248,7 @@ struct Ask<'a> {
     policy: &'a Policy,
     asked: Asked,
     key: Key,
+    passing: Passing,
     now_ms: u64,
 }
 
@@ -243,9 +258,11 @@ impl<'a> Ask<'a> {
         let (cache, policy) = (plan.cache.as_ref()?, plan.config.routes[admitted.route].cache.as_ref()?);
         let bytes = request.head_bytes();
         let uri = uri(call, admitted, bytes);
-        let key = Key::of(cache.secret, &uri, &policy.key, &request.head, bytes);
+        let secret = plan.routes[admitted.route].key_secret(admitted.upstream)?;
+        let key = Key::of(secret, &uri, &policy.key, &request.head, bytes);
         let asked = Asked::of(&request.head, bytes);
-        Some(Self { cache, policy, asked, key, now_ms: call.worker.unix_ms() })
+        let passing = Passing::of(call, admitted);
+        Some(Self { cache, policy, asked, key, passing, now_ms: call.worker.unix_ms() })
     }
 
     fn look(&self, request: &Request) -> Option<Arc<Object>> {
@@ -273,7 +290,18 @@ impl<'a> Ask<'a> {
     }
 
     fn variant(&self, vary: &Vary, request: &Request) -> VariantKey {
-        vary.variant(self.cache.secret, self.policy, &request.head, request.head_bytes())
+        let (head, bytes) = (&request.head, request.head_bytes());
+        vary.variant(self.cache.secret, self.policy, head, bytes, |name| self.passing.has(head, bytes, name))
+    }
+
+    /// The codings that it has named to the server.
+    fn codings(&self, request: &Request) -> Codings {
+        let (head, bytes) = (&request.head, request.head_bytes());
+        if self.passing.has(head, bytes, b"accept-encoding") {
+            Codings::of(head, bytes)
+        } else {
+            Codings::default()
+        }
     }
 
     fn is_ours(&self, request: &Request, vary: &Vary, variant: VariantKey) -> bool {
@@ -287,18 +315,13 @@ impl<'a> Ask<'a> {
             return decide(&self.asked, found, self.policy, self.now_ms);
         };
         if object.is_softly_purged() {
-            let stored = self.made_stale(object);
-            return decide(&self.asked, Found::Variant(&stored), self.policy, self.now_ms);
+            return self.decide_about(&object.made_stale(self.now_ms));
         }
-        decide(&self.asked, Found::Variant(object.stored()), self.policy, self.now_ms)
+        self.decide_about(object.stored())
     }
 
-    /// What is known of an object that was softly purged.
-    #[cold]
-    fn made_stale(&self, object: &Object) -> Stored {
-        let mut stored = *object.stored();
-        stored.make_stale(self.now_ms);
-        stored
+    fn decide_about(&self, stored: &Stored) -> Decision {
+        decide(&self.asked, Found::Variant(stored), self.policy, self.now_ms)
     }
 
     /// Whether what is stored answers in the place of a server that has failed; it may have been purged since it was found.
@@ -306,7 +329,8 @@ impl<'a> Ask<'a> {
         if !self.cache.store.is_good(object) {
             return false;
         }
-        let stored = if object.is_softly_purged() { self.made_stale(object) } else { *object.stored() };
+        let stored =
+            if object.is_softly_purged() { object.made_stale(self.now_ms) } else { *object.stored() };
         serves_on_error(&self.asked, &stored, error, self.policy, self.now_ms)
     }
 

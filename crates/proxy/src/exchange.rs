@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
+use ::cache::is_unsafe;
 use wire::{ConnectionOptions, Framing, Method, RequestHead, Span, Target, TargetForm, Version};
 
 use crate::answer;
@@ -185,6 +186,10 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         aside(|| shaping::hold_back(call, delay, memory)).await;
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
+    if is_unsafe(admitted.method) {
+        // Another route may store what this one changes.
+        cached::invalidate(call, &admitted, memory);
+    }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].response_delay {
         aside(|| shaping::hold_back(call, delay, memory)).await;
     }

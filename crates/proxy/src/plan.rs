@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use balance::Time;
+use cache::Space;
 use config::{CacheDisk, Config, Hsts, IpNet};
 use tls::{ClientSide, Problem, ServerSide};
 
@@ -34,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) upstreams: Vec<Arc<UpstreamPlan>>,
     pub(crate) routes: Vec<Route>,
+    /// Where its routes store responses, each once.
+    pub(crate) spaces: Vec<Space>,
     /// Where it is counted by name; `None` while nobody asks for metrics.
     pub(crate) places: Option<Arc<telemetry::Places>>,
     pub(crate) table: Arc<Table>,
@@ -95,15 +98,16 @@ impl Plan {
             return Err(problems);
         }
         let table = Arc::new(Table::new(&config));
-        let routes =
-            routes::routes(&config, previous.map(|previous| (&previous.config, &previous.routes[..])));
         let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
         let kept = previous.filter(|previous| stores(&previous.config) == stores(&config));
         let cache = match kept {
             Some(previous) => previous.cache.clone(),
             None => config.cache.as_ref().map(Cache::new),
         };
-        Ok(Self { cache, listeners, upstreams, routes, places: None, table, verifier, names, config })
+        let before = previous.map(|previous| (&previous.config, &previous.routes[..]));
+        let routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
+        let spaces = routes::spaces(&config, &routes);
+        Ok(Self { cache, listeners, upstreams, routes, spaces, places: None, table, verifier, names, config })
     }
 
     /// Goes on with what the process before knew. For the first plan, before anybody else has it.

@@ -1,12 +1,13 @@
 //! One stored response: its key, head and body in as few pieces of memory as can be.
 //!
-//! It never changes but for two words: up to which purge it was found to be still good, and whether it was softly purged.
+//! It never changes but for two words: up to which purge it was found to be still good, and whether and since when it is
+//! stale by a soft one.
 //! What it weighs is all the memory that it takes, as the allocator rounds it.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use bytes::Bytes;
 
@@ -53,6 +54,9 @@ pub struct Object {
     /// It was compared with all purges up to this one.
     checked: AtomicU64,
     standing: AtomicU8,
+    /// Since when a soft purge has made it stale, in seconds since 1970; 0 where that is not known. It fits beside the
+    /// standing.
+    stale_since_seconds: AtomicU32,
     weight_bytes: u64,
 }
 
@@ -150,6 +154,7 @@ impl Object {
             epoch,
             checked: AtomicU64::new(epoch),
             standing: AtomicU8::new(GOOD),
+            stale_since_seconds: AtomicU32::new(0),
             weight_bytes: 0,
             stored,
             vary,
@@ -343,6 +348,21 @@ impl Object {
         self.standing.load(Relaxed) == STALE
     }
 
+    /// What is known of it once a soft purge has met it: it is stale since then, and what may be used stale is so for no longer
+    /// (RFC 5861 §3, §4). Where nobody has said when that was, it is from now on.
+    pub fn made_stale(&self, now_ms: u64) -> Stored {
+        let known_seconds = self.note_stale(seconds(now_ms));
+        let mut stored = self.stored;
+        stored.make_stale(now_ms.min(u64::from(known_seconds) * 1000));
+        stored
+    }
+
+    /// Has it stale since then, unless it is so already, and says since when it is.
+    pub(crate) fn note_stale(&self, at_seconds: u32) -> u32 {
+        let known = self.stale_since_seconds.compare_exchange(0, at_seconds, Relaxed, Relaxed);
+        known.map_or_else(|known| known, |_| at_seconds)
+    }
+
     /// Whether a hard purge met it: it answers nobody any more.
     #[inline]
     pub fn is_gone(&self) -> bool {
@@ -376,6 +396,11 @@ impl Object {
         };
         self.standing.fetch_max(standing, Relaxed);
     }
+}
+
+/// A time that fits into few bytes.
+pub(crate) fn seconds(at_ms: u64) -> u32 {
+    u32::try_from(at_ms / 1000).unwrap_or(u32::MAX)
 }
 
 const GOOD: u8 = 0;

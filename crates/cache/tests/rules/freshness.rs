@@ -54,6 +54,14 @@ fn rfc9111_4_2_1_cache_control() {
 }
 
 #[test]
+fn what_is_never_fresh_is_not_so_to_a_clock_that_lags() {
+    for (age, is_fresh) in [(0, false), (1, true)] {
+        let (stored, _) = store(&format!("Cache-Control: max-age={age}\r\nETag: \"a\"\r\n")).unwrap();
+        assert_eq!(stored.is_fresh(NOW_MS - 100), is_fresh);
+    }
+}
+
+#[test]
 fn rfc9111_5_3_expires() {
     for (expires, expected) in [
         ("Sun, 06 Nov 1994 08:50:37 GMT", 60),

@@ -112,7 +112,7 @@ fn a_hit_allocates_nothing() {
         let asked = Asked::of(&request.head, &request.bytes);
         let uri = Uri::new(false, b"A.example:80", b"/p?b=1&a=2");
         let key = Key::of(KeySecret::new(1), &uri, &options, &request.head, &request.bytes);
-        let variant = vary.variant(KeySecret::new(1), &policy, &request.head, &request.bytes);
+        let variant = vary.variant(KeySecret::new(1), &policy, &request.head, &request.bytes, |_| true);
         let decision = decide(&asked, Found::Variant(&stored), &policy, NOW_MS + 1000);
         std::hint::black_box((key, variant, decision));
     });

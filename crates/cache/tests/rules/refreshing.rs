@@ -6,6 +6,8 @@ use crate::{LIMITS, NOW, NOW_MS, Request, Response, store, text};
 
 const LATER: Times = Times { requested_ms: NOW_MS + 99_000, received_ms: NOW_MS + 99_000 };
 
+const LATER_DATE: &str = "Sun, 06 Nov 1994 08:51:16 GMT";
+
 /// What is stored after a 304 with these fields, and its head.
 fn refreshed(stored: &str, answer: &str) -> (Refreshed, String) {
     let (stored, head) = store(stored).unwrap();
@@ -47,10 +49,31 @@ fn rfc9111_3_2_what_a_304_has_takes_the_place_of_what_is_stored() {
 }
 
 #[test]
+fn rfc9110_6_6_1_a_304_without_a_date_is_of_when_it_came() {
+    let stored = format!("Date: {NOW}\r\nExpires: Sun, 06 Nov 1994 08:49:39 GMT\r\nETag: \"a\"\r\n");
+    for (answer, ttl_seconds) in [
+        // It is two seconds from now, and no longer from the first response on.
+        ("Expires: Sun, 06 Nov 1994 08:51:18 GMT\r\n", 2),
+        ("Date: yesterday\r\nExpires: Sun, 06 Nov 1994 08:51:18 GMT\r\n", 2),
+        ("Date: Sun, 06 Nov 1994 08:51:16 GMT\r\nExpires: Sun, 06 Nov 1994 08:51:18 GMT\r\n", 2),
+        // What has expired does not begin anew.
+        ("", 0),
+        ("Cache-Control: max-age=5\r\n", 5),
+    ] {
+        let (refreshed, head) = refreshed(&stored, answer);
+        let Refreshed::Stored(stored) = refreshed else { panic!("{refreshed:?}") };
+        assert_eq!(stored.ttl_seconds(LATER.received_ms), ttl_seconds, "{answer}");
+        assert_eq!(stored.age_seconds(LATER.received_ms), 0, "{answer}");
+        assert!(head.contains(&format!("Date: {LATER_DATE}\r\n")), "{head}");
+        assert_eq!(head.matches("Date:").count(), 1, "{head}");
+    }
+}
+
+#[test]
 fn what_a_304_leaves_out_stays() {
-    let stored = format!("Date: {NOW}\r\nCache-Control: max-age=50\r\nETag: \"a\"\r\nA: 1\r\n");
-    let (refreshed, head) = refreshed(&stored, "Age: 10\r\n");
-    assert_eq!(head, format!("HTTP/1.1 200 Word\r\n{stored}\r\n"));
+    let kept = "Cache-Control: max-age=50\r\nETag: \"a\"\r\nA: 1\r\n";
+    let (refreshed, head) = refreshed(&format!("Date: {NOW}\r\n{kept}"), "Age: 10\r\n");
+    assert_eq!(head, format!("HTTP/1.1 200 Word\r\n{kept}Date: {LATER_DATE}\r\n\r\n"));
     let Refreshed::Stored(stored) = refreshed else { panic!("{refreshed:?}") };
     // As fresh as what the 304 says is valid, of the age that the 304 has.
     assert_eq!(stored.ttl_seconds(LATER.received_ms), 40);

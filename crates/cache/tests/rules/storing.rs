@@ -80,6 +80,17 @@ fn rfc9111_3_5_authorization() {
         let response = format!("Cache-Control: {directives}\r\n");
         assert_eq!(refusal("Authorization: Basic YTpi\r\n", 200, &response), expected, "{directives}");
     }
+    // Only `force` lets others see it that were not meant to.
+    let ignore = Ignore { response_directives: true, ..Ignore::default() };
+    for (force, expected) in [(false, Some(Refusal::Authorization)), (true, None)] {
+        let policy = Policy { ttl_ms: Some(60_000), ignore, force, ..Policy::default() };
+        for directives in ["", "Cache-Control: public\r\n", "Cache-Control: private, no-store\r\n"] {
+            let response = Response::new(200, directives);
+            let stored = |fields| store_for(&Request::get(fields), &response, &policy).err();
+            assert_eq!(stored("Authorization: Bearer alice\r\n"), expected, "{directives}");
+            assert_eq!(stored(""), None, "{directives}");
+        }
+    }
 }
 
 #[test]
@@ -158,9 +169,36 @@ fn rfc9111_3_3_parts_are_stored_as_their_whole() {
 fn what_the_route_says_goes_before() {
     let default = Policy::default;
     let none = StatusTtl { first: 500, last: 599, ttl_ms: 0 };
+    let some = StatusTtl { ttl_ms: 1000, ..none };
+    let ignore = Ignore { response_directives: true, ..Ignore::default() };
     for (policy, status, fields, expected) in [
         (Policy { default_ttl_ms: Some(1000), ..default() }, 200, "", None),
         (Policy { ttl_ms: Some(1000), ..default() }, 200, "", None),
+        // RFC 9111 §3: of an error or redirect something has to speak for it.
+        (Policy { ttl_ms: Some(1000), ..default() }, 500, "", Some(Refusal::NoFreshness)),
+        (Policy { ttl_ms: Some(1000), ..default() }, 302, "ETag: \"a\"\r\n", Some(Refusal::NoFreshness)),
+        (Policy { ttl_ms: Some(1000), ..default() }, 500, "Cache-Control: max-age=0\r\n", None),
+        (Policy { ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: public\r\n", None),
+        (Policy { default_ttl_ms: Some(1000), ..default() }, 500, "", Some(Refusal::NoFreshness)),
+        (Policy { default_ttl_ms: Some(1000), ..default() }, 401, "", Some(Refusal::NoFreshness)),
+        (Policy { default_ttl_ms: Some(1000), ..default() }, 403, "", Some(Refusal::NoFreshness)),
+        (Policy { default_ttl_ms: Some(1000), ..default() }, 302, "", Some(Refusal::NoFreshness)),
+        (
+            Policy { default_ttl_ms: Some(1000), ..default() },
+            503,
+            "ETag: \"a\"\r\n",
+            Some(Refusal::NoFreshness),
+        ),
+        (Policy { default_ttl_ms: Some(1000), ..default() }, 404, "", None),
+        (Policy { default_ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: public\r\n", None),
+        (Policy { default_ttl_ms: Some(1000), ..default() }, 302, "Cache-Control: max-age=9\r\n", None),
+        (Policy { default_ttl_ms: Some(1000), status_ttl: vec![some], ..default() }, 500, "", None),
+        (
+            Policy { ttl_ms: Some(1000), ignore, ..default() },
+            500,
+            "Cache-Control: public, max-age=9\r\n",
+            Some(Refusal::NoFreshness),
+        ),
         (
             Policy { ttl_ms: Some(1000), ..default() },
             200,

@@ -191,7 +191,7 @@ pub(super) async fn purge(State(control): State<Weak<Control>>, body: Bytes) -> 
     let force = if order.soft { Force::Soft } else { Force::Hard };
     let purged = elsewhere(control, move |control| {
         let plan = control.plan();
-        plan.cache.as_ref().map(|cache| cache.purge(&plan.config, &named, force))
+        plan.cache.as_ref().map(|cache| cache.purge(&plan.spaces, &named, force))
     });
     match purged.await {
         None => ending(),

@@ -12,6 +12,7 @@ use ::cache::{
 use wire::{HeadLimits, Parsed, RequestHead, Target, host_without_port};
 
 use super::Cache;
+use super::sent::Passing;
 use crate::admin::stored::{Explained, LastMiss, NowTold, RefusalTold, StoredTold};
 use crate::plan::Plan;
 use crate::seen::Fields;
@@ -84,7 +85,13 @@ impl Question {
         let mut key = Vec::new();
         write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes);
         explained.key = Some(text(&key));
-        self.look(cache, policy, &uri, &mut explained);
+        let keys = plan.routes[route].key_secrets();
+        let keys: Vec<Key> =
+            keys.map(|secret| Key::of(secret, &uri, &policy.key, &self.head, &self.bytes)).collect();
+        // Of several upstreams one whose answer is stored says more.
+        if let Some(key) = keys.iter().find(|key| cache.has(**key)).or(keys.first()) {
+            self.look(cache, policy, *key, &mut explained);
+        }
         Ok(explained)
     }
 
@@ -106,20 +113,19 @@ impl Question {
         plan.table.choose(&request).map_err(|_| Unanswered::NoRoute)
     }
 
-    fn look(&self, cache: &Cache, policy: &Policy, uri: &Uri<'_>, explained: &mut Explained) {
+    fn look(&self, cache: &Cache, policy: &Policy, key: Key, explained: &mut Explained) {
         let Self { head, bytes, .. } = self;
-        let key = Key::of(cache.secret, uri, &policy.key, head, bytes);
         let now_ms = unix_ms();
         let stored = cache.store.variants(key);
-        let is_asked_for =
-            |object: &Object| object.vary().variant(cache.secret, policy, head, bytes) == object.variant();
+        // As a client that nobody trusts would send it.
+        let passing = Passing { is_trusted: false, names_fields: false };
+        let passes = |name: &[u8]| passing.has(head, bytes, name);
+        let is_asked_for = |object: &Object| {
+            object.vary().variant(cache.secret, policy, head, bytes, passes) == object.variant()
+        };
         let answering = stored.iter().find(|object| is_asked_for(object));
         let known = answering.map(|object| {
-            let mut known = *object.stored();
-            if object.is_softly_purged() {
-                known.make_stale(now_ms);
-            }
-            known
+            if object.is_softly_purged() { object.made_stale(now_ms) } else { *object.stored() }
         });
         let found = match (&known, stored.is_empty()) {
             (Some(stored), _) => Found::Variant(stored),
@@ -221,7 +227,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn unix_ms() -> u64 {
+/// Not of a worker: this is asked on the control side.
+pub(super) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

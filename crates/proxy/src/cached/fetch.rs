@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use ::cache::{
     Decision, Ending, Force, Freshness, Handling, Joined, Lead, Object, Opening, OriginError, Reader,
-    Refreshed, Refusal, Times, Vary, Waited, also_labelled, completes, is_about, is_head_of, labels, refresh,
-    write_completion, write_conditions, write_key, write_named_fields,
+    Refreshed, Refusal, Times, Vary, Verdict, Waited, also_labelled, completes, is_about, is_head_of,
+    judge_conditions, labels, refresh, write_completion, write_conditions, write_cookies, write_key,
+    write_named_fields,
 };
 use wire::Framing;
 
 use super::fill::Filling;
-use super::{Ask, Looked, Miss, hit, live, pass, serve, tally, uri};
+use super::{Ask, Looked, Miss, hit, live, pass, sent, serve, tally, uri};
 use crate::answer;
 use crate::aside::aside;
 use crate::client::Next;
@@ -44,6 +45,7 @@ pub(super) async fn ask(
         Handling::Forwarded { forward: miss.forward, status: None, is_stored: false, is_collapsed: true };
     for round in 0..WAITS_MAX {
         let waited = wait(call, admitted, ask, &memory.request, miss.found.as_ref()).await?;
+        let waited = if ask.takes(call, &memory.request, &waited) { waited } else { Waited::Refused };
         if miss.is_below && round == 0 {
             tell(call, admitted, &waited, &miss);
         }
@@ -67,6 +69,10 @@ pub(super) async fn ask(
             }
             Waited::Refused => break,
         }
+    }
+    // RFC 9111 §5.2.1.7: what others wait for is not for this one, and it does not ask itself.
+    if ask.wants_stored_only() {
+        return Err(Failure::NotStored);
     }
     pass::pass(call, admitted, memory, ask, miss, record).await
 }
@@ -93,6 +99,8 @@ async fn wait(
         Joined::Lead(lead) => Waited::Lead(lead),
         Joined::Stream(reader) => Waited::Stream(reader),
         Joined::Pass => Waited::Refused,
+        // What is stored could not be shared when it came: waiting for the next would be in vain.
+        Joined::Wait(_) if found.is_some_and(|found| !ask.shared(found)) => Waited::Refused,
         Joined::Wait(mut wait) => {
             tally::wait(call, admitted);
             // Whoever leads keeps to its time-outs, and hands over when it goes away.
@@ -182,7 +190,7 @@ async fn recall(
             Decision::OnlyIfCached => {}
         }
     }
-    if ask.asked.directives.only_if_cached {
+    if ask.wants_stored_only() {
         return Err(Failure::NotStored);
     }
     tally::miss(call, admitted, miss.forward);
@@ -286,6 +294,7 @@ pub(super) async fn fetch(
         give_back(call, admitted, reply, &memory.response);
         if let Some(renewal) = renewal {
             add_named_fields(ask, &mut memory.response);
+            add_cookies(ask, &mut memory.response);
             let is_stored = renewal.settle(call, admitted, ask, status);
             let object = renewal.carry_out(ask, lead, object);
             return Ok(Fetched::Stored { object, status: Some(304), is_stored });
@@ -414,6 +423,7 @@ fn complete(
     // If the rest dies too, there is a longer one.
     part.purge(Force::Hard);
     add_named_fields(ask, &mut memory.response);
+    add_cookies(ask, &mut memory.response);
     record.received_apart(memory.response.head.len as u64);
     Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
     Fetched::Coming(reader)
@@ -456,6 +466,11 @@ fn add_named_fields(ask: &Ask<'_>, response: &mut Response) {
     write_named_fields(&mut response.added, &response.head, response.buffer.filled(), ask.policy);
 }
 
+/// The cookies that come with what validates or completes a stored response go to the client that has asked for it.
+fn add_cookies(ask: &Ask<'_>, response: &mut Response) {
+    write_cookies(&mut response.added, &response.head, response.buffer.filled(), ask.policy);
+}
+
 /// Gives back the connection of a response that had no body.
 fn give_back(call: &Call<'_>, admitted: &Admitted, reply: Reply, response: &Response) {
     // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
@@ -490,7 +505,8 @@ fn settle(
             tally::refused(call, admitted, refusal);
             ask.settle(status, Ending::Refused(refusal));
             // What a server says while it fails, or of one request alone, says nothing of the next.
-            let is_passing = status >= 500 || matches!(refusal, Refusal::Status | Refusal::RequestNoStore);
+            let is_passing = status >= 500
+                || matches!(refusal, Refusal::Status | Refusal::RequestNoStore | Refusal::Coding);
             lead.refuse(if is_passing { 0 } else { refused_until_seconds });
             Fetched::Passing(reply, refusal)
         }
@@ -516,6 +532,8 @@ pub(super) fn opening(
         return Err(Refusal::StatusTtlZero);
     }
     let vary = Vary::of(head, bytes, ask.policy)?;
+    sent::check(call, admitted, &vary)?;
+    vary.check_coding(ask.codings(request), head, bytes, ask.policy)?;
     let mut kept = Vec::new();
     let stored = ::cache::admit(&ask.asked, head, bytes, ask.times(call), ask.policy, &mut kept)?;
     let body_bytes = match reply.framing {
@@ -542,6 +560,39 @@ pub(super) fn opening(
 }
 
 impl Ask<'_> {
+    /// RFC 9111 §4: what another request has brought answers this one only if it could be reused for it as it is, now.
+    /// Another variant is asked for once more, whatever it says.
+    fn takes(&self, call: &Call<'_>, request: &Request, waited: &Waited) -> bool {
+        let ask = Self { now_ms: call.worker.unix_ms(), ..*self };
+        let (decision, stored, head) = match waited {
+            Waited::Hit(object) if ask.is_ours(request, object.vary(), object.variant()) => {
+                (ask.decide(Some(object)), object.stored(), object.head())
+            }
+            Waited::Stream(reader) => {
+                let Opening { stored, head, vary, variant, .. } = reader.opening();
+                if !ask.is_ours(request, vary, *variant) {
+                    return true;
+                }
+                (ask.decide_about(stored), stored, &**head)
+            }
+            _ => return true,
+        };
+        matches!(decision, Decision::Serve(_))
+            && judge_conditions(&ask.asked, &request.head, request.head_bytes(), stored, head)
+                != Verdict::AskOrigin
+    }
+
+    /// Whether what is stored would have answered this request at the moment when it came, had it been waited for.
+    fn shared(&self, object: &Object) -> bool {
+        let ask = Self { now_ms: object.stored().received_ms, ..*self };
+        matches!(ask.decide_about(object.stored()), Decision::Serve(_))
+    }
+
+    /// Whether a server is not to be asked for it (RFC 9111 §5.2.1.7).
+    fn wants_stored_only(&self) -> bool {
+        self.asked.directives.only_if_cached && !self.policy.ignore.request_directives
+    }
+
     /// What has become of the response, for whoever asks.
     pub(super) fn settle(&self, status: u16, ending: Ending) {
         self.cache.store.settle(self.key, status, ending);

@@ -1,7 +1,7 @@
 //! Requests that go to a server by themselves: what changes things there, and what the store has no answer for.
 
 use ::cache::{
-    CacheStatus, Ending, Force, Forward, Handling, Key, OriginError, Refusal, also_invalid, invalidates,
+    CacheStatus, Ending, Forward, Handling, OriginError, Refusal, also_invalid, invalidates, purge_uri,
 };
 
 use wire::Method;
@@ -79,29 +79,28 @@ pub(super) async fn change(
     call: &Call<'_>,
     admitted: &Admitted,
     memory: &mut Memory,
-    ask: &Ask<'_>,
     forward: Forward,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let reply = forward::forward(call, admitted, memory, record).await?;
-    invalidate(call, admitted, memory, ask);
+    invalidate(call, admitted, memory);
     relay(call, admitted, memory, (reply, forward, None), record).await
 }
 
-/// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin.
-fn invalidate(call: &Call<'_>, admitted: &Admitted, memory: &Memory, ask: &Ask<'_>) {
+/// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin, by whichever route.
+#[cold]
+pub(crate) fn invalidate(call: &Call<'_>, admitted: &Admitted, memory: &Memory) {
     let Memory { request, response } = memory;
-    if !invalidates(&ask.asked, response.head.start.status) {
+    let plan = &call.snapshot.plan;
+    let Some(cache) = plan.cache.as_ref().filter(|_| !plan.spaces.is_empty()) else { return };
+    if !invalidates(admitted.method, response.head.start.status) {
         return;
     }
-    let store = &ask.cache.store;
-    store.purge_key(ask.key, Force::Hard);
-    let bytes = request.head_bytes();
-    let target = uri(call, admitted, bytes);
+    let target = uri(call, admitted, request.head_bytes());
+    purge_uri(&target, &cache.store, cache.secret, &plan.spaces);
     for path_and_query in also_invalid(&response.head, response.buffer.filled(), &target) {
         let named = ::cache::Uri::new(target.is_https, target.authority, &path_and_query);
-        store
-            .purge_key(Key::of(ask.cache.secret, &named, &ask.policy.key, &request.head, bytes), Force::Hard);
+        purge_uri(&named, &cache.store, cache.secret, &plan.spaces);
     }
 }
 

@@ -5,11 +5,10 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use ::cache::{Address, Force, KeyOptions, Named, RulesFull, tags};
-use config::Config;
+use ::cache::{Address, Force, Named, RulesFull, Space, tags};
 use wire::{Method, RequestHead};
 
-use super::Cache;
+use super::{Cache, explain};
 use crate::admin::stored::Purged;
 use crate::answer;
 use crate::change::Control;
@@ -23,20 +22,14 @@ use crate::record::Record;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Cache {
-    /// Purges all that is named, for all workers.
+    /// Purges all that is named, in all spaces and for all workers.
     ///
     /// # Errors
     /// If there are too many purges to be remembered; some may be done then.
-    pub(crate) fn purge(&self, config: &Config, named: &[Named], force: Force) -> Result<Purged, RulesFull> {
-        let mut keys: Vec<&KeyOptions> = Vec::new();
-        for policy in config.routes.iter().filter_map(|route| route.cache.as_ref()) {
-            if !keys.contains(&&policy.key) {
-                keys.push(&policy.key);
-            }
-        }
-        let mut responses = 0;
+    pub(crate) fn purge(&self, spaces: &[Space], named: &[Named], force: Force) -> Result<Purged, RulesFull> {
+        let (now_ms, mut responses) = (explain::unix_ms(), 0);
         for each in named {
-            responses += each.purge(&self.store, self.secret, &keys, force)?.unwrap_or(0);
+            responses += each.purge(&self.store, self.secret, spaces, force, now_ms)?.unwrap_or(0);
         }
         Ok(Purged { named: named.len(), responses })
     }
@@ -70,7 +63,7 @@ pub(crate) async fn purge(
         return Err(Failure::Forbidden);
     }
     let (named, force) = named(admitted, &memory.request.head, memory.request.head_bytes());
-    let purged = cache.purge(&plan.config, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
+    let purged = cache.purge(&plan.spaces, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
     let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
     record.status = 200;
     let out = &mut memory.response.out;

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cache::{KeySecret, Space};
 use config::{Action, Config, RateLimit};
 use route::{
-    AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Users,
-    Verified, has_dot_segments,
+    AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Rule,
+    Users, Verified, has_dot_segments,
 };
 use shape::Delay;
 
@@ -35,6 +36,8 @@ pub(crate) struct Route {
     pub(crate) policies: Option<Box<Policies>>,
     /// Whether what servers answer is stored.
     pub(crate) is_cached: bool,
+    /// What keys are hashed with, for each of its upstreams; empty where nothing is stored.
+    key_secrets: Box<[(usize, KeySecret)]>,
     /// How fast its bodies may pass; `None` is as they come.
     pub(crate) limits: Option<Arc<Limits>>,
     /// Their share of what they have together with others.
@@ -143,25 +146,85 @@ impl Table {
 }
 
 /// Compiles the routes. Of those that were there before, `previous`, counts and verified users are kept.
-pub(crate) fn routes(config: &Config, previous: Option<(&Config, &[Route])>) -> Vec<Route> {
+/// Keys are hashed with secrets that are made from that of the cache.
+pub(crate) fn routes(
+    config: &Config,
+    previous: Option<(&Config, &[Route])>,
+    secret: Option<KeySecret>,
+) -> Vec<Route> {
     let mut kept = Kept::of(previous);
-    config.routes.iter().map(|route| Route::new(config, route, &mut kept)).collect()
+    config.routes.iter().map(|route| Route::new(config, route, &mut kept, secret)).collect()
+}
+
+/// Where these routes store responses, each once.
+pub(crate) fn spaces(config: &Config, routes: &[Route]) -> Vec<Space> {
+    let mut spaces: Vec<Space> = Vec::new();
+    for (meant, route) in config.routes.iter().zip(routes) {
+        let Some(policy) = &meant.cache else { continue };
+        for &(_, secret) in &route.key_secrets {
+            let space = Space { secret, options: policy.key.clone() };
+            if !spaces.contains(&space) {
+                spaces.push(space);
+            }
+        }
+    }
+    spaces
+}
+
+/// The name of the space in which a route stores what an upstream answers: the same after every start and change that
+/// leaves both as they were. Where a URL alone does not lead to the route, others may have the same one, and other answers
+/// to it.
+fn space_name(config: &Config, route: &config::Route, upstream: usize) -> Vec<u8> {
+    let upstream = config.upstreams[upstream].name.as_bytes();
+    let mut name = (upstream.len() as u64).to_le_bytes().to_vec();
+    name.extend_from_slice(upstream);
+    if route.rules.iter().any(has_conditions) {
+        name.extend_from_slice(route.name.as_bytes());
+    }
+    name
+}
+
+/// Whether more counts of a request than its host and path.
+fn has_conditions(rule: &Rule) -> bool {
+    let Rule { listeners, host: _, path: _, methods, headers, query, clients } = rule;
+    !(listeners.is_empty()
+        && methods.is_empty()
+        && headers.is_empty()
+        && query.is_empty()
+        && clients.is_empty())
 }
 
 impl Route {
-    fn new(config: &Config, meant: &config::Route, kept: &mut Kept<'_>) -> Self {
+    fn new(config: &Config, meant: &config::Route, kept: &mut Kept<'_>, secret: Option<KeySecret>) -> Self {
         let is_plain =
             matches!(meant.action, Action::Upstream(_)) && meant.policies == config::Policies::default();
+        let secret = secret.filter(|_| meant.cache.is_some());
+        let key_secrets = secret.map_or_else(Box::default, |secret| {
+            let of = |upstream| (upstream, secret.of_space(&space_name(config, meant, upstream)));
+            meant.action.upstreams().map(of).collect()
+        });
         Self {
             upstream: meant.action.upstreams().next().unwrap_or_default(),
             label: meant.name.clone(),
             is_cached: meant.cache.is_some() && config.cache.is_some(),
+            key_secrets,
             limits: Limits::new(&meant.shaping.bandwidths, kept.bandwidths.get(meant.name.as_str()).copied()),
             weight: meant.shaping.weight,
             delay: meant.shaping.delay.clone(),
             response_delay: meant.shaping.response_delay.clone(),
             policies: (!is_plain).then(|| Box::new(Policies::new(config, meant, kept))),
         }
+    }
+
+    /// What keys are hashed with of what this upstream answers; `None` where nothing is stored.
+    #[inline]
+    pub(crate) fn key_secret(&self, upstream: usize) -> Option<KeySecret> {
+        self.key_secrets.iter().find(|(known, _)| *known == upstream).map(|(_, secret)| *secret)
+    }
+
+    /// The same for each of its upstreams.
+    pub(crate) fn key_secrets(&self) -> impl Iterator<Item = KeySecret> {
+        self.key_secrets.iter().map(|(_, secret)| *secret)
     }
 }
 

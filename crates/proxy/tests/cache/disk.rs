@@ -12,14 +12,14 @@ const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
 /// A proxy whose cache has this folder.
 fn scene(folder: &Path) -> Scene {
-    sized(folder, "1MiB", "64MiB")
+    sized(folder, "1MiB", "64MiB", "cache = {}")
 }
 
-/// The same, for objects up to this, and with so much room on the disk.
-fn sized(folder: &Path, object: &str, size: &str) -> Scene {
+/// The same, for objects up to this, with so much room on the disk, and with a route like this.
+fn sized(folder: &Path, object: &str, size: &str, route: &str) -> Scene {
     let path = folder.display();
     let disk = format!("object = \"{object}\"\ndisk = {{ path = \"{path}\", size = \"{size}\" }}");
-    let text = ONE_ROUTE.replace("object = \"1MiB\"", &disk);
+    let text = ONE_ROUTE.replace("object = \"1MiB\"", &disk).replace("cache = {}", route);
     Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
 }
 
@@ -84,6 +84,27 @@ fn what_is_stored_answers_in_the_next_process() {
     assert!(scene.try_accept(0).is_none());
     // Read once each, and from memory then.
     assert_eq!(disk(&scene)["read"], 4);
+}
+
+#[test]
+fn rfc9111_5_2_1_7_only_if_cached_counts_for_what_is_stale_on_the_disk_unless_it_is_ignored() {
+    for (route, is_obeyed) in [("cache = {}", true), ("cache = { ignore = \"request-directives\" }", false)] {
+        let folder = folder();
+        {
+            let scene = on(sized(folder.path(), "1MiB", "64MiB", route));
+            let stale = response("Cache-Control: max-age=0\r\nETag: \"a\"\r\n", "old");
+            scene.exchange(Spoken::Http1, &get("/a"), &stale);
+        }
+        let scene = on(sized(folder.path(), "1MiB", "64MiB", route));
+        let asked = Asked { fields: "cache-control: only-if-cached\n", ..get("/a") };
+        if is_obeyed {
+            assert_eq!(scene.answer(Spoken::Http1, &asked).status, 504);
+        } else {
+            let (head, got) = scene.exchange(Spoken::Http1, &asked, "HTTP/1.1 304 Not Modified\r\n\r\n");
+            assert!(head.to_lowercase().contains("if-none-match: \"a\""), "{head}");
+            assert_eq!((got.status, got.body.as_str()), (200, "old"));
+        }
+    }
 }
 
 #[test]
@@ -256,7 +277,7 @@ fn rfc9111_4_3_what_a_server_has_said_of_it_since_holds_on_the_disk() {
 #[test]
 fn what_is_too_long_for_the_disk_takes_the_older_one_from_it() {
     let folder = folder();
-    let scene = || on(sized(folder.path(), "2MiB", "16MiB"));
+    let scene = || on(sized(folder.path(), "2MiB", "16MiB", "cache = {}"));
     {
         let scene = scene();
         store(&scene, &get("/a"), FRESH, "old");

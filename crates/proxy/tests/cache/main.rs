@@ -43,6 +43,8 @@ mod counted;
 mod shared;
 /// What is purged.
 mod purged;
+/// What routes have to themselves.
+mod routed;
 /// What is kept on a disk.
 mod disk;
 /// What is told of a URL.

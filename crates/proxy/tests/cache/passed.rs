@@ -143,6 +143,56 @@ fn times_of_the_route_go_before_those_of_the_server() {
 }
 
 #[test]
+fn rfc9111_4_1_a_variant_is_told_by_what_servers_see_of_clients_alone() {
+    let set = "request_headers = { set = { X-Who = \"$client_address\" } }\ncache = {}";
+    let constant = "request_headers = { set = { X-Who = \"us\" } }\ncache = {}";
+    let host = "rewrite = { host = \"$client_address\" }\ncache = {}";
+    for (route, vary, first, second, expected) in [
+        // Written by the proxy: what clients send there says nothing.
+        ("cache = {}", "X-Forwarded-For", "", "", "fwd=uri-miss; detail=vary-rewritten"),
+        ("cache = {}", "Accept, forwarded", "", "", "fwd=uri-miss; detail=vary-rewritten"),
+        ("cache = {}", "X-Client-Cert-Subject", "", "", "fwd=uri-miss; detail=vary-rewritten"),
+        (set, "x-who", "", "", "fwd=uri-miss; detail=vary-rewritten"),
+        (host, "Host", "", "", "fwd=uri-miss; detail=vary-rewritten"),
+        (constant, "x-who", "", "", "hit"),
+        ("cache = {}", "Host", "", "", "hit"),
+        // Dropped, so that it cannot be told apart there either.
+        ("cache = {}", "X-Forwarded-Proto", "x-forwarded-proto: https\n", "", "hit"),
+        ("cache = {}", "X-Kind", "x-kind: a\nconnection: x-kind\n", "", "hit"),
+        ("cache = {}", "X-Kind", "x-kind: a\nconnection: x-kind\n", "x-kind: a\n", "fwd=vary-miss; stored"),
+    ] {
+        let scene = Scene::new(&ONE_ROUTE.replace("cache = {}", route));
+        let mut talk = Talk::new(&scene);
+        let fields = format!("{FRESH}Vary: {vary}\r\n");
+        talk.asks(&Asked { fields: first, ..get("/a") }, &response(&fields, "a"));
+        let asked = Asked { fields: second, ..get("/a") };
+        let got = if expected == "hit" {
+            talk.client.asks_for(&asked)
+        } else {
+            talk.asks(&asked, &response(&fields, "b"))
+        };
+        let told = status(&got);
+        assert!(told.starts_with(&format!("vanward; {expected}")), "{route} {vary} {first}: {told}");
+    }
+}
+
+#[test]
+fn rfc9111_4_1_a_rare_coding_is_for_the_client_that_named_it() {
+    let scene = Scene::new(ONE_ROUTE);
+    let mut talk = Talk::new(&scene);
+    let fields = |coding| format!("{FRESH}Vary: Accept-Encoding\r\nContent-Encoding: {coding}\r\n");
+    for (accepted, coding) in [("accept-encoding: gzip, compress\n", "compress"), ("", "gzip")] {
+        let got = talk.asks(&Asked { fields: accepted, ..get("/a") }, &response(&fields(coding), "rare"));
+        assert_eq!(status(&got), "vanward; fwd=uri-miss; detail=coding");
+    }
+    // What is common is stored for others at once.
+    let asked = Asked { fields: "accept-encoding: gzip\n", ..get("/a") };
+    let got = talk.asks(&asked, &response(&fields("gzip"), "common"));
+    assert!(status(&got).starts_with("vanward; fwd=uri-miss; stored"), "{}", status(&got));
+    assert_eq!(talk.client.asks_for(&asked).body, "common");
+}
+
+#[test]
 fn who_reads_slowly_what_is_too_large_to_be_kept_gets_all_of_it() {
     // Of unknown length, and six times what one object may take: more than connections hold on their way.
     const CHUNKS: usize = 96;

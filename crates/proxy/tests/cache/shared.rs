@@ -4,7 +4,8 @@ use crate::answered::{ONE_ROUTE, next, response};
 use crate::end::End;
 use crate::frame::last_headers;
 use crate::peer::Peer;
-use crate::scene::{BOTH, Client, Scene, Spoken, get};
+use crate::purged;
+use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 const CROWD: usize = 40;
 
@@ -86,6 +87,132 @@ fn who_waits_for_what_may_not_be_stored_asks_alone() {
     answering.head();
     answering.sends(response("Cache-Control: private\r\n", "2"));
     assert_eq!(second.gets().body, "2");
+}
+
+fn waits(scene: &Scene, count: u64) {
+    while scene.running().counters().cache_waits < count {
+        std::thread::yield_now();
+    }
+}
+
+const ALICE: Asked<'_> = Asked { method: "GET", host: "test", target: "/account", fields: "cookie: alice\n" };
+const BOB: Asked<'_> = Asked { fields: "cookie: bob\n", ..ALICE };
+
+#[test]
+fn rfc9111_4_a_page_that_may_not_be_reused_is_for_the_client_that_it_was_made_for() {
+    for fields in [
+        "Cache-Control: no-cache\r\nETag: \"1\"\r\n",
+        "Cache-Control: max-age=0, must-revalidate\r\nETag: \"1\"\r\n",
+        "ETag: W/\"1\"\r\n",
+    ] {
+        for spoken in BOTH {
+            let scene = Scene::new(ONE_ROUTE);
+            let (mut alice, mut bob) = (scene.client(Spoken::Http1), scene.client(spoken));
+            alice.asks(&ALICE);
+            let mut server = scene.accept(0);
+            assert!(server.head().contains("cookie: alice"));
+            bob.asks(&BOB);
+            waits(&scene, 1);
+            // What has begun to come is for nobody else either.
+            let whole = response(fields, "for alice");
+            let (begin, rest) = whole.split_at(whole.len() - 3);
+            server.sends(begin);
+            let mut other = scene.accept(0);
+            assert!(other.head().contains("cookie: bob"), "{fields}");
+            other.sends(response(fields, "for bob"));
+            assert_eq!(bob.gets().body, "for bob", "{fields}");
+            server.sends(rest);
+            assert_eq!(alice.gets().body, "for alice");
+            assert_eq!(scene.running().counters().cache_waits, 1);
+        }
+    }
+}
+
+#[test]
+fn rfc9111_4_what_one_client_has_had_validated_is_so_for_no_other() {
+    let scene = Scene::new(ONE_ROUTE);
+    let fields = "Cache-Control: no-cache\r\nETag: \"1\"\r\n";
+    scene.exchange(Spoken::Http1, &ALICE, &response(fields, "for alice"));
+    let (mut alice, mut bob) = (scene.client(Spoken::Http1), scene.client(Spoken::Http2));
+    alice.asks(&ALICE);
+    let mut server = scene.accept(0);
+    assert!(server.head().to_lowercase().contains("if-none-match"));
+    bob.asks(&BOB);
+    let mut other = scene.accept(0);
+    assert!(other.head().contains("cookie: bob"));
+    server.sends(format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"));
+    other.sends(response(fields, "for bob"));
+    assert_eq!((alice.gets().body.as_str(), bob.gets().body.as_str()), ("for alice", "for bob"));
+    // It was known before that it would have been in vain.
+    assert_eq!(scene.running().counters().cache_waits, 0);
+}
+
+#[test]
+fn rfc9111_4_who_waits_for_a_validation_asks_alone_if_that_allows_no_reuse() {
+    for (directives, is_shared) in [("max-age=60", true), ("no-cache", false), ("max-age=0", false)] {
+        let scene = purged::scene("", "");
+        let stored = response("Cache-Control: max-age=60\r\nETag: \"1\"\r\n", "old");
+        let (_, got) = scene.exchange(Spoken::Http1, &ALICE, &stored);
+        assert_eq!(got.body, "old");
+        // It is stored by then.
+        assert_eq!(scene.answer(Spoken::Http1, &BOB).body, "old");
+        let (told, _) =
+            purged::order(&scene, "/cache/purge", r#"{"urls":["http://test/account"],"soft":true}"#);
+        assert_eq!(told, 200);
+        let (mut alice, mut bob) = (scene.client(Spoken::Http1), scene.client(Spoken::Http2));
+        alice.asks(&ALICE);
+        let mut server = scene.accept(0);
+        server.head();
+        bob.asks(&BOB);
+        waits(&scene, 1);
+        let fields = format!("Cache-Control: {directives}\r\nSet-Cookie: alice\r\n");
+        server.sends(format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"));
+        let got = alice.gets();
+        assert_eq!((got.body.as_str(), got.field("set-cookie")), ("old", Some("alice")));
+        if !is_shared {
+            let mut other = None;
+            let answering = next(&scene, &mut server, &mut other);
+            assert!(answering.head().contains("cookie: bob"), "{directives}");
+            answering.sends(response("", "new"));
+        }
+        let got = bob.gets();
+        let expected = if is_shared { "old" } else { "new" };
+        assert_eq!((got.body.as_str(), got.field("set-cookie")), (expected, None), "{directives}");
+    }
+}
+
+#[test]
+fn rfc9111_5_2_1_what_comes_for_another_is_not_for_who_wants_it_anew_or_in_another_state() {
+    for fields in ["cache-control: no-cache\n", "cache-control: max-age=0\n", "if-match: \"2\"\n"] {
+        for waits_for_head in [true, false] {
+            let scene = Scene::new(ONE_ROUTE);
+            let (mut first, mut second) = (scene.client(Spoken::Http1), scene.client(Spoken::Http2));
+            first.asks(&get("/a"));
+            let mut server = scene.accept(0);
+            server.head();
+            let whole = response("Cache-Control: max-age=60\r\nETag: \"1\"\r\n", "first");
+            let (begin, rest) = whole.split_at(whole.len() - 3);
+            if !waits_for_head {
+                server.sends(begin);
+                while scene.running().counters().upstream_bytes_received == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            second.asks(&Asked { fields, ..get("/a") });
+            if waits_for_head {
+                if !fields.starts_with("if-match") {
+                    waits(&scene, 1);
+                }
+                server.sends(begin);
+            }
+            let mut other = scene.accept(0);
+            other.head();
+            other.sends(response("", "second"));
+            assert_eq!(second.gets().body, "second", "{fields}");
+            server.sends(rest);
+            assert_eq!(first.gets().body, "first");
+        }
+    }
 }
 
 /// As many streams on each of as many connections.

@@ -1,6 +1,7 @@
 //! Conditions: those of clients, answered from the store, and those that the store puts to the server.
 
 use crate::answered::{ONE_ROUTE, response};
+use crate::purged;
 use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 const MODIFIED: &str = "Tue, 01 Oct 2024 10:00:00 GMT";
@@ -208,10 +209,13 @@ fn a_304_that_forbids_storing_answers_once() {
 
 #[test]
 fn all_who_wait_are_answered_by_one_validation() {
-    let scene = Scene::new(ONE_ROUTE);
+    let scene = purged::scene("", "");
     // The connection ends with it: the next request comes on another one.
-    let fields = format!("{STALE}Connection: close\r\n");
-    scene.exchange(Spoken::Http1, &get("/a"), &response(&fields, "hello"));
+    let fields = "Cache-Control: max-age=60\r\nETag: \"a\"\r\nConnection: close\r\n";
+    scene.exchange(Spoken::Http1, &get("/a"), &response(fields, "hello"));
+    scene.answer(Spoken::Http1, &get("/a"));
+    // What was fresh once may be so again, for all.
+    purged::order(&scene, "/cache/purge", r#"{"urls":["http://test/a"],"soft":true}"#);
     let ask = |number: usize| {
         let mut client = scene.client(BOTH[number % 2]);
         client.asks(&get("/a"));
@@ -225,6 +229,28 @@ fn all_who_wait_are_answered_by_one_validation() {
         assert_eq!(client.gets().body, "hello");
     }
     assert!(!server.has_something() && scene.try_accept(0).is_none());
+}
+
+#[test]
+fn cookies_of_a_304_go_to_the_client_whose_request_it_answers_alone() {
+    let session = "Set-Cookie: s=new\r\nSet-Cookie: t=1\r\n";
+    for (route, fields, expected, later) in [
+        ("cache = {}", "Cache-Control: max-age=60\r\n", &["s=new", "t=1"][..], &[][..]),
+        // Said to be for everybody, it is stored.
+        ("cache = {}", "Cache-Control: s-maxage=60\r\n", &["s=new", "t=1"], &["s=new", "t=1"]),
+        ("cache = {}", "Cache-Control: max-age=60, no-cache=\"set-cookie\"\r\n", &["s=new", "t=1"], &[]),
+        ("cache = { ignore = \"set-cookie\" }", "Cache-Control: max-age=60\r\n", &[], &[]),
+    ] {
+        for spoken in BOTH {
+            let scene = Scene::new(&ONE_ROUTE.replace("cache = {}", route));
+            scene.exchange(spoken, &get("/a"), &response(STALE, "hello"));
+            let answer = format!("HTTP/1.1 304 Not Modified\r\n{fields}{session}\r\n");
+            let (_, got) = scene.exchange(spoken, &get("/a"), &answer);
+            assert_eq!((got.status, got.body.as_str()), (200, "hello"));
+            assert_eq!(got.all("set-cookie"), expected, "{route} {fields}");
+            assert_eq!(scene.answer(spoken, &get("/a")).all("set-cookie"), later, "{route} {fields}");
+        }
+    }
 }
 
 #[test]

@@ -8,15 +8,19 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use bytes::Bytes;
+use wire::RequestHead;
 
 use super::{key, no_variant, opening};
 use crate::fill::flight::Flight;
 use crate::fill::{Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
-use crate::key::{Key, KeySecret};
+use crate::key::{Key, KeySecret, Space, Uri};
+use crate::named::{Address, Named};
+use crate::policy::KeyOptions;
 use crate::purge::{Force, Label, Rules, Scope};
 use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX, allocated_bytes};
 use crate::store::shelf::{Shelf, Shelved, Shelving};
 use crate::store::{Joined, Store, StoreSettings};
+use crate::stored::{Stored, Traits};
 use crate::vary::{VariantKey, Vary};
 
 fn store() -> Arc<Store> {
@@ -266,6 +270,26 @@ fn fetches_for_variants_that_are_known_to_differ_do_not_wait_for_each_other() {
     let Joined::Lead(_second) = store.join(key(1), None, variant(2), 0) else { panic!("leads") };
     let Joined::Lead(_third) = store.join(key(1), None, variant(3), 0) else { panic!("leads as well") };
     assert!(matches!(store.join(key(1), None, variant(3), 0), Joined::Wait(_)));
+}
+
+#[test]
+fn rfc9111_4_a_body_that_comes_is_joined_only_while_its_response_is_fresh() {
+    for (directive, now_seconds, is_joined) in
+        [("max-age=60", 59, true), ("max-age=60", 60, false), ("no-cache", 0, false)]
+    {
+        let store = store();
+        let traits = Traits::default().with(Traits::VALIDATE_ALWAYS, directive == "no-cache");
+        let opening = opening("k");
+        let opening = Opening { stored: Stored { traits, ..opening.stored }, ..opening };
+        let (_fill, _reader) = lead(&store, key(1)).open(opening);
+        let joined = store.join(key(1), None, no_variant, now_seconds);
+        assert_eq!(matches!(joined, Joined::Stream(_)), is_joined, "{directive} {now_seconds}");
+        // Else it is asked for anew, and once for all who come then.
+        assert_eq!(matches!(joined, Joined::Lead(_)), !is_joined);
+        if !is_joined {
+            assert!(matches!(store.join(key(1), None, no_variant, now_seconds), Joined::Wait(_)));
+        }
+    }
 }
 
 #[test]
@@ -566,6 +590,51 @@ fn purges_meet_what_they_name_and_only_that() {
     assert_eq!([0, 1, 2].map(is_stale), [false, true, true]);
     store.purge_key(key(0), Force::Soft);
     assert!(is_stale(0));
+}
+
+#[test]
+fn rfc5861_what_was_softly_purged_is_stale_from_the_purge_on_whoever_asks_then() {
+    let address = Address::parse("http://a.example/b").expect("is one");
+    let purges = [
+        Named::Url(address.clone()),
+        Named::Prefix(address),
+        Named::Host(b"a.example"[..].into()),
+        Named::Tag(b"t"[..].into()),
+        Named::All,
+    ];
+    let secret = KeySecret::default();
+    let spaces = [Space { secret, options: KeyOptions::default() }];
+    for named in purges {
+        let store = store();
+        let uri = Uri::new(false, b"a.example", b"/b");
+        let key = Key::of(secret, &uri, &spaces[0].options, &RequestHead::default(), b"");
+        let labels = [Label::host(secret, b"a.example"), Label::tag(secret, b"t")];
+        let opening = Opening { labels: labels.into(), ..opening("http://a.example/b") };
+        put(&store, key, opening, b"body");
+        for at_seconds in [10, 40] {
+            named.purge(&store, secret, &spaces, Force::Soft, at_seconds * 1000).expect("few rules");
+            // The second purge meets what is stale already.
+            for now_ms in [40_000, 50_000] {
+                let object = store.look(key, no_variant).expect("it is there");
+                assert!(object.is_softly_purged(), "{named:?}");
+                assert_eq!(object.made_stale(now_ms).fresh_until_ms, 10_000, "{named:?}");
+            }
+        }
+        // To a clock that lags it is no fresher.
+        let object = store.look(key, no_variant).expect("it is there");
+        assert!(!object.made_stale(9_000).is_fresh(9_000));
+    }
+}
+
+#[test]
+fn rfc5861_what_was_softly_purged_at_an_unknown_time_is_stale_from_when_that_is_seen() {
+    let store = store();
+    put(&store, key(1), opening("k"), b"body");
+    store.purge_key(key(1), Force::Soft);
+    let object = store.look(key(1), no_variant).expect("it is there");
+    for now_ms in [20_000, 30_000] {
+        assert_eq!(object.made_stale(now_ms).fresh_until_ms, 20_000);
+    }
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! Which fields of a request reach a server as the client sent them: by those alone variants can be told apart.
+
+use ::cache::{Refusal, Vary};
+use config::HostHeader;
+use route::HeaderEdit;
+use wire::{Name, RequestHead};
+
+use crate::exchange::{Admitted, Call};
+
+/// What of a request's fields is passed on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passing {
+    /// Whether the client may say whom it forwards for.
+    pub(super) is_trusted: bool,
+    /// Whether its Connection names fields.
+    pub(super) names_fields: bool,
+}
+
+impl Passing {
+    #[inline]
+    pub(super) fn of(call: &Call<'_>, admitted: &Admitted) -> Self {
+        Self { is_trusted: call.client.is_trusted, names_fields: admitted.connection.names_fields }
+    }
+
+    /// Whether a field of this name that the client sent is passed on.
+    pub(super) fn has(self, head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
+        // What only trusted clients may say is dropped for others, as `wire::write_request` does; what stands in its place
+        // follows from the URL.
+        let is_dropped = !self.is_trusted
+            && matches!(
+                Name::of(name),
+                Name::XForwardedProto | Name::XForwardedHost | Name::XForwardedOther | Name::XClientCert
+            );
+        !(is_dropped || (self.names_fields && is_of_hop(head, bytes, name)))
+    }
+}
+
+/// RFC 9110 §7.6.1: what Connection names goes no further.
+#[cold]
+fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
+    let mut options = head.values(bytes, Name::Connection);
+    options.any(|value| {
+        value.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
+    })
+}
+
+/// RFC 9111 §4.1: a response that varies by what the proxy writes, other than from the URL, is for no second request: what
+/// clients send there does not tell for whom it was made.
+///
+/// # Errors
+/// If it varies by such a field.
+pub(super) fn check(call: &Call<'_>, admitted: &Admitted, vary: &Vary) -> Result<(), Refusal> {
+    let is_rewritten = |name: &[u8]| match Name::of(name) {
+        Name::Via | Name::Forwarded | Name::XForwardedFor | Name::XClientCert => true,
+        Name::Host => rewrites_host(call, admitted),
+        _ => false,
+    };
+    let is_edited = |name: &[u8]| {
+        let edits =
+            admitted.policies(call).into_iter().flat_map(|policies| policies.meant.request_headers.edits());
+        // A constant is the same for all, whatever they sent.
+        edits.into_iter().any(|edit| match edit {
+            HeaderEdit::Set(known, value) | HeaderEdit::Add(known, value) => {
+                value.contains('$') && known.as_bytes().eq_ignore_ascii_case(name)
+            }
+            HeaderEdit::Remove(_) => false,
+        })
+    };
+    if vary.names().any(|name| is_rewritten(name) || is_edited(name)) {
+        return Err(Refusal::VaryRewritten);
+    }
+    Ok(())
+}
+
+/// Whether a server sees another Host than the client's, which is part of the URL.
+fn rewrites_host(call: &Call<'_>, admitted: &Admitted) -> bool {
+    let upstream = &call.snapshot.plan.upstreams[admitted.upstream].config;
+    let rewrite = admitted.policies(call).and_then(|policies| policies.meant.rewrite.host.as_ref());
+    rewrite.is_some() || upstream.host == HostHeader::Server
+}
