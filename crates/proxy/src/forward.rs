@@ -173,8 +173,8 @@ pub(crate) async fn forward(
     record.upstream = Some(admitted.upstream);
     let admission = upstream.admit(worker).inspect_err(|_| record.detours.shed = Some("latency"))?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
-    let first_piece_moved = memory.request.body.moved;
-    record.first_piece_bytes = first_piece_moved;
+    let first_piece_taken = memory.request.body.taken();
+    record.first_piece_bytes = memory.request.body.moved;
     let mut choice = Choice::of_request(call, upstream, admitted, &memory.request);
     let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
     let mut tried = Vec::new();
@@ -196,14 +196,16 @@ pub(crate) async fn forward(
         record.attempt_began(admitted.upstream, index, asked.since);
         let mut progress = Progress::default();
         let outcome = attempt.exchange(memory, record, &mut progress).await;
-        // What was read of the body beyond its first piece is gone.
-        let is_whole = memory.request.body.moved == first_piece_moved;
+        // What was read of the body beyond its first piece is gone, be it no more than the end (RFC 9112 §7.1).
+        let is_whole = |request: &Request| request.body.taken() == first_piece_taken;
         let (failure, verdict) = match outcome {
             Ok(mut reply) => {
                 let status = memory.response.head.start.status;
                 let (latency, now) = answered(worker, &asked, record);
                 record.server_changed(upstream.answered(&asked, status, latency, now));
-                if !attempts.repeats(status) || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
+                if !attempts.repeats(status)
+                    || attempts.after(Setback::Status, is_whole(&memory.request)) == Verdict::GiveUp
+                {
                     record.is_answered = true;
                     choice.settle(&asked, Some(&mut memory.response));
                     admission.end(Work::Done(latency), now);
@@ -214,7 +216,7 @@ pub(crate) async fn forward(
             }
             Err(failure) => {
                 let setback = attempt.failed(&asked, failure, progress, record);
-                (failure, attempts.after(setback, is_whole))
+                (failure, attempts.after(setback, is_whole(&memory.request)))
             }
         };
         if verdict == Verdict::GiveUp {

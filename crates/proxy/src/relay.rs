@@ -188,6 +188,11 @@ impl Pump {
         left as usize
     }
 
+    /// How far its source was read: data, and whether the end, which is no data, was met as well.
+    pub(crate) fn taken(&self) -> (u64, bool) {
+        (self.moved, self.incoming == Incoming::Ended)
+    }
+
     /// Whether the whole body was taken from its source and has been written.
     pub(crate) fn is_done(&self) -> bool {
         self.incoming == Incoming::Ended && self.unsent == 0 && self.in_pipe == 0
