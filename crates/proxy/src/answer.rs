@@ -143,7 +143,7 @@ pub(crate) async fn failure(
 ) -> Next {
     let facts = failure.facts();
     if facts.status == 0 || record.status != 0 {
-        return Next::Close;
+        return Next::Drop;
     }
     let Memory { request, response } = memory;
     let policies = record.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
@@ -168,7 +168,7 @@ pub(crate) async fn failure(
     match whole(call, out, body, record).await {
         Ok(()) if told.persists => Next::Reuse,
         Ok(()) => Next::Linger,
-        Err(_) => Next::Close,
+        Err(_) => Next::Drop,
     }
 }
 

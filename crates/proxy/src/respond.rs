@@ -84,7 +84,7 @@ pub(crate) async fn respond(
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
             aside(|| faulty::broken_off(fault, call)).await?;
         }
-        return Ok(Next::Close);
+        return Ok(Next::Drop);
     }
     let has_uploaded = reply.upload.is_done();
     reply.expects_long = is_long;
@@ -377,7 +377,7 @@ async fn tunnel(
     }
     record.body_bytes_sent = response.body.moved;
     record.upstream_ended();
-    Ok(Next::Close)
+    Ok(Next::Drop)
 }
 
 /// Sends these bytes to the client.
