@@ -232,6 +232,36 @@ fn a_slow_client_above_the_minimum_rate_lives() {
     assert_eq!(client.stream().peer_addr().ok(), Some(scene.address()));
 }
 
+/// The rate is that of the client: what it waits for the server is not its time.
+#[test]
+fn a_slow_server_does_not_make_its_client_slow() {
+    let scene = scene(|config| {
+        config.limits.minimum_rate_bytes_per_second = 1_000_000;
+        config.limits.rate_window = SHORT;
+        config.timeouts.client_header = 2 * SHORT;
+    });
+    // A head that stays half a head is given up when more than a window is over.
+    let pass_a_window = || {
+        let mut clock = scene.client();
+        clock.sends("G");
+        assert_eq!(clock.message().status(), 408);
+    };
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    server.gets(&expand(GET_SEEN, ""));
+    server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.head();
+    for _ in 0..3 {
+        pass_a_window();
+        server.sends("8\r\n: event\n\r\n");
+        client.gets(b"8\r\n: event\n\r\n");
+    }
+    server.sends("0\r\n\r\n");
+    client.gets(b"0\r\n\r\n");
+    scene.assert_failures(&["client-header-timeout"; 3]);
+}
+
 #[test]
 fn a_server_of_whom_nothing_is_heard_at_all_is_504() {
     let (_listener, _queue, address) = deaf_server();
