@@ -59,6 +59,16 @@ struct Rest {
     pace: Pace,
 }
 
+/// How far an upload goes beside what follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The final head is here. A client that keeps its server waiting holds up all of it.
+    Head,
+    /// The response has ended. RFC 9110 §10.1.1: a client that has a final status need not send its body, and one that
+    /// has begun to get what it asks for may pause: neither is a reason to cut that.
+    End,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UploadState {
     Under,
@@ -90,17 +100,18 @@ impl Upload {
         admitted: &Admitted,
         connection: &Connection,
         request: &mut Request,
+        until: Until,
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
         let (true, Some(rest)) = (self.is_under_way(), &self.rest) else { return main.await };
         let Call { worker, snapshot, client, .. } = *call;
         let ends = Ends {
             worker,
-            minimum_rate: snapshot.minimum_rate,
+            minimum_rate: snapshot.minimum_rate.filter(|_| until == Until::Head),
             source: &client.socket,
             sink: &connection.socket,
             deadline: &rest.deadline,
-            source_limit: snapshot.ticks.client_body,
+            source_limit: if until == Until::Head { snapshot.ticks.client_body } else { Ticks::FOREVER },
             sink_limit: snapshot.ticks.upstream_body,
             paced: Some(Side::Source),
             closes_sink: false,
@@ -113,7 +124,7 @@ impl Upload {
             if self.is_under_way()
                 && let Poll::Ready(result) = upload.as_mut().poll(context)
             {
-                match upload_outcome(result) {
+                match upload_outcome(result, until) {
                     Ok(state) => self.state.set(state),
                     Err(failure) => return Poll::Ready(Err(failure)),
                 }
@@ -124,10 +135,12 @@ impl Upload {
     }
 }
 
-fn upload_outcome(result: Result<(), Stop>) -> Result<UploadState, Failure> {
+fn upload_outcome(result: Result<(), Stop>, until: Until) -> Result<UploadState, Failure> {
     match result {
         Ok(()) => Ok(UploadState::Done),
         Err(Stop::Sink(End::Gone | End::TooSlow)) => Ok(UploadState::Refused),
+        // What it says may be whole all the same.
+        Err(Stop::Sink(End::Stalled)) if until == Until::End => Ok(UploadState::Refused),
         Err(Stop::Sink(End::Stalled)) => Err(Failure::UpstreamTimeout),
         Err(Stop::Source(End::Gone)) => Err(Failure::ClientGone),
         Err(Stop::Source(End::Stalled)) => Err(Failure::ClientBodyTimeout),
@@ -253,7 +266,7 @@ fn prepare_body(
     }
     request.keep_head();
     if let Err(stop) = request.body.take_in(&mut request.buffer) {
-        upload_outcome(Err(stop))?;
+        upload_outcome(Err(stop), Until::Head)?;
     }
     let count = request.body.unsent();
     request.first_piece.extend_from_slice(&request.buffer.filled()[..count]);
@@ -344,7 +357,10 @@ impl Attempt<'_> {
             let rest = Rest { deadline: self.call.worker.deadlines.deadline(), pace };
             connection.upload = Upload { state: Cell::new(UploadState::Under), rest: Some(Box::new(rest)) };
             let receive = pin!(self.receive(&connection, response, record, progress));
-            connection.upload.beside(self.call, self.admitted, &connection, request, receive).await?;
+            connection
+                .upload
+                .beside(self.call, self.admitted, &connection, request, Until::Head, receive)
+                .await?;
         }
         self.read_framing(&mut connection, response)?;
         if let Some(whole) = rest_is_awaited(&connection, response) {

@@ -16,7 +16,7 @@ use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::faulty;
-use crate::forward::Reply;
+use crate::forward::{Reply, Until};
 use crate::lane::{Memory, Request, Response};
 use crate::policy::{self, Sender};
 use crate::record::Record;
@@ -75,7 +75,7 @@ pub(crate) async fn respond(
                 record.upstream_ended();
                 outcome
             });
-            reply.upload.beside(call, admitted, &reply, request, relay).await
+            reply.upload.beside(call, admitted, &reply, request, Until::End, relay).await
         }
     };
     record.body_bytes_sent = response.body.moved;

@@ -18,6 +18,13 @@ fn scene(shorten: impl FnOnce(&mut Config)) -> Scene {
     Scene::with(shorten)
 }
 
+/// Lets more than `SHORT` pass: a head that stays half a head is given up, where that takes twice as long.
+fn outlast(scene: &Scene) {
+    let mut clock = scene.client();
+    clock.sends("G");
+    assert_eq!(clock.message().status(), 408);
+}
+
 #[test]
 fn a_request_head_that_does_not_arrive_is_408() {
     let scene = scene(|config| config.timeouts.client_header = SHORT);
@@ -91,6 +98,42 @@ fn a_request_body_that_stops_is_408() {
         ],
     );
     scene.assert_failures(&["client-body-timeout"]);
+}
+
+/// Once the response is under way its client may take its time with what is left of the request: to end it, to go on with
+/// it, or (RFC 9110 §10.1.1) never to send it.
+#[test]
+fn a_pause_of_the_client_does_not_cut_the_response_that_is_under_way() {
+    let expects = "Expect: 100-continue\r\n";
+    for (expectation, piece) in [("", "3\r\none\r\n"), (expects, "")] {
+        let scene = scene(|config| {
+            config.timeouts.client_body = SHORT;
+            config.timeouts.client_header = 2 * SHORT;
+            config.limits.minimum_rate_bytes_per_second = 1_000_000;
+            config.limits.rate_window = SHORT;
+        });
+        let head = "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n";
+        let mut client = scene.client();
+        client.sends(format!("{head}{expectation}\r\n{piece}"));
+        let mut server = scene.accept(0);
+        server.head();
+        server.gets(piece.as_bytes());
+        server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.head();
+        for _ in 0..2 {
+            outlast(&scene);
+            server.sends("3\r\nONE\r\n");
+            client.gets(b"3\r\nONE\r\n");
+        }
+        if expectation.is_empty() {
+            client.sends("3\r\ntwo\r\n");
+            server.gets(b"3\r\ntwo\r\n");
+        }
+        server.sends("0\r\n\r\n");
+        client.gets(b"0\r\n\r\n");
+        client.gets_the_end();
+        scene.assert_failures(&["client-header-timeout"; 2]);
+    }
 }
 
 #[test]
@@ -240,12 +283,6 @@ fn a_slow_server_does_not_make_its_client_slow() {
         config.limits.rate_window = SHORT;
         config.timeouts.client_header = 2 * SHORT;
     });
-    // A head that stays half a head is given up when more than a window is over.
-    let pass_a_window = || {
-        let mut clock = scene.client();
-        clock.sends("G");
-        assert_eq!(clock.message().status(), 408);
-    };
     let mut client = scene.client();
     client.sends(GET);
     let mut server = scene.accept(0);
@@ -253,7 +290,7 @@ fn a_slow_server_does_not_make_its_client_slow() {
     server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.head();
     for _ in 0..3 {
-        pass_a_window();
+        outlast(&scene);
         server.sends("8\r\n: event\n\r\n");
         client.gets(b"8\r\n: event\n\r\n");
     }
