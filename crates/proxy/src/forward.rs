@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use balance::{Time, Work};
 use config::{HostHeader, Protocol, Retry};
-use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
+use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version};
 
 use crate::aside::{aside, at_once};
 use crate::buffer::{Buffer, SMALL};
@@ -71,6 +71,8 @@ pub(crate) enum Until {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UploadState {
+    /// The client may wait to be asked for it (RFC 9110 §10.1.1), and nothing has come.
+    Held,
     Under,
     Done,
     /// The server takes no more of it; its response may still come.
@@ -92,6 +94,37 @@ impl Upload {
         self.state.get() == UploadState::Under
     }
 
+    /// Whether anything of it may still come.
+    fn is_open(&self) -> bool {
+        matches!(self.state.get(), UploadState::Held | UploadState::Under)
+    }
+
+    /// The client begins with it, or should by now.
+    fn begin(&self) {
+        if self.state.get() == UploadState::Held {
+            self.state.set(UploadState::Under);
+        }
+    }
+
+    /// Waits until the client is asked for its body, or sends it all the same.
+    async fn begun(&self, client: &Client, buffer: &mut Buffer) {
+        poll_fn(|context| {
+            if self.state.get() != UploadState::Held {
+                return Poll::Ready(());
+            }
+            let socket = &client.socket;
+            if socket.frames_itself() {
+                return socket.poll_readable(context).map(drop);
+            }
+            // What is wrong is told by the next read as well.
+            let read = ready!(socket.poll_read(context, buffer.spare()));
+            buffer.advance(read.unwrap_or(0));
+            Poll::Ready(())
+        })
+        .await;
+        self.begin();
+    }
+
     /// Runs `main` to its end, and the body's pump beside it for as long as that lasts. It is lent, since a future that
     /// is given away takes its room twice.
     pub(crate) async fn beside<T>(
@@ -103,7 +136,7 @@ impl Upload {
         until: Until,
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
-        let (true, Some(rest)) = (self.is_under_way(), &self.rest) else { return main.await };
+        let (true, Some(rest)) = (self.is_open(), &self.rest) else { return main.await };
         let Call { worker, snapshot, client, .. } = *call;
         let ends = Ends {
             worker,
@@ -119,9 +152,13 @@ impl Upload {
             place: admitted.place(call),
             activity: None,
         };
-        let mut upload = pin!(request.body.run(&ends, &mut request.buffer));
+        let mut upload = pin!(async {
+            self.begun(client, &mut request.buffer).await;
+            request.body.run(&ends, &mut request.buffer).await
+        });
         poll_fn(|context| {
-            if self.is_under_way()
+            let was_held = self.state.get() == UploadState::Held;
+            if self.is_open()
                 && let Poll::Ready(result) = upload.as_mut().poll(context)
             {
                 match upload_outcome(result, until) {
@@ -129,7 +166,12 @@ impl Upload {
                     Err(failure) => return Poll::Ready(Err(failure)),
                 }
             }
-            main.as_mut().poll(context)
+            let polled = main.as_mut().poll(context);
+            if was_held && self.is_under_way() {
+                // It has just been asked for: from now on it is waited for.
+                context.waker().wake_by_ref();
+            }
+            polled
         })
         .await
     }
@@ -355,7 +397,8 @@ impl Attempt<'_> {
             self.receive(&connection, response, record, progress).await?;
         } else {
             let rest = Rest { deadline: self.call.worker.deadlines.deadline(), pace };
-            connection.upload = Upload { state: Cell::new(UploadState::Under), rest: Some(Box::new(rest)) };
+            let state = if self.is_held(request) { UploadState::Held } else { UploadState::Under };
+            connection.upload = Upload { state: Cell::new(state), rest: Some(Box::new(rest)) };
             let receive = pin!(self.receive(&connection, response, record, progress));
             connection
                 .upload
@@ -367,6 +410,16 @@ impl Attempt<'_> {
             self.settle(&connection, response, whole).await?;
         }
         Ok(connection)
+    }
+
+    /// Whether the client may wait for the server's word before it sends its body, of which nothing is here.
+    fn is_held(&self, request: &Request) -> bool {
+        let expects = || request.head.value(request.head_bytes(), Name::Expect);
+        // RFC 9110 §10.1.1: no expectation of an HTTP/1.0 client counts.
+        request.body.taken() == (0, false)
+            && request.buffer.is_empty()
+            && self.admitted.version != Version::Http10
+            && expects().is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
     /// A connection that is there already.
@@ -527,6 +580,9 @@ impl Attempt<'_> {
                     if self.admitted.version != Version::Http10 {
                         progress.has_answered = true;
                         respond::interim(self.call, response).await?;
+                        if response.head.start.status == 100 {
+                            connection.upload.begin();
+                        }
                     }
                     response.buffer.consume(response.head.len);
                 }

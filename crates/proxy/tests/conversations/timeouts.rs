@@ -100,6 +100,64 @@ fn a_request_body_that_stops_is_408() {
     scene.assert_failures(&["client-body-timeout"]);
 }
 
+const EXPECTS: &str = "PUT / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+
+/// RFC 9110 §10.1.1: a client that waits to be asked for its body is not late with it.
+#[test]
+fn a_body_that_nobody_has_asked_for_is_not_late() {
+    let scene = scene(|config| {
+        config.timeouts.client_body = 2 * SHORT;
+        config.timeouts.client_header = 4 * SHORT;
+        config.limits.minimum_rate_bytes_per_second = 10;
+        config.limits.rate_window = 2 * SHORT;
+    });
+    let late = failure_and_close("408 Request Timeout", "The request body arrives too slowly.");
+    for sends in [true, false] {
+        let mut client = scene.client();
+        client.sends(EXPECTS);
+        let mut server = scene.accept(0);
+        server.head();
+        outlast(&scene);
+        // An interim response of another kind asks for nothing.
+        server.sends("HTTP/1.1 103 Early Hints\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 103 "));
+        outlast(&scene);
+        server.sends("HTTP/1.1 100 Continue\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 100 "));
+        if sends {
+            client.sends("hello");
+            server.gets(b"hello");
+            server.sends(OK.replace("Date", "Connection: close\r\nDate"));
+            client.gets(&expand(OK_GOT, ""));
+        } else {
+            // Now it is.
+            client.gets(&expand(&late, ""));
+            server.is_closed();
+        }
+    }
+}
+
+#[test]
+fn a_server_that_does_not_ask_for_a_body_is_504() {
+    let scene = scene(|config| {
+        config.timeouts.client_body = SHORT;
+        config.timeouts.upstream_first_byte = 2 * SHORT;
+    });
+    let late = failure_and_close("504 Gateway Timeout", "The server did not answer in time.");
+    scene.play(
+        "no 100",
+        &[
+            ClientSends(EXPECTS),
+            ServerAccepts,
+            ServerGets(&EXPECTS.replace("\r\n\r\n", "\r\n{ours}\r\n")),
+            ClientGets(&late),
+            ClientGetsEnd,
+            ServerIsClosed,
+        ],
+    );
+    scene.assert_failures(&["upstream-timeout"]);
+}
+
 /// Once the response is under way its client may take its time with what is left of the request: to end it, to go on with
 /// it, or (RFC 9110 §10.1.1) never to send it.
 #[test]
