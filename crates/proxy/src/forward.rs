@@ -600,8 +600,10 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         let limits = &self.call.snapshot.head_limits;
         let deadline = &self.call.client.deadline;
+        let limit = self.admitted.ticks(self.call).upstream_first_byte;
         response.head.clear();
         let mut is_armed = false;
+        let mut is_uploading = connection.upload.is_under_way();
         loop {
             if !response.buffer.is_empty() {
                 match response.head.parse(response.buffer.filled(), limits) {
@@ -622,14 +624,22 @@ impl Attempt<'_> {
                 }
             }
             if !is_armed {
-                deadline.set(self.admitted.ticks(self.call).upstream_first_byte);
+                deadline.set(limit);
                 is_armed = true;
             }
             let client = &self.call.client.socket;
             let heard = poll_fn(|context| match self.poll_read(context, connection, &mut response.buffer) {
                 Poll::Ready(read) => Poll::Ready(Heard::Read(read)),
                 Poll::Pending if client.poll_gone(context).is_ready() => Poll::Ready(Heard::ClientGone),
-                Poll::Pending => deadline.poll(context).map(|()| Heard::Elapsed),
+                Poll::Pending => {
+                    let was_uploading = is_uploading;
+                    is_uploading = connection.upload.is_under_way();
+                    if was_uploading && !is_uploading {
+                        // The server's time begins when it has the whole request.
+                        deadline.set(limit);
+                    }
+                    deadline.poll(context).map(|()| Heard::Elapsed)
+                }
             });
             match heard.await {
                 Heard::Read(Ok(count)) if count > 0 => response.buffer.advance(count),
@@ -639,8 +649,7 @@ impl Attempt<'_> {
                 }
                 Heard::Read(_) => return Err(Failure::UpstreamReset),
                 Heard::ClientGone => return Err(Failure::ClientGone),
-                // The server's time begins when it has the whole request.
-                Heard::Elapsed if connection.upload.is_under_way() => is_armed = false,
+                Heard::Elapsed if is_uploading => is_armed = false,
                 Heard::Elapsed => return Err(Failure::UpstreamTimeout),
             }
         }

@@ -100,6 +100,25 @@ fn a_request_body_that_stops_is_408() {
     scene.assert_failures(&["client-body-timeout"]);
 }
 
+#[test]
+fn the_server_has_its_whole_time_from_the_end_of_the_request_on() {
+    const LIMIT: Duration = Duration::from_millis(800);
+    let scene = scene(|config| {
+        config.timeouts.upstream_first_byte = LIMIT;
+        config.timeouts.client_header = 2 * SHORT;
+    });
+    let mut client = scene.client();
+    client.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc");
+    let mut server = scene.accept(0);
+    server.head();
+    outlast(&scene);
+    let began = Instant::now();
+    client.sends("defghi");
+    server.gets(b"abcdefghi");
+    assert_eq!(client.message().status(), 504);
+    assert!(began.elapsed() >= LIMIT, "{:?}", began.elapsed());
+}
+
 const EXPECTS: &str = "PUT / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 
 /// RFC 9110 §10.1.1: a client that waits to be asked for its body is not late with it.
