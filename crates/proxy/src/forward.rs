@@ -684,9 +684,12 @@ impl Attempt<'_> {
         whole: usize,
     ) -> Result<(), Failure> {
         let buffer = &mut response.buffer;
+        let deadline = &self.call.client.deadline;
+        // One moment for all of it, in however many pieces it comes.
+        deadline.set(MOMENT);
         while buffer.len() < whole {
             let read = connection.socket.read(buffer.spare());
-            match self.call.client.deadline.within(MOMENT, read).await {
+            match deadline.guard(read).await {
                 Ok(Ok(count)) if count > 0 => buffer.advance(count),
                 Ok(_) => return Err(Failure::UpstreamTruncated),
                 Err(Elapsed) => return Ok(()),
