@@ -367,6 +367,7 @@ async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &m
         }
     };
     loop {
+        let mut is_stray = false;
         if !request.buffer.is_empty() {
             match request.head.parse(request.buffer.filled(), limits) {
                 Ok(Parsed::Complete) => return Reading::Request,
@@ -374,8 +375,16 @@ async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &m
                 Err(HeadError::Version) if is_http2(snapshot, client, request) => return Reading::Http2,
                 Err(error) => return Reading::Failed(error.into()),
             }
-            make_room(worker, request, limits);
-            arm();
+            // RFC 9112 §2.2: a line end behind a request begins no other one.
+            is_stray = client.served > 0 && b"\r\n".starts_with(request.buffer.filled());
+            if !is_stray {
+                make_room(worker, request, limits);
+                arm();
+            } else if request.buffer.len() == b"\r\n".len() {
+                request.buffer.clear();
+            } else {
+                client.deadline.set_idle(snapshot.ticks.keep_alive);
+            }
         }
         let is_idle = Cell::new(false);
         let read = poll_fn(|context| {
@@ -392,9 +401,10 @@ async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &m
         match client.deadline.guard(read).await {
             Ok(_) if is_idle.get() => return Reading::Idle,
             // Between two requests it may go as it likes.
-            Ok(Ok(0) | Err(_)) if request.buffer.is_empty() => return Reading::Closed,
+            Ok(Ok(0) | Err(_)) if is_stray || request.buffer.is_empty() => return Reading::Closed,
             Ok(Ok(0) | Err(_)) => return Reading::Failed(Failure::ClientGone),
             Ok(Ok(count)) => request.buffer.advance(count),
+            Err(_) if is_stray => return Reading::Closed,
             Err(_) => return Reading::Failed(Failure::ClientHeaderTimeout),
         }
     }

@@ -18,7 +18,7 @@ fn scene(shorten: impl FnOnce(&mut Config)) -> Scene {
     Scene::with(shorten)
 }
 
-/// Lets more than `SHORT` pass: a head that stays half a head is given up, where that takes twice as long.
+/// Lets time pass, until a head that stays half a head is given up.
 fn outlast(scene: &Scene) {
     let mut clock = scene.client();
     clock.sends("G");
@@ -266,6 +266,51 @@ fn an_idle_connection_is_closed_without_a_word() {
             ServerGets(GET_SEEN),
             ServerSends(OK),
             ClientGets(OK_GOT),
+            ClientGetsEnd,
+        ],
+    );
+    scene.assert_failures(&[]);
+}
+
+/// RFC 9112 §2.2: a client may send a line end behind a request.
+#[test]
+fn a_line_end_behind_a_request_is_not_half_of_the_next() {
+    for (stray, rest) in [("\r\n", ""), ("\r", "\n")] {
+        let scene = scene(|config| config.timeouts.client_header = SHORT);
+        let mut client = scene.client();
+        client.sends(GET);
+        let mut server = scene.accept(0);
+        server.gets(&expand(GET_SEEN, ""));
+        server.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+        client.sends(stray);
+        // Twice as long as half a head may take.
+        outlast(&scene);
+        outlast(&scene);
+        client.has_nothing();
+        client.sends(format!("{rest}{GET}"));
+        server.gets(&expand(GET_SEEN, ""));
+        server.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+        client.sends(stray);
+        client.half_closes();
+        client.gets_the_end();
+        scene.assert_failures(&["client-header-timeout"; 2]);
+    }
+}
+
+#[test]
+fn a_connection_with_half_a_line_end_is_idle() {
+    let scene = scene(|config| config.timeouts.keep_alive = SHORT);
+    scene.play(
+        "half a line end",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+            ClientSends("\r"),
             ClientGetsEnd,
         ],
     );
