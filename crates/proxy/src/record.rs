@@ -217,7 +217,7 @@ impl<'a> Record<'a> {
     pub(crate) fn count_upstream(&self, memory: &Memory) {
         let (Memory { request, response }, counters) = (memory, &self.call.worker.counters);
         if self.server.is_some() {
-            let rest = request.body.moved - self.first_piece_bytes;
+            let rest = request.body.moved.saturating_sub(self.first_piece_bytes);
             counters.upstream_bytes_sent.add(self.upstream_bytes_sent + rest);
         }
         if self.is_answered && !self.is_received_apart {

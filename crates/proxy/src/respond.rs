@@ -362,6 +362,8 @@ async fn tunnel(
     send(call, &response.out, Follows::Nothing).await?;
     response.buffer.consume(response.head.len);
     request.keep_head();
+    // Of the request itself, which is over; it is counted with what the tunnel moves.
+    let request_bytes = request.body.moved;
     let ways = [
         Direction { body: &mut request.body, buffer: &mut request.buffer },
         Direction { body: &mut response.body, buffer: &mut response.buffer },
@@ -375,6 +377,7 @@ async fn tunnel(
             server.reset_on_drop();
         }
     }
+    request.body.moved += request_bytes;
     record.body_bytes_sent = response.body.moved;
     record.upstream_ended();
     Ok(Next::Drop)
