@@ -142,7 +142,7 @@ pub(crate) async fn failure(
     record: &mut Record<'_>,
 ) -> Next {
     let facts = failure.facts();
-    if facts.status == 0 || record.status != 0 {
+    if facts.status == 0 || record.status != 0 || record.is_within_interim {
         return Next::Drop;
     }
     let Memory { request, response } = memory;

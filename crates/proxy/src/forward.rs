@@ -579,7 +579,9 @@ impl Attempt<'_> {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
                     if self.admitted.version != Version::Http10 {
                         progress.has_answered = true;
+                        record.is_within_interim = true;
                         respond::interim(self.call, response).await?;
+                        record.is_within_interim = false;
                         if response.head.start.status == 100 {
                             connection.upload.begin();
                         }
