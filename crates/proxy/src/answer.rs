@@ -142,8 +142,8 @@ pub(crate) async fn failure(
     record: &mut Record<'_>,
 ) -> Next {
     let facts = failure.facts();
-    if facts.status == 0 || record.status != 0 {
-        return Next::Close;
+    if facts.status == 0 || record.status != 0 || record.is_within_interim {
+        return Next::Drop;
     }
     let Memory { request, response } = memory;
     let policies = record.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
@@ -168,7 +168,7 @@ pub(crate) async fn failure(
     match whole(call, out, body, record).await {
         Ok(()) if told.persists => Next::Reuse,
         Ok(()) => Next::Linger,
-        Err(_) => Next::Close,
+        Err(_) => Next::Drop,
     }
 }
 

@@ -39,6 +39,9 @@ const LINGER_BYTES: usize = 32 << 20;
 /// And for how long.
 const LINGER: Ticks = Ticks(50);
 
+/// Clients that are turned away and lingered for, of one worker: each holds a descriptor meanwhile.
+const TURNED_AWAY_MAX: usize = 256;
+
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A client's connection.
@@ -139,10 +142,12 @@ pub(crate) enum Served {
 pub(crate) enum Next {
     /// The next request may follow.
     Reuse,
-    /// To be closed.
+    /// To be closed: it has all that it gets.
     Close,
     /// To be closed, but the client may still be sending.
     Linger,
+    /// To be dropped: what it has is not whole, or nobody listens.
+    Drop,
 }
 
 /// The life of a connection: the body of its task.
@@ -311,8 +316,13 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
             // Its task waits for the next request, with less.
             Next::Reuse if memory.request.buffer.is_empty() => return Served::Idle(client),
             Next::Reuse => {}
-            Next::Close => return Served::Closed,
-            Next::Linger => {
+            // RFC 9112 §9.6: a byte that is not read makes a close a reset, and the kernel throws away what has not left:
+            // all of a response that waits for the end to fill its segment.
+            Next::Close if memory.request.buffer.is_empty() && !client.socket.has_unread() => {
+                return Served::Closed;
+            }
+            Next::Drop => return Served::Closed,
+            Next::Close | Next::Linger => {
                 aside(|| linger(&client, &mut memory.request.buffer)).await;
                 return Served::Closed;
             }
@@ -357,6 +367,7 @@ async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &m
         }
     };
     loop {
+        let mut is_stray = false;
         if !request.buffer.is_empty() {
             match request.head.parse(request.buffer.filled(), limits) {
                 Ok(Parsed::Complete) => return Reading::Request,
@@ -364,8 +375,16 @@ async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &m
                 Err(HeadError::Version) if is_http2(snapshot, client, request) => return Reading::Http2,
                 Err(error) => return Reading::Failed(error.into()),
             }
-            make_room(worker, request, limits);
-            arm();
+            // RFC 9112 §2.2: a line end behind a request begins no other one.
+            is_stray = client.served > 0 && b"\r\n".starts_with(request.buffer.filled());
+            if !is_stray {
+                make_room(worker, request, limits);
+                arm();
+            } else if request.buffer.len() == b"\r\n".len() {
+                request.buffer.clear();
+            } else {
+                client.deadline.set_idle(snapshot.ticks.keep_alive);
+            }
         }
         let is_idle = Cell::new(false);
         let read = poll_fn(|context| {
@@ -382,9 +401,10 @@ async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &m
         match client.deadline.guard(read).await {
             Ok(_) if is_idle.get() => return Reading::Idle,
             // Between two requests it may go as it likes.
-            Ok(Ok(0) | Err(_)) if request.buffer.is_empty() => return Reading::Closed,
+            Ok(Ok(0) | Err(_)) if is_stray || request.buffer.is_empty() => return Reading::Closed,
             Ok(Ok(0) | Err(_)) => return Reading::Failed(Failure::ClientGone),
             Ok(Ok(count)) => request.buffer.advance(count),
+            Err(_) if is_stray => return Reading::Closed,
             Err(_) => return Reading::Failed(Failure::ClientHeaderTimeout),
         }
     }
@@ -441,5 +461,18 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
     answer::last_words(&mut out, Failure::TooManyConnections, &worker.date());
     let write = client.socket.write(&out, Follows::Close);
     // A fresh socket takes this little at once; if not, so be it.
-    let _ = client.deadline.within(Ticks(1), write).await;
+    if !matches!(client.deadline.within(Ticks(1), write).await, Ok(Ok(_))) {
+        return;
+    }
+    // A client speaks first, so that its request is there, or about to be (RFC 9112 §9.6).
+    let mut buffer = worker.buffers.take(SMALL);
+    let count = worker.turned_away.get();
+    if count < TURNED_AWAY_MAX {
+        worker.turned_away.set(count + 1);
+        linger(&client, &mut buffer).await;
+        worker.turned_away.set(worker.turned_away.get() - 1);
+    } else {
+        // What is there is all that it can be heard of.
+        let _ = at_once(|context| client.socket.poll_read(context, buffer.spare()));
+    }
 }

@@ -22,11 +22,16 @@ const NEVER: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticks(pub(crate) u32);
 
+impl Ticks {
+    /// Longer than anything takes.
+    pub(crate) const FOREVER: Self = Self(NEVER / 2);
+}
+
 impl From<Duration> for Ticks {
     /// Rounded up, so that no wait ends before its time.
     fn from(duration: Duration) -> Self {
         let ticks = duration.as_nanos().div_ceil(TICK.as_nanos());
-        Ticks(u32::try_from(ticks).map_or(NEVER / 2, |ticks| ticks.min(NEVER / 2)))
+        Ticks(u32::try_from(ticks).map_or(Self::FOREVER.0, |ticks| ticks.min(Self::FOREVER.0)))
     }
 }
 

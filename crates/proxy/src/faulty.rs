@@ -129,7 +129,7 @@ pub(crate) async fn begun(fault: &Fault, call: &Call<'_>, response: &mut Respons
 /// Sends what comes where a body is broken off. A stream of HTTP/2 knows no chunks: it is reset.
 pub(crate) async fn broken_off(fault: &Fault, call: &Call<'_>) -> Result<(), Failure> {
     match fault {
-        Fault::BadChunk if !call.client.socket.frames_itself() => send(call, NO_CHUNK, Follows::Close).await,
+        Fault::BadChunk if !call.client.socket.frames_itself() => send(call, NO_CHUNK, Follows::End).await,
         _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use balance::{Time, Work};
 use config::{HostHeader, Protocol, Retry};
-use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
+use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version};
 
 use crate::aside::{aside, at_once};
 use crate::buffer::{Buffer, SMALL};
@@ -59,8 +59,20 @@ struct Rest {
     pace: Pace,
 }
 
+/// How far an upload goes beside what follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The final head is here. A client that keeps its server waiting holds up all of it.
+    Head,
+    /// The response has ended. RFC 9110 §10.1.1: a client that has a final status need not send its body, and one that
+    /// has begun to get what it asks for may pause: neither is a reason to cut that.
+    End,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UploadState {
+    /// The client may wait to be asked for it (RFC 9110 §10.1.1), and nothing has come.
+    Held,
     Under,
     Done,
     /// The server takes no more of it; its response may still come.
@@ -82,6 +94,37 @@ impl Upload {
         self.state.get() == UploadState::Under
     }
 
+    /// Whether anything of it may still come.
+    fn is_open(&self) -> bool {
+        matches!(self.state.get(), UploadState::Held | UploadState::Under)
+    }
+
+    /// The client begins with it, or should by now.
+    fn begin(&self) {
+        if self.state.get() == UploadState::Held {
+            self.state.set(UploadState::Under);
+        }
+    }
+
+    /// Waits until the client is asked for its body, or sends it all the same.
+    async fn begun(&self, client: &Client, buffer: &mut Buffer) {
+        poll_fn(|context| {
+            if self.state.get() != UploadState::Held {
+                return Poll::Ready(());
+            }
+            let socket = &client.socket;
+            if socket.frames_itself() {
+                return socket.poll_readable(context).map(drop);
+            }
+            // What is wrong is told by the next read as well.
+            let read = ready!(socket.poll_read(context, buffer.spare()));
+            buffer.advance(read.unwrap_or(0));
+            Poll::Ready(())
+        })
+        .await;
+        self.begin();
+    }
+
     /// Runs `main` to its end, and the body's pump beside it for as long as that lasts. It is lent, since a future that
     /// is given away takes its room twice.
     pub(crate) async fn beside<T>(
@@ -90,17 +133,18 @@ impl Upload {
         admitted: &Admitted,
         connection: &Connection,
         request: &mut Request,
+        until: Until,
         mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
     ) -> Result<T, Failure> {
-        let (true, Some(rest)) = (self.is_under_way(), &self.rest) else { return main.await };
+        let (true, Some(rest)) = (self.is_open(), &self.rest) else { return main.await };
         let Call { worker, snapshot, client, .. } = *call;
         let ends = Ends {
             worker,
-            minimum_rate: snapshot.minimum_rate,
+            minimum_rate: snapshot.minimum_rate.filter(|_| until == Until::Head),
             source: &client.socket,
             sink: &connection.socket,
             deadline: &rest.deadline,
-            source_limit: snapshot.ticks.client_body,
+            source_limit: if until == Until::Head { snapshot.ticks.client_body } else { Ticks::FOREVER },
             sink_limit: snapshot.ticks.upstream_body,
             paced: Some(Side::Source),
             closes_sink: false,
@@ -108,26 +152,37 @@ impl Upload {
             place: admitted.place(call),
             activity: None,
         };
-        let mut upload = pin!(request.body.run(&ends, &mut request.buffer));
+        let mut upload = pin!(async {
+            self.begun(client, &mut request.buffer).await;
+            request.body.run(&ends, &mut request.buffer).await
+        });
         poll_fn(|context| {
-            if self.is_under_way()
+            let was_held = self.state.get() == UploadState::Held;
+            if self.is_open()
                 && let Poll::Ready(result) = upload.as_mut().poll(context)
             {
-                match upload_outcome(result) {
+                match upload_outcome(result, until) {
                     Ok(state) => self.state.set(state),
                     Err(failure) => return Poll::Ready(Err(failure)),
                 }
             }
-            main.as_mut().poll(context)
+            let polled = main.as_mut().poll(context);
+            if was_held && self.is_under_way() {
+                // It has just been asked for: from now on it is waited for.
+                context.waker().wake_by_ref();
+            }
+            polled
         })
         .await
     }
 }
 
-fn upload_outcome(result: Result<(), Stop>) -> Result<UploadState, Failure> {
+fn upload_outcome(result: Result<(), Stop>, until: Until) -> Result<UploadState, Failure> {
     match result {
         Ok(()) => Ok(UploadState::Done),
         Err(Stop::Sink(End::Gone | End::TooSlow)) => Ok(UploadState::Refused),
+        // What it says may be whole all the same.
+        Err(Stop::Sink(End::Stalled)) if until == Until::End => Ok(UploadState::Refused),
         Err(Stop::Sink(End::Stalled)) => Err(Failure::UpstreamTimeout),
         Err(Stop::Source(End::Gone)) => Err(Failure::ClientGone),
         Err(Stop::Source(End::Stalled)) => Err(Failure::ClientBodyTimeout),
@@ -177,8 +232,8 @@ pub(crate) async fn forward(
     }
     let admission = upstream.admit(worker).inspect_err(|_| record.detours.shed = Some("latency"))?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
-    let first_piece_moved = memory.request.body.moved;
-    record.first_piece_bytes = first_piece_moved;
+    let first_piece_taken = memory.request.body.taken();
+    record.first_piece_bytes = memory.request.body.moved;
     let mut choice = Choice::of_request(call, upstream, admitted, &memory.request);
     let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
     let mut tried = Vec::new();
@@ -200,14 +255,16 @@ pub(crate) async fn forward(
         record.attempt_began(admitted.upstream, index, asked.since);
         let mut progress = Progress::default();
         let outcome = attempt.exchange(memory, record, &mut progress).await;
-        // What was read of the body beyond its first piece is gone.
-        let is_whole = memory.request.body.moved == first_piece_moved;
+        // What was read of the body beyond its first piece is gone, be it no more than the end (RFC 9112 §7.1).
+        let is_whole = |request: &Request| request.body.taken() == first_piece_taken;
         let (failure, verdict) = match outcome {
             Ok(mut reply) => {
                 let status = memory.response.head.start.status;
                 let (latency, now) = answered(worker, &asked, record);
                 record.server_changed(upstream.answered(&asked, status, latency, now));
-                if !attempts.repeats(status) || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
+                if !attempts.repeats(status)
+                    || attempts.after(Setback::Status, is_whole(&memory.request)) == Verdict::GiveUp
+                {
                     record.is_answered = true;
                     choice.settle(&asked, Some(&mut memory.response));
                     admission.end(Work::Done(latency), now);
@@ -218,7 +275,7 @@ pub(crate) async fn forward(
             }
             Err(failure) => {
                 let setback = attempt.failed(&asked, failure, progress, record);
-                (failure, attempts.after(setback, is_whole))
+                (failure, attempts.after(setback, is_whole(&memory.request)))
             }
         };
         if verdict == Verdict::GiveUp {
@@ -262,7 +319,7 @@ fn prepare_body(
     }
     request.keep_head();
     if let Err(stop) = request.body.take_in(&mut request.buffer) {
-        upload_outcome(Err(stop))?;
+        upload_outcome(Err(stop), Until::Head)?;
     }
     let count = request.body.unsent();
     request.first_piece.extend_from_slice(&request.buffer.filled()[..count]);
@@ -357,15 +414,29 @@ impl Attempt<'_> {
             self.receive(&connection, response, record, progress).await?;
         } else {
             let rest = Rest { deadline: self.call.worker.deadlines.deadline(), pace };
-            connection.upload = Upload { state: Cell::new(UploadState::Under), rest: Some(Box::new(rest)) };
+            let state = if self.is_held(request) { UploadState::Held } else { UploadState::Under };
+            connection.upload = Upload { state: Cell::new(state), rest: Some(Box::new(rest)) };
             let receive = pin!(self.receive(&connection, response, record, progress));
-            connection.upload.beside(self.call, self.admitted, &connection, request, receive).await?;
+            connection
+                .upload
+                .beside(self.call, self.admitted, &connection, request, Until::Head, receive)
+                .await?;
         }
         self.read_framing(&mut connection, response)?;
         if let Some(whole) = rest_is_awaited(&connection, response) {
             self.settle(&connection, response, whole).await?;
         }
         Ok(connection)
+    }
+
+    /// Whether the client may wait for the server's word before it sends its body, of which nothing is here.
+    fn is_held(&self, request: &Request) -> bool {
+        let expects = || request.head.value(request.head_bytes(), Name::Expect);
+        // RFC 9110 §10.1.1: no expectation of an HTTP/1.0 client counts.
+        request.body.taken() == (0, false)
+            && request.buffer.is_empty()
+            && self.admitted.version != Version::Http10
+            && expects().is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
     }
 
     /// A connection that is there already.
@@ -526,7 +597,12 @@ impl Attempt<'_> {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
                     if self.admitted.version != Version::Http10 {
                         progress.has_answered = true;
+                        record.is_within_interim = true;
                         respond::interim(self.call, response).await?;
+                        record.is_within_interim = false;
+                        if response.head.start.status == 100 {
+                            connection.upload.begin();
+                        }
                     }
                     response.buffer.consume(response.head.len);
                 }
@@ -547,8 +623,10 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         let limits = &self.call.snapshot.head_limits;
         let deadline = &self.call.client.deadline;
+        let limit = self.admitted.ticks(self.call).upstream_first_byte;
         response.head.clear();
         let mut is_armed = false;
+        let mut is_uploading = connection.upload.is_under_way();
         loop {
             if !response.buffer.is_empty() {
                 match response.head.parse(response.buffer.filled(), limits) {
@@ -569,21 +647,28 @@ impl Attempt<'_> {
                 }
             }
             if !is_armed {
-                deadline.set(self.admitted.ticks(self.call).upstream_first_byte);
+                deadline.set(limit);
                 is_armed = true;
             }
             let client = &self.call.client.socket;
             let heard = poll_fn(|context| match self.poll_read(context, connection, &mut response.buffer) {
                 Poll::Ready(read) => Poll::Ready(Heard::Read(read)),
                 Poll::Pending if client.poll_gone(context).is_ready() => Poll::Ready(Heard::ClientGone),
-                Poll::Pending => deadline.poll(context).map(|()| Heard::Elapsed),
+                Poll::Pending => {
+                    let was_uploading = is_uploading;
+                    is_uploading = connection.upload.is_under_way();
+                    if was_uploading && !is_uploading {
+                        // The server's time begins when it has the whole request.
+                        deadline.set(limit);
+                    }
+                    deadline.poll(context).map(|()| Heard::Elapsed)
+                }
             });
             match heard.await {
                 Heard::Read(Ok(count)) if count > 0 => response.buffer.advance(count),
                 Heard::Read(read) => return Err(broken_off(connection, read.err().as_ref(), progress)),
                 Heard::ClientGone => return Err(Failure::ClientGone),
-                // The server's time begins when it has the whole request.
-                Heard::Elapsed if connection.upload.is_under_way() => is_armed = false,
+                Heard::Elapsed if is_uploading => is_armed = false,
                 Heard::Elapsed => return Err(Failure::UpstreamTimeout),
             }
         }
@@ -618,9 +703,12 @@ impl Attempt<'_> {
         whole: usize,
     ) -> Result<(), Failure> {
         let buffer = &mut response.buffer;
+        let deadline = &self.call.client.deadline;
+        // One moment for all of it, in however many pieces it comes.
+        deadline.set(MOMENT);
         while buffer.len() < whole {
             let read = connection.socket.read(buffer.spare());
-            match self.call.client.deadline.within(MOMENT, read).await {
+            match deadline.guard(read).await {
                 Ok(Ok(count)) if count > 0 => buffer.advance(count),
                 Ok(_) => return Err(Failure::UpstreamTruncated),
                 Err(Elapsed) => return Ok(()),

@@ -262,6 +262,11 @@ impl Late {
         self.shared.stir();
     }
 
+    /// Whether something has arrived that was not read, be it due or not.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.shared.inward.borrow().line.is_empty() || self.shared.socket.has_unread()
+    }
+
     /// Whether nothing has arrived, be it due or not, as far as the runtime knows.
     pub(crate) fn is_quiet(&self) -> bool {
         self.shared.inward.borrow().line.is_empty() && self.shared.socket.is_quiet()

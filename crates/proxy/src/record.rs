@@ -37,6 +37,8 @@ pub(crate) struct Record<'a> {
     pub(crate) server: Option<(usize, usize)>,
     /// What the client was sent; 0 while it was sent nothing.
     pub(crate) status: u16,
+    /// Whether an interim response has begun to leave and has not ended: what is sent now would be a part of that.
+    pub(crate) is_within_interim: bool,
     pub(crate) body_bytes_sent: u64,
     /// Of the response's head, and of a body that left with it as one text.
     pub(crate) head_bytes_sent: u64,
@@ -85,6 +87,7 @@ impl<'a> Record<'a> {
             upstream: None,
             server: None,
             status: 0,
+            is_within_interim: false,
             body_bytes_sent: 0,
             head_bytes_sent: 0,
             upstream_bytes_sent: 0,
@@ -217,7 +220,7 @@ impl<'a> Record<'a> {
     pub(crate) fn count_upstream(&self, memory: &Memory) {
         let (Memory { request, response }, counters) = (memory, &self.call.worker.counters);
         if self.server.is_some() {
-            let rest = request.body.moved - self.first_piece_bytes;
+            let rest = request.body.moved.saturating_sub(self.first_piece_bytes);
             counters.upstream_bytes_sent.add(self.upstream_bytes_sent + rest);
         }
         if self.is_answered && !self.is_received_apart {

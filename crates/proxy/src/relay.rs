@@ -188,6 +188,11 @@ impl Pump {
         left as usize
     }
 
+    /// How far its source was read: data, and whether the end, which is no data, was met as well.
+    pub(crate) fn taken(&self) -> (u64, bool) {
+        (self.moved, self.incoming == Incoming::Ended)
+    }
+
     /// Whether the whole body was taken from its source and has been written.
     pub(crate) fn is_done(&self) -> bool {
         self.incoming == Incoming::Ended && self.unsent == 0 && self.in_pipe == 0
@@ -398,7 +403,11 @@ impl Pump {
             let bytes = &buffer.filled()[..allowed];
             let at_once = poll_fn(|context| Poll::Ready(ends.sink.poll_write(context, bytes, follows))).await;
             if let Poll::Ready(written) = at_once {
-                return written.map_err(|_| End::Gone);
+                let count = written.map_err(|_| End::Gone)?;
+                if ends.paced == Some(Side::Sink) {
+                    progress.moved += count as u64;
+                }
+                return Ok(count);
             }
             ends.worker.buffers.fit(buffer, 0);
         }
@@ -544,15 +553,19 @@ impl Ends<'_> {
         loop {
             let outcome = self.deadline.within(slice, step.as_mut()).await;
             let now = self.worker.deadlines.now();
-            progress.waited_ticks += now - judged;
+            // The other side's slowness is none of the watched one's.
+            if rate.is_some() {
+                progress.waited_ticks += now - judged;
+            }
             judged = now;
             if let Ok(result) = outcome {
                 let count = result.map_err(|_| End::Gone)?;
                 if let Some(activity) = self.activity {
                     activity.set(now);
                 }
+                let Some(rate) = rate else { return Ok(count) };
                 progress.moved += count as u64;
-                return rate.map_or(Ok(count), |rate| rate.judge(progress).map(|()| count));
+                return rate.judge(progress).map(|()| count);
             }
             if let Some(rate) = rate {
                 rate.judge(progress)?;

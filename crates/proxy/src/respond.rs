@@ -16,7 +16,7 @@ use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::faulty;
-use crate::forward::Reply;
+use crate::forward::{Reply, Until};
 use crate::lane::{Memory, Request, Response};
 use crate::policy::{self, Sender};
 use crate::record::Record;
@@ -75,7 +75,7 @@ pub(crate) async fn respond(
                 record.upstream_ended();
                 outcome
             });
-            reply.upload.beside(call, admitted, &reply, request, relay).await
+            reply.upload.beside(call, admitted, &reply, request, Until::End, relay).await
         }
     };
     record.body_bytes_sent = response.body.moved;
@@ -84,7 +84,7 @@ pub(crate) async fn respond(
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
             aside(|| faulty::broken_off(fault, call)).await?;
         }
-        return Ok(Next::Close);
+        return Ok(Next::Drop);
     }
     let has_uploaded = reply.upload.is_done();
     reply.expects_long = is_long;
@@ -362,6 +362,8 @@ async fn tunnel(
     send(call, &response.out, Follows::Nothing).await?;
     response.buffer.consume(response.head.len);
     request.keep_head();
+    // Of the request itself, which is over; it is counted with what the tunnel moves.
+    let request_bytes = request.body.moved;
     let ways = [
         Direction { body: &mut request.body, buffer: &mut request.buffer },
         Direction { body: &mut response.body, buffer: &mut response.buffer },
@@ -375,9 +377,10 @@ async fn tunnel(
             server.reset_on_drop();
         }
     }
+    request.body.moved += request_bytes;
     record.body_bytes_sent = response.body.moved;
     record.upstream_ended();
-    Ok(Next::Close)
+    Ok(Next::Drop)
 }
 
 /// Sends these bytes to the client.

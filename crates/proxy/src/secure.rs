@@ -334,6 +334,15 @@ impl Secure {
         self.state.borrow().session.is_worn()
     }
 
+    /// Whether something has arrived that was not read, be it opened or not.
+    pub(crate) fn has_unread(&self) -> bool {
+        let is_held = {
+            let state = self.state.borrow();
+            !state.received.is_empty() || !state.plain.is_empty()
+        };
+        is_held || self.tcp.has_unread()
+    }
+
     /// Whether nothing of the stream has arrived, as far as the runtime knows. Tickets and new keys are taken in.
     pub(crate) fn is_quiet(&self) -> bool {
         self.has_read_all() && self.tcp.is_quiet() || self.has_nothing_to_say()

@@ -253,6 +253,18 @@ impl Socket {
         }
     }
 
+    /// Whether something has arrived that was not read: a close would be a reset, behind which what was sent is lost. At
+    /// the cost of a call.
+    pub(crate) fn has_unread(&self) -> bool {
+        match self {
+            Self::Plain(tcp) => tcp.has_unread(),
+            Self::Secure(secure) => secure.has_unread(),
+            Self::Late(late) => late.has_unread(),
+            // A stream's end is not that of its connection.
+            Self::Stream(_) | Self::Nobody => false,
+        }
+    }
+
     /// Sends the end of the stream; the other direction stays open.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         match self {

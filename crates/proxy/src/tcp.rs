@@ -248,6 +248,21 @@ impl Tcp {
         poll_fn(|context| poll_when(context, stream, interest, &mut step)).await
     }
 
+    /// Whether something has arrived that was not read, at the cost of a call. A connection that has not yet joined the
+    /// runtime does not for that.
+    pub(crate) fn has_unread(&self) -> bool {
+        let look = |socket: BorrowedFd<'_>| {
+            let mut byte = [0u8; 1];
+            recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(count, _)| count > 0)
+        };
+        let Some(fresh) = self.fresh.take() else {
+            return self.registered.get().is_some_and(|stream| look(stream.as_fd()));
+        };
+        let has_unread = look(fresh.as_fd());
+        self.fresh.set(Some(fresh));
+        has_unread
+    }
+
     /// Whether nothing has arrived on an idle connection, as far as the kernel knows: at the cost of a call.
     pub(crate) fn is_quiet_still(&self) -> bool {
         let Ok(stream) = self.stream() else { return false };

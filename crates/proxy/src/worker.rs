@@ -132,6 +132,8 @@ pub(crate) struct Worker {
     /// `None` is off.
     pub(crate) log: RefCell<Option<WorkerLog>>,
     pub(crate) state: Cell<State>,
+    /// Clients there was no room for that are not gone yet.
+    pub(crate) turned_away: Cell<usize>,
     pub(crate) loads: Loads,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
     pressure: Arc<Pressure>,
@@ -181,6 +183,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         series: parts.series,
         log: RefCell::new(parts.log),
         state: Cell::new(State::Running),
+        turned_away: Cell::new(0),
         loads: parts.loads,
         others: parts.others,
         pressure: parts.pressure,

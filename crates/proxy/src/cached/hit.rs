@@ -317,5 +317,5 @@ pub(super) async fn unsatisfied(
 pub(super) fn cut(call: &Call<'_>, record: &mut Record<'_>, failure: Failure) -> Next {
     call.client.socket.reset_on_drop();
     record.failure = Some(failure);
-    Next::Close
+    Next::Drop
 }

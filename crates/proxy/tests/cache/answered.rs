@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::peer::Peer;
-use crate::scene::{Asked, BOTH, Got, Scene, Spoken, get};
+use crate::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
 
 pub(crate) const ONE_ROUTE: &str = r#"
 [cache]
@@ -56,6 +56,22 @@ fn what_is_fresh_is_answered_without_the_server() {
                 assert!(scene.try_accept(0).is_none());
             }
         }
+    }
+}
+
+/// RFC 9112 §9.6: what a client has sent behind its last request does not cost it the response.
+#[test]
+fn what_is_stored_reaches_a_client_that_has_sent_more_than_is_read() {
+    for len in [2, 300_000] {
+        let scene = Scene::new(ONE_ROUTE);
+        let body = "x".repeat(len);
+        scene.exchange(Spoken::Http1, &get("/a"), &response("Cache-Control: max-age=60\r\n", &body));
+        let Client::One(mut client) = scene.client(Spoken::Http1) else { unreachable!("it speaks HTTP/1") };
+        let Asked { host, .. } = get("/a");
+        let last = format!("GET /a HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        client.sends([last, "\r\n".repeat(100_000)].concat());
+        assert_eq!(client.message().body, body.as_bytes());
+        client.gets_the_end();
     }
 }
 

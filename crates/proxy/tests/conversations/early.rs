@@ -1,6 +1,10 @@
 //! Responses that come before their request has ended: passed on at once, with the rest of the request beside them.
 
-use crate::peer::Ending;
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+
+use crate::peer::{Ending, Peer};
 use crate::scene::Scene;
 use crate::scene::Step::*;
 
@@ -88,4 +92,31 @@ fn an_invalid_chunk_cuts_the_response_that_is_under_way() {
         ],
     );
     scene.assert_failures(&["bad-body"]);
+}
+
+/// Nothing can be said behind a part of an interim response.
+#[test]
+fn an_invalid_chunk_in_the_middle_of_an_interim_response_is_not_answered_there() {
+    let scene = Scene::with(|config| config.timeouts.client_header = Duration::from_millis(500));
+    // A client that takes next to nothing until it is told to.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("is a socket");
+    socket.connect(&scene.address().into()).expect("the proxy listens");
+    let mut client = Peer::new("client", socket.into());
+    client.sends("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let mut server = scene.accept(0);
+    server.head();
+    let hints = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "x".repeat(60_000));
+    server.sends(hints.repeat(31));
+    // Time for the proxy to send what it can.
+    let mut clock = scene.client();
+    clock.sends("G");
+    assert_eq!(clock.message().status(), 408);
+    client.sends("x\r\n");
+    let (got, _) = client.rest();
+    scene.assert_failures(&["client-header-timeout", "bad-body"]);
+    let got = String::from_utf8(got).expect("is text");
+    for (at, _) in got.match_indices("HTTP/1.1 ").skip(1) {
+        assert!(got[..at].ends_with("\r\n\r\n"), "{}", &got[at..]);
+    }
 }

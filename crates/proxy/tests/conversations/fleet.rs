@@ -95,6 +95,23 @@ fn statuses_are_tried_elsewhere_where_that_is_asked_for_and_the_last_answer_coun
 }
 
 #[test]
+fn a_body_whose_end_has_been_sent_is_not_tried_elsewhere_without_it() {
+    let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
+    let mut pair = Pair::new(|upstream| {
+        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+    });
+    let mut client = pair.scene.client();
+    let put = "PUT / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    let seen = "PUT / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n{ours}\r\n5\r\nhello\r\n";
+    let first = pair.server_of(&mut client, put, seen);
+    client.sends("0\r\n\r\n");
+    pair.peer(first).gets(b"0\r\n\r\n");
+    pair.peer(first).sends(refused);
+    client.gets(&expand(&refused.replace("\r\n\r\n", "\r\n{via}\r\n"), ""));
+    assert!(pair.scene.try_accept(1 - first).is_none());
+}
+
+#[test]
 fn what_may_not_be_done_twice_is_not_tried_elsewhere() {
     let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
     let mut pair = Pair::new(|upstream| {

@@ -27,6 +27,8 @@ mod fields;
 mod tunnels;
 /// Responses that come before their request has ended.
 mod early;
+/// Connections that end while their clients still send.
+mod closing;
 /// Connections to servers: reuse, retries, and which server is next.
 mod pool;
 /// Which server is asked, how often, and who waits for it.

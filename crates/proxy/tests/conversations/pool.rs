@@ -166,6 +166,43 @@ fn what_may_not_be_done_twice_is_not_repeated() {
     dies_with("BREW / HTTP/1.1\r\nHost: test\r\n\r\n", "BREW / HTTP/1.1\r\nHost: test\r\n{ours}\r\n", false);
 }
 
+/// RFC 9112 §7.1: only its last chunk ends such a body, and once that has gone to a server it can be sent to no other one.
+#[test]
+fn a_body_whose_end_has_been_sent_is_not_repeated_without_it() {
+    let head = "PUT /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    let seen = "PUT /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n{ours}\r\n5\r\nhello\r\n";
+    let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
+    for end in ["0\r\n\r\n", "0\r\nX-Sum: 1\r\n\r\n"] {
+        for ending in [ServerCloses, ServerResets] {
+            let scene = Scene::new();
+            scene.play(
+                end,
+                &[
+                    ClientSends(GET),
+                    ServerAccepts,
+                    ServerGets(GET_SEEN),
+                    ServerSends(OK),
+                    ClientGets(OK_GOT),
+                    ClientSends(head),
+                    ServerGets(seen),
+                    ClientSends(end),
+                    ServerGets(end),
+                    ending,
+                    ClientGets(&refused),
+                    // And nobody's request comes into the middle of it.
+                    ClientConnects,
+                    ClientSends(GET),
+                    ServerAccepts,
+                    ServerGets(GET_SEEN),
+                    ServerSends(OK),
+                    ClientGets(OK_GOT),
+                ],
+            );
+            assert_eq!(scene.running().counters().upstream_retries, 0);
+        }
+    }
+}
+
 #[test]
 fn it_is_repeated_only_once() {
     let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);

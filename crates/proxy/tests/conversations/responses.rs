@@ -1,5 +1,7 @@
 //! Bodies of responses in every framing (RFC 9112 §6), towards clients of HTTP/1.1 and HTTP/1.0.
 
+use std::time::Duration;
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
 use crate::text::{GET, GET_SEEN, OK, OK_GOT};
@@ -291,4 +293,25 @@ fn large_bodies_pass_in_every_framing() {
             });
         }
     }
+}
+
+#[test]
+fn a_short_body_that_trickles_is_not_held_back_until_it_is_whole() {
+    const BYTES: usize = 100;
+    let scene = Scene::new();
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    server.head();
+    server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n"));
+    let mut sent = 0;
+    while !client.has_something() {
+        assert!(sent < BYTES - 1, "all of it is held back");
+        server.sends("x");
+        sent += 1;
+        // Each byte well within the moment that the rest is waited for.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.sends(vec![b'x'; BYTES - sent]);
+    assert_eq!(client.message().body.len(), BYTES);
 }

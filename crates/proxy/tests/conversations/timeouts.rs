@@ -18,6 +18,13 @@ fn scene(shorten: impl FnOnce(&mut Config)) -> Scene {
     Scene::with(shorten)
 }
 
+/// Lets time pass, until a head that stays half a head is given up.
+fn outlast(scene: &Scene) {
+    let mut clock = scene.client();
+    clock.sends("G");
+    assert_eq!(clock.message().status(), 408);
+}
+
 #[test]
 fn a_request_head_that_does_not_arrive_is_408() {
     let scene = scene(|config| config.timeouts.client_header = SHORT);
@@ -94,6 +101,119 @@ fn a_request_body_that_stops_is_408() {
 }
 
 #[test]
+fn the_server_has_its_whole_time_from_the_end_of_the_request_on() {
+    const LIMIT: Duration = Duration::from_millis(800);
+    let scene = scene(|config| {
+        config.timeouts.upstream_first_byte = LIMIT;
+        config.timeouts.client_header = 2 * SHORT;
+    });
+    let mut client = scene.client();
+    client.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\r\nabc");
+    let mut server = scene.accept(0);
+    server.head();
+    outlast(&scene);
+    let began = Instant::now();
+    client.sends("defghi");
+    server.gets(b"abcdefghi");
+    assert_eq!(client.message().status(), 504);
+    assert!(began.elapsed() >= LIMIT, "{:?}", began.elapsed());
+}
+
+const EXPECTS: &str = "PUT / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+
+/// RFC 9110 §10.1.1: a client that waits to be asked for its body is not late with it.
+#[test]
+fn a_body_that_nobody_has_asked_for_is_not_late() {
+    let scene = scene(|config| {
+        config.timeouts.client_body = 2 * SHORT;
+        config.timeouts.client_header = 4 * SHORT;
+        config.limits.minimum_rate_bytes_per_second = 10;
+        config.limits.rate_window = 2 * SHORT;
+    });
+    let late = failure_and_close("408 Request Timeout", "The request body arrives too slowly.");
+    for sends in [true, false] {
+        let mut client = scene.client();
+        client.sends(EXPECTS);
+        let mut server = scene.accept(0);
+        server.head();
+        outlast(&scene);
+        // An interim response of another kind asks for nothing.
+        server.sends("HTTP/1.1 103 Early Hints\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 103 "));
+        outlast(&scene);
+        server.sends("HTTP/1.1 100 Continue\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 100 "));
+        if sends {
+            client.sends("hello");
+            server.gets(b"hello");
+            server.sends(OK.replace("Date", "Connection: close\r\nDate"));
+            client.gets(&expand(OK_GOT, ""));
+        } else {
+            // Now it is.
+            client.gets(&expand(&late, ""));
+            server.is_closed();
+        }
+    }
+}
+
+#[test]
+fn a_server_that_does_not_ask_for_a_body_is_504() {
+    let scene = scene(|config| {
+        config.timeouts.client_body = SHORT;
+        config.timeouts.upstream_first_byte = 2 * SHORT;
+    });
+    let late = failure_and_close("504 Gateway Timeout", "The server did not answer in time.");
+    scene.play(
+        "no 100",
+        &[
+            ClientSends(EXPECTS),
+            ServerAccepts,
+            ServerGets(&EXPECTS.replace("\r\n\r\n", "\r\n{ours}\r\n")),
+            ClientGets(&late),
+            ClientGetsEnd,
+            ServerIsClosed,
+        ],
+    );
+    scene.assert_failures(&["upstream-timeout"]);
+}
+
+/// Once the response is under way its client may take its time with what is left of the request: to end it, to go on with
+/// it, or (RFC 9110 §10.1.1) never to send it.
+#[test]
+fn a_pause_of_the_client_does_not_cut_the_response_that_is_under_way() {
+    let expects = "Expect: 100-continue\r\n";
+    for (expectation, piece) in [("", "3\r\none\r\n"), (expects, "")] {
+        let scene = scene(|config| {
+            config.timeouts.client_body = SHORT;
+            config.timeouts.client_header = 2 * SHORT;
+            config.limits.minimum_rate_bytes_per_second = 1_000_000;
+            config.limits.rate_window = SHORT;
+        });
+        let head = "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n";
+        let mut client = scene.client();
+        client.sends(format!("{head}{expectation}\r\n{piece}"));
+        let mut server = scene.accept(0);
+        server.head();
+        server.gets(piece.as_bytes());
+        server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.head();
+        for _ in 0..2 {
+            outlast(&scene);
+            server.sends("3\r\nONE\r\n");
+            client.gets(b"3\r\nONE\r\n");
+        }
+        if expectation.is_empty() {
+            client.sends("3\r\ntwo\r\n");
+            server.gets(b"3\r\ntwo\r\n");
+        }
+        server.sends("0\r\n\r\n");
+        client.gets(b"0\r\n\r\n");
+        client.gets_the_end();
+        scene.assert_failures(&["client-header-timeout"; 2]);
+    }
+}
+
+#[test]
 fn a_response_that_does_not_begin_is_504() {
     let scene = scene(|config| config.timeouts.upstream_first_byte = SHORT);
     let late = failure_and_go_on("504 Gateway Timeout", "The server did not answer in time.");
@@ -146,6 +266,51 @@ fn an_idle_connection_is_closed_without_a_word() {
             ServerGets(GET_SEEN),
             ServerSends(OK),
             ClientGets(OK_GOT),
+            ClientGetsEnd,
+        ],
+    );
+    scene.assert_failures(&[]);
+}
+
+/// RFC 9112 §2.2: a client may send a line end behind a request.
+#[test]
+fn a_line_end_behind_a_request_is_not_half_of_the_next() {
+    for (stray, rest) in [("\r\n", ""), ("\r", "\n")] {
+        let scene = scene(|config| config.timeouts.client_header = SHORT);
+        let mut client = scene.client();
+        client.sends(GET);
+        let mut server = scene.accept(0);
+        server.gets(&expand(GET_SEEN, ""));
+        server.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+        client.sends(stray);
+        // Twice as long as half a head may take.
+        outlast(&scene);
+        outlast(&scene);
+        client.has_nothing();
+        client.sends(format!("{rest}{GET}"));
+        server.gets(&expand(GET_SEEN, ""));
+        server.sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+        client.sends(stray);
+        client.half_closes();
+        client.gets_the_end();
+        scene.assert_failures(&["client-header-timeout"; 2]);
+    }
+}
+
+#[test]
+fn a_connection_with_half_a_line_end_is_idle() {
+    let scene = scene(|config| config.timeouts.keep_alive = SHORT);
+    scene.play(
+        "half a line end",
+        &[
+            ClientSends(GET),
+            ServerAccepts,
+            ServerGets(GET_SEEN),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+            ClientSends("\r"),
             ClientGetsEnd,
         ],
     );
@@ -230,6 +395,30 @@ fn a_slow_client_above_the_minimum_rate_lives() {
     server.sends(OK);
     client.gets(&expand(OK_GOT, ""));
     assert_eq!(client.stream().peer_addr().ok(), Some(scene.address()));
+}
+
+/// The rate is that of the client: what it waits for the server is not its time.
+#[test]
+fn a_slow_server_does_not_make_its_client_slow() {
+    let scene = scene(|config| {
+        config.limits.minimum_rate_bytes_per_second = 1_000_000;
+        config.limits.rate_window = SHORT;
+        config.timeouts.client_header = 2 * SHORT;
+    });
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    server.gets(&expand(GET_SEEN, ""));
+    server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.head();
+    for _ in 0..3 {
+        outlast(&scene);
+        server.sends("8\r\n: event\n\r\n");
+        client.gets(b"8\r\n: event\n\r\n");
+    }
+    server.sends("0\r\n\r\n");
+    client.gets(b"0\r\n\r\n");
+    scene.assert_failures(&["client-header-timeout"; 3]);
 }
 
 #[test]

@@ -169,3 +169,31 @@ fn a_side_that_breaks_breaks_the_other() {
         assert_eq!(other.rest(), (Vec::new(), Ending::Reset), "the server breaks: {server_breaks}");
     }
 }
+
+#[test]
+fn a_request_with_a_body_may_be_upgraded_and_all_of_it_is_counted() {
+    for (body, rest) in [("hello", ""), ("he", "llo")] {
+        let ask = ASK.replace("GET", "POST").replace("\r\n\r\n", "\r\nContent-Length: 5\r\n\r\n");
+        let scene = Scene::new();
+        let mut client = scene.client();
+        client.sends([&ask, body].concat());
+        let mut server = scene.accept(0);
+        let seen = server.head();
+        server.gets(body.as_bytes());
+        client.sends(rest);
+        server.gets(rest.as_bytes());
+        server.sends(SWITCH);
+        client.gets(&expand(SWITCH_GOT, ""));
+        // Less than the body.
+        client.sends("abc");
+        server.gets(b"abc");
+        client.half_closes();
+        server.gets_the_end();
+        drop(server);
+        client.gets_the_end();
+        scene.assert_failures(&[]);
+        let counted = scene.running().counters();
+        assert_eq!(counted.client_bytes_received, (ask.len() + "helloabc".len()) as u64);
+        assert_eq!(counted.upstream_bytes_sent, (seen.len() + "helloabc".len()) as u64);
+    }
+}

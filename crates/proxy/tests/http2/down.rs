@@ -1,5 +1,9 @@
 //! From a client of HTTP/2 to a server of HTTP/1.1.
 
+use std::time::Duration;
+
+use config::Protocol;
+
 use crate::end::End;
 use crate::frame::{Frame, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, reset};
 use crate::peer::Peer;
@@ -315,6 +319,24 @@ fn a_client_that_waits_for_100_gets_it() {
     server.gets(b"abc");
     server.sends(OK);
     assert_eq!(client.whole(1), OK_GOT);
+}
+
+#[test]
+fn a_client_that_waits_for_100_is_not_late() {
+    let scene = Scene::with(Protocol::Http1, 1, |config| {
+        config.timeouts.client_body = Duration::from_millis(200);
+        config.timeouts.upstream_first_byte = Duration::from_millis(600);
+    });
+    let mut client = scene.client();
+    client.sends(headers(
+        1,
+        ":method: PUT\n:scheme: http\n:authority: test\n:path: /\nexpect: 100-continue\ncontent-length: 3\n",
+    ));
+    let mut server = scene.accept1();
+    server.head();
+    // It is the server that is.
+    assert!(client.whole(1).starts_with(":status: 504\n"));
+    server.is_closed();
 }
 
 #[test]

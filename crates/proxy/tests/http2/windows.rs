@@ -231,3 +231,36 @@ fn a_body_in_crumbs_waits_like_any_other() {
     server.sends(last_data(1, ""));
     assert_eq!(client.whole(1), "---\n\n---\n");
 }
+
+#[test]
+fn a_client_whose_small_windows_follow_each_other_is_above_the_minimum_rate() {
+    const WINDOW: u32 = 1000;
+    const WINDOWS: u32 = 8;
+    let scene = Scene::with(Protocol::Http1, 1, |config| {
+        config.limits.minimum_rate_bytes_per_second = 100;
+        // Longer than a busy machine keeps a thread waiting.
+        config.limits.rate_window = Duration::from_secs(1);
+        config.timeouts.client_header = Duration::from_millis(200);
+    });
+    let mut client = scene.client_with(&[(INITIAL_WINDOW_SIZE, WINDOW)]);
+    client.takes_all = false;
+    client.sends(last_headers(1, &POST.replace("POST", "GET")));
+    let mut server = scene.accept1();
+    server.head();
+    server.sends(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", WINDOW * WINDOWS));
+    server.sends([b'x'; WINDOW as usize]);
+    assert!(matches!(client.next_on(1), Frame::Headers { .. }));
+    let mut taken = 0;
+    while taken < WINDOW * WINDOWS {
+        if taken > 0 && taken.is_multiple_of(WINDOW) {
+            server.sends([b'x'; WINDOW as usize]);
+            // A head that stays half a head is given up after a part of the time in which the rate is judged.
+            let mut clock = scene.client1();
+            clock.sends("GET / HTTP");
+            assert_eq!(clock.message().status(), 408);
+            client.sends(window_update(1, WINDOW));
+        }
+        let Frame::Data { bytes, .. } = client.next_on(1) else { panic!("the body is cut after {taken}") };
+        taken += bytes.len() as u32;
+    }
+}
