@@ -30,7 +30,7 @@ use crate::respond;
 use crate::retry::{Attempts, Progress, Setback, Verdict};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
-use crate::upstream::{Asked, Connection, Upstream};
+use crate::upstream::{Admission, Asked, Connection, Upstream};
 use crate::worker::Worker;
 
 /// Interim responses that a server may send before the final one.
@@ -226,11 +226,7 @@ pub(crate) async fn forward(
     let worker = call.worker;
     let upstream = &call.snapshot.upstreams[admitted.upstream];
     record.upstream = Some(admitted.upstream);
-    if is_connect(call, admitted) && !admitted.wants_upgrade {
-        // One of the protocols that are not passed on (RFC 9110 §7.8, §15.6.2).
-        return Err(Failure::ProtocolRefused);
-    }
-    let admission = upstream.admit(worker).inspect_err(|_| record.detours.shed = Some("latency"))?;
+    let admission = let_in(call, admitted, upstream, record)?;
     prepare_body(call, upstream, admitted, &mut memory.request)?;
     let first_piece_taken = memory.request.body.taken();
     record.first_piece_bytes = memory.request.body.moved;
@@ -291,6 +287,20 @@ pub(crate) async fn forward(
     let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
     admission.end(if is_overrun { Work::Overrun } else { Work::Other }, worker.coarse_time());
     Err(failure)
+}
+
+/// Lets a request in that may be passed on, unless there are too many.
+fn let_in<'a>(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    upstream: &'a Upstream,
+    record: &mut Record<'_>,
+) -> Result<Admission<'a>, Failure> {
+    if is_connect(call, admitted) && !admitted.wants_upgrade {
+        // One of the protocols that are not passed on (RFC 9110 §7.8, §15.6.2).
+        return Err(Failure::ProtocolRefused);
+    }
+    upstream.admit(call.worker).inspect_err(|_| record.detours.shed = Some("latency"))
 }
 
 /// Whether a request was a CONNECT with a protocol (RFC 8441 §4): over HTTP/2 nothing else asks for an upgrade.
