@@ -326,7 +326,8 @@ static TIMEOUTS: Table<Timeouts> = Table {
             "client_body",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.client_body,
-            "Without a byte of request body from the client; then 408.",
+            "Without a byte of request body from the client, until the response begins; then 408. A client that waits \
+             for `100 Continue` is not waited for.",
         ),
         &key(
             "client_write",
@@ -416,8 +417,8 @@ static LIMITS: Table<Limits> = Table {
             "minimum_rate",
             Count { range: 0..=1_000_000_000, unit: Unit::BytesPerSecond },
             |limits: &mut Limits| &mut limits.minimum_rate_bytes_per_second,
-            "A client that sends a body or takes a response more slowly than this over `rate_window` is dropped. \
-             0 is no minimum.",
+            "A client that sends a body or takes a response more slowly than this over `rate_window` is dropped. What \
+             it waits for the server is not counted, nor is a body that it sends beside the response. 0 is no minimum.",
         ),
         &key(
             "rate_window",
