@@ -150,6 +150,11 @@ impl Predecessor {
         // If it has ended meanwhile it has gone already.
         let _ = send(&self.0, SERVING, SendFlags::NOSIGNAL);
     }
+
+    /// The channel to it: it says more until it ends.
+    pub(crate) fn into_channel(self) -> OwnedFd {
+        self.0
+    }
 }
 
 fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {

@@ -1,12 +1,15 @@
 //! Requests that go to a server by themselves: what changes things there, and what the store has no answer for.
 
 use ::cache::{
-    CacheStatus, Ending, Force, Forward, Handling, Key, OriginError, Refusal, also_invalid, invalidates,
+    Address, CacheStatus, Ending, Force, Forward, Handling, Key, Named, OriginError, Refusal, also_invalid,
+    invalidates,
 };
 
+use tokio::sync::oneshot;
 use wire::Method;
 
-use super::{Ask, Miss, Way, fetch, hit, live, tally, uri};
+use super::{Ask, Miss, Way, fetch, heir, hit, live, tally, uri};
+use crate::aside::aside;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
@@ -84,25 +87,42 @@ pub(super) async fn change(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let reply = forward::forward(call, admitted, memory, record).await?;
-    invalidate(call, admitted, memory, ask);
+    if let Some(known) = invalidate(call, admitted, memory, ask) {
+        aside(|| heir::known(call, known)).await;
+    }
     relay(call, admitted, memory, (reply, forward, None), record).await
 }
 
-/// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin.
-fn invalidate(call: &Call<'_>, admitted: &Admitted, memory: &Memory, ask: &Ask<'_>) {
+/// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin. Says when another
+/// process knows as well that takes the place of this one.
+fn invalidate(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &Memory,
+    ask: &Ask<'_>,
+) -> Option<oneshot::Receiver<()>> {
     let Memory { request, response } = memory;
     if !invalidates(&ask.asked, response.head.start.status) {
-        return;
+        return None;
     }
     let store = &ask.cache.store;
     store.purge_key(ask.key, Force::Hard);
     let bytes = request.head_bytes();
     let target = uri(call, admitted, bytes);
+    let heir = &ask.cache.heir;
+    let mut named = heir.is_there().then(Vec::new);
+    let mut also_there = |path_and_query: &[u8]| {
+        let address = || Address::of(Some(target.is_https), target.authority, path_and_query);
+        named.iter_mut().for_each(|named| named.push(Named::Url(address())));
+    };
+    also_there(admitted.target.path_and_query.of(bytes));
     for path_and_query in also_invalid(&response.head, response.buffer.filled(), &target) {
         let named = ::cache::Uri::new(target.is_https, target.authority, &path_and_query);
         store
             .purge_key(Key::of(ask.cache.secret, &named, &ask.policy.key, &request.head, bytes), Force::Hard);
+        also_there(&path_and_query);
     }
+    heir.tell(named?, Force::Hard)
 }
 
 /// Passes a response on, and says why it is not from the store, nor in it.

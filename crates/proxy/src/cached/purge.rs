@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use ::cache::{Address, Force, KeyOptions, Named, RulesFull, tags};
 use config::Config;
+use tokio::sync::oneshot;
 use wire::{Method, RequestHead};
 
-use super::Cache;
+use super::{Cache, heir};
 use crate::admin::stored::Purged;
 use crate::answer;
+use crate::aside::aside;
 use crate::change::Control;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
@@ -39,6 +41,11 @@ impl Cache {
             responses += each.purge(&self.store, self.secret, &keys, force)?.unwrap_or(0);
         }
         Ok(Purged { named: named.len(), responses })
+    }
+
+    /// Has it purged by another process as well that takes the place of this one, and says when that knows.
+    pub(crate) fn hand_on(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
+        self.heir.tell(named, force)
     }
 }
 
@@ -71,6 +78,9 @@ pub(crate) async fn purge(
     }
     let (named, force) = named(admitted, &memory.request.head, memory.request.head_bytes());
     let purged = cache.purge(&plan.config, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
+    if let Some(known) = cache.hand_on(named, force) {
+        aside(|| heir::known(call, known)).await;
+    }
     let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
     record.status = 200;
     let out = &mut memory.response.out;
