@@ -79,7 +79,7 @@ enum Part<C = ServerChange, B = Bequest> {
     Unknown,
 }
 
-/// The one message from the new process.
+/// The first message from the new process. What is said later is of what is purged: `cached/heir`.
 const SERVING: &[u8] = b"serving";
 
 /// What a process was given by the one before it. Sockets that it has no use for are closed with this.

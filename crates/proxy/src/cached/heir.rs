@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ::cache::{Force, Named};
 use config::Config;
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::sync::oneshot;
@@ -127,8 +128,11 @@ impl Orders {
 }
 
 fn tell(channel: &OwnedFd, named: &Named, force: Force) -> io::Result<()> {
-    send(channel, &written(named, force), SendFlags::NOSIGNAL)?;
-    let (count, _) = recv(channel, &mut [0; DONE.len()][..], RecvFlags::empty())?;
+    let message = written(named, force);
+    // Signals to end sooner are meant for others.
+    retry_on_intr(|| send(channel, &message, SendFlags::NOSIGNAL))?;
+    let mut word = [0; DONE.len()];
+    let (count, _) = retry_on_intr(|| recv(channel, &mut word[..], RecvFlags::empty()))?;
     if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
 }
 
@@ -140,7 +144,8 @@ pub(crate) fn listen(channel: OwnedFd, control: Weak<Control>) {
     }
     let hear = move || {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-        while let Ok((count @ 1.., _)) = recv(&channel, &mut buffer[..], RecvFlags::empty()) {
+        while let Ok((count @ 1.., _)) = retry_on_intr(|| recv(&channel, &mut buffer[..], RecvFlags::empty()))
+        {
             let Some(control) = control.upgrade() else { return };
             let plan = control.plan();
             if let Some(cache) = &plan.cache {
