@@ -90,7 +90,31 @@ impl Address {
             [false, true].into_iter().filter(|scheme| self.is_https.is_none_or(|own| own == *scheme));
         schemes.map(|scheme| Uri::new(scheme, &self.authority, &self.path_and_query))
     }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let scheme = SCHEMES.iter().position(|scheme| *scheme == self.is_https).unwrap_or_default();
+        out.push(scheme as u8);
+        out.extend_from_slice(&(self.authority.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.authority);
+        out.extend_from_slice(&self.path_and_query);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (&scheme, rest) = bytes.split_first()?;
+        let (authority_bytes, rest) = rest.split_first_chunk()?;
+        let (authority, path_and_query) =
+            rest.split_at_checked(u32::from_le_bytes(*authority_bytes) as usize)?;
+        Some(Self::of(*SCHEMES.get(usize::from(scheme))?, authority, path_and_query))
+    }
 }
+
+const SCHEMES: [Option<bool>; 3] = [None, Some(false), Some(true)];
+
+const URL: u8 = 1;
+const PREFIX: u8 = 2;
+const HOST: u8 = 3;
+const TAG: u8 = 4;
+const ALL: u8 = 5;
 
 impl Named {
     /// A host by its name.
@@ -116,6 +140,34 @@ impl Named {
             return Err(NotNamed { written: text.to_owned(), what });
         }
         Ok(Self::Tag(text.trim().as_bytes().into()))
+    }
+
+    /// Appends it as bytes, for another process.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let (kind, rest): (u8, &[u8]) = match self {
+            Self::Url(address) | Self::Prefix(address) => {
+                out.push(if matches!(self, Self::Url(_)) { URL } else { PREFIX });
+                return address.write(out);
+            }
+            Self::Host(host) => (HOST, host),
+            Self::Tag(tag) => (TAG, tag),
+            Self::All => (ALL, b""),
+        };
+        out.push(kind);
+        out.extend_from_slice(rest);
+    }
+
+    /// What `write` has written; `None` where it is something else.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (&kind, rest) = bytes.split_first()?;
+        Some(match kind {
+            URL => Self::Url(Address::read(rest)?),
+            PREFIX => Self::Prefix(Address::read(rest)?),
+            HOST => Self::Host(rest.into()),
+            TAG => Self::Tag(rest.into()),
+            ALL if rest.is_empty() => Self::All,
+            _ => return None,
+        })
     }
 
     /// Purges it, for everybody who asks from now on, and what is being fetched of it, in all `spaces`. What is purged
@@ -225,6 +277,23 @@ mod tests {
         }
         for text in ["", "/a", "http://", "ftp://a/b", "http://a b/", "user@example.com/", "http://é/"] {
             assert!(Address::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_named_is_read_as_it_was_written() {
+        let addresses = SCHEMES.map(|scheme| Address::of(scheme, b"a.example:81", b"/b?\xff"));
+        let urls = addresses.iter().cloned().map(Named::Url);
+        let prefixes = addresses.iter().cloned().map(Named::Prefix);
+        let names = [Named::Host(b"a"[..].into()), Named::Tag(b"news"[..].into()), Named::All];
+        for named in urls.chain(prefixes).chain(names) {
+            let mut bytes = Vec::new();
+            named.write(&mut bytes);
+            assert_eq!(Named::read(&bytes), Some(named));
+        }
+        for bytes in [&b""[..], b"\0", b"\x09a", b"\x05a", b"\x01", b"\x01\x03\0\0\0\0", b"\x01\0\x02\0\0\0a"]
+        {
+            assert_eq!(Named::read(bytes), None, "{bytes:?}");
         }
     }
 

@@ -25,6 +25,8 @@ mod pass;
 mod tally;
 /// What is purged.
 mod purge;
+/// What the next process is told.
+pub(crate) mod heir;
 /// Why a request is a hit, or none.
 mod explain;
 /// What of a request servers see as it was sent.
@@ -56,6 +58,7 @@ use crate::respond;
 use crate::shaping;
 pub(crate) use asking::Asking;
 pub(crate) use explain::Question;
+use heir::Heir;
 use hit::Told;
 pub(crate) use pass::invalidate;
 pub(crate) use purge::{is_purge, purge, sweep};
@@ -70,6 +73,7 @@ pub(crate) struct Cache {
     store: Arc<Store>,
     secret: KeySecret,
     below: Below,
+    heir: Arc<Heir>,
 }
 
 impl Cache {
@@ -85,7 +89,7 @@ impl Cache {
             Ok(pages) => store = store.with_shelf(Arc::new(pages)),
             Err(error) => notice(&format!("stored bodies are copied into each connection: {error}")),
         }
-        Self { store: Arc::new(store), secret, below }
+        Self { store: Arc::new(store), secret, below, heir: Arc::default() }
     }
 
     /// What the secrets of spaces are made from.

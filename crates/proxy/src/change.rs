@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::admin::Admin;
 use crate::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
+use crate::cached::Cache;
 use crate::certificates;
 use crate::control::{Reread, StartError, notice};
 use crate::faults::Faults;
@@ -425,10 +426,10 @@ impl Control {
     }
 
     /// Runs `upgrade` with all that another process needs to take over, while nothing can change. If that succeeds this
-    /// one leaves.
+    /// one leaves, and tells the other one by this channel what is still purged.
     pub(crate) fn hand_over<T, E: From<io::Error> + From<StartError>>(
         &self,
-        upgrade: impl FnOnce(&Estate) -> Result<T, E>,
+        upgrade: impl FnOnce(&Estate) -> Result<(T, OwnedFd), E>,
     ) -> Result<T, E> {
         let turn = self.turn()?;
         let (open, overlay) = {
@@ -447,8 +448,13 @@ impl Control {
         let legacy = Legacy::of(&self.plan(), self.time());
         let faults = self.faults.bequests(&self.plan().config, self.time_ns());
         let shaping = overlay.shaping.orders(self.time()).collect();
-        let successor = upgrade(&Estate { sockets, overlay, shaping, faults, legacy })?;
+        // It stores from when it serves, which is before it says so.
+        let orders = self.plan().cache.as_ref().map(Cache::bequeath);
+        let (successor, channel) = upgrade(&Estate { sockets, overlay, shaping, faults, legacy })?;
         drop(turn);
+        if let Some(orders) = orders {
+            orders.begin(channel);
+        }
         self.leave(true, || Message::Retire);
         Ok(successor)
     }

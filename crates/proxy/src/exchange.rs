@@ -186,9 +186,11 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         aside(|| shaping::hold_back(call, delay, memory)).await;
     }
     let reply = forward::forward(call, &admitted, memory, record).await?;
-    if is_unsafe(admitted.method) {
-        // Another route may store what this one changes.
-        cached::invalidate(call, &admitted, memory);
+    // Another route may store what this one changes.
+    if is_unsafe(admitted.method)
+        && let Some(known) = cached::invalidate(call, &admitted, memory)
+    {
+        aside(|| cached::heir::known(call, known)).await;
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].response_delay {
         aside(|| shaping::hold_back(call, delay, memory)).await;

@@ -79,7 +79,7 @@ enum Part<C = ServerChange, B = Bequest> {
     Unknown,
 }
 
-/// The one message from the new process.
+/// The first message from the new process. What is said later is of what is purged: `cached/heir`.
 const SERVING: &[u8] = b"serving";
 
 /// What a process was given by the one before it. Sockets that it has no use for are closed with this.
@@ -149,6 +149,11 @@ impl Predecessor {
     pub(crate) fn may_go(&self) {
         // If it has ended meanwhile it has gone already.
         let _ = send(&self.0, SERVING, SendFlags::NOSIGNAL);
+    }
+
+    /// The channel to it: it says more until it ends.
+    pub(crate) fn into_channel(self) -> OwnedFd {
+        self.0
     }
 }
 

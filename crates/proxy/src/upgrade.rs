@@ -78,7 +78,7 @@ pub(crate) fn upgrade(control: &Control, program: &Program) -> Result<u32, Upgra
         // So that nothing is left of it when it ends before this process does.
         let reap = std::thread::Builder::new().name("successor".to_owned());
         let _ = reap.spawn(move || child.wait());
-        Ok(process)
+        Ok((process, ours))
     })
 }
 

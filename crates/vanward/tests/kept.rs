@@ -4,12 +4,13 @@
 mod process;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
 use process::{Patience, Process, connect, read_head};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A server whose every response may be stored, and can be told from its path.
 fn server() -> SocketAddr {
@@ -45,6 +46,7 @@ fn write(folder: &Path, server: SocketAddr) {
     let admin = folder.join("admin");
     let text = format!(
         "admin = {admin:?}\nworkers = 2\n[[listen]]\naddress = \"127.0.0.1:0\"\n[cache]\nmemory = \"64MiB\"\n\
+         purge_from = [\"127.0.0.1\"]\n\
          disk = {{ path = \"./kept\", size = \"64MiB\" }}\n[[route]]\nupstream = \"app\"\ncache = {{}}\n\
          [upstream.app]\nservers = [\"http://{server}\"]\n"
     );
@@ -103,6 +105,65 @@ fn after_kills_all_that_is_served_is_whole() {
         // Dropped, it is killed: in the middle of the rest.
     }
     assert!(served >= ROUNDS * (ROUNDS - 1) / 2 * (PATHS / 2), "{served}");
+}
+
+/// Asks on a connection that may go on, and says how the response begins.
+fn ask_on(stream: &mut TcpStream, method: &str, path: &str) -> String {
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let head = read_head(stream);
+    let (_, length) = head.split_once("ontent-Length: ").expect("it has one");
+    let length = length.lines().next().and_then(|length| length.parse().ok()).expect("a number");
+    stream.read_exact(&mut vec![0; length]).expect("it is whole");
+    head
+}
+
+/// What clients change by a process that another one has taken over from is not to be had from that one either: neither
+/// from the disk nor from its memory.
+#[test]
+fn what_is_purged_by_a_process_that_leaves_is_gone_for_the_next_one() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    write(folder.path(), server());
+    let mut proxy = Process::start_in(folder.path(), &["run", "--pid-file", "pid"]);
+    let address = proxy.address();
+    wait_for(folder.path(), |disk| disk["is_on"] == true);
+    let is_stored = |path: &str| ask(address, path, "Cache-Control: only-if-cached\r\n").is_some();
+    let paths = ["/changed", "/purged", "/kept"];
+    for path in paths {
+        assert!(ask(address, path, "").is_some());
+    }
+    wait_for(folder.path(), |disk| disk["written"] == 3);
+    // The kernel keeps a connection to itself until something is said on it.
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| connect(address)).collect();
+    for client in &mut clients {
+        assert!(ask_on(client, "GET", "/kept").starts_with("HTTP/1.1 200 "));
+    }
+    let process =
+        || std::fs::read_to_string(folder.path().join("pid")).unwrap_or_default().trim().parse::<i32>();
+    proxy.signal(Signal::USR2);
+    proxy.warns("has taken over");
+    // By the one that serves now, as soon as it has the disk.
+    let patience = Patience::new();
+    while !paths.into_iter().all(is_stored) {
+        patience.wait_a_little("the disk is not handed over");
+    }
+    while !is_stored("/new") {
+        assert!(ask(address, "/new", "").is_some());
+    }
+
+    for (client, (method, path)) in
+        clients.iter_mut().zip([("POST", "/changed"), ("PURGE", "/purged"), ("DELETE", "/new")])
+    {
+        let head = ask_on(client, method, path);
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("onnection: close"), "{method}: {head}");
+        assert!(!is_stored(path), "{method}");
+        assert!(is_stored("/kept"));
+    }
+    drop(clients);
+    let next = process().ok().and_then(Pid::from_raw).expect("it has a number");
+    kill_process(next, Signal::TERM).expect("it runs");
+    // What it says has no end before that of the other one.
+    proxy.ended().with_code(0);
 }
 
 #[test]

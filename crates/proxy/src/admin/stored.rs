@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 use super::{elsewhere, ending, json, refused};
 use crate::cached::Question;
@@ -191,7 +192,12 @@ pub(super) async fn purge(State(control): State<Weak<Control>>, body: Bytes) -> 
     let force = if order.soft { Force::Soft } else { Force::Hard };
     let purged = elsewhere(control, move |control| {
         let plan = control.plan();
-        plan.cache.as_ref().map(|cache| cache.purge(&plan.spaces, &named, force))
+        plan.cache.as_ref().map(|cache| {
+            let purged = cache.purge(&plan.spaces, &named, force);
+            // This is no thread of those who serve: it may wait.
+            cache.hand_on(named, force).map(oneshot::Receiver::blocking_recv);
+            purged
+        })
     });
     match purged.await {
         None => ending(),

@@ -1,12 +1,15 @@
 //! Requests that go to a server by themselves: what changes things there, and what the store has no answer for.
 
 use ::cache::{
-    CacheStatus, Ending, Forward, Handling, OriginError, Refusal, also_invalid, invalidates, purge_uri,
+    Address, CacheStatus, Ending, Force, Forward, Handling, Named, OriginError, Refusal, also_invalid, invalidates,
+    purge_uri,
 };
 
+use tokio::sync::oneshot;
 use wire::Method;
 
-use super::{Ask, Miss, Way, fetch, hit, live, tally, uri};
+use super::{Ask, Miss, Way, fetch, heir, hit, live, tally, uri};
+use crate::aside::aside;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
@@ -83,25 +86,41 @@ pub(super) async fn change(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     let reply = forward::forward(call, admitted, memory, record).await?;
-    invalidate(call, admitted, memory);
+    if let Some(known) = invalidate(call, admitted, memory) {
+        aside(|| heir::known(call, known)).await;
+    }
     relay(call, admitted, memory, (reply, forward, None), record).await
 }
 
 /// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin, by whichever route.
+/// Says when another process knows as well that takes the place of this one.
 #[cold]
-pub(crate) fn invalidate(call: &Call<'_>, admitted: &Admitted, memory: &Memory) {
+pub(crate) fn invalidate(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &Memory,
+) -> Option<oneshot::Receiver<()>> {
     let Memory { request, response } = memory;
     let plan = &call.snapshot.plan;
-    let Some(cache) = plan.cache.as_ref().filter(|_| !plan.spaces.is_empty()) else { return };
+    let cache = plan.cache.as_ref().filter(|_| !plan.spaces.is_empty())?;
     if !invalidates(admitted.method, response.head.start.status) {
-        return;
+        return None;
     }
-    let target = uri(call, admitted, request.head_bytes());
-    purge_uri(&target, &cache.store, cache.secret, &plan.spaces);
+    let bytes = request.head_bytes();
+    let target = uri(call, admitted, bytes);
+    let mut named = cache.heir.is_there().then(Vec::new);
+    let mut purge = |path_and_query: &[u8]| {
+        let there = ::cache::Uri::new(target.is_https, target.authority, path_and_query);
+        purge_uri(&there, &cache.store, cache.secret, &plan.spaces);
+        if let Some(named) = &mut named {
+            named.push(Named::Url(Address::of(Some(target.is_https), target.authority, path_and_query)));
+        }
+    };
+    purge(admitted.target.path_and_query.of(bytes));
     for path_and_query in also_invalid(&response.head, response.buffer.filled(), &target) {
-        let named = ::cache::Uri::new(target.is_https, target.authority, &path_and_query);
-        purge_uri(&named, &cache.store, cache.secret, &plan.spaces);
+        purge(&path_and_query);
     }
+    cache.heir.tell(named?, Force::Hard)
 }
 
 /// Passes a response on, and says why it is not from the store, nor in it.

@@ -6,11 +6,13 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use ::cache::{Address, Force, Named, RulesFull, Space, tags};
+use tokio::sync::oneshot;
 use wire::{Method, RequestHead};
 
-use super::{Cache, explain};
+use super::{Cache, explain, heir};
 use crate::admin::stored::Purged;
 use crate::answer;
+use crate::aside::aside;
 use crate::change::Control;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
@@ -32,6 +34,11 @@ impl Cache {
             responses += each.purge(&self.store, self.secret, spaces, force, now_ms)?.unwrap_or(0);
         }
         Ok(Purged { named: named.len(), responses })
+    }
+
+    /// Has it purged by another process as well that takes the place of this one, and says when that knows.
+    pub(crate) fn hand_on(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
+        self.heir.tell(named, force)
     }
 }
 
@@ -64,6 +71,9 @@ pub(crate) async fn purge(
     }
     let (named, force) = named(admitted, &memory.request.head, memory.request.head_bytes());
     let purged = cache.purge(&plan.spaces, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
+    if let Some(known) = cache.hand_on(named, force) {
+        aside(|| heir::known(call, known)).await;
+    }
     let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
     record.status = 200;
     let out = &mut memory.response.out;
