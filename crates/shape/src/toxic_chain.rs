@@ -311,6 +311,34 @@ mod tests {
     }
 
     #[test]
+    fn a_reset_that_is_to_come_goes_by_another_time() {
+        for (after_ms, due_ms) in [(500, 510), (20, 40)] {
+            let mut chain = chain(&[("reset_peer", [100, 0, 0])]);
+            chain.push(ms(10), Bytes::from_static(b"lost"));
+            assert_eq!(chain.advance(ms(10)), Some(ms(110)));
+            chain.set(ms(40), &links(&[("reset_peer", [after_ms, 0, 0])]));
+            let due = chain.advance(ms(40)).unwrap_or(ms(40));
+            assert_eq!(due, ms(due_ms), "counted from the first byte");
+            chain.advance(due);
+            assert_eq!(chain.ending(), Some(Ending::Reset));
+        }
+    }
+
+    #[test]
+    fn a_way_whose_bytes_were_dropped_does_not_outlive_the_reset_that_was_to_come() {
+        let mut lossy = chain(&[("reset_peer", [100, 0, 0])]);
+        lossy.push(ms(10), Bytes::from_static(b"lost"));
+        lossy.advance(ms(10));
+        lossy.set(ms(20), &[]);
+        lossy.advance(ms(20));
+        assert_eq!((lossy.front(), lossy.ending()), (None, Some(Ending::Reset)));
+        let mut whole = chain(&[("reset_peer", [100, 0, 0])]);
+        whole.advance(ms(10));
+        whole.set(ms(20), &[]);
+        assert!(whole.is_clear(), "nothing is missing");
+    }
+
+    #[test]
     fn resets_come_by_time_and_by_bytes() {
         let mut by_time = chain(&[("reset_after", [30, 0, 0])]);
         by_time.push(ms(1), Bytes::from_static(b"a"));
@@ -373,6 +401,29 @@ mod tests {
         chain.end(ms(1));
         assert_eq!(text(&run(&mut chain, ms(100_000))), "ab");
         assert_eq!(chain.ending(), None);
+    }
+
+    #[test]
+    fn a_half_open_way_of_which_nothing_is_missing_goes_on_without_its_toxic() {
+        for (sent, ending) in [("abc", None), ("abcd", Some(Ending::Close))] {
+            let mut chain = chain(&[("half_open", [3, 0, 0])]);
+            chain.push(ms(0), Bytes::from_static(sent.as_bytes()));
+            assert_eq!(text(&run(&mut chain, ms(0))), "abc");
+            chain.set(ms(1), &[]);
+            assert_eq!(chain.ending(), ending, "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_half_open_way_that_swallowed_bytes_passes_none_that_follow_them() {
+        for (sent, rest) in [("abcd", ""), ("ab", "ef")] {
+            let mut chain = chain(&[("half_open", [2, 0, 0])]);
+            chain.push(ms(0), Bytes::from_static(sent.as_bytes()));
+            assert_eq!(text(&run(&mut chain, ms(0))), "ab");
+            chain.set(ms(1), &links(&[("half_open", [100, 0, 0])]));
+            chain.push(ms(2), Bytes::from_static(b"ef"));
+            assert_eq!(text(&run(&mut chain, ms(2))), rest, "{sent}");
+        }
     }
 
     #[test]

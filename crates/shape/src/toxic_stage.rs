@@ -49,6 +49,10 @@ pub(crate) struct Stage {
     effect: Effect,
     /// Since when it is at work.
     began: Duration,
+    /// When the first piece came that it dropped, or the end if that came before.
+    first_at: Option<Duration>,
+    /// Whether bytes are missing behind it.
+    has_swallowed: bool,
     draws: Draws,
     input: VecDeque<Piece>,
     held: usize,
@@ -74,6 +78,8 @@ impl Stage {
             id,
             effect,
             began,
+            first_at: None,
+            has_swallowed: false,
             draws,
             input: VecDeque::new(),
             held: 0,
@@ -119,12 +125,18 @@ impl Stage {
     }
 
     /// What is left to the next one when it is removed.
-    pub(crate) fn dissolve(self) -> (VecDeque<Piece>, Option<(Ending, Duration)>) {
+    pub(crate) fn dissolve(mut self) -> (VecDeque<Piece>, Option<(Ending, Duration)>) {
         let ended = match self.effect {
-            // What it has swallowed is missing: nobody may go on as if nothing had been.
-            Effect::Timeout { .. } | Effect::HalfOpen { .. } => Some((Ending::Close, self.began)),
+            // What it has swallowed is missing: nobody may go on as if nothing had been. A timeout closes anyway, as
+            // Toxiproxy's does.
+            Effect::Timeout { .. } => Some((Ending::Close, self.began)),
+            Effect::HalfOpen { .. } if self.has_swallowed => Some((Ending::Close, self.began)),
+            Effect::ResetPeer { .. } if self.has_swallowed => Some((Ending::Reset, self.began)),
             _ => self.ended,
         };
+        if self.has_swallowed {
+            self.forget();
+        }
         if self.is_done { (VecDeque::new(), None) } else { (self.input, ended) }
     }
 
@@ -150,8 +162,9 @@ impl Stage {
             Effect::ResetPeer { after } => {
                 let first = self.input.front().map(|piece| piece.at).or(self.ended.map(|(_, at)| at));
                 self.forget();
-                // What comes first decides, also when more comes.
-                match first.map(|first| *self.due.get_or_insert(first + after)).or(self.due) {
+                // What comes first decides, also when more comes and when the time becomes another.
+                self.first_at = self.first_at.or(first);
+                match self.first_at.map(|first| first + after) {
                     Some(due) if now >= due => Step::End(Ending::Reset, due),
                     due => Step::Wait(due),
                 }
@@ -170,7 +183,8 @@ impl Stage {
             }
             Effect::LimitData { bytes, ending } => self.limited(now, bytes, ending),
             Effect::HalfOpen { bytes } => {
-                if self.passed >= bytes {
+                // Once a byte is missing none may follow, however many may pass by now.
+                if self.passed >= bytes || self.has_swallowed {
                     self.forget();
                     return Step::Wait(None);
                 }
@@ -331,6 +345,7 @@ impl Stage {
 
     /// What has come is dropped.
     fn forget(&mut self) {
+        self.has_swallowed |= !self.input.is_empty();
         self.input.clear();
         self.held = 0;
     }
