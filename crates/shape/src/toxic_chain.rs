@@ -76,11 +76,11 @@ impl Chain {
         }
     }
 
-    /// Its source has ended.
-    pub fn end(&mut self, now: Duration) {
+    /// Its source has ended like this: told behind all that has come.
+    pub fn end(&mut self, now: Duration, ending: Ending) {
         match self.stages.first_mut() {
-            Some(first) => first.end(Ending::End, now),
-            None => self.ended = self.ended.or(Some(Ending::End)),
+            Some(first) => first.end(ending, now),
+            None => self.ended = self.ended.or(Some(ending)),
         }
     }
 
@@ -195,9 +195,22 @@ mod tests {
         let mut chain = chain(&[("latency", [100, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"a"));
         chain.push(ms(30), Bytes::from_static(b"b"));
-        chain.end(ms(31));
+        chain.end(ms(31), Ending::End);
         assert_eq!(run(&mut chain, ms(31)), [(ms(100), b"a".to_vec()), (ms(130), b"b".to_vec())]);
         assert_eq!(chain.ending(), Some(Ending::End));
+    }
+
+    #[test]
+    fn the_reset_of_a_source_overtakes_nothing() {
+        for toxic in ["latency", "slow_start", "slow_close"] {
+            let mut chain = chain(&[(toxic, [100, 0, 0])]);
+            chain.push(ms(0), Bytes::from_static(b"a"));
+            chain.end(ms(1), Ending::Reset);
+            chain.advance(ms(1));
+            assert_eq!(chain.ending(), None, "{toxic}");
+            assert_eq!(text(&run(&mut chain, ms(1))), "a", "{toxic}");
+            assert_eq!(chain.ending(), Some(Ending::Reset), "{toxic}");
+        }
     }
 
     #[test]
@@ -252,7 +265,7 @@ mod tests {
     fn a_bandwidth_of_nothing_holds_everything_until_it_is_removed() {
         let mut chain = chain(&[("bandwidth", [0, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"kept"));
-        chain.end(ms(1));
+        chain.end(ms(1), Ending::End);
         assert!(run(&mut chain, ms(5000)).is_empty());
         assert_eq!(chain.ending(), None);
         chain.set(ms(6000), &[]);
@@ -272,7 +285,7 @@ mod tests {
     fn a_slow_close_delays_nothing_but_the_end() {
         let mut chain = chain(&[("slow_close", [500, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"a"));
-        chain.end(ms(10));
+        chain.end(ms(10), Ending::End);
         chain.advance(ms(10));
         assert_eq!(chain.front(), Some(&b"a"[..]));
         chain.written(1);
@@ -398,7 +411,7 @@ mod tests {
     fn a_half_open_way_tells_neither_bytes_nor_the_end() {
         let mut chain = chain(&[("half_open", [2, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"abc"));
-        chain.end(ms(1));
+        chain.end(ms(1), Ending::End);
         assert_eq!(text(&run(&mut chain, ms(100_000))), "ab");
         assert_eq!(chain.ending(), None);
     }

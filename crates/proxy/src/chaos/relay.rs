@@ -170,7 +170,7 @@ impl<T> Way<T> {
                     ready?;
                     // What came after a change meets that.
                     self.take_up_changes();
-                    self.receive(source)?;
+                    self.receive(source);
                 }
                 () = sleep(pause), if due.is_some() => {}
             }
@@ -194,21 +194,21 @@ impl<T> Way<T> {
     }
 
     /// Reads what has come.
-    fn receive(&mut self, source: &TcpStream) -> io::Result<()> {
+    fn receive(&mut self, source: &TcpStream) {
         if self.buffer.capacity() < READ_BYTES_MIN {
             self.buffer.reserve(READ_BYTES);
         }
-        let count = tried(source.try_read_buf(&mut self.buffer))?;
+        let outcome = tried(source.try_read_buf(&mut self.buffer));
         let now = self.epoch.elapsed();
-        match count {
-            None => {}
-            Some(0) => {
-                self.is_open = false;
-                self.chain.end(now);
-            }
-            Some(_) => self.chain.push(now, self.buffer.split().freeze()),
-        }
-        Ok(())
+        let ending = match outcome {
+            Ok(None) => return,
+            Ok(Some(0)) => Ending::End,
+            Ok(Some(_)) => return self.chain.push(now, self.buffer.split().freeze()),
+            // What its sender has sent before is not lost to the toxics that hold it.
+            Err(_) => Ending::Reset,
+        };
+        self.is_open = false;
+        self.chain.end(now, ending);
     }
 }
 
