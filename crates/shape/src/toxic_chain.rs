@@ -237,6 +237,46 @@ mod tests {
     }
 
     #[test]
+    fn a_delay_counts_from_when_the_toxic_before_has_let_go() {
+        for (first, left_ms) in [
+            (("slow_start", [100, 0, 0]), &[100, 100][..]),
+            (("slicer", [1, 0, 30_000]), &[0, 30]),
+            (("latency", [70, 0, 0]), &[70]),
+        ] {
+            let mut chain = chain(&[first, ("latency", [50, 0, 0]), ("slow_close", [40, 0, 0])]);
+            chain.push(ms(0), Bytes::from_static(b"a"));
+            if left_ms.len() > 1 {
+                chain.push(ms(0), Bytes::from_static(b"b"));
+            }
+            chain.end(ms(1), Ending::End);
+            let mut due = ms(1);
+            let mut out = Vec::new();
+            while chain.ending().is_none() {
+                let wake = chain.advance(due);
+                if chain.front().is_some() {
+                    out.push(due);
+                    chain.written(usize::MAX);
+                } else if let Some(wake) = wake {
+                    due = wake;
+                }
+            }
+            let late: Vec<_> = left_ms.iter().map(|left_ms| ms(left_ms + 50)).collect();
+            assert_eq!(out, late, "{first:?}");
+            // The latency holds nothing back by the pause that the slicer makes behind its last piece.
+            assert_eq!(Some(due), late.last().map(|last| *last + ms(40)), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_close_behind_another_is_later_still() {
+        let mut chain = chain(&[("slow_close", [100, 0, 0]), ("slow_close", [50, 0, 0])]);
+        chain.end(ms(0), Ending::End);
+        assert_eq!((chain.advance(ms(100)), chain.ending()), (Some(ms(150)), None));
+        chain.advance(ms(150));
+        assert_eq!(chain.ending(), Some(Ending::End));
+    }
+
+    #[test]
     fn a_bandwidth_is_kept_over_pieces_of_any_size() {
         for size in [1usize, 700, 8192, 65536] {
             let mut chain = chain(&[("bandwidth", [100, 0, 0])]);

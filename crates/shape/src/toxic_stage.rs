@@ -148,7 +148,8 @@ impl Stage {
             Effect::SlowClose { delay } => match (self.pop(), self.ended) {
                 (Some(piece), _) => Step::Pass(piece),
                 (None, Some((_, at))) if now < at + delay => Step::Wait(Some(at + delay)),
-                (None, _) => self.at_end(),
+                (None, Some((ending, at))) => Step::End(ending, at + delay),
+                (None, None) => Step::Wait(None),
             },
             Effect::Timeout { after } => {
                 self.forget();
@@ -203,7 +204,11 @@ impl Stage {
                 match (now >= due, self.input.is_empty(), self.ended) {
                     (false, true, None) => Step::Wait(None),
                     (false, ..) => Step::Wait(Some(due)),
-                    (true, ..) => self.pop().map_or_else(|| self.at_end(), Step::Pass),
+                    (true, ..) => {
+                        self.free_at = due;
+                        let late = |piece: Piece| Step::Pass(Piece { at: piece.at.max(due), ..piece });
+                        self.pop().map_or_else(|| self.at_end(), late)
+                    }
                 }
             }
         }
@@ -262,7 +267,7 @@ impl Stage {
         }
         let count = self.cuts.pop().unwrap_or(usize::MAX);
         self.free_at = due.max(now.saturating_sub(SLACK)) + delay;
-        self.take(count).map_or_else(|| self.at_end(), Step::Pass)
+        self.take(count).map_or_else(|| self.at_end(), |piece| Step::Pass(Piece { at: due, ..piece }))
     }
 
     /// Cuts `len` bytes in halves, more or less, until all are of the size that is wanted.
@@ -320,7 +325,8 @@ impl Stage {
 
     fn at_end(&self) -> Step {
         match self.ended {
-            Some((ending, at)) if self.input.is_empty() => Step::End(ending, at),
+            // Not before what is ahead of it.
+            Some((ending, at)) if self.input.is_empty() => Step::End(ending, at.max(self.free_at)),
             _ => Step::Wait(None),
         }
     }
