@@ -53,7 +53,7 @@ impl Chain {
             self.stages.push(match before.iter().position(|stage| stage.id == *id) {
                 Some(at) => {
                     let mut stage = before.remove(at);
-                    stage.become_effect(*effect);
+                    stage.become_effect(*effect, now);
                     stage
                 }
                 None => Stage::new(*id, *effect, now, draws.clone()),
@@ -339,7 +339,22 @@ mod tests {
         chain.push(ms(0), Bytes::from_static(b"lost"));
         assert_eq!(chain.advance(ms(0)), Some(ms(200)));
         chain.push(ms(150), Bytes::from_static(b"lost"));
-        assert!(run(&mut chain, ms(150)).is_empty());
+        assert_eq!(chain.advance(ms(160)), Some(ms(350)), "it begins anew with each piece");
+        assert!(run(&mut chain, ms(350)).is_empty());
+        assert_eq!(chain.ending(), Some(Ending::Close));
+    }
+
+    #[test]
+    fn a_timeout_that_becomes_another_begins_anew() {
+        let mut chain = chain(&[("timeout", [0, 0, 0])]);
+        chain.push(ms(100), Bytes::from_static(b"lost"));
+        assert_eq!(chain.advance(ms(100)), None);
+        chain.set(ms(1500), &links(&[("timeout", [1000, 0, 0])]));
+        assert_eq!((chain.advance(ms(1500)), chain.ending()), (Some(ms(2500)), None));
+        // What is told again changes nothing.
+        chain.set(ms(2000), &links(&[("timeout", [1000, 0, 0])]));
+        assert_eq!(chain.advance(ms(2000)), Some(ms(2500)));
+        chain.advance(ms(2500));
         assert_eq!(chain.ending(), Some(Ending::Close));
     }
 

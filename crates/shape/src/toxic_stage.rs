@@ -49,6 +49,8 @@ pub(crate) struct Stage {
     effect: Effect,
     /// Since when it is at work.
     began: Duration,
+    /// Since when nothing has come, and it is told to do what it does.
+    quiet_since: Duration,
     /// When the first piece came that it dropped, or the end if that came before.
     first_at: Option<Duration>,
     /// Whether bytes are missing behind it.
@@ -78,6 +80,7 @@ impl Stage {
             id,
             effect,
             began,
+            quiet_since: began,
             first_at: None,
             has_swallowed: false,
             draws,
@@ -94,9 +97,10 @@ impl Stage {
     }
 
     /// It works like this from now on, and on what waits as well.
-    pub(crate) fn become_effect(&mut self, effect: Effect) {
+    pub(crate) fn become_effect(&mut self, effect: Effect, now: Duration) {
         if self.effect != effect {
             self.effect = effect;
+            self.quiet_since = now;
             self.due = None;
             self.cuts.clear();
         }
@@ -152,8 +156,11 @@ impl Stage {
                 (None, None) => Step::Wait(None),
             },
             Effect::Timeout { after } => {
+                // Each piece has it begin anew, as Toxiproxy's does.
+                let last_at = self.input.back().map_or(self.quiet_since, |piece| piece.at);
+                self.quiet_since = self.quiet_since.max(last_at);
                 self.forget();
-                let due = after.map(|after| self.began + after);
+                let due = after.map(|after| self.quiet_since + after);
                 match due {
                     _ if self.ended.is_some() => self.at_end(),
                     Some(due) if now >= due => Step::End(Ending::Close, due),
