@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use shape::{ATTRIBUTES_MAX, Draws, Kind, Link};
+use shape::{ATTRIBUTES_MAX, Draws, Kind, Link, number_of};
 
 use super::refusal::Refusal;
 
@@ -152,7 +152,9 @@ impl Toxics {
         let Drawn { seed, proxy, connection } = drawn;
         let on_way = self.list.iter().filter(|toxic| toxic.stream == stream);
         let links = on_way.filter_map(|toxic| {
-            let mut draws = Draws::new(seed, &[proxy, connection, toxic.id]);
+            // Its name stays when it is removed and added again, so that the same connections fare alike.
+            let name = number_of(toxic.name.as_bytes());
+            let mut draws = Draws::new(seed, &[proxy, connection, name]);
             let is_had = draws.happens(toxic.toxicity);
             is_had.then(|| Link { id: toxic.id, effect: toxic.kind.effect(toxic.values), draws })
         });
@@ -264,6 +266,26 @@ mod tests {
         toxics.change("x", br#"{"attributes":{"timeout":5}}"#).expect("is right");
         assert!((0..1000).all(|connection| has(&toxics, connection) == had[connection as usize]));
         assert!(toxics.links(Stream::Upstream, DRAWN).is_empty());
+    }
+
+    #[test]
+    fn a_toxic_that_comes_again_draws_as_before() {
+        let mut toxics = Toxics::default();
+        let body = br#"{"type":"corrupt","name":"x","toxicity":0.5,"attributes":{"every":10}}"#;
+        toxics.add(body).expect("is right");
+        let drawn = |toxics: &Toxics| -> Vec<Option<i64>> {
+            let links = |connection| toxics.links(Stream::Downstream, Drawn { connection, ..DRAWN });
+            (0..100)
+                .map(|connection| links(connection).first_mut().map(|link| link.draws.next_in(0, 1000)))
+                .collect()
+        };
+        let before = drawn(&toxics);
+        assert!(before.iter().any(Option::is_some) && before.iter().any(Option::is_none));
+        toxics.remove("x").expect("is there");
+        toxics.add(br#"{"type":"latency","name":"y"}"#).expect("is right");
+        toxics.clear();
+        toxics.add(body).expect("is right");
+        assert_eq!(drawn(&toxics), before);
     }
 
     #[test]
