@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shape::{ATTRIBUTES_MAX, Draws, Kind, Link, number_of};
 
+use super::body;
 use super::refusal::Refusal;
 
 /// Toxics of one proxy.
@@ -21,10 +22,10 @@ pub(super) enum Stream {
 
 impl Stream {
     fn named(name: &str) -> Result<Self, Refusal> {
-        match name {
+        match name.to_ascii_lowercase().as_str() {
             "upstream" => Ok(Self::Upstream),
             "downstream" => Ok(Self::Downstream),
-            other => Err(Refusal::Stream(other.to_owned())),
+            _ => Err(Refusal::Stream(name.to_owned())),
         }
     }
 
@@ -90,7 +91,7 @@ pub(super) struct Drawn {
 impl Toxics {
     /// Adds one behind the others.
     pub(super) fn add(&mut self, body: &[u8]) -> Result<Told, Refusal> {
-        let asked: Asked = serde_json::from_slice(body)?;
+        let asked: Asked = body::read(body)?;
         let stream = match asked.stream.as_deref() {
             None | Some("") => Stream::Downstream,
             Some(name) => Stream::named(name)?,
@@ -119,7 +120,7 @@ impl Toxics {
     /// Changes what is given of one; the rest stays as it is.
     pub(super) fn change(&mut self, name: &str, body: &[u8]) -> Result<Told, Refusal> {
         let toxic = self.list.iter_mut().find(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
-        let asked: Asked = serde_json::from_slice(body)?;
+        let asked: Asked = body::read(body)?;
         toxic.values = changed(toxic.values, toxic.kind, asked.attributes)?;
         toxic.toxicity = asked.toxicity.unwrap_or(toxic.toxicity);
         Ok(toxic.told())
@@ -237,6 +238,17 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn case_counts_in_no_key_and_no_stream() {
+        let mut toxics = Toxics::default();
+        let body = br#"{"Type":"latency","Name":"X","Stream":"Upstream","Attributes":{"Latency":7}}"#;
+        let told = toxics.add(body).expect("is right");
+        assert_eq!((told.name.as_str(), told.kind, told.stream), ("X", "latency", Stream::Upstream));
+        assert_eq!(told.attributes["latency"].as_i64(), Some(7));
+        let told = toxics.change("X", br#"{"Toxicity":0.5}"#).expect("is right");
+        assert_eq!(told.toxicity, 0.5);
     }
 
     #[test]
