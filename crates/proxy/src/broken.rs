@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use shape::{ConnectionFault, Link, Ways};
@@ -21,6 +22,7 @@ use crate::control::notice;
 use crate::failure::Failure;
 use crate::faults::{Drawn, Rule};
 use crate::listen::Listening;
+use crate::tcp::{StandIn, Tcp};
 use crate::worker::Worker;
 
 /// A fatal alert, handshake_failure, in a record of its own (RFC 8446 §6, §5.1).
@@ -36,11 +38,11 @@ pub(crate) fn drawn(
     stream: TcpStream,
     peer: SocketAddr,
     listening: &Listening,
-) -> Option<TcpStream> {
+) -> Option<Tcp> {
     let has_tls = worker.snapshot().listener(listening).tls.is_some();
     let Some(drawn) = worker.faults.draw_connection(listening.place(), peer.ip(), has_tls, worker.time_ns())
     else {
-        return Some(stream);
+        return Some(Tcp::new(stream));
     };
     match broken(worker, &drawn, stream) {
         Ok(seen) => {
@@ -56,7 +58,8 @@ pub(crate) fn drawn(
     }
 }
 
-fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Option<TcpStream>> {
+fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Option<Tcp>> {
+    let local_address = client.local_addr().ok();
     let client = tokio::net::TcpStream::from_std(client)?;
     let shape::Fault::Connection(fault) = &drawn.fault else { return Ok(None) };
     match fault {
@@ -77,11 +80,15 @@ fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Optio
                 let has = move |is_there: &bool| if *is_there { links.clone() } else { Vec::new() };
                 Way::new(drawn.rule.standing(), has)
             };
+            // The end of a pair is an end: what is cut off would look whole.
+            let resets = Arc::<AtomicBool>::default();
             let (up, down) = (of_way(*ways != Ways::Down), of_way(*ways != Ways::Up));
+            let down = down.reset_by(Arc::clone(&resets));
             let far = tokio::net::TcpStream::from_std(far)?;
             let (rule, alarms) = (Arc::clone(&drawn.rule), Rc::clone(&worker.alarms));
             tokio::task::spawn_local(pass_on(client, far, up, down, rule, alarms));
-            Ok(Some(TcpStream::from(OwnedFd::from(near))))
+            let near = TcpStream::from(OwnedFd::from(near));
+            Ok(Some(Tcp::in_place(near, StandIn { local_address, resets })))
         }
     }
 }

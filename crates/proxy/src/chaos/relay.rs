@@ -4,6 +4,7 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -121,6 +122,8 @@ pub(crate) struct Way<T> {
     buffer: BytesMut,
     /// Whether its source has not ended.
     is_open: bool,
+    /// Whether its end is a reset, of a source that cannot tell.
+    resets: Option<Arc<AtomicBool>>,
 }
 
 impl<T> Way<T> {
@@ -132,7 +135,12 @@ impl<T> Way<T> {
         // Those there are already are a change from none.
         toxics.mark_changed();
         let (chain, buffer, epoch) = (Chain::default(), BytesMut::new(), Instant::now());
-        Self { toxics, links: Box::new(links), epoch, chain, buffer, is_open: true }
+        Self { toxics, links: Box::new(links), epoch, chain, buffer, is_open: true, resets: None }
+    }
+
+    /// The same of a source whose end is a reset once this says so.
+    pub(crate) fn reset_by(self, resets: Arc<AtomicBool>) -> Self {
+        Self { resets: Some(resets), ..self }
     }
 
     /// Moves bytes until the source has ended and all of it is written.
@@ -202,6 +210,9 @@ impl<T> Way<T> {
         let now = self.epoch.elapsed();
         let ending = match outcome {
             Ok(None) => return,
+            Ok(Some(0)) if self.resets.as_ref().is_some_and(|resets| resets.load(Ordering::Acquire)) => {
+                Ending::Reset
+            }
             Ok(Some(0)) => Ending::End,
             Ok(Some(_)) => return self.chain.push(now, self.buffer.split().freeze()),
             // What its sender has sent before is not lost to the toxics that hold it.
