@@ -7,8 +7,10 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use shape::{ConnectionFault, Link, Ways};
@@ -21,6 +23,7 @@ use crate::control::notice;
 use crate::failure::Failure;
 use crate::faults::{Drawn, Rule};
 use crate::listen::Listening;
+use crate::tcp::{StandIn, Tcp};
 use crate::worker::Worker;
 
 /// A fatal alert, handshake_failure, in a record of its own (RFC 8446 §6, §5.1).
@@ -36,11 +39,11 @@ pub(crate) fn drawn(
     stream: TcpStream,
     peer: SocketAddr,
     listening: &Listening,
-) -> Option<TcpStream> {
+) -> Option<Tcp> {
     let has_tls = worker.snapshot().listener(listening).tls.is_some();
     let Some(drawn) = worker.faults.draw_connection(listening.place(), peer.ip(), has_tls, worker.time_ns())
     else {
-        return Some(stream);
+        return Some(Tcp::new(stream));
     };
     match broken(worker, &drawn, stream) {
         Ok(seen) => {
@@ -56,7 +59,8 @@ pub(crate) fn drawn(
     }
 }
 
-fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Option<TcpStream>> {
+fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Option<Tcp>> {
+    let local_address = client.local_addr().ok();
     let client = tokio::net::TcpStream::from_std(client)?;
     let shape::Fault::Connection(fault) = &drawn.fault else { return Ok(None) };
     match fault {
@@ -77,25 +81,38 @@ fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Optio
                 let has = move |is_there: &bool| if *is_there { links.clone() } else { Vec::new() };
                 Way::new(drawn.rule.standing(), has)
             };
+            // The end of a pair is an end: what is cut off would look whole.
+            let resets = Arc::<AtomicBool>::default();
             let (up, down) = (of_way(*ways != Ways::Down), of_way(*ways != Ways::Up));
+            let down = down.reset_by(Arc::clone(&resets));
             let far = tokio::net::TcpStream::from_std(far)?;
             let (rule, alarms) = (Arc::clone(&drawn.rule), Rc::clone(&worker.alarms));
-            tokio::task::spawn_local(pass_on(client, far, up, down, rule, alarms));
-            Ok(Some(TcpStream::from(OwnedFd::from(near))))
+            let expires_in = rule.expires_in(worker.time_ns());
+            tokio::task::spawn_local(pass_on([client, far], [up, down], rule, expires_in, alarms));
+            let near = TcpStream::from(OwnedFd::from(near));
+            Ok(Some(Tcp::in_place(near, StandIn { local_address, resets })))
         }
     }
 }
 
-/// Passes on what there is. The rule says until when it holds, so it stays for as long as that matters.
+/// Passes on what there is between the client and the proxy. The rule says until when it holds, so it stays for as long
+/// as that matters.
 async fn pass_on(
-    client: tokio::net::TcpStream,
-    proxy: tokio::net::TcpStream,
-    up: Way<bool>,
-    down: Way<bool>,
-    _rule: Arc<Rule>,
+    [client, proxy]: [tokio::net::TcpStream; 2],
+    [up, down]: [Way<bool>; 2],
+    rule: Arc<Rule>,
+    expires_in: Option<Duration>,
     alarms: Rc<Alarms>,
 ) {
-    relay::pass_between(&client, &proxy, up, down, async |pause| alarms.sleep(pause).await).await;
+    let sleep = async |pause| alarms.sleep(pause).await;
+    let mut passed = pin!(relay::pass_between(&client, &proxy, up, down, sleep));
+    if let Some(rest) = expires_in {
+        tokio::select! {
+            () = &mut passed => return,
+            () = alarms.sleep(rest) => rule.end(),
+        }
+    }
+    passed.await;
 }
 
 /// Answers the beginning of a handshake with its end.

@@ -5,6 +5,8 @@
 
 /// What clients ask for, and are told.
 mod api;
+/// How that is read.
+mod body;
 /// All proxies, by name.
 mod proxies;
 /// What is done to the connections of one.

@@ -8,6 +8,8 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -28,15 +30,31 @@ pub(crate) struct Tcp {
     registered: OnceCell<TcpStream>,
     /// Whether the runtime has just said that there is something to read.
     is_told_readable: Cell<bool>,
+    /// What it is in the place of another for, if it is.
+    stand_in: Option<Box<StandIn>>,
+}
+
+/// What a connection in the place of a client's own has to tell, being of another kind.
+pub(crate) struct StandIn {
+    /// The address of ours that the client's came to.
+    pub(crate) local_address: Option<SocketAddr>,
+    /// Whether its end is to be a reset: a pair of Unix sockets has none.
+    pub(crate) resets: Arc<AtomicBool>,
 }
 
 impl Tcp {
+    /// One in the place of a client's own, not blocking.
+    pub(crate) fn in_place(stream: std::net::TcpStream, stand_in: StandIn) -> Self {
+        Self { stand_in: Some(Box::new(stand_in)), ..Self::new(stream) }
+    }
+
     /// A connection fresh from accept, not blocking.
     pub(crate) fn new(stream: std::net::TcpStream) -> Self {
         Self {
             fresh: Cell::new(Some(stream)),
             registered: OnceCell::new(),
             is_told_readable: Cell::new(false),
+            stand_in: None,
         }
     }
 
@@ -50,6 +68,7 @@ impl Tcp {
             fresh: Cell::new(None),
             registered: OnceCell::from(stream),
             is_told_readable: Cell::new(false),
+            stand_in: None,
         })
     }
 
@@ -201,6 +220,9 @@ impl Tcp {
 
     /// The address of ours that it came to; `None` of a Unix socket.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        if let Some(stand_in) = &self.stand_in {
+            return stand_in.local_address;
+        }
         let address = rustix::net::getsockname(self.stream().ok()?).ok()?;
         address.try_into().ok()
     }
@@ -290,6 +312,9 @@ impl Tcp {
 
     /// Closes so that the peer sees a reset, not an end: the message is not whole.
     pub(crate) fn reset_on_drop(&self) {
+        if let Some(stand_in) = &self.stand_in {
+            stand_in.resets.store(true, Ordering::Release);
+        }
         if let Ok(stream) = self.stream() {
             let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
         }

@@ -415,15 +415,15 @@ impl Worker {
     /// Starts serving a connection.
     pub(crate) fn begin(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listening: &Rc<Listening>) {
         self.counters.connections_accepted.increment();
-        let stream = match self.faults.breaks_connections() {
-            false => stream,
+        let tcp = match self.faults.breaks_connections() {
+            false => Tcp::new(stream),
             true => match broken::drawn(self, stream, peer, listening) {
-                Some(stream) => stream,
+                Some(tcp) => tcp,
                 None => return,
             },
         };
         self.connection_begins();
-        let client = Client::new(self, Tcp::new(stream), peer, Rc::clone(listening));
+        let client = Client::new(self, tcp, peer, Rc::clone(listening));
         tokio::task::spawn_local(client::connection(Rc::clone(self), Box::new(client)));
     }
 

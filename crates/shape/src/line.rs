@@ -45,6 +45,8 @@ struct Stream {
     deficit: u64,
     /// What it waits for; 0 while it does not.
     wanted: u64,
+    /// What it has had of the turn that it is in.
+    taken: u64,
 }
 
 impl Line {
@@ -70,7 +72,7 @@ impl Line {
 
     /// One more stream, which gets `weight` pieces a round.
     pub fn join(&mut self, weight: u32) -> StreamId {
-        StreamId(self.streams.insert(Stream { weight: weight.max(1), deficit: 0, wanted: 0 }))
+        StreamId(self.streams.insert(Stream { weight: weight.max(1), deficit: 0, wanted: 0, taken: 0 }))
     }
 
     /// A stream ends.
@@ -110,23 +112,30 @@ impl Line {
                 self.round += 1;
                 std::mem::swap(&mut self.this_round, &mut self.next_round);
             }
-            let first = self.turn(self.this_round[0]);
+            let first = self.least(self.turn(self.this_round[0]));
             let wanted = self.this_round.iter().map(|&key| self.turn(key)).sum();
             let mut lease = match self.total.lease(self.worker, self.round, first, wanted, now_ns) {
                 Ok(lease) => lease,
                 Err(due_ns) => return Some(due_ns.max(now_ns + 1)),
             };
             while let Some(&key) = self.this_round.front() {
-                let bytes = self.turn(key);
-                if bytes > lease {
+                let turn = self.turn(key);
+                if self.least(turn) > lease {
                     break;
                 }
+                let bytes = turn.min(lease);
                 lease -= bytes;
-                self.this_round.pop_front();
-                let stream = &mut self.streams[key];
-                stream.deficit = stream.deficit.saturating_sub(bytes);
-                stream.wanted = 0;
                 grants.push(Grant { stream: StreamId(key), bytes });
+                let stream = &mut self.streams[key];
+                stream.taken += bytes;
+                if bytes < turn {
+                    // It goes on with its turn, whether or not it asks again.
+                    stream.wanted -= bytes;
+                    break;
+                }
+                stream.deficit = stream.deficit.saturating_sub(std::mem::take(&mut stream.taken));
+                stream.wanted = 0;
+                self.this_round.pop_front();
             }
             self.total.give_back(lease);
         }
@@ -147,10 +156,17 @@ impl Line {
         u128::from(waiting) * u128::from(self.piece_bytes) <= self.total.limit().bytes_in(span_ns)
     }
 
-    /// What a stream that waits gets at its turn.
+    /// What a stream that waits gets at its turn, or has yet to get of it.
     fn turn(&self, key: usize) -> u64 {
-        let Stream { weight, deficit, wanted } = self.streams[key];
-        wanted.min(self.piece_bytes * u64::from(weight) + deficit)
+        let Stream { weight, deficit, wanted, taken } = self.streams[key];
+        // Pieces may be smaller by now than when the turn began.
+        wanted.min((self.piece_bytes * u64::from(weight) + deficit).saturating_sub(taken).max(1))
+    }
+
+    /// What of a turn is granted at once at least: a long one comes in parts, as there is never credit for all of it. For
+    /// two pieces there is (`Bucket`).
+    fn least(&self, turn: u64) -> u64 {
+        if turn <= 2 * self.piece_bytes { turn } else { self.piece_bytes }
     }
 
     fn rest_if_empty(&mut self, now_ns: u64) {

@@ -36,7 +36,7 @@ pub const KINDS: &[Kind] = &[
         attributes: &["delay"],
         effect: |[delay, ..]| Effect::SlowClose { delay: milliseconds(delay) },
     },
-    // Nothing passes, and after `timeout` ms the connection is closed; never with 0.
+    // Nothing passes, and after `timeout` ms without a byte the connection is closed; never with 0.
     Kind {
         name: "timeout",
         attributes: &["timeout"],
@@ -139,7 +139,7 @@ pub enum Effect {
     },
     /// Nothing passes.
     Timeout {
-        /// The connection is closed after this time; `None` leaves it open.
+        /// The connection is closed after this time without a byte; `None` leaves it open.
         after: Option<Duration>,
     },
     /// A reset after the first piece.

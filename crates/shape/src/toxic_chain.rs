@@ -53,7 +53,7 @@ impl Chain {
             self.stages.push(match before.iter().position(|stage| stage.id == *id) {
                 Some(at) => {
                     let mut stage = before.remove(at);
-                    stage.become_effect(*effect);
+                    stage.become_effect(*effect, now);
                     stage
                 }
                 None => Stage::new(*id, *effect, now, draws.clone()),
@@ -76,11 +76,11 @@ impl Chain {
         }
     }
 
-    /// Its source has ended.
-    pub fn end(&mut self, now: Duration) {
+    /// Its source has ended like this: told behind all that has come.
+    pub fn end(&mut self, now: Duration, ending: Ending) {
         match self.stages.first_mut() {
-            Some(first) => first.end(Ending::End, now),
-            None => self.ended = self.ended.or(Some(Ending::End)),
+            Some(first) => first.end(ending, now),
+            None => self.ended = self.ended.or(Some(ending)),
         }
     }
 
@@ -139,6 +139,11 @@ impl Chain {
         self.ended.filter(|_| self.out.is_empty())
     }
 
+    /// Whether there is nothing in it that may yet be written.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty() && self.stages.iter().all(Stage::is_empty)
+    }
+
     /// Whether there is nothing in it and nothing at work: bytes may pass beside it.
     pub fn is_clear(&self) -> bool {
         self.stages.is_empty() && self.out.is_empty() && self.ended.is_none()
@@ -195,9 +200,22 @@ mod tests {
         let mut chain = chain(&[("latency", [100, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"a"));
         chain.push(ms(30), Bytes::from_static(b"b"));
-        chain.end(ms(31));
+        chain.end(ms(31), Ending::End);
         assert_eq!(run(&mut chain, ms(31)), [(ms(100), b"a".to_vec()), (ms(130), b"b".to_vec())]);
         assert_eq!(chain.ending(), Some(Ending::End));
+    }
+
+    #[test]
+    fn the_reset_of_a_source_overtakes_nothing() {
+        for toxic in ["latency", "slow_start", "slow_close"] {
+            let mut chain = chain(&[(toxic, [100, 0, 0])]);
+            chain.push(ms(0), Bytes::from_static(b"a"));
+            chain.end(ms(1), Ending::Reset);
+            chain.advance(ms(1));
+            assert_eq!(chain.ending(), None, "{toxic}");
+            assert_eq!(text(&run(&mut chain, ms(1))), "a", "{toxic}");
+            assert_eq!(chain.ending(), Some(Ending::Reset), "{toxic}");
+        }
     }
 
     #[test]
@@ -221,6 +239,46 @@ mod tests {
         let mut chain = chain(&[("latency", [100, 0, 0]), ("latency", [50, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"a"));
         assert_eq!(run(&mut chain, ms(0)), [(ms(150), b"a".to_vec())]);
+    }
+
+    #[test]
+    fn a_delay_counts_from_when_the_toxic_before_has_let_go() {
+        for (first, left_ms) in [
+            (("slow_start", [100, 0, 0]), &[100, 100][..]),
+            (("slicer", [1, 0, 30_000]), &[0, 30]),
+            (("latency", [70, 0, 0]), &[70]),
+        ] {
+            let mut chain = chain(&[first, ("latency", [50, 0, 0]), ("slow_close", [40, 0, 0])]);
+            chain.push(ms(0), Bytes::from_static(b"a"));
+            if left_ms.len() > 1 {
+                chain.push(ms(0), Bytes::from_static(b"b"));
+            }
+            chain.end(ms(1), Ending::End);
+            let mut due = ms(1);
+            let mut out = Vec::new();
+            while chain.ending().is_none() {
+                let wake = chain.advance(due);
+                if chain.front().is_some() {
+                    out.push(due);
+                    chain.written(usize::MAX);
+                } else if let Some(wake) = wake {
+                    due = wake;
+                }
+            }
+            let late: Vec<_> = left_ms.iter().map(|left_ms| ms(left_ms + 50)).collect();
+            assert_eq!(out, late, "{first:?}");
+            // The latency holds nothing back by the pause that the slicer makes behind its last piece.
+            assert_eq!(Some(due), late.last().map(|last| *last + ms(40)), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_close_behind_another_is_later_still() {
+        let mut chain = chain(&[("slow_close", [100, 0, 0]), ("slow_close", [50, 0, 0])]);
+        chain.end(ms(0), Ending::End);
+        assert_eq!((chain.advance(ms(100)), chain.ending()), (Some(ms(150)), None));
+        chain.advance(ms(150));
+        assert_eq!(chain.ending(), Some(Ending::End));
     }
 
     #[test]
@@ -252,7 +310,7 @@ mod tests {
     fn a_bandwidth_of_nothing_holds_everything_until_it_is_removed() {
         let mut chain = chain(&[("bandwidth", [0, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"kept"));
-        chain.end(ms(1));
+        chain.end(ms(1), Ending::End);
         assert!(run(&mut chain, ms(5000)).is_empty());
         assert_eq!(chain.ending(), None);
         chain.set(ms(6000), &[]);
@@ -272,7 +330,7 @@ mod tests {
     fn a_slow_close_delays_nothing_but_the_end() {
         let mut chain = chain(&[("slow_close", [500, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"a"));
-        chain.end(ms(10));
+        chain.end(ms(10), Ending::End);
         chain.advance(ms(10));
         assert_eq!(chain.front(), Some(&b"a"[..]));
         chain.written(1);
@@ -286,7 +344,22 @@ mod tests {
         chain.push(ms(0), Bytes::from_static(b"lost"));
         assert_eq!(chain.advance(ms(0)), Some(ms(200)));
         chain.push(ms(150), Bytes::from_static(b"lost"));
-        assert!(run(&mut chain, ms(150)).is_empty());
+        assert_eq!(chain.advance(ms(160)), Some(ms(350)), "it begins anew with each piece");
+        assert!(run(&mut chain, ms(350)).is_empty());
+        assert_eq!(chain.ending(), Some(Ending::Close));
+    }
+
+    #[test]
+    fn a_timeout_that_becomes_another_begins_anew() {
+        let mut chain = chain(&[("timeout", [0, 0, 0])]);
+        chain.push(ms(100), Bytes::from_static(b"lost"));
+        assert_eq!(chain.advance(ms(100)), None);
+        chain.set(ms(1500), &links(&[("timeout", [1000, 0, 0])]));
+        assert_eq!((chain.advance(ms(1500)), chain.ending()), (Some(ms(2500)), None));
+        // What is told again changes nothing.
+        chain.set(ms(2000), &links(&[("timeout", [1000, 0, 0])]));
+        assert_eq!(chain.advance(ms(2000)), Some(ms(2500)));
+        chain.advance(ms(2500));
         assert_eq!(chain.ending(), Some(Ending::Close));
     }
 
@@ -308,6 +381,34 @@ mod tests {
         assert_eq!(chain.advance(ms(1040)), Some(ms(1050)));
         assert!(run(&mut chain, ms(1050)).is_empty());
         assert_eq!(chain.ending(), Some(Ending::Reset));
+    }
+
+    #[test]
+    fn a_reset_that_is_to_come_goes_by_another_time() {
+        for (after_ms, due_ms) in [(500, 510), (20, 40)] {
+            let mut chain = chain(&[("reset_peer", [100, 0, 0])]);
+            chain.push(ms(10), Bytes::from_static(b"lost"));
+            assert_eq!(chain.advance(ms(10)), Some(ms(110)));
+            chain.set(ms(40), &links(&[("reset_peer", [after_ms, 0, 0])]));
+            let due = chain.advance(ms(40)).unwrap_or(ms(40));
+            assert_eq!(due, ms(due_ms), "counted from the first byte");
+            chain.advance(due);
+            assert_eq!(chain.ending(), Some(Ending::Reset));
+        }
+    }
+
+    #[test]
+    fn a_way_whose_bytes_were_dropped_does_not_outlive_the_reset_that_was_to_come() {
+        let mut lossy = chain(&[("reset_peer", [100, 0, 0])]);
+        lossy.push(ms(10), Bytes::from_static(b"lost"));
+        lossy.advance(ms(10));
+        lossy.set(ms(20), &[]);
+        lossy.advance(ms(20));
+        assert_eq!((lossy.front(), lossy.ending()), (None, Some(Ending::Reset)));
+        let mut whole = chain(&[("reset_peer", [100, 0, 0])]);
+        whole.advance(ms(10));
+        whole.set(ms(20), &[]);
+        assert!(whole.is_clear(), "nothing is missing");
     }
 
     #[test]
@@ -370,9 +471,33 @@ mod tests {
     fn a_half_open_way_tells_neither_bytes_nor_the_end() {
         let mut chain = chain(&[("half_open", [2, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"abc"));
-        chain.end(ms(1));
+        chain.end(ms(1), Ending::End);
+        assert!(!chain.is_empty());
         assert_eq!(text(&run(&mut chain, ms(100_000))), "ab");
-        assert_eq!(chain.ending(), None);
+        assert_eq!((chain.ending(), chain.is_empty()), (None, true));
+    }
+
+    #[test]
+    fn a_half_open_way_of_which_nothing_is_missing_goes_on_without_its_toxic() {
+        for (sent, ending) in [("abc", None), ("abcd", Some(Ending::Close))] {
+            let mut chain = chain(&[("half_open", [3, 0, 0])]);
+            chain.push(ms(0), Bytes::from_static(sent.as_bytes()));
+            assert_eq!(text(&run(&mut chain, ms(0))), "abc");
+            chain.set(ms(1), &[]);
+            assert_eq!(chain.ending(), ending, "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_half_open_way_that_swallowed_bytes_passes_none_that_follow_them() {
+        for (sent, rest) in [("abcd", ""), ("ab", "ef")] {
+            let mut chain = chain(&[("half_open", [2, 0, 0])]);
+            chain.push(ms(0), Bytes::from_static(sent.as_bytes()));
+            assert_eq!(text(&run(&mut chain, ms(0))), "ab");
+            chain.set(ms(1), &links(&[("half_open", [100, 0, 0])]));
+            chain.push(ms(2), Bytes::from_static(b"ef"));
+            assert_eq!(text(&run(&mut chain, ms(2))), rest, "{sent}");
+        }
     }
 
     #[test]

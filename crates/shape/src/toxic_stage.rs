@@ -49,6 +49,12 @@ pub(crate) struct Stage {
     effect: Effect,
     /// Since when it is at work.
     began: Duration,
+    /// Since when nothing has come, and it is told to do what it does.
+    quiet_since: Duration,
+    /// When the first piece came that it dropped, or the end if that came before.
+    first_at: Option<Duration>,
+    /// Whether bytes are missing behind it.
+    has_swallowed: bool,
     draws: Draws,
     input: VecDeque<Piece>,
     held: usize,
@@ -74,6 +80,9 @@ impl Stage {
             id,
             effect,
             began,
+            quiet_since: began,
+            first_at: None,
+            has_swallowed: false,
             draws,
             input: VecDeque::new(),
             held: 0,
@@ -88,9 +97,10 @@ impl Stage {
     }
 
     /// It works like this from now on, and on what waits as well.
-    pub(crate) fn become_effect(&mut self, effect: Effect) {
+    pub(crate) fn become_effect(&mut self, effect: Effect, now: Duration) {
         if self.effect != effect {
             self.effect = effect;
+            self.quiet_since = now;
             self.due = None;
             self.cuts.clear();
         }
@@ -109,6 +119,11 @@ impl Stage {
         self.held < limit
     }
 
+    /// Whether nothing waits in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.input.is_empty()
+    }
+
     pub(crate) fn push(&mut self, piece: Piece) {
         self.held += piece.bytes.len();
         self.input.push_back(piece);
@@ -119,12 +134,18 @@ impl Stage {
     }
 
     /// What is left to the next one when it is removed.
-    pub(crate) fn dissolve(self) -> (VecDeque<Piece>, Option<(Ending, Duration)>) {
+    pub(crate) fn dissolve(mut self) -> (VecDeque<Piece>, Option<(Ending, Duration)>) {
         let ended = match self.effect {
-            // What it has swallowed is missing: nobody may go on as if nothing had been.
-            Effect::Timeout { .. } | Effect::HalfOpen { .. } => Some((Ending::Close, self.began)),
+            // What it has swallowed is missing: nobody may go on as if nothing had been. A timeout closes anyway, as
+            // Toxiproxy's does.
+            Effect::Timeout { .. } => Some((Ending::Close, self.began)),
+            Effect::HalfOpen { .. } if self.has_swallowed => Some((Ending::Close, self.began)),
+            Effect::ResetPeer { .. } if self.has_swallowed => Some((Ending::Reset, self.began)),
             _ => self.ended,
         };
+        if self.has_swallowed {
+            self.forget();
+        }
         if self.is_done { (VecDeque::new(), None) } else { (self.input, ended) }
     }
 
@@ -136,11 +157,15 @@ impl Stage {
             Effect::SlowClose { delay } => match (self.pop(), self.ended) {
                 (Some(piece), _) => Step::Pass(piece),
                 (None, Some((_, at))) if now < at + delay => Step::Wait(Some(at + delay)),
-                (None, _) => self.at_end(),
+                (None, Some((ending, at))) => Step::End(ending, at + delay),
+                (None, None) => Step::Wait(None),
             },
             Effect::Timeout { after } => {
+                // Each piece has it begin anew, as Toxiproxy's does.
+                let last_at = self.input.back().map_or(self.quiet_since, |piece| piece.at);
+                self.quiet_since = self.quiet_since.max(last_at);
                 self.forget();
-                let due = after.map(|after| self.began + after);
+                let due = after.map(|after| self.quiet_since + after);
                 match due {
                     _ if self.ended.is_some() => self.at_end(),
                     Some(due) if now >= due => Step::End(Ending::Close, due),
@@ -150,8 +175,9 @@ impl Stage {
             Effect::ResetPeer { after } => {
                 let first = self.input.front().map(|piece| piece.at).or(self.ended.map(|(_, at)| at));
                 self.forget();
-                // What comes first decides, also when more comes.
-                match first.map(|first| *self.due.get_or_insert(first + after)).or(self.due) {
+                // What comes first decides, also when more comes and when the time becomes another.
+                self.first_at = self.first_at.or(first);
+                match self.first_at.map(|first| first + after) {
                     Some(due) if now >= due => Step::End(Ending::Reset, due),
                     due => Step::Wait(due),
                 }
@@ -170,7 +196,8 @@ impl Stage {
             }
             Effect::LimitData { bytes, ending } => self.limited(now, bytes, ending),
             Effect::HalfOpen { bytes } => {
-                if self.passed >= bytes {
+                // Once a byte is missing none may follow, however many may pass by now.
+                if self.passed >= bytes || self.has_swallowed {
                     self.forget();
                     return Step::Wait(None);
                 }
@@ -189,7 +216,11 @@ impl Stage {
                 match (now >= due, self.input.is_empty(), self.ended) {
                     (false, true, None) => Step::Wait(None),
                     (false, ..) => Step::Wait(Some(due)),
-                    (true, ..) => self.pop().map_or_else(|| self.at_end(), Step::Pass),
+                    (true, ..) => {
+                        self.free_at = due;
+                        let late = |piece: Piece| Step::Pass(Piece { at: piece.at.max(due), ..piece });
+                        self.pop().map_or_else(|| self.at_end(), late)
+                    }
                 }
             }
         }
@@ -248,7 +279,7 @@ impl Stage {
         }
         let count = self.cuts.pop().unwrap_or(usize::MAX);
         self.free_at = due.max(now.saturating_sub(SLACK)) + delay;
-        self.take(count).map_or_else(|| self.at_end(), Step::Pass)
+        self.take(count).map_or_else(|| self.at_end(), |piece| Step::Pass(Piece { at: due, ..piece }))
     }
 
     /// Cuts `len` bytes in halves, more or less, until all are of the size that is wanted.
@@ -306,7 +337,8 @@ impl Stage {
 
     fn at_end(&self) -> Step {
         match self.ended {
-            Some((ending, at)) if self.input.is_empty() => Step::End(ending, at),
+            // Not before what is ahead of it.
+            Some((ending, at)) if self.input.is_empty() => Step::End(ending, at.max(self.free_at)),
             _ => Step::Wait(None),
         }
     }
@@ -331,6 +363,7 @@ impl Stage {
 
     /// What has come is dropped.
     fn forget(&mut self) {
+        self.has_swallowed |= !self.input.is_empty();
         self.input.clear();
         self.held = 0;
     }

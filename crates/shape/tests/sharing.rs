@@ -148,6 +148,32 @@ fn weights_are_shares() {
     }
 }
 
+/// A turn of so many pieces is more than there is credit for at any time.
+#[test]
+fn a_large_weight_at_a_low_rate_is_a_share_as_well() {
+    for rate in [5_000, 100_000, 1_000_000] {
+        for (weight, of_workers) in [
+            (4, [&[4, 1][..], &[]]),
+            (1000, [&[1000][..], &[]]),
+            (1000, [&[1000, 1][..], &[]]),
+            (1000, [&[1000][..], &[1][..]]),
+        ] {
+            let what = format!("{of_workers:?} at {rate} bytes/s");
+            let mut scene = Scene::new(link(rate), &of_workers, 50_000);
+            // Ten rounds of the longest.
+            let spans = scene.run(101 * SECOND, SECOND);
+            let error = scene.total() as f64 / (rate as f64 * 101.0) - 1.0;
+            assert!(error.abs() <= 0.005, "{what}: off by {error}");
+            assert!(spans.iter().all(|&sent| sent > 0), "{what}: {spans:?}");
+            if let [heavy, light] = scene.each()[..] {
+                let ratio = heavy as f64 / light as f64 / f64::from(weight);
+                // The last round may not have ended.
+                assert!((0.9..1.1).contains(&ratio), "{what}: {heavy} to {light}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_some_leave_others_get() {
     let mut scene = Scene::new(link(1_000_000), &[&[1; 5], &[1; 5]], 50_000);

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 
+use super::body;
 use super::proxies::{Asked, Proxies};
 use super::refusal::Refusal;
 use super::toxics::Toxics;
@@ -71,12 +72,12 @@ async fn index(State(proxies): Shared) -> Response {
 }
 
 async fn create(State(proxies): Shared, Body(body): Body) -> Result<Response, Refusal> {
-    let asked: Asked = serde_json::from_slice(&body)?;
+    let asked: Asked = body::read(&body)?;
     Ok(told(StatusCode::CREATED, &proxies.lock().await.create(asked).await?))
 }
 
 async fn populate(State(proxies): Shared, Body(body): Body) -> Result<Response, Refusal> {
-    let asked: Vec<Asked> = serde_json::from_slice(&body)?;
+    let asked: Vec<Asked> = body::read(&body)?;
     let (made, outcome) = proxies.lock().await.populate(asked).await;
     Ok(match outcome {
         Ok(()) => told(StatusCode::CREATED, &json!({ "proxies": made })),
@@ -104,7 +105,7 @@ async fn change(
 ) -> Result<Response, Refusal> {
     let mut proxies = proxies.lock().await;
     proxies.told_of(&proxy)?;
-    let asked: Asked = serde_json::from_slice(&body)?;
+    let asked: Asked = body::read(&body)?;
     Ok(told(StatusCode::OK, &proxies.change(&proxy, asked).await?))
 }
 

@@ -4,6 +4,7 @@
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -80,7 +81,11 @@ pub(crate) async fn pass_between<T>(
     down: Way<T>,
     sleep: impl AsyncFn(Duration),
 ) {
-    let outcome = tokio::try_join!(up.run(client, server, &sleep), down.run(server, client, &sleep));
+    let (of_up, of_down) = (Progress::default(), Progress::default());
+    let outcome = tokio::try_join!(
+        up.run(client, server, [&of_up, &of_down], &sleep),
+        down.run(server, client, [&of_down, &of_up], &sleep)
+    );
     if let Err(Broken::Reset) = outcome {
         for stream in [client, server] {
             // A socket that is gone already has been reset.
@@ -108,6 +113,15 @@ impl From<io::Error> for Broken {
     }
 }
 
+/// How far one way has come, as the other one sees it.
+#[derive(Default)]
+struct Progress {
+    /// All of it is passed on, and its end.
+    has_ended: AtomicBool,
+    /// Its source has ended, and a toxic keeps that to itself.
+    is_silent: AtomicBool,
+}
+
 /// Those of all toxics that one way has.
 type Choice<T> = Box<dyn Fn(&T) -> Vec<Link> + Send>;
 
@@ -121,6 +135,8 @@ pub(crate) struct Way<T> {
     buffer: BytesMut,
     /// Whether its source has not ended.
     is_open: bool,
+    /// Whether its end is a reset, of a source that cannot tell.
+    resets: Option<Arc<AtomicBool>>,
 }
 
 impl<T> Way<T> {
@@ -132,7 +148,12 @@ impl<T> Way<T> {
         // Those there are already are a change from none.
         toxics.mark_changed();
         let (chain, buffer, epoch) = (Chain::default(), BytesMut::new(), Instant::now());
-        Self { toxics, links: Box::new(links), epoch, chain, buffer, is_open: true }
+        Self { toxics, links: Box::new(links), epoch, chain, buffer, is_open: true, resets: None }
+    }
+
+    /// The same of a source whose end is a reset once this says so.
+    pub(crate) fn reset_by(self, resets: Arc<AtomicBool>) -> Self {
+        Self { resets: Some(resets), ..self }
     }
 
     /// Moves bytes until the source has ended and all of it is written.
@@ -140,6 +161,7 @@ impl<T> Way<T> {
         mut self,
         source: &TcpStream,
         sink: &TcpStream,
+        [own, other]: [&Progress; 2],
         sleep: &impl AsyncFn(Duration),
     ) -> Result<(), Broken> {
         loop {
@@ -151,9 +173,21 @@ impl<T> Way<T> {
             }
             match self.chain.ending() {
                 None => {}
-                Some(Ending::End) => return Ok(SockRef::from(sink).shutdown(std::net::Shutdown::Write)?),
+                Some(Ending::End) => {
+                    SockRef::from(sink).shutdown(std::net::Shutdown::Write)?;
+                    own.has_ended.store(true, Ordering::Relaxed);
+                    return if other.is_silent.load(Ordering::Relaxed) { Err(Broken::Reset) } else { Ok(()) };
+                }
                 Some(Ending::Close) => return Err(Broken::Close),
                 Some(Ending::Reset) => return Err(Broken::Reset),
+            }
+            // Once both peers have ended nobody is left to be kept in the dark, and nothing else would end it.
+            let is_silent = !self.is_open && due.is_none() && self.chain.is_empty();
+            own.is_silent.store(is_silent, Ordering::Relaxed);
+            if is_silent
+                && (other.has_ended.load(Ordering::Relaxed) || other.is_silent.load(Ordering::Relaxed))
+            {
+                return Err(Broken::Reset);
             }
             let may_read = self.is_open && self.chain.has_room();
             let is_full = self.chain.front().is_some();
@@ -170,7 +204,7 @@ impl<T> Way<T> {
                     ready?;
                     // What came after a change meets that.
                     self.take_up_changes();
-                    self.receive(source)?;
+                    self.receive(source);
                 }
                 () = sleep(pause), if due.is_some() => {}
             }
@@ -194,21 +228,24 @@ impl<T> Way<T> {
     }
 
     /// Reads what has come.
-    fn receive(&mut self, source: &TcpStream) -> io::Result<()> {
+    fn receive(&mut self, source: &TcpStream) {
         if self.buffer.capacity() < READ_BYTES_MIN {
             self.buffer.reserve(READ_BYTES);
         }
-        let count = tried(source.try_read_buf(&mut self.buffer))?;
+        let outcome = tried(source.try_read_buf(&mut self.buffer));
         let now = self.epoch.elapsed();
-        match count {
-            None => {}
-            Some(0) => {
-                self.is_open = false;
-                self.chain.end(now);
+        let ending = match outcome {
+            Ok(None) => return,
+            Ok(Some(0)) if self.resets.as_ref().is_some_and(|resets| resets.load(Ordering::Acquire)) => {
+                Ending::Reset
             }
-            Some(_) => self.chain.push(now, self.buffer.split().freeze()),
-        }
-        Ok(())
+            Ok(Some(0)) => Ending::End,
+            Ok(Some(_)) => return self.chain.push(now, self.buffer.split().freeze()),
+            // What its sender has sent before is not lost to the toxics that hold it.
+            Err(_) => Ending::Reset,
+        };
+        self.is_open = false;
+        self.chain.end(now, ending);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use shape::{ATTRIBUTES_MAX, Draws, Kind, Link};
+use shape::{ATTRIBUTES_MAX, Draws, Kind, Link, number_of};
 
+use super::body;
 use super::refusal::Refusal;
 
 /// Toxics of one proxy.
@@ -21,10 +22,10 @@ pub(super) enum Stream {
 
 impl Stream {
     fn named(name: &str) -> Result<Self, Refusal> {
-        match name {
+        match name.to_ascii_lowercase().as_str() {
             "upstream" => Ok(Self::Upstream),
             "downstream" => Ok(Self::Downstream),
-            other => Err(Refusal::Stream(other.to_owned())),
+            _ => Err(Refusal::Stream(name.to_owned())),
         }
     }
 
@@ -90,7 +91,7 @@ pub(super) struct Drawn {
 impl Toxics {
     /// Adds one behind the others.
     pub(super) fn add(&mut self, body: &[u8]) -> Result<Told, Refusal> {
-        let asked: Asked = serde_json::from_slice(body)?;
+        let asked: Asked = body::read(body)?;
         let stream = match asked.stream.as_deref() {
             None | Some("") => Stream::Downstream,
             Some(name) => Stream::named(name)?,
@@ -119,7 +120,7 @@ impl Toxics {
     /// Changes what is given of one; the rest stays as it is.
     pub(super) fn change(&mut self, name: &str, body: &[u8]) -> Result<Told, Refusal> {
         let toxic = self.list.iter_mut().find(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
-        let asked: Asked = serde_json::from_slice(body)?;
+        let asked: Asked = body::read(body)?;
         toxic.values = changed(toxic.values, toxic.kind, asked.attributes)?;
         toxic.toxicity = asked.toxicity.unwrap_or(toxic.toxicity);
         Ok(toxic.told())
@@ -152,7 +153,9 @@ impl Toxics {
         let Drawn { seed, proxy, connection } = drawn;
         let on_way = self.list.iter().filter(|toxic| toxic.stream == stream);
         let links = on_way.filter_map(|toxic| {
-            let mut draws = Draws::new(seed, &[proxy, connection, toxic.id]);
+            // Its name stays when it is removed and added again, so that the same connections fare alike.
+            let name = number_of(toxic.name.as_bytes());
+            let mut draws = Draws::new(seed, &[proxy, connection, name]);
             let is_had = draws.happens(toxic.toxicity);
             is_had.then(|| Link { id: toxic.id, effect: toxic.kind.effect(toxic.values), draws })
         });
@@ -238,6 +241,17 @@ mod tests {
     }
 
     #[test]
+    fn case_counts_in_no_key_and_no_stream() {
+        let mut toxics = Toxics::default();
+        let body = br#"{"Type":"latency","Name":"X","Stream":"Upstream","Attributes":{"Latency":7}}"#;
+        let told = toxics.add(body).expect("is right");
+        assert_eq!((told.name.as_str(), told.kind, told.stream), ("X", "latency", Stream::Upstream));
+        assert_eq!(told.attributes["latency"].as_i64(), Some(7));
+        let told = toxics.change("X", br#"{"Toxicity":0.5}"#).expect("is right");
+        assert_eq!(told.toxicity, 0.5);
+    }
+
+    #[test]
     fn a_change_leaves_what_it_does_not_name() {
         let mut toxics = Toxics::default();
         let body = br#"{"type":"latency","name":"x","toxicity":0.5,"attributes":{"latency":7,"jitter":3}}"#;
@@ -264,6 +278,26 @@ mod tests {
         toxics.change("x", br#"{"attributes":{"timeout":5}}"#).expect("is right");
         assert!((0..1000).all(|connection| has(&toxics, connection) == had[connection as usize]));
         assert!(toxics.links(Stream::Upstream, DRAWN).is_empty());
+    }
+
+    #[test]
+    fn a_toxic_that_comes_again_draws_as_before() {
+        let mut toxics = Toxics::default();
+        let body = br#"{"type":"corrupt","name":"x","toxicity":0.5,"attributes":{"every":10}}"#;
+        toxics.add(body).expect("is right");
+        let drawn = |toxics: &Toxics| -> Vec<Option<i64>> {
+            let links = |connection| toxics.links(Stream::Downstream, Drawn { connection, ..DRAWN });
+            (0..100)
+                .map(|connection| links(connection).first_mut().map(|link| link.draws.next_in(0, 1000)))
+                .collect()
+        };
+        let before = drawn(&toxics);
+        assert!(before.iter().any(Option::is_some) && before.iter().any(Option::is_none));
+        toxics.remove("x").expect("is there");
+        toxics.add(br#"{"type":"latency","name":"y"}"#).expect("is right");
+        toxics.clear();
+        toxics.add(body).expect("is right");
+        assert_eq!(drawn(&toxics), before);
     }
 
     #[test]

@@ -35,6 +35,27 @@ fn a_reset_is_passed_on() {
 }
 
 #[test]
+fn a_reset_does_not_overtake_what_toxics_hold() {
+    let scene = Scene::new();
+    scene.adds("bandwidth", "downstream", json!({ "rate": 0 }));
+    let (mut client, mut server) = scene.pair();
+    server.sends("hello");
+    client.sends("x");
+    server.gets(b"x");
+    server.resets();
+    // By the time that one which came later has been passed on, so would this one have been.
+    let (mut other, mut server) = scene.pair();
+    other.sends("x");
+    server.gets(b"x");
+    server.resets();
+    other.gets_a_reset();
+    client.has_nothing();
+    scene.removes("bandwidth");
+    client.gets(b"hello");
+    client.gets_a_reset();
+}
+
+#[test]
 fn much_passes_whole_with_and_without_toxics() {
     let scene = Scene::new();
     let sent: Vec<u8> = (0..4 << 20).map(|index: u32| (index % 251) as u8).collect();

@@ -132,6 +132,14 @@ fn faults_go_under_connections() {
 }
 
 #[test]
+fn connections_go_on_once_their_fault_has_expired() {
+    let scene = scene("inject = \"connection slow-start 1h\"\nexpires = \"200ms\"");
+    let (text, ending, _) = outcome(&scene);
+    assert!(is_whole(&text), "{text}");
+    assert_eq!(ending, Ending::End);
+}
+
+#[test]
 fn which_connections() {
     for (rule, expected) in [
         ("first = 2", [false, false, true, true]),
@@ -172,4 +180,53 @@ fn requests_cannot_ask_for_them() {
     let mut client = scene.client(Spoken::Http1);
     let asked = crate::scene::Asked { fields: "x-fault: connection reset\r\n", ..get("/") };
     assert_eq!(client.asks_for(&asked).status, 400);
+}
+
+/// How a server is reached: by requests, or as a connection.
+const TO_SERVERS: [&str; 2] = [
+    "[upstream.u]\nservers = [\"http://{0}\"]\n[[route]]\nupstream = \"u\"\n",
+    "[upstream.u]\nservers = [\"tcp://{0}\"]\n[[listen]]\naddress = \"127.0.0.1:0\"\ntcp = \"u\"\n\
+     [[route]]\nrespond = { status = 200 }\n",
+];
+/// Whose answer ends with its connection.
+const ASKS_OLD: &str = "GET / HTTP/1.0\r\nHost: test\r\n\r\n";
+
+#[test]
+fn a_reset_of_the_server_is_no_end_under_a_fault() {
+    for to_server in TO_SERVERS {
+        for fault in ["connection slice 1000", "connection slow-start 1ms"] {
+            let scene = Scene::new(&format!("{to_server}[[fault]]\ninject = \"{fault}\"\n"));
+            let mut client = connected(&scene);
+            client.sends(ASKS_OLD);
+            let mut server = scene.accept(0);
+            server.head();
+            server.sends("HTTP/1.0 200 OK\r\n\r\nhalf");
+            client.gets_head();
+            client.gets(b"half");
+            server.resets();
+            client.gets_a_reset();
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_reset_is_reset_under_a_fault_of_its_connection() {
+    let faults =
+        "[[fault]]\ninject = \"connection slice 1000\"\n[[fault]]\npath = \"/\"\ninject = \"reset\"\n";
+    let (text, ending, _) = outcome(&Scene::new(&format!("{ROUTES}{faults}")));
+    assert_eq!((text.as_str(), ending), ("", Ending::Reset));
+}
+
+#[test]
+fn servers_are_told_where_a_client_under_a_fault_has_connected_to() {
+    for to_server in TO_SERVERS {
+        let told = to_server.replace("\"]\n", "\"]\nsend_proxy_protocol = \"v1\"\n");
+        let scene = Scene::new(&format!("{told}[[fault]]\ninject = \"connection slice 1000\"\n"));
+        let mut client = connected(&scene);
+        client.sends(ASKS_OLD);
+        let port = |address: std::io::Result<std::net::SocketAddr>| address.expect("is connected").port();
+        let ports = (port(client.stream().local_addr()), port(client.stream().peer_addr()));
+        let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n", ports.0, ports.1);
+        scene.accept(0).gets(line.as_bytes());
+    }
 }
