@@ -41,7 +41,7 @@ pub use check::{CheckSettings, Health, Verdict};
 pub use eject::{EjectionSettings, Ejector, Judgement, Outlier, Spared};
 pub use fleet::{Event, Fleet, Member, NoneUp, SERVERS_MAX, Settings, WEIGHT_MAX};
 pub use hash::{Secret, ServerId};
-pub use picker::{Ask, Loss, Pick, Picker};
+pub use picker::{Ask, Loss, Pick, Picker, Room};
 pub use policy::round_robin::RoundRobin;
 pub use policy::{AddressPrefixes, DEFAULT, POLICIES, PolicyRow, client_key, policy};
 pub use queue::{Queue, Ticket, WaitingWorkers};

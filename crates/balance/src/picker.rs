@@ -38,6 +38,15 @@ pub enum Pick {
     None,
 }
 
+/// Which servers are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// Those that have room now.
+    Now,
+    /// Those as well that would have to be waited for.
+    OrNot,
+}
+
 /// Why a session cannot stay on its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
@@ -91,6 +100,23 @@ impl Picker {
             return place.map_or(Pick::None, |place| Pick::Server(self.view.servers[place] as usize));
         }
         self.pick_guarded(ask)
+    }
+
+    /// Whether there is a server that a request was not tried on and that it may be sent to, if only as the last resort.
+    /// Takes nothing.
+    pub fn has_untried(&mut self, ask: &Ask<'_>, room: Room) -> bool {
+        if self.view.is_stale(&self.fleet, ask.now) {
+            self.refresh(ask.now);
+        }
+        self.fleet.members.iter().enumerate().any(|(index, member)| {
+            let is_asked = self.view.place(index).is_some()
+                || matches!(member.standing.state(), State::Ejected | State::Down)
+                    && !member.standing.is_stopped_by(Cause::Drain);
+            is_asked
+                && !ask.tried.contains(&index)
+                && (room == Room::OrNot || has_room(member))
+                && !matches!(self.fleet.flow(index, ask.now), Flow::Open(_))
+        })
     }
 
     /// A server that is ejected or down, for a request that all others were tried for: a try costs less than a failure.

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use balance::{Ask, Loss, Parts, Pick, ServerId, SessionKey, Stuck};
+use balance::{Ask, Loss, Parts, Pick, Room, ServerId, SessionKey, Stuck};
 
 use crate::client::Client;
 use crate::control::notice;
@@ -123,6 +123,13 @@ impl<'a> Choice<'a> {
     pub(crate) fn at_once(&mut self, tried: &[usize], detours: &mut Detours) -> Option<Asked> {
         let found = self.pick(tried, false, detours).ok()?;
         self.begin(found)
+    }
+
+    /// Whether there is a server but for those that were tried. Nothing is taken, and no session moves.
+    #[cold]
+    pub(crate) fn has_untried(&self, tried: &[usize], room: Room) -> bool {
+        let ask = Ask { now: self.worker.coarse_time(), random: 0, key: self.key, tried };
+        self.upstream.picker.borrow_mut().has_untried(&ask, room)
     }
 
     #[inline]

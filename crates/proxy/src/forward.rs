@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use balance::{Time, Work};
+use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol, Retry};
 use wire::{ConnectionOptions, Framing, Method, Parsed, RequestRewrite, Version};
 
@@ -183,8 +183,9 @@ pub(crate) async fn forward(
     let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
     let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
+    let mut another = None;
     let failure = loop {
-        let asked = match choice.at_once(&tried, &mut record.detours) {
+        let asked = match another.take().or_else(|| choice.at_once(&tried, &mut record.detours)) {
             Some(asked) => asked,
             None => match aside(|| choice.next(&tried, &mut record.detours)).await {
                 Ok(asked) => asked,
@@ -207,14 +208,24 @@ pub(crate) async fn forward(
                 let status = memory.response.head.start.status;
                 let (latency, now) = answered(worker, &asked, record);
                 record.server_changed(upstream.answered(&asked, status, latency, now));
-                if !attempts.repeats(status) || attempts.after(Setback::Status, is_whole) == Verdict::GiveUp {
+                if attempts.repeats(status) {
+                    tried.push(index);
+                    // Where no other server has room, what this one said is the answer.
+                    if choice.has_untried(&tried, Room::Now)
+                        && attempts.after(Setback::Status, is_whole) != Verdict::GiveUp
+                    {
+                        another = choice.at_once(&tried, &mut record.detours);
+                    }
+                }
+                if another.is_none() {
                     record.is_answered = true;
                     choice.settle(&asked, Some(&mut memory.response));
                     admission.end(Work::Done(latency), now);
                     reply.under_way = Some(asked.into_under_way());
                     return Ok(reply);
                 }
-                (Failure::UpstreamStatus, Verdict::Elsewhere)
+                last_failure = Some((index, Failure::UpstreamStatus));
+                continue;
             }
             Err(failure) => {
                 let setback = attempt.failed(&asked, failure, progress, record);
@@ -227,6 +238,10 @@ pub(crate) async fn forward(
         last_failure = Some((index, failure));
         if verdict == Verdict::Elsewhere {
             tried.push(index);
+            if failure.is_of_connecting() && !choice.has_untried(&tried, Room::OrNot) {
+                // A server that is started anew is there again in a moment.
+                tried.clear();
+            }
         }
     };
     let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);

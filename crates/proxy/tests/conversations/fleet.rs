@@ -95,6 +95,51 @@ fn statuses_are_tried_elsewhere_where_that_is_asked_for_and_the_last_answer_coun
 }
 
 #[test]
+fn a_status_is_the_answer_where_no_other_server_is_left() {
+    let refused = "HTTP/1.1 503 Busy\r\nDate: D\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno";
+    let passed_on = refused.replace("\r\n\r\n", "\r\n{via}\r\n");
+    let on_status = |upstream: &mut Upstream| {
+        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+    };
+    let scene = Scene::with(|config| on_status(&mut config.upstreams[0]));
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    for turn in 0..2 {
+        server.gets(&expand(GET_SEEN, ""));
+        server.sends(refused);
+        client.gets(&expand(&passed_on, ""));
+        if turn == 0 {
+            client.sends(GET);
+        }
+    }
+    scene.assert_no_more_connections();
+    assert_eq!(scene.running().counters().upstream_retries, 0);
+    // More tries than servers.
+    let mut pair = Pair::new(on_status);
+    let mut client = pair.scene.client();
+    let first = pair.server_of(&mut client, GET, GET_SEEN);
+    pair.peer(first).sends(refused);
+    let mut second = pair.scene.accept(1 - first);
+    second.gets(&expand(GET_SEEN, ""));
+    second.sends(refused);
+    client.gets(&expand(&passed_on, ""));
+    assert_eq!(pair.scene.running().counters().upstream_retries, 1);
+}
+
+#[test]
+fn a_lone_server_that_refuses_a_connection_is_tried_again() {
+    // Nobody listens there.
+    let scene = Scene::with(|config| config.upstreams[0].servers[0].port = 1);
+    let mut client = scene.client();
+    client.sends(GET);
+    let refused = failure_and_go_on("502 Bad Gateway", "The server could not be reached.");
+    client.gets(&expand(&refused, ""));
+    let counted = scene.running().counters();
+    assert_eq!((counted.upstream_retries, counted.upstream_connect_failures), (2, 3));
+}
+
+#[test]
 fn what_may_not_be_done_twice_is_not_tried_elsewhere() {
     let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
     let mut pair = Pair::new(|upstream| {
