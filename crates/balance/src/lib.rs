@@ -36,7 +36,7 @@ mod eject;
 /// What keeps a client on one server.
 mod session;
 
-pub use breaker::{Breaker, BreakerSettings, Flow, Turn};
+pub use breaker::{Breaker, BreakerSettings, Flow, Passage, Turn};
 pub use check::{CheckSettings, Health, Verdict};
 pub use eject::{EjectionSettings, Ejector, Judgement, Outlier, Spared};
 pub use fleet::{Event, Fleet, Member, NoneUp, SERVERS_MAX, Settings, WEIGHT_MAX};

@@ -134,9 +134,10 @@ impl<'a> Choice<'a> {
 
     #[inline]
     fn begin(&self, found: Found) -> Option<Asked> {
+        let now = self.worker.coarse_time();
         match found {
-            Found::Server(server) => self.upstream.begin(server, false),
-            Found::LastResort(server) => self.upstream.begin(server, true),
+            Found::Server(server) => self.upstream.begin(server, false, now),
+            Found::LastResort(server) => self.upstream.begin(server, true, now),
             Found::Full => None,
         }
     }

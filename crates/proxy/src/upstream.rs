@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use balance::{Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Standing, Time, Work};
+use balance::{
+    Event, InFlight, Outcome, Passage, Picker, RetryBudget, Shed, ShedSettings, Standing, Time, Work,
+};
 use config::{Pool, Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
 use tls::Handshake;
@@ -190,12 +192,14 @@ impl Upstream {
 
     /// A request to a server begins: it is under way until what is returned is dropped.
     #[inline]
-    pub(crate) fn begin(&self, server: usize, is_last_resort: bool) -> Option<Asked> {
+    pub(crate) fn begin(&self, server: usize, is_last_resort: bool, now: Time) -> Option<Asked> {
         let limit = self.plan.fleet.members()[server].in_flight_max;
         let in_flight = InFlight::begin(Rc::clone(&self.standings[server]), limit)?;
+        // Last, as this place is not given back by itself.
+        let passage = self.plan.fleet.enter(server, now)?;
         let under_way = UnderWay { in_flight: Some(in_flight), line: self.line.clone() };
         let since = self.times().then(Instant::now);
-        Some(Asked { server, since, is_last_resort, under_way })
+        Some(Asked { server, since, is_last_resort, passage, under_way })
     }
 
     /// Whether somebody wants to know how long the answer to what is begun now takes.
@@ -217,18 +221,18 @@ impl Upstream {
             self.plan.tell_revived(asked.server);
         }
         let outcome = if is_failure { Outcome::Failed } else { Outcome::Answered(latency) };
-        self.ended(asked.server, outcome, now)
+        self.ended(asked, outcome, now)
     }
 
     /// A server has not answered.
     pub(crate) fn failed(&self, worker: &Worker, asked: &Asked, is_its_fault: bool) -> Option<Event> {
         let outcome = if is_its_fault { Outcome::Failed } else { Outcome::Abandoned };
-        self.ended(asked.server, outcome, worker.coarse_time())
+        self.ended(asked, outcome, worker.coarse_time())
     }
 
-    fn ended(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
-        let event = self.plan.fleet.end(server, outcome, now)?;
-        self.plan.tell(server, event, now);
+    fn ended(&self, asked: &Asked, outcome: Outcome, now: Time) -> Option<Event> {
+        let event = self.plan.fleet.end_passed(asked.server, asked.passage, outcome, now)?;
+        self.plan.tell(asked.server, event, now);
         Some(event)
     }
 
@@ -290,6 +294,8 @@ pub(crate) struct Asked {
     pub(crate) since: Option<Instant>,
     /// Whether it is only asked because nothing else is left.
     pub(crate) is_last_resort: bool,
+    /// Whether it tries a server whose circuit is half open.
+    passage: Passage,
     under_way: UnderWay,
 }
 
