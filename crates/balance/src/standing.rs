@@ -185,6 +185,8 @@ impl Standing {
         if is_news {
             if before == cause.bit() {
                 self.starts_slowly(now);
+                // How fast it was before says nothing about how it comes back.
+                self.latency.forget();
             }
             self.failures_in_a_row.store(0, Relaxed);
             // What stopped it is not held against it once more when the interval is judged.
