@@ -57,6 +57,8 @@ struct Rest {
     /// Its waits are not those of the response.
     deadline: Deadline,
     pace: Pace,
+    /// When it had been sent, if it was before the server answered.
+    ended_at: Cell<Option<Instant>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +78,15 @@ impl Upload {
     /// Whether the whole body has been sent.
     pub(crate) fn is_done(&self) -> bool {
         self.state.get() == UploadState::Done
+    }
+
+    /// From when on the server alone is waited for, of a request that was begun then: a client takes its time for a body.
+    /// `None` for as long as some of that is to come.
+    fn waits_for_server_since(&self, begun: Instant) -> Option<Instant> {
+        match &self.rest {
+            None => Some(begun),
+            Some(rest) => rest.ended_at.get().map(|ended_at| ended_at.max(begun)),
+        }
     }
 
     fn is_under_way(&self) -> bool {
@@ -114,7 +125,10 @@ impl Upload {
                 && let Poll::Ready(result) = upload.as_mut().poll(context)
             {
                 match upload_outcome(result) {
-                    Ok(state) => self.state.set(state),
+                    Ok(state) => {
+                        self.state.set(state);
+                        rest.ended_at.set(Some(Instant::now()));
+                    }
                     Err(failure) => return Poll::Ready(Err(failure)),
                 }
             }
@@ -206,7 +220,7 @@ pub(crate) async fn forward(
         let (failure, verdict) = match outcome {
             Ok(mut reply) => {
                 let status = memory.response.head.start.status;
-                let (latency, now) = answered(worker, &asked, record);
+                let (latency, now) = answered(worker, &asked, &reply.upload, record);
                 record.server_changed(upstream.answered(&asked, status, latency, now));
                 if attempts.repeats(status) {
                     tried.push(index);
@@ -284,10 +298,16 @@ fn prepare_body(
 }
 
 /// How long a server took to answer, where that is timed, and the time now.
-fn answered(worker: &Worker, asked: &Asked, record: &Record<'_>) -> (Option<Duration>, Time) {
+fn answered(
+    worker: &Worker,
+    asked: &Asked,
+    upload: &Upload,
+    record: &Record<'_>,
+) -> (Option<Duration>, Time) {
     let Some(since) = asked.since else { return (None, worker.coarse_time()) };
     let answered_at = record.first_byte_at().unwrap_or_else(Instant::now);
-    (Some(answered_at.duration_since(since)), worker.time_of(answered_at))
+    let since = upload.waits_for_server_since(since);
+    (since.map(|since| answered_at.saturating_duration_since(since)), worker.time_of(answered_at))
 }
 
 /// The length of a response of which only a part is here but the rest is worth a moment's wait: of a short one. It then
@@ -363,7 +383,8 @@ impl Attempt<'_> {
         if is_done {
             self.receive(&connection, response, record, progress).await?;
         } else {
-            let rest = Rest { deadline: self.call.worker.deadlines.deadline(), pace };
+            let rest =
+                Rest { deadline: self.call.worker.deadlines.deadline(), pace, ended_at: Cell::new(None) };
             connection.upload = Upload { state: Cell::new(UploadState::Under), rest: Some(Box::new(rest)) };
             let receive = pin!(self.receive(&connection, response, record, progress));
             connection.upload.beside(self.call, self.admitted, &connection, request, receive).await?;

@@ -352,6 +352,35 @@ fn a_hash_of_a_header_chooses_the_server() {
     assert!(servers.iter().all(|count| *count > 2), "{servers:?}");
 }
 
+#[test]
+fn the_time_that_a_client_takes_for_its_body_is_not_the_servers() {
+    let mut pair =
+        Pair::new(|upstream| upstream.balance = balance::policy("response-time").expect("it is one"));
+    let mut client = pair.scene.client();
+    let with_body = |text: &str| {
+        let text =
+            text.replace("GET", "POST").replace("Host: test\r\n", "Host: test\r\nContent-Length: 4\r\n");
+        text + "ab"
+    };
+    let quick = pair.server_of(&mut client, &with_body(GET), &with_body(GET_SEEN));
+    std::thread::sleep(Duration::from_secs(1));
+    client.sends("cd");
+    pair.peer(quick).gets(b"cd");
+    pair.peer(quick).sends(OK);
+    client.gets(&expand(OK_GOT, ""));
+    let mut asked = [0; 2];
+    for _ in 0..10 {
+        let server = pair.server_of(&mut client, GET, GET_SEEN);
+        asked[server] += 1;
+        if server != quick {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        pair.peer(server).sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+    }
+    assert!(asked[quick] >= 5, "{asked:?}: the quick one is {quick}");
+}
+
 /// Eight servers that never answer, and eight that do at once, before four workers: a request that a slow one gets stays
 /// there. Each worker by itself would try every slow server once, which makes 32.
 #[test]
