@@ -134,7 +134,8 @@ impl Subject {
 /// has ended.
 pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
     let settings = &subject.check.settings;
-    let mut health = Health::Unknown;
+    // Other checks may have found it well, or not: one of these alone does not say otherwise.
+    let mut health = subject.watch.findings().health;
     let mut revival = Revival::default();
     let mut due = Health::first_due(settings, shared.now(), fastrand::u64(..));
     loop {
