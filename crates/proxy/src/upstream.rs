@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::forward::Upload;
 use crate::introduce;
 use crate::late::Link;
-use crate::line::Line;
+use crate::line::{Line, WhatFor};
 use crate::multiplex::Multiplex;
 use crate::plan::{ServerPlan, UpstreamPlan};
 use crate::secure::{HandshakeError, Secure};
@@ -163,6 +163,7 @@ impl Upstream {
         let Surroundings { worker, others, shed, now } = *surroundings;
         let line = || {
             let known = known_line.cloned();
+            known.iter().for_each(|line| line.set_waiting_max(plan.config.queue.length));
             let made = || Rc::new(Line::new(plan.config.queue.length, &plan.waiting, worker, others));
             known.unwrap_or_else(made)
         };
@@ -241,29 +242,34 @@ impl Upstream {
         self.line.as_ref().map_or(0, |line| line.len())
     }
 
-    /// Whether requests wait for a server with room.
+    /// Whether requests wait for whichever server has room first.
     pub(crate) fn has_queue(&self) -> bool {
-        self.line.as_ref().is_some_and(|line| !line.is_empty())
+        self.line.as_ref().is_some_and(|line| line.is_for_any())
     }
 
     /// Waits for a server with room, behind those who wait already; until `waits_until`, which is set at the first wait.
+    /// Whether there `is_room` is asked once more from the line: who made some before did not know of it. Says whether it
+    /// had to wait.
     pub(crate) async fn wait(
         &self,
         worker: &Worker,
         deadline: &Deadline,
         waits_until: &mut Option<u32>,
-    ) -> Result<(), Failure> {
-        let line = self.line.as_deref();
-        let joined = line.and_then(|line| Some((line, line.join(worker.coarse_time())?)));
-        let Some((line, (turn, ticket))) = joined else { return Err(Failure::UpstreamFull) };
+        what_for: WhatFor,
+        is_room: impl FnOnce() -> bool,
+    ) -> Result<bool, Failure> {
+        let joined = self.line.as_deref().and_then(|line| line.join(what_for, worker.coarse_time()));
+        let Some(mut place) = joined else { return Err(Failure::UpstreamFull) };
+        if place.is_first() && is_room() {
+            return Ok(false);
+        }
         let now = worker.deadlines.now();
         let until = *waits_until.get_or_insert_with(|| {
             worker.counters.requests_queued.increment();
             now.saturating_add(Ticks::from(self.plan.config.queue.timeout).0)
         });
-        let outcome = deadline.within(Ticks(until.saturating_sub(now)), turn).await;
-        line.leave(ticket);
-        outcome.map(drop).map_err(|_| Failure::QueueTimeout)
+        let outcome = deadline.within(Ticks(until.saturating_sub(now)), place.turn()).await;
+        outcome.map(|_| true).map_err(|_| Failure::QueueTimeout)
     }
 }
 

@@ -336,6 +336,34 @@ fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
 }
 
 #[test]
+fn who_waits_for_its_own_server_keeps_nobody_from_another() {
+    let source = Source::Header("X-Session".to_owned());
+    let sticky =
+        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 });
+    let mut pair = Pair::new(|upstream| {
+        upstream.sticky = Some(sticky);
+        upstream.servers.iter_mut().for_each(|server| server.max_requests = 1.try_into().ok());
+    });
+    let [mut client, mut waiting, mut other] = [(); 3].map(|()| pair.scene.client());
+    let (request, seen) = request_with("X-Session: a");
+    let own = pair.answered_by(&mut client, &request, &seen);
+    assert_eq!(pair.server_of(&mut client, &request, &seen), own);
+    waiting.sends(&request);
+    while pair.scene.running().counters().requests_queued < 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(pair.server_of(&mut other, GET, GET_SEEN), 1 - own);
+    assert_eq!(pair.scene.running().counters().requests_queued, 1);
+    pair.peer(own).sends(OK);
+    client.gets(&expand(OK_GOT, ""));
+    pair.peer(own).gets(&expand(&seen, ""));
+    pair.peer(own).sends(OK);
+    waiting.gets(&expand(OK_GOT, ""));
+    pair.peer(1 - own).sends(OK);
+    other.gets(&expand(OK_GOT, ""));
+}
+
+#[test]
 fn a_hash_of_a_header_chooses_the_server() {
     let mut pair = Pair::new(|upstream| {
         upstream.balance = balance::policy("consistent-hash").expect("it is one");
