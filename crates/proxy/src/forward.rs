@@ -201,11 +201,14 @@ pub(crate) async fn forward(
     let failure = loop {
         let asked = match another.take().or_else(|| choice.at_once(&tried, &mut record.detours)) {
             Some(asked) => asked,
-            None => match aside(|| choice.next(&tried, &mut record.detours)).await {
-                Ok(asked) => asked,
-                // What the servers said that were asked tells more.
-                Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
-            },
+            None => {
+                match aside(|| unless_gone(call.client, choice.next(&tried, &mut record.detours))).await {
+                    Err(Gone) => break Failure::ClientGone,
+                    Ok(Ok(asked)) => asked,
+                    // What the servers said that were asked tells more.
+                    Ok(Err(failure)) => break last_failure.map_or(failure, |(_, failure)| failure),
+                }
+            }
         };
         if let Some((server, failure)) = last_failure.take() {
             record.retried(server, failure);
@@ -361,7 +364,9 @@ impl Attempt<'_> {
     ) -> Result<Reply, Failure> {
         let mut connection = match self.pooled() {
             Some(connection) => connection,
-            None => aside(|| self.connect(record)).await?,
+            None => aside(|| unless_gone(self.call.client, self.connect(record)))
+                .await
+                .unwrap_or(Err(Failure::ClientGone))?,
         };
         progress.is_reused = connection.is_reused;
         let Memory { request, response } = memory;
