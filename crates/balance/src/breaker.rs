@@ -47,6 +47,15 @@ pub enum Flow {
     Open(Time),
 }
 
+/// How a request passes a circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passage {
+    /// As any other, through a circuit that is closed.
+    Whole,
+    /// To try the server: in one of the few places for that.
+    Probe,
+}
+
 /// What a failure or an answer changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
@@ -91,39 +100,53 @@ impl Breaker {
         if word == 0 { Flow::Closed } else { Circuit::unpack(word).flow(settings, now) }
     }
 
-    /// Takes a place for a request: says whether it may be sent. How it ended must be told; if it is not, its place is
-    /// free again after the time that the circuit was open.
+    /// Whether requests try the server, though just now there may be no place for another.
+    pub(crate) fn is_half_open(&self) -> bool {
+        matches!(Circuit::unpack(self.0.load(Relaxed)), Circuit::HalfOpen { .. })
+    }
+
+    /// Takes a place for a request: says how it may be sent, if it may. How it ended must be told; if it is not, its
+    /// place is free again after the time that the circuit was open.
     #[inline]
-    pub fn enter(&self, settings: &BreakerSettings, now: Time) -> bool {
+    pub fn enter(&self, settings: &BreakerSettings, now: Time) -> Option<Passage> {
         if self.0.load(Relaxed) == 0 {
-            return true;
+            return Some(Passage::Whole);
         }
         let next = |word| Circuit::unpack(word).entered(settings, now).map(Circuit::pack);
-        self.0.fetch_update(Relaxed, Relaxed, next).is_ok()
+        let before = self.0.fetch_update(Relaxed, Relaxed, next).ok()?;
+        match Circuit::unpack(before) {
+            Circuit::Closed { .. } => Some(Passage::Whole),
+            Circuit::Open { .. } | Circuit::HalfOpen { .. } => Some(Passage::Probe),
+        }
     }
 
     /// A request was answered.
     #[inline]
-    pub fn succeeded(&self, settings: &BreakerSettings) -> Option<Turn> {
+    pub fn succeeded(&self, settings: &BreakerSettings, passage: Passage) -> Option<Turn> {
         if self.0.load(Relaxed) == 0 {
             return None;
         }
-        self.turn(|circuit| circuit.succeeded(settings))
+        self.turn(passage, |circuit| circuit.succeeded(settings))
     }
 
     /// A request failed.
-    pub fn failed(&self, settings: &BreakerSettings, now: Time) -> Option<Turn> {
-        self.turn(|circuit| circuit.failed(settings, now))
+    pub fn failed(&self, settings: &BreakerSettings, passage: Passage, now: Time) -> Option<Turn> {
+        self.turn(passage, |circuit| circuit.failed(settings, now))
     }
 
     /// A request ended in a way that says nothing about the server.
-    pub fn abandoned(&self) {
+    pub fn abandoned(&self, passage: Passage) {
         if self.0.load(Relaxed) != 0 {
-            self.turn(Circuit::abandoned);
+            self.turn(passage, Circuit::abandoned);
         }
     }
 
-    fn turn(&self, step: impl Fn(Circuit) -> Circuit) -> Option<Turn> {
+    fn turn(&self, passage: Passage, step: impl Fn(Circuit) -> Circuit) -> Option<Turn> {
+        let step = |circuit| match (circuit, passage) {
+            // Sent before the circuit opened: it tells nothing new, and has no place to give back.
+            (Circuit::HalfOpen { .. }, Passage::Whole) => circuit,
+            _ => step(circuit),
+        };
         let next = |word| Some(step(Circuit::unpack(word)).pack());
         let before = self.0.fetch_update(Relaxed, Relaxed, next).map(Circuit::unpack).ok()?;
         match (before, step(before)) {
@@ -256,6 +279,7 @@ fn open_millis(settings: &BreakerSettings, openings: u8) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::Passage::{Probe, Whole};
     use super::*;
     use proptest::prelude::*;
 
@@ -273,9 +297,9 @@ mod tests {
 
     fn opened_at(millis: u64) -> Breaker {
         let breaker = Breaker::default();
-        assert_eq!(breaker.failed(&SETTINGS, at(millis)), None);
-        assert_eq!(breaker.failed(&SETTINGS, at(millis)), None);
-        assert_eq!(breaker.failed(&SETTINGS, at(millis)), Some(Turn::Opened(at(millis + 1000))));
+        assert_eq!(breaker.failed(&SETTINGS, Whole, at(millis)), None);
+        assert_eq!(breaker.failed(&SETTINGS, Whole, at(millis)), None);
+        assert_eq!(breaker.failed(&SETTINGS, Whole, at(millis)), Some(Turn::Opened(at(millis + 1000))));
         breaker
     }
 
@@ -283,26 +307,26 @@ mod tests {
     fn failures_in_a_row_open_it() {
         let breaker = Breaker::default();
         for _ in 0..10 {
-            assert_eq!(breaker.failed(&SETTINGS, at(0)), None);
-            assert_eq!(breaker.failed(&SETTINGS, at(0)), None);
-            assert_eq!(breaker.succeeded(&SETTINGS), None, "an answer ends the row");
+            assert_eq!(breaker.failed(&SETTINGS, Whole, at(0)), None);
+            assert_eq!(breaker.failed(&SETTINGS, Whole, at(0)), None);
+            assert_eq!(breaker.succeeded(&SETTINGS, Whole), None, "an answer ends the row");
         }
         let breaker = opened_at(5);
-        assert!(!breaker.enter(&SETTINGS, at(5)));
+        assert_eq!(breaker.enter(&SETTINGS, at(5)), None);
         assert_eq!(breaker.flow(&SETTINGS, at(1004)), Flow::Open(at(1005)));
-        assert_eq!(breaker.failed(&SETTINGS, at(900)), None, "one that was under way changes nothing");
-        assert_eq!(breaker.succeeded(&SETTINGS), None, "nor does an answer that comes late");
+        assert_eq!(breaker.failed(&SETTINGS, Whole, at(900)), None, "one that was under way changes nothing");
+        assert_eq!(breaker.succeeded(&SETTINGS, Whole), None, "nor does an answer that comes late");
         assert_eq!(breaker.flow(&SETTINGS, at(1005)), Flow::Probe);
     }
 
     #[test]
     fn probes_one_at_a_time_close_it() {
         let breaker = opened_at(0);
-        assert!(breaker.enter(&SETTINGS, at(1000)));
-        assert!(!breaker.enter(&SETTINGS, at(1000)), "one probe at a time");
-        assert_eq!(breaker.succeeded(&SETTINGS), None);
-        assert!(breaker.enter(&SETTINGS, at(1001)));
-        assert_eq!(breaker.succeeded(&SETTINGS), Some(Turn::Closed));
+        assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
+        assert_eq!(breaker.enter(&SETTINGS, at(1000)), None, "one probe at a time");
+        assert_eq!(breaker.succeeded(&SETTINGS, Probe), None);
+        assert_eq!(breaker.enter(&SETTINGS, at(1001)), Some(Probe));
+        assert_eq!(breaker.succeeded(&SETTINGS, Probe), Some(Turn::Closed));
         assert_eq!(breaker.flow(&SETTINGS, at(1001)), Flow::Closed);
     }
 
@@ -311,8 +335,8 @@ mod tests {
         let breaker = opened_at(0);
         let mut now = 1000;
         for open in [2000, 3000, 3000] {
-            assert!(breaker.enter(&SETTINGS, at(now)));
-            assert_eq!(breaker.failed(&SETTINGS, at(now)), Some(Turn::Opened(at(now + open))));
+            assert_eq!(breaker.enter(&SETTINGS, at(now)), Some(Probe));
+            assert_eq!(breaker.failed(&SETTINGS, Probe, at(now)), Some(Turn::Opened(at(now + open))));
             now += open;
         }
     }
@@ -320,12 +344,27 @@ mod tests {
     #[test]
     fn a_probe_that_says_nothing_gives_its_place_back() {
         let breaker = opened_at(0);
-        assert!(breaker.enter(&SETTINGS, at(1000)));
-        breaker.abandoned();
-        assert!(breaker.enter(&SETTINGS, at(1000)));
+        assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
+        breaker.abandoned(Probe);
+        assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
         assert_eq!(breaker.flow(&SETTINGS, at(1500)), Flow::Open(at(2000)));
-        assert!(breaker.enter(&SETTINGS, at(2000)), "nor may one that never ends keep it");
-        assert!(!breaker.enter(&SETTINGS, at(2000)));
+        assert_eq!(breaker.enter(&SETTINGS, at(2000)), Some(Probe), "nor may one that never ends keep it");
+        assert_eq!(breaker.enter(&SETTINGS, at(2000)), None);
+    }
+
+    #[test]
+    fn what_was_sent_before_it_opened_is_no_probe() {
+        let breaker = opened_at(0);
+        assert_eq!(breaker.enter(&SETTINGS, at(1000)), Some(Probe));
+        for _ in 0..3 {
+            assert_eq!(breaker.succeeded(&SETTINGS, Whole), None);
+            assert_eq!(breaker.failed(&SETTINGS, Whole, at(1001)), None);
+            breaker.abandoned(Whole);
+        }
+        assert_eq!(breaker.enter(&SETTINGS, at(1001)), None, "the place is the probe's still");
+        assert_eq!(breaker.succeeded(&SETTINGS, Probe), None);
+        assert_eq!(breaker.enter(&SETTINGS, at(1001)), Some(Probe));
+        assert_eq!(breaker.succeeded(&SETTINGS, Probe), Some(Turn::Closed));
     }
 
     proptest! {

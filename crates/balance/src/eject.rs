@@ -146,6 +146,8 @@ pub struct Ejector {
     /// Servers that were slow when they were judged last. One interval may have a pause in it, or a few answers that took
     /// long by chance: they are ejected if they are slow in the next as well.
     suspected: HashMap<ServerId, Time>,
+    /// Servers that were ejected lately and get too few requests for a judgement, and since when that is so.
+    unjudged: HashMap<ServerId, Time>,
 }
 
 /// For so many intervals counts are gathered.
@@ -167,6 +169,7 @@ impl Ejector {
         let known_for = settings.interval * GATHERED_INTERVALS_MAX;
         // Servers that have left are not looked at again.
         self.gathered.retain(|id, _| fleet.index_of(*id).is_some());
+        self.unjudged.retain(|id, _| fleet.index_of(*id).is_some());
         self.suspected.retain(|id, since| fleet.index_of(*id).is_some() && now.since(*since) <= known_for);
         let mut counted = Vec::with_capacity(fleet.members.len());
         for (server, member) in fleet.members.iter().enumerate() {
@@ -174,6 +177,7 @@ impl Ejector {
             if member.standing.state() != State::Up {
                 self.gathered.remove(&member.id);
                 self.suspected.remove(&member.id);
+                self.unjudged.remove(&member.id);
                 continue;
             }
             let (before, since) = self.gathered.remove(&member.id).unwrap_or((Counts::default(), now));
@@ -181,7 +185,11 @@ impl Ejector {
             let share = if self.suspected.contains_key(&member.id) { SUSPECTED_SHARE } else { 1 };
             if counts.requests >= (settings.requests_min / share).max(1) {
                 counted.push((server, counts));
-            } else if now.since(since) < known_for && counts.requests > 0 {
+                self.unjudged.remove(&member.id);
+                continue;
+            }
+            self.forgive_in_time(member, counts, now, known_for);
+            if now.since(since) < known_for && counts.requests > 0 {
                 self.gathered.insert(member.id, (counts, since));
             }
         }
@@ -195,6 +203,19 @@ impl Ejector {
             }
         }
         judgements
+    }
+
+    /// Of one that is seldom asked an ejection is forgiven as well when nothing was heard against it for so long.
+    fn forgive_in_time(&mut self, member: &Member, counts: Counts, now: Time, known_for: Duration) {
+        if member.standing.ejections() == 0 || counts.failures > 0 {
+            self.unjudged.remove(&member.id);
+            return;
+        }
+        let since = self.unjudged.entry(member.id).or_insert(now);
+        if now.since(*since) >= known_for {
+            *since = now;
+            member.standing.forgive_ejection();
+        }
     }
 
     /// Those of the outliers that are more than suspected.
@@ -354,6 +375,27 @@ mod tests {
                 servers.extend(judged(&mut ejector, &fleet, interval));
             }
             assert_eq!(servers, ejected, "{served:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_seldom_asked_is_forgiven_in_time() {
+        // One request each second and server, which is too few to compare them.
+        for (failures, ejections) in [(0, [2, 2, 1, 1, 0, 0]), (1, [2; 6])] {
+            let fleet = fleet(2, EjectionSettings::default());
+            let standing = &fleet.members()[0].standing;
+            let mut ejector = Ejector::default();
+            (0..2).for_each(|_| standing.count_ejection(Time::START));
+            let mut found = Vec::new();
+            for interval in 0..=25 {
+                serve(&fleet, 0, 1 - failures, 500, failures);
+                serve(&fleet, 1, 1, 500, 0);
+                assert_eq!(judged(&mut ejector, &fleet, interval), []);
+                if interval % 5 == 0 {
+                    found.push(standing.ejections());
+                }
+            }
+            assert_eq!(found, ejections, "{failures} failures");
         }
     }
 

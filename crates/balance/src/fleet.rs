@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::breaker::{BreakerSettings, Flow, Turn};
+use crate::breaker::{BreakerSettings, Flow, Passage, Turn};
 use crate::eject::EjectionSettings;
 use crate::hash::ServerId;
 use crate::policy::PolicyRow;
@@ -206,9 +206,25 @@ impl Fleet {
         }
     }
 
-    /// A request to this server has ended so: told once for each pick that was followed by a request.
+    /// Takes a place for a request in the circuit of this server: asked for each pick, before the request is sent. `None`
+    /// if another worker has taken the last one.
+    #[inline]
+    pub fn enter(&self, server: usize, now: Time) -> Option<Passage> {
+        match &self.settings.breaker {
+            Some(settings) => self.members[server].standing.breaker.enter(settings, now),
+            None => Some(Passage::Whole),
+        }
+    }
+
+    /// A request to this server has ended so, which passed a circuit that was closed, or none.
     #[inline]
     pub fn end(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
+        self.end_passed(server, Passage::Whole, outcome, now)
+    }
+
+    /// A request to this server has ended so, which passed its circuit like this: told once for each that was sent.
+    #[inline]
+    pub fn end_passed(&self, server: usize, passage: Passage, outcome: Outcome, now: Time) -> Option<Event> {
         let standing = &self.members[server].standing;
         let failures_in_a_row = standing.count(outcome);
         if self.compares {
@@ -224,7 +240,7 @@ impl Fleet {
                 Outcome::Abandoned => {}
             }
         }
-        if let Some(event) = self.turn_circuit(standing, outcome, now) {
+        if let Some(event) = self.turn_circuit(standing, passage, outcome, now) {
             return Some(event);
         }
         let ejection = self.settings.ejection.as_ref()?;
@@ -237,13 +253,19 @@ impl Fleet {
         self.members[server].standing.restore(Cause::Ejection, now)
     }
 
-    fn turn_circuit(&self, standing: &Standing, outcome: Outcome, now: Time) -> Option<Event> {
+    fn turn_circuit(
+        &self,
+        standing: &Standing,
+        passage: Passage,
+        outcome: Outcome,
+        now: Time,
+    ) -> Option<Event> {
         let settings = self.settings.breaker.as_ref()?;
         let turn = match outcome {
-            Outcome::Answered(_) => standing.breaker.succeeded(settings),
-            Outcome::Failed => standing.breaker.failed(settings, now),
+            Outcome::Answered(_) => standing.breaker.succeeded(settings, passage),
+            Outcome::Failed => standing.breaker.failed(settings, passage, now),
             Outcome::Abandoned => {
-                standing.breaker.abandoned();
+                standing.breaker.abandoned(passage);
                 None
             }
         }?;
@@ -301,9 +323,10 @@ mod tests {
         let standing = &fleet.members()[0].standing;
         let until = Time::START + breaker.open;
         assert_eq!(fleet.end(0, Outcome::Failed, Time::START), Some(Event::CircuitOpened(until)));
-        assert!(standing.breaker.enter(&breaker, until));
+        assert_eq!(fleet.enter(0, until), Some(Passage::Probe));
         let answered = Outcome::Answered(Some(Duration::from_millis(1)));
-        assert_eq!(fleet.end(0, answered, until), Some(Event::CircuitClosed));
+        assert_eq!(fleet.end(0, answered, until), None, "sent before it opened");
+        assert_eq!(fleet.end_passed(0, Passage::Probe, answered, until), Some(Event::CircuitClosed));
         assert_eq!((standing.returned_at(), fleet.changes.count()), (Some(until), 2));
     }
 

@@ -13,16 +13,29 @@ use crate::time::{Time, micros};
 const FAILURE_MICROS: f32 = 1e6;
 const FAILURE_MICROS_MAX: f32 = 1e9;
 
+/// What is left of a memory when it no longer counts: after three times as long.
+const FORGOTTEN: f32 = 0.05;
+
 /// The average in microseconds (an `f32`) in the upper half, and when it was that, in units of 1.024 ms, in the lower.
 #[derive(Debug, Default)]
 pub(crate) struct Latency(AtomicU64);
 
 impl Latency {
-    /// The average now in microseconds: what it was, faded over `memory`. 0 if nothing is known.
+    /// The average now in microseconds: what it was, faded over `memory`. 0 if nothing is known, or no longer: the little
+    /// that is left of a memory would make a server look quick that nobody has asked for long.
     #[inline]
     pub(crate) fn micros(&self, now: Time, memory: Duration) -> f32 {
         let (average, at) = unpack(self.0.load(Relaxed));
-        if average == 0.0 { 0.0 } else { average * faded(at, now, memory) }
+        if average == 0.0 {
+            return 0.0;
+        }
+        let share = faded(at, now, memory);
+        if share < FORGOTTEN { 0.0 } else { average * share }
+    }
+
+    /// Nothing is known any more.
+    pub(crate) fn forget(&self) {
+        self.0.store(0, Relaxed);
     }
 
     pub(crate) fn answered(&self, latency: Duration, now: Time, memory: Duration) {
@@ -98,6 +111,8 @@ mod tests {
         let later = latency.micros(at(10_000), MEMORY);
         assert!((later / 1e6 - 0.368).abs() < 0.001, "{later}");
         assert_eq!(latency.micros(at(0), MEMORY), 1e6, "nor does another clock matter that is behind");
+        assert!(latency.micros(at(29_000), MEMORY) > 0.0);
+        assert_eq!(latency.micros(at(30_000), MEMORY), 0.0, "nothing is known any more");
     }
 
     #[test]

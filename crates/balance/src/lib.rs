@@ -36,12 +36,12 @@ mod eject;
 /// What keeps a client on one server.
 mod session;
 
-pub use breaker::{Breaker, BreakerSettings, Flow, Turn};
+pub use breaker::{Breaker, BreakerSettings, Flow, Passage, Turn};
 pub use check::{CheckSettings, Health, Verdict};
 pub use eject::{EjectionSettings, Ejector, Judgement, Outlier, Spared};
 pub use fleet::{Event, Fleet, Member, NoneUp, SERVERS_MAX, Settings, WEIGHT_MAX};
 pub use hash::{Secret, ServerId};
-pub use picker::{Ask, Loss, Pick, Picker};
+pub use picker::{Ask, Loss, Pick, Picker, Room};
 pub use policy::round_robin::RoundRobin;
 pub use policy::{AddressPrefixes, DEFAULT, POLICIES, PolicyRow, client_key, policy};
 pub use queue::{Queue, Ticket, WaitingWorkers};

@@ -38,6 +38,15 @@ pub enum Pick {
     None,
 }
 
+/// Which servers are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// Those that have room now.
+    Now,
+    /// Those as well that would have to be waited for.
+    OrNot,
+}
+
 /// Why a session cannot stay on its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
@@ -78,7 +87,8 @@ impl Picker {
         &self.fleet
     }
 
-    /// The server for a request. `Fleet::begin` and `Fleet::end` tell what became of it.
+    /// The server for a request. `Fleet::begin` and `Fleet::enter` take its place there, which another worker may have got
+    /// meanwhile; `Fleet::end` tells what became of it.
     #[inline]
     pub fn pick(&mut self, ask: &Ask<'_>) -> Pick {
         if self.view.is_stale(&self.fleet, ask.now) {
@@ -93,6 +103,23 @@ impl Picker {
         self.pick_guarded(ask)
     }
 
+    /// Whether there is a server that a request was not tried on and that it may be sent to, if only as the last resort.
+    /// Takes nothing.
+    pub fn has_untried(&mut self, ask: &Ask<'_>, room: Room) -> bool {
+        if self.view.is_stale(&self.fleet, ask.now) {
+            self.refresh(ask.now);
+        }
+        self.fleet.members.iter().enumerate().any(|(index, member)| {
+            let is_asked = self.view.place(index).is_some()
+                || matches!(member.standing.state(), State::Ejected | State::Down)
+                    && !member.standing.is_stopped_by(Cause::Drain);
+            is_asked
+                && !ask.tried.contains(&index)
+                && (room == Room::OrNot || has_room(member))
+                && self.flows(index, ask.now)
+        })
+    }
+
     /// A server that is ejected or down, for a request that all others were tried for: a try costs less than a failure.
     /// One that is ejected comes first, as it may be well again without anybody having looked.
     pub fn last_resort(&self, ask: &Ask<'_>) -> Option<usize> {
@@ -102,13 +129,13 @@ impl Picker {
                     && !member.standing.is_stopped_by(Cause::Drain)
                     && !ask.tried.contains(index)
                     && has_room(member)
+                    && self.flows(*index, ask.now)
             };
             let found = self.fleet.members.iter().enumerate().filter(is_one);
             let count = found.clone().count() as u64;
             found.map(|(index, _)| index).nth(below(ask.random, count.max(1)) as usize)
         };
-        let index = of(State::Ejected).or_else(|| of(State::Down))?;
-        self.enters(index, ask.now).then_some(index)
+        of(State::Ejected).or_else(|| of(State::Down))
     }
 
     /// The server of a session, if it may be asked: a server that drains keeps its sessions.
@@ -130,7 +157,7 @@ impl Picker {
         match () {
             () if ask.tried.contains(&index) => Err(Loss::Tried),
             () if !has_room(member) => Err(Loss::Full),
-            () if !self.enters(index, ask.now) => Err(Loss::CircuitOpen),
+            () if !self.flows(index, ask.now) => Err(Loss::CircuitOpen),
             () => Ok(index),
         }
     }
@@ -144,14 +171,9 @@ impl Picker {
 
     #[cold]
     fn pick_guarded(&mut self, ask: &Ask<'_>) -> Pick {
-        // More than one turn only where another worker took the last place of a half-open circuit in between.
-        for _ in 0..=self.view.servers.len() {
-            let candidates = Candidates { view: &self.view, fleet: &self.fleet, ask, is_free: false };
-            let Some(place) = self.policy.pick(&candidates) else { break };
-            let server = self.view.servers[place] as usize;
-            if self.enters(server, ask.now) {
-                return Pick::Server(server);
-            }
+        let candidates = Candidates { view: &self.view, fleet: &self.fleet, ask, is_free: false };
+        if let Some(place) = self.policy.pick(&candidates) {
+            return Pick::Server(self.view.servers[place] as usize);
         }
         let is_full = |&server: &u32| {
             let server = server as usize;
@@ -160,9 +182,9 @@ impl Picker {
         if self.view.servers.iter().any(is_full) { Pick::Full } else { Pick::None }
     }
 
-    fn enters(&self, server: usize, now: Time) -> bool {
-        let standing = &self.fleet.members[server].standing;
-        self.fleet.settings.breaker.as_ref().is_none_or(|settings| standing.breaker.enter(settings, now))
+    /// Whether its circuit lets a request through.
+    fn flows(&self, server: usize, now: Time) -> bool {
+        !matches!(self.fleet.flow(server, now), Flow::Open(_))
     }
 }
 

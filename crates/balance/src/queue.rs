@@ -44,6 +44,11 @@ impl<T> Queue<T> {
         Self { slots: Vec::new(), first: None, last: None, free: None, waiting: 0, waiting_max }
     }
 
+    /// From now on up to so many. Those who wait already are not sent away.
+    pub fn set_waiting_max(&mut self, waiting_max: usize) {
+        self.waiting_max = waiting_max.min(u32::MAX as usize);
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.waiting
@@ -126,31 +131,48 @@ impl<T> Queue<T> {
 /// empty; so a place is never free while somebody waits with another worker.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct WaitingWorkers(AtomicU64);
+pub struct WaitingWorkers([AtomicU64; WORDS]);
+
+const BITS: usize = u64::BITS as usize;
+/// As many as two cache lines hold.
+const WORDS: usize = 16;
 
 impl WaitingWorkers {
     /// Workers from this one on share a bit with others: woken, they look at their own queue.
-    pub const BITS: usize = 64;
+    pub const WORKERS: usize = WORDS * BITS;
 
     /// This worker has somebody who waits.
     pub fn set(&self, worker: usize) {
-        self.0.fetch_or(1 << (worker % Self::BITS), AcqRel);
+        let (word, bit) = place(worker);
+        self.0[word].fetch_or(1 << bit, AcqRel);
     }
 
     /// This worker has nobody left.
     pub fn clear(&self, worker: usize) {
-        self.0.fetch_and(!(1 << (worker % Self::BITS)), AcqRel);
+        let (word, bit) = place(worker);
+        self.0[word].fetch_and(!(1 << bit), AcqRel);
     }
 
     /// The next worker after this one that has somebody who waits; itself last.
     pub fn next_after(&self, worker: usize) -> Option<usize> {
-        let waiting = self.0.load(Acquire);
-        if waiting == 0 {
-            return None;
-        }
-        let start = (worker + 1) % Self::BITS;
-        Some((start + waiting.rotate_right(start as u32).trailing_zeros() as usize) % Self::BITS)
+        let (start, bit) = place(worker + 1);
+        // The first word is looked at twice: from the worker on, and at last up to it.
+        (0..=WORDS).find_map(|turn| {
+            let word = (start + turn) % WORDS;
+            let seen = match turn {
+                0 => u64::MAX << bit,
+                WORDS => !(u64::MAX << bit),
+                _ => u64::MAX,
+            };
+            let waiting = self.0[word].load(Acquire) & seen;
+            (waiting != 0).then(|| word * BITS + waiting.trailing_zeros() as usize)
+        })
     }
+}
+
+fn place(worker: usize) -> (usize, usize) {
+    let worker = worker % WaitingWorkers::WORKERS;
+    (worker / BITS, worker % BITS)
 }
 
 #[cfg(test)]
@@ -183,6 +205,18 @@ mod tests {
     }
 
     #[test]
+    fn another_bound_holds_for_those_who_come_later() {
+        let mut queue = Queue::new(1);
+        queue.join('a', at(1)).expect("room");
+        assert_eq!(queue.join('b', at(2)), Err('b'));
+        queue.set_waiting_max(2);
+        queue.join('b', at(3)).expect("room");
+        queue.set_waiting_max(0);
+        assert_eq!(queue.join('c', at(4)), Err('c'));
+        assert_eq!((queue.take_next(), queue.take_next()), (Some(('a', at(1))), Some(('b', at(3)))));
+    }
+
+    #[test]
     fn a_worker_that_waits_is_found_from_any_other() {
         let waiting = WaitingWorkers::default();
         assert_eq!(waiting.next_after(3), None);
@@ -193,6 +227,19 @@ mod tests {
         waiting.clear(5);
         waiting.clear(63);
         assert_eq!(waiting.next_after(1), Some(1));
+    }
+
+    #[test]
+    fn many_workers_wait_each_by_itself() {
+        let waiting = WaitingWorkers::default();
+        [0, 64, 127, 1023].into_iter().for_each(|worker| waiting.set(worker));
+        for (worker, next) in [(0, 64), (63, 64), (64, 127), (127, 1023), (1022, 1023), (1023, 0)] {
+            assert_eq!(waiting.next_after(worker), Some(next), "after {worker}");
+        }
+        waiting.clear(0);
+        assert_eq!(waiting.next_after(1023), Some(64), "it is not another one's bit");
+        [127, 1023].into_iter().for_each(|worker| waiting.clear(worker));
+        assert_eq!(waiting.next_after(64), Some(64), "itself last");
     }
 
     proptest! {

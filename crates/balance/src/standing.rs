@@ -185,6 +185,8 @@ impl Standing {
         if is_news {
             if before == cause.bit() {
                 self.starts_slowly(now);
+                // How fast it was before says nothing about how it comes back.
+                self.latency.forget();
             }
             self.failures_in_a_row.store(0, Relaxed);
             // What stopped it is not held against it once more when the interval is judged.
@@ -273,15 +275,27 @@ impl Standing {
     pub(crate) fn add_to_interval(&self, outcome: Outcome) {
         match outcome {
             Outcome::Answered(latency) => {
-                self.answers.fetch_add(1 << 32, Relaxed);
-                if let Some(latency) = latency {
-                    self.answers_micros.fetch_add(micros(latency), Relaxed);
+                let before = self.answers.fetch_add(1 << 32, Relaxed);
+                match latency {
+                    Some(latency) => {
+                        self.answers_micros.fetch_add(micros(latency), Relaxed);
+                    }
+                    None => self.add_mean(before),
                 }
             }
             Outcome::Failed => {
                 self.answers.fetch_add((1 << 32) | 1, Relaxed);
             }
             Outcome::Abandoned => {}
+        }
+    }
+
+    /// An answer that was not timed, where others are, takes as long as they do: the mean stays what it is.
+    fn add_mean(&self, answers: u64) {
+        let micros = self.answers_micros.load(Relaxed);
+        let answered = (answers >> 32).saturating_sub(answers & u64::from(u32::MAX));
+        if let Some(mean) = micros.checked_div(answered).filter(|mean| *mean > 0) {
+            self.answers_micros.fetch_add(mean, Relaxed);
         }
     }
 
@@ -414,6 +428,20 @@ mod tests {
         ] {
             assert_eq!(standing.count(outcome), in_a_row);
         }
+    }
+
+    #[test]
+    fn an_answer_that_was_not_timed_leaves_the_mean_as_it_is() {
+        let standing = Standing::new(&Arc::default());
+        let millis = |millis| Some(Duration::from_millis(millis));
+        for latency in [millis(2), millis(4), None, None] {
+            standing.add_to_interval(Outcome::Answered(latency));
+        }
+        standing.add_to_interval(Outcome::Failed);
+        let counts = standing.take_counts();
+        assert_eq!((counts.requests, counts.latency), (5, Duration::from_millis(3)));
+        standing.add_to_interval(Outcome::Answered(None));
+        assert_eq!(standing.take_counts().latency, Duration::ZERO);
     }
 
     #[test]

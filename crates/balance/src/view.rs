@@ -74,8 +74,8 @@ impl View {
         self.changes = Some(fleet.changes.count());
         std::mem::swap(&mut self.servers, &mut self.servers_before);
         std::mem::swap(&mut self.weights, &mut self.weights_before);
-        self.fill(fleet, now, is_up);
-        if self.servers.is_empty() && fleet.settings.none_up == NoneUp::TryAll {
+        let is_any_up = self.fill(fleet, now, is_up);
+        if !is_any_up && fleet.settings.none_up == NoneUp::TryAll {
             self.fill(fleet, now, |standing, _| !standing.is_stopped_by(Cause::Drain));
         }
         self.places.fill(None);
@@ -86,8 +86,10 @@ impl View {
         if is_same { Difference::None } else { Difference::Some }
     }
 
-    /// Takes the groups in turn until one suffices, with what was taken before.
-    fn fill(&mut self, fleet: &Fleet, now: Time, may_be_asked: impl Fn(&Standing, Time) -> bool) {
+    /// Takes the groups in turn until one suffices, with what was taken before. Says whether any server takes whatever it
+    /// is sent.
+    fn fill(&mut self, fleet: &Fleet, now: Time, may_be_asked: impl Fn(&Standing, Time) -> bool) -> bool {
+        let mut is_any_up = false;
         self.servers.clear();
         self.weights.clear();
         self.warmth.clear();
@@ -107,23 +109,32 @@ impl View {
                     self.due = self.due.min(member.standing.ejected_until());
                 }
             }
+            is_any_up |= weight_up > 0;
             let enough = weight * u64::from(fleet.settings.group_suffices_percent.min(100));
             if weight_up > 0 && weight_up * 100 >= enough {
                 break;
             }
         }
+        is_any_up
     }
 
-    /// Takes a server in, unless its circuit is open.
+    /// Takes a server in, unless its circuit is open. Says whether it takes whatever it is sent: one whose circuit is half
+    /// open takes a request now and then, and so stands in for no other.
     fn take(&mut self, fleet: &Fleet, server: u32, now: Time) -> bool {
         let member = &fleet.members[server as usize];
+        let mut is_whole = true;
         if let Some(settings) = &fleet.settings.breaker {
-            match member.standing.breaker.flow(settings, now) {
+            let breaker = &member.standing.breaker;
+            match breaker.flow(settings, now) {
                 Flow::Closed => {}
-                Flow::Probe => self.is_guarded = true,
-                Flow::Open(until) => {
+                Flow::Open(until) if !breaker.is_half_open() => {
                     self.due = self.due.min(until);
                     return false;
+                }
+                // All its places may be taken now: they are free again as soon as it has answered, and each pick looks.
+                Flow::Open(_) | Flow::Probe => {
+                    is_whole = false;
+                    self.is_guarded = true;
                 }
             }
         }
@@ -132,7 +143,7 @@ impl View {
         self.servers.push(server);
         self.weights.push(member.weight * u32::from(warmth));
         self.warmth.push(warmth);
-        true
+        is_whole
     }
 }
 
@@ -165,7 +176,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::breaker::BreakerSettings;
+    use crate::breaker::{BreakerSettings, Passage};
     use crate::eject::EjectionSettings;
     use crate::fleet::{Member, Settings};
     use crate::hash::ServerId;
@@ -277,5 +288,26 @@ mod tests {
         assert!(view.is_stale(&fleet, now));
         view.refresh(&fleet, now);
         assert_eq!((view.servers.as_slice(), view.is_guarded, view.place(1)), (&[0, 1][..], true, Some(1)));
+        // A view that is made while a request tries it has it as well.
+        assert_eq!(fleet.enter(1, now), Some(Passage::Probe));
+        assert_eq!(seen(&fleet, now), [0, 1]);
+        let mut view = View::new(2);
+        view.refresh(&fleet, now);
+        fleet.end_passed(1, Passage::Probe, Outcome::Answered(None), now);
+        assert_eq!((view.is_stale(&fleet, now), view.is_guarded, view.place(1)), (false, true, Some(1)));
+    }
+
+    #[test]
+    fn a_half_open_circuit_stands_in_for_no_other_server() {
+        let breaker = BreakerSettings { failures: 1, ..BreakerSettings::default() };
+        let settings = Settings { breaker: Some(breaker), ..Settings::default() };
+        let now = START + breaker.open;
+        let lower_group = fleet(&[(0, 1), (1, 1)], settings);
+        lower_group.end(0, Outcome::Failed, START);
+        assert_eq!(seen(&lower_group, now), [0, 1]);
+        let down = fleet(&[(0, 1), (0, 1)], settings);
+        down.end(0, Outcome::Failed, START);
+        down.members()[1].standing.stop(Cause::Check);
+        assert_eq!(seen(&down, now), [0, 1], "as if all were up");
     }
 }

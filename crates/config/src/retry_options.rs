@@ -23,8 +23,8 @@ pub(crate) struct RetryWritten {
 
 const ON: &str = "After what a request is tried once more, with another server where there is one: no connection \
                   (`connect`), one that was closed before there was a response (`reset`), no response in time \
-                  (`timeout`), or a status. A request that a server may have seen is repeated only if its method is \
-                  idempotent and its body is still there.";
+                  (`timeout`), or a status, which is passed on where no other server has room. A request that a server \
+                  may have seen is repeated only if its method is idempotent and its body is still there.";
 const ATTEMPTS: &str = "How often a request is tried in all. 1 is once.";
 const ATTEMPTS_KIND: Count = Count { range: 1..=16, unit: Unit::Things };
 const WITHIN: &str = "No attempt begins later than this after the first.";

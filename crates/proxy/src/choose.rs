@@ -4,13 +4,14 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use balance::{Ask, Loss, Parts, Pick, ServerId, SessionKey, Stuck};
+use balance::{Ask, Loss, Parts, Pick, Room, ServerId, SessionKey, Stuck};
 
 use crate::client::Client;
 use crate::control::notice;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::{Request, Response};
+use crate::line::WhatFor;
 use crate::plan::Stickiness;
 use crate::upstream::{Asked, Upstream};
 use crate::worker::Worker;
@@ -102,10 +103,12 @@ impl<'a> Choice<'a> {
     /// The next server, but for those that were tried already; what asks is under way there from now on.
     pub(crate) async fn next(&mut self, tried: &[usize], detours: &mut Detours) -> Result<Asked, Failure> {
         let mut has_waited = false;
+        // Not again at once, as there is room for others than those it is meant for.
+        let mut looks_again = true;
         loop {
             match self.pick(tried, has_waited, detours)? {
                 Found::Full => {
-                    self.wait(detours).await?;
+                    looks_again = self.wait(tried, looks_again, detours).await?;
                     has_waited = true;
                 }
                 found => {
@@ -125,11 +128,19 @@ impl<'a> Choice<'a> {
         self.begin(found)
     }
 
+    /// Whether there is a server but for those that were tried. Nothing is taken, and no session moves.
+    #[cold]
+    pub(crate) fn has_untried(&self, tried: &[usize], room: Room) -> bool {
+        let ask = Ask { now: self.worker.coarse_time(), random: 0, key: self.key, tried };
+        self.upstream.picker.borrow_mut().has_untried(&ask, room)
+    }
+
     #[inline]
     fn begin(&self, found: Found) -> Option<Asked> {
+        let now = self.worker.coarse_time();
         match found {
-            Found::Server(server) => self.upstream.begin(server, false),
-            Found::LastResort(server) => self.upstream.begin(server, true),
+            Found::Server(server) => self.upstream.begin(server, false, now),
+            Found::LastResort(server) => self.upstream.begin(server, true, now),
             Found::Full => None,
         }
     }
@@ -155,11 +166,33 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Waits for room, and notes for how long.
-    async fn wait(&mut self, detours: &mut Detours) -> Result<(), Failure> {
+    /// Whether there is room now: with the server of its session, as long as it has one.
+    fn is_room(&self, tried: &[usize]) -> bool {
+        let ask = Ask { now: self.worker.coarse_time(), random: fastrand::u64(..), key: self.key, tried };
+        let mut picker = self.upstream.picker.borrow_mut();
+        match self.session.as_ref().and_then(|session| session.server) {
+            Some(server) => picker.follow(server, &ask) != Err(Loss::Full),
+            None => picker.pick(&ask) != Pick::Full,
+        }
+    }
+
+    /// Waits for room, and notes for how long; not if there is some already, which it `looks_again` for. Says whether it had
+    /// to.
+    async fn wait(
+        &mut self,
+        tried: &[usize],
+        looks_again: bool,
+        detours: &mut Detours,
+    ) -> Result<bool, Failure> {
         let began = Instant::now();
-        let outcome = self.upstream.wait(self.worker, &self.client.deadline, &mut self.waits_until).await;
-        if outcome != Err(Failure::UpstreamFull) {
+        let mut waits_until = self.waits_until;
+        let is_room = || looks_again && self.is_room(tried);
+        let has_own = self.session.as_ref().is_some_and(|session| session.server.is_some());
+        let what_for = if has_own { WhatFor::ItsOwn } else { WhatFor::Any };
+        let deadline = &self.client.deadline;
+        let outcome = self.upstream.wait(self.worker, deadline, &mut waits_until, what_for, is_room).await;
+        self.waits_until = waits_until;
+        if !matches!(outcome, Ok(false) | Err(Failure::UpstreamFull)) {
             *detours.queued.get_or_insert_default() += began.elapsed();
         }
         outcome.inspect_err(|_| detours.shed = Some("queue"))

@@ -66,11 +66,9 @@ impl Fleets {
 
 fn look(plan: &Plan, compared: &mut [Compared], shared: &Rc<Shared>, now: Time) {
     for (upstream, compared) in plan.upstreams.iter().zip(compared) {
-        if upstream.servers.len() < 2 {
-            continue;
-        }
+        // One that is alone may have been left out before it was.
         compared.follow(upstream, shared, now);
-        if now >= compared.ejector.due(&upstream.fleet) {
+        if upstream.servers.len() > 1 && now >= compared.ejector.due(&upstream.fleet) {
             for judgement in compared.ejector.judge(&upstream.fleet, now) {
                 tell(upstream, &judgement, now);
             }

@@ -127,6 +127,11 @@ impl Failure {
         )
     }
 
+    /// Whether nobody took a connection, which another try may mend with the same server.
+    pub(crate) fn is_of_connecting(self) -> bool {
+        matches!(self, Failure::UpstreamRefused | Failure::UpstreamConnectTimeout)
+    }
+
     /// Whether a route does not want the request, with which nothing else is wrong.
     pub(crate) fn is_of_policy(self) -> bool {
         matches!(self, Failure::Unauthorized | Failure::Forbidden | Failure::RateLimited)

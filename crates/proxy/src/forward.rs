@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use balance::{Time, Work};
+use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol, Retry};
 use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version};
 
@@ -57,6 +57,8 @@ struct Rest {
     /// Its waits are not those of the response.
     deadline: Deadline,
     pace: Pace,
+    /// When it had been sent, if it was before the server answered.
+    ended_at: Cell<Option<Instant>>,
 }
 
 /// How far an upload goes beside what follows.
@@ -88,6 +90,15 @@ impl Upload {
     /// Whether the whole body has been sent.
     pub(crate) fn is_done(&self) -> bool {
         self.state.get() == UploadState::Done
+    }
+
+    /// From when on the server alone is waited for, of a request that was begun then: a client takes its time for a body.
+    /// `None` for as long as some of that is to come.
+    fn waits_for_server_since(&self, begun: Instant) -> Option<Instant> {
+        match &self.rest {
+            None => Some(begun),
+            Some(rest) => rest.ended_at.get().map(|ended_at| ended_at.max(begun)),
+        }
     }
 
     fn is_under_way(&self) -> bool {
@@ -162,7 +173,10 @@ impl Upload {
                 && let Poll::Ready(result) = upload.as_mut().poll(context)
             {
                 match upload_outcome(result, until) {
-                    Ok(state) => self.state.set(state),
+                    Ok(state) => {
+                        self.state.set(state);
+                        rest.ended_at.set(Some(Instant::now()));
+                    }
                     Err(failure) => return Poll::Ready(Err(failure)),
                 }
             }
@@ -234,14 +248,18 @@ pub(crate) async fn forward(
     let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
     let mut tried = Vec::new();
     let mut last_failure: Option<(usize, Failure)> = None;
+    let mut another = None;
     let failure = loop {
-        let asked = match choice.at_once(&tried, &mut record.detours) {
+        let asked = match another.take().or_else(|| choice.at_once(&tried, &mut record.detours)) {
             Some(asked) => asked,
-            None => match aside(|| choice.next(&tried, &mut record.detours)).await {
-                Ok(asked) => asked,
-                // What the servers said that were asked tells more.
-                Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
-            },
+            None => {
+                match aside(|| unless_gone(call.client, choice.next(&tried, &mut record.detours))).await {
+                    Err(Gone) => break Failure::ClientGone,
+                    Ok(Ok(asked)) => asked,
+                    // What the servers said that were asked tells more.
+                    Ok(Err(failure)) => break last_failure.map_or(failure, |(_, failure)| failure),
+                }
+            }
         };
         if let Some((server, failure)) = last_failure.take() {
             record.retried(server, failure);
@@ -256,18 +274,26 @@ pub(crate) async fn forward(
         let (failure, verdict) = match outcome {
             Ok(mut reply) => {
                 let status = memory.response.head.start.status;
-                let (latency, now) = answered(worker, &asked, record);
+                let (latency, now) = answered(worker, &asked, &reply.upload, record);
                 record.server_changed(upstream.answered(&asked, status, latency, now));
-                if !attempts.repeats(status)
-                    || attempts.after(Setback::Status, is_whole(&memory.request)) == Verdict::GiveUp
-                {
+                if attempts.repeats(status) {
+                    tried.push(index);
+                    // Where no other server has room, what this one said is the answer.
+                    if choice.has_untried(&tried, Room::Now)
+                        && attempts.after(Setback::Status, is_whole(&memory.request)) != Verdict::GiveUp
+                    {
+                        another = choice.at_once(&tried, &mut record.detours);
+                    }
+                }
+                if another.is_none() {
                     record.is_answered = true;
                     choice.settle(&asked, Some(&mut memory.response));
                     admission.end(Work::Done(latency), now);
                     reply.under_way = Some(asked.into_under_way());
                     return Ok(reply);
                 }
-                (Failure::UpstreamStatus, Verdict::Elsewhere)
+                last_failure = Some((index, Failure::UpstreamStatus));
+                continue;
             }
             Err(failure) => {
                 let setback = attempt.failed(&asked, failure, progress, record);
@@ -282,6 +308,10 @@ pub(crate) async fn forward(
         let is_done_with = !progress.is_untouched || upstream.has_another(index, &tried);
         if verdict == Verdict::Elsewhere && is_done_with {
             tried.push(index);
+            if failure.is_of_connecting() && !choice.has_untried(&tried, Room::OrNot) {
+                // A server that is started anew is there again in a moment.
+                tried.clear();
+            }
         }
     };
     let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
@@ -338,10 +368,16 @@ fn prepare_body(
 }
 
 /// How long a server took to answer, where that is timed, and the time now.
-fn answered(worker: &Worker, asked: &Asked, record: &Record<'_>) -> (Option<Duration>, Time) {
+fn answered(
+    worker: &Worker,
+    asked: &Asked,
+    upload: &Upload,
+    record: &Record<'_>,
+) -> (Option<Duration>, Time) {
     let Some(since) = asked.since else { return (None, worker.coarse_time()) };
     let answered_at = record.first_byte_at().unwrap_or_else(Instant::now);
-    (Some(answered_at.duration_since(since)), worker.time_of(answered_at))
+    let since = upload.waits_for_server_since(since);
+    (since.map(|since| answered_at.saturating_duration_since(since)), worker.time_of(answered_at))
 }
 
 /// The length of a response of which only a part is here but the rest is worth a moment's wait: of a short one. It then
@@ -402,7 +438,9 @@ impl Attempt<'_> {
     ) -> Result<Reply, Failure> {
         let mut connection = match self.pooled() {
             Some(connection) => connection,
-            None => aside(|| self.connect(record)).await?,
+            None => aside(|| unless_gone(self.call.client, self.connect(record)))
+                .await
+                .unwrap_or(Err(Failure::ClientGone))?,
         };
         let Memory { request, response } = memory;
         response.buffer.clear();
@@ -423,7 +461,8 @@ impl Attempt<'_> {
         if is_done {
             self.receive(&connection, response, record, progress).await?;
         } else {
-            let rest = Rest { deadline: self.call.worker.deadlines.deadline(), pace };
+            let rest =
+                Rest { deadline: self.call.worker.deadlines.deadline(), pace, ended_at: Cell::new(None) };
             let state = if self.is_held(request) { UploadState::Held } else { UploadState::Under };
             connection.upload = Upload { state: Cell::new(state), rest: Some(Box::new(rest)) };
             let receive = pin!(self.receive(&connection, response, record, progress));

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use balance::Work;
+use balance::{Room, Work};
 use telemetry::{Entry, Places, Retried, UpstreamCell};
 
 use crate::buffer::TINY;
@@ -91,7 +91,11 @@ async fn attempt(
     let mut choice = Choice::of_connection(worker, client, upstream);
     loop {
         let last_failure = note.failed.last().map(|(_, failure)| *failure);
-        let tried: Vec<usize> = note.failed.iter().map(|(server, _)| *server).collect();
+        let mut tried: Vec<usize> = note.failed.iter().map(|(server, _)| *server).collect();
+        if last_failure.is_some_and(Failure::is_of_connecting) && !choice.has_untried(&tried, Room::OrNot) {
+            // As in `forward`: one that is started anew is there again in a moment.
+            tried.clear();
+        }
         // What the servers said that were asked tells more.
         let asked = choice
             .next(&tried, &mut note.detours)

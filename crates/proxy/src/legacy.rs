@@ -88,15 +88,8 @@ impl Legacy {
         let mut room = SESSIONS_MAX;
         for upstream in &plan.upstreams {
             let name = &upstream.config.name;
-            match upstream.stickiness.as_deref() {
-                Some(Stickiness::Cookie(_, Some(secret))) => {
-                    let secret = Hidden(secret.to_vec());
-                    legacy.0.push(Bequest::CookieSecret { upstream: name.clone(), secret });
-                }
-                Some(Stickiness::Table { source, sessions, .. }) => {
-                    room -= legacy.push_sessions(name, &format!("{source:?}"), sessions, room, now);
-                }
-                Some(Stickiness::Cookie(_, None)) | None => {}
+            if let Some(stickiness) = &upstream.stickiness {
+                room -= legacy.push_stickiness(name, stickiness, room, now);
             }
             for member in upstream.fleet.members() {
                 let stands = member.standing.bequest(now);
@@ -106,6 +99,28 @@ impl Legacy {
             }
         }
         legacy
+    }
+
+    /// What one upstream's sessions go on with that are kept in another way from now on.
+    pub(crate) fn of_sessions(upstream: &str, stickiness: &Stickiness, now: Time) -> Self {
+        let mut legacy = Self::default();
+        legacy.push_stickiness(upstream, stickiness, usize::MAX, now);
+        legacy
+    }
+
+    /// Adds what keeps an upstream's clients on their servers, and returns of how many sessions.
+    fn push_stickiness(&mut self, upstream: &str, stickiness: &Stickiness, room: usize, now: Time) -> usize {
+        match stickiness {
+            Stickiness::Cookie(_, Some(secret)) => {
+                let secret = Hidden(secret.to_vec());
+                self.0.push(Bequest::CookieSecret { upstream: upstream.to_owned(), secret });
+                0
+            }
+            Stickiness::Table { source, sessions, .. } => {
+                self.push_sessions(upstream, &format!("{source:?}"), sessions, room, now)
+            }
+            Stickiness::Cookie(_, None) => 0,
+        }
     }
 
     /// Adds the sessions used last, `room` at most, and returns how many.

@@ -190,6 +190,8 @@ struct Connecting<'a>(&'a Multiplex);
 impl<'a> Connecting<'a> {
     fn new(multiplex: &'a Multiplex) -> Self {
         multiplex.is_connecting.set(true);
+        // Whoever it is made for may leave: then nothing has failed, and one of those who wait makes it.
+        multiplex.failure.set(None);
         Self(multiplex)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::{
-    Event, InFlight, Outcome, Picker, RetryBudget, Shed, ShedSettings, Standing, State, Time, Work,
+    Event, InFlight, Outcome, Passage, Picker, RetryBudget, Shed, ShedSettings, Standing, State, Time, Work,
 };
 use config::{Pool, Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::forward::Upload;
 use crate::introduce;
 use crate::late::Link;
-use crate::line::Line;
+use crate::line::{Line, WhatFor};
 use crate::multiplex::Multiplex;
 use crate::plan::{ServerPlan, UpstreamPlan};
 use crate::secure::{HandshakeError, Secure};
@@ -171,6 +171,7 @@ impl Upstream {
         let Surroundings { worker, others, shed, now } = *surroundings;
         let line = || {
             let known = known_line.cloned();
+            known.iter().for_each(|line| line.set_waiting_max(plan.config.queue.length));
             let made = || Rc::new(Line::new(plan.config.queue.length, &plan.waiting, worker, others));
             known.unwrap_or_else(made)
         };
@@ -200,12 +201,14 @@ impl Upstream {
 
     /// A request to a server begins: it is under way until what is returned is dropped.
     #[inline]
-    pub(crate) fn begin(&self, server: usize, is_last_resort: bool) -> Option<Asked> {
+    pub(crate) fn begin(&self, server: usize, is_last_resort: bool, now: Time) -> Option<Asked> {
         let limit = self.plan.fleet.members()[server].in_flight_max;
         let in_flight = InFlight::begin(Rc::clone(&self.standings[server]), limit)?;
+        // Last, as this place is not given back by itself.
+        let passage = self.plan.fleet.enter(server, now)?;
         let under_way = UnderWay { in_flight: Some(in_flight), line: self.line.clone() };
         let since = self.times().then(Instant::now);
-        Some(Asked { server, since, is_last_resort, under_way })
+        Some(Asked { server, since, is_last_resort, passage, under_way })
     }
 
     /// Whether another server is up that a request was not tried with.
@@ -235,18 +238,18 @@ impl Upstream {
             self.plan.tell_revived(asked.server);
         }
         let outcome = if is_failure { Outcome::Failed } else { Outcome::Answered(latency) };
-        self.ended(asked.server, outcome, now)
+        self.ended(asked, outcome, now)
     }
 
     /// A server has not answered.
     pub(crate) fn failed(&self, worker: &Worker, asked: &Asked, is_its_fault: bool) -> Option<Event> {
         let outcome = if is_its_fault { Outcome::Failed } else { Outcome::Abandoned };
-        self.ended(asked.server, outcome, worker.coarse_time())
+        self.ended(asked, outcome, worker.coarse_time())
     }
 
-    fn ended(&self, server: usize, outcome: Outcome, now: Time) -> Option<Event> {
-        let event = self.plan.fleet.end(server, outcome, now)?;
-        self.plan.tell(server, event, now);
+    fn ended(&self, asked: &Asked, outcome: Outcome, now: Time) -> Option<Event> {
+        let event = self.plan.fleet.end_passed(asked.server, asked.passage, outcome, now)?;
+        self.plan.tell(asked.server, event, now);
         Some(event)
     }
 
@@ -255,29 +258,34 @@ impl Upstream {
         self.line.as_ref().map_or(0, |line| line.len())
     }
 
-    /// Whether requests wait for a server with room.
+    /// Whether requests wait for whichever server has room first.
     pub(crate) fn has_queue(&self) -> bool {
-        self.line.as_ref().is_some_and(|line| !line.is_empty())
+        self.line.as_ref().is_some_and(|line| line.is_for_any())
     }
 
     /// Waits for a server with room, behind those who wait already; until `waits_until`, which is set at the first wait.
+    /// Whether there `is_room` is asked once more from the line: who made some before did not know of it. Says whether it
+    /// had to wait.
     pub(crate) async fn wait(
         &self,
         worker: &Worker,
         deadline: &Deadline,
         waits_until: &mut Option<u32>,
-    ) -> Result<(), Failure> {
-        let line = self.line.as_deref();
-        let joined = line.and_then(|line| Some((line, line.join(worker.coarse_time())?)));
-        let Some((line, (turn, ticket))) = joined else { return Err(Failure::UpstreamFull) };
+        what_for: WhatFor,
+        is_room: impl FnOnce() -> bool,
+    ) -> Result<bool, Failure> {
+        let joined = self.line.as_deref().and_then(|line| line.join(what_for, worker.coarse_time()));
+        let Some(mut place) = joined else { return Err(Failure::UpstreamFull) };
+        if place.is_first() && is_room() {
+            return Ok(false);
+        }
         let now = worker.deadlines.now();
         let until = *waits_until.get_or_insert_with(|| {
             worker.counters.requests_queued.increment();
             now.saturating_add(Ticks::from(self.plan.config.queue.timeout).0)
         });
-        let outcome = deadline.within(Ticks(until.saturating_sub(now)), turn).await;
-        line.leave(ticket);
-        outcome.map(drop).map_err(|_| Failure::QueueTimeout)
+        let outcome = deadline.within(Ticks(until.saturating_sub(now)), place.turn()).await;
+        outcome.map(|_| true).map_err(|_| Failure::QueueTimeout)
     }
 }
 
@@ -308,6 +316,8 @@ pub(crate) struct Asked {
     pub(crate) since: Option<Instant>,
     /// Whether it is only asked because nothing else is left.
     pub(crate) is_last_resort: bool,
+    /// Whether it tries a server whose circuit is half open.
+    passage: Passage,
     under_way: UnderWay,
 }
 

@@ -5,8 +5,10 @@
 //! Chen, Coleman and Shrivastava, "Revisiting consistent hashing with bounded loads" (2021).
 
 use crate::picker::Candidates;
+use crate::time::Time;
 
-/// So many servers' loads are added up for a pick; the sum of all is that old at most.
+/// So many servers' loads are added up for a pick, where picks follow each other at once; the sum of all is that old at
+/// most.
 const ADDED_PER_PICK: usize = 16;
 
 #[derive(Debug, Clone, Default)]
@@ -17,6 +19,8 @@ pub(crate) struct ConsistentHash {
     load: u64,
     /// Picks until they are added up again.
     picks_left: usize,
+    /// When that was.
+    added_at: Time,
 }
 
 impl ConsistentHash {
@@ -43,7 +47,8 @@ impl ConsistentHash {
     }
 
     fn add_up(&mut self, candidates: &Candidates<'_>) {
-        if self.picks_left == 0 {
+        if self.picks_left == 0 || self.added_at != candidates.ask.now {
+            self.added_at = candidates.ask.now;
             let load = |place| u64::from(candidates.standing(place).in_flight());
             self.load = (0..candidates.len()).map(load).sum();
             self.picks_left = candidates.len() / ADDED_PER_PICK;
@@ -72,7 +77,11 @@ mod tests {
     }
 
     fn picked(picker: &mut Picker, key: u64) -> usize {
-        match picker.pick(&Ask { now: Time::START, random: 0, key: Some(key), tried: &[] }) {
+        picked_at(picker, key, Time::START)
+    }
+
+    fn picked_at(picker: &mut Picker, key: u64, now: Time) -> usize {
+        match picker.pick(&Ask { now, random: 0, key: Some(key), tried: &[] }) {
             Pick::Server(server) => server,
             other => panic!("{other:?}"),
         }
@@ -101,5 +110,16 @@ mod tests {
         let server = picked(&mut picker, 1);
         let _under_way: Vec<_> = (0..1000).map(|_| fleet.begin(server)).collect();
         assert_eq!(picked(&mut picker, 1), server);
+    }
+
+    #[test]
+    fn what_was_under_way_some_time_ago_bounds_nothing() {
+        let mut picker = picker(64, Settings::default());
+        let fleet = Arc::clone(picker.fleet());
+        let key = mix(7);
+        let server = picked(&mut picker, key);
+        // Nothing was under way then; now each server has a few, and one more is no reason to go elsewhere.
+        let _under_way: Vec<_> = (0..64 * 4).map(|request| fleet.begin(request % 64)).collect();
+        assert_eq!(picked_at(&mut picker, key, Time::from_millis(5000)), server);
     }
 }

@@ -71,7 +71,7 @@ mod tests {
     use crate::hash::{ServerId, mix};
     use crate::picker::{Ask, Pick, Picker};
     use crate::policy::policy;
-    use crate::standing::{Outcome, Standing};
+    use crate::standing::{Cause, Outcome, Standing};
     use crate::time::Time;
 
     #[test]
@@ -96,5 +96,30 @@ mod tests {
         assert!(first[0] >= 998, "{first:?}");
         let later = counts(60_000, [2, 2]);
         assert!(later[1] > 300, "forgotten after a minute: {later:?}");
+    }
+
+    #[test]
+    fn a_server_that_comes_back_is_not_sent_a_crowd_before_it_has_answered() {
+        let changes = Arc::default();
+        let member = |id| Member::new(ServerId::from_u64(id), 1, &Standing::new(&changes));
+        let row = policy("response-time").expect("a policy");
+        let fleet = Arc::new(Fleet::new(row, (0..3).map(member).collect(), Settings::default()));
+        let mut picker = Picker::new(Arc::clone(&fleet), 0);
+        let at = Time::from_millis;
+        let answered = Outcome::Answered(Some(Duration::from_millis(2)));
+        (0..3).for_each(|server| drop(fleet.end(server, answered, at(0))));
+        fleet.members()[2].standing.stop(Cause::Check);
+        // Two memories later.
+        (0..2).for_each(|server| drop(fleet.end(server, answered, at(20_000))));
+        fleet.members()[2].standing.restore(Cause::Check, at(20_000));
+        let mut under_way = Vec::new();
+        let mut crowd = 0;
+        for turn in 0..300 {
+            let ask = Ask { now: at(20_001), random: mix(turn), key: None, tried: &[] };
+            let Pick::Server(server) = picker.pick(&ask) else { panic!("no server") };
+            under_way.push(fleet.begin(server));
+            crowd += u32::from(server == 2);
+        }
+        assert!((1..=2).contains(&crowd), "{crowd} of 300");
     }
 }

@@ -140,7 +140,8 @@ impl InsertedCookie {
         let server = ServerId::from_u64(u64::from_be_bytes(id.try_into().ok()?));
         let end = u64::from_be_bytes(end.try_into().ok()?);
         let left = end.checked_sub(unix_seconds).filter(|&left| left > 0)?;
-        let is_to_be_renewed = self.ttl_seconds.is_some_and(|ttl| left <= ttl / 2);
+        // One that was made for a longer time than is configured now gets another end as well.
+        let is_to_be_renewed = self.ttl_seconds.is_some_and(|ttl| left <= ttl / 2 || left > ttl);
         Some(Stuck { server, is_to_be_renewed })
     }
 
@@ -225,6 +226,9 @@ mod tests {
         }
         let for_ever = made("app", None, &[SECRET]);
         assert_eq!(read(&for_ever, &kept(&for_ever, 5), NOW * 100), Some((5, false)));
+        // The time of sessions was shortened, with the same secret.
+        assert_eq!(read(&cookie, &kept(&for_ever, 5), NOW), Some((5, true)));
+        assert_eq!(read(&made("app", Some(99), &[SECRET]), &sent, NOW), Some((77, true)));
     }
 
     #[test]

@@ -35,9 +35,10 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 impl Stickiness {
-    /// As it is configured for the upstream of this name.
-    pub(crate) fn new(sticky: &StickySessions, upstream: &str) -> Self {
-        Self::going_on(sticky, upstream, &Legacy::default(), Time::START)
+    /// As it is configured for the upstream of this name. Sessions go on that are named in the same way as before.
+    pub(crate) fn new(sticky: &StickySessions, upstream: &str, previous: Option<&Self>, now: Time) -> Self {
+        let known = previous.map(|previous| Legacy::of_sessions(upstream, previous, now));
+        Self::going_on(sticky, upstream, &known.unwrap_or_default(), now)
     }
 
     /// The same, going on with what the process before knew. The time of its sessions begins anew.
@@ -68,6 +69,61 @@ impl Stickiness {
                 };
                 Self::Table { source: table.source.clone(), sessions, learns }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use balance::{CookieAttributes, Fields, ServerId};
+    use config::{StickyCookie, StickyTable};
+
+    use super::*;
+
+    struct Cookies(Vec<u8>);
+
+    impl Fields for Cookies {
+        fn values<'a>(&'a self, _: &'a str) -> impl Iterator<Item = &'a [u8]> {
+            std::iter::once(self.0.as_slice())
+        }
+    }
+
+    #[test]
+    fn sessions_go_on_where_only_their_time_or_number_is_another() {
+        let now = Time::from_millis(5);
+        let server = ServerId::from_u64(7);
+        let cookie = |minutes: u64| {
+            StickySessions::Cookie(StickyCookie {
+                name: "server".to_owned(),
+                ttl: Some(Duration::from_secs(60 * minutes)),
+                attributes: CookieAttributes::default(),
+                secrets: None,
+            })
+        };
+        let before = Stickiness::new(&cookie(60), "app", None, now);
+        let Stickiness::Cookie(inserted, _) = &before else { panic!("it is a cookie") };
+        let mut sent = Vec::new();
+        inserted.write(&mut sent, server, 1000);
+        sent.truncate(sent.iter().position(|byte| *byte == b';').unwrap_or(0));
+        for (previous, expected) in [(Some(&before), Some(server)), (None, None)] {
+            let after = Stickiness::new(&cookie(30), "app", previous, now);
+            let Stickiness::Cookie(inserted, _) = &after else { panic!("it is a cookie") };
+            let stuck = inserted.read(&Cookies(sent.clone()), 1000);
+            assert_eq!(stuck.map(|stuck| stuck.server), expected);
+        }
+        let table = |name: &str, sessions_max| {
+            let source = Source::Header(name.to_owned());
+            StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max })
+        };
+        let before = Stickiness::new(&table("X-Session", 100), "app", None, now);
+        let Stickiness::Table { sessions, .. } = &before else { panic!("it is a table") };
+        sessions.bind(sessions.key(b"a"), server, now);
+        for (name, expected) in [("X-Session", Some(server)), ("X-Other", None)] {
+            let after = Stickiness::new(&table(name, 50), "app", Some(&before), now);
+            let Stickiness::Table { sessions, .. } = &after else { panic!("it is a table") };
+            assert_eq!(sessions.find(sessions.key(b"a"), now), expected, "{name}");
         }
     }
 }

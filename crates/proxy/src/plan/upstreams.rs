@@ -119,7 +119,7 @@ impl UpstreamPlan {
         }
         let fleet = Arc::new(Fleet::new(config.balance, members, config.settings));
         let reserve = previous.map(|previous| Arc::clone(&previous.reserve)).unwrap_or_default();
-        let stickiness = stickiness(config, previous);
+        let stickiness = stickiness(config, previous, now);
         let places = listed.iter().map(|one| one.place).collect();
         Ok(Arc::new(Self {
             config: config.clone(),
@@ -194,12 +194,16 @@ impl UpstreamPlan {
     }
 }
 
-/// Sessions, which are kept where they are configured alike.
-fn stickiness(config: &Upstream, previous: Option<&Arc<UpstreamPlan>>) -> Option<Arc<Stickiness>> {
+/// Sessions, which are kept where they are configured alike, and go on in another table or with another cookie else.
+fn stickiness(config: &Upstream, previous: Option<&Arc<UpstreamPlan>>, now: Time) -> Option<Arc<Stickiness>> {
     let kept = previous.filter(|previous| previous.config.sticky == config.sticky);
     match kept {
         Some(previous) => previous.stickiness.clone(),
-        None => config.sticky.as_ref().map(|sticky| Arc::new(Stickiness::new(sticky, &config.name))),
+        None => {
+            let before = previous.and_then(|previous| previous.stickiness.as_deref());
+            let made = |sticky| Arc::new(Stickiness::new(sticky, &config.name, before, now));
+            config.sticky.as_ref().map(made)
+        }
     }
 }
 

@@ -134,7 +134,8 @@ impl Subject {
 /// has ended.
 pub(super) async fn check(subject: Rc<Subject>, shared: Rc<Shared>) {
     let settings = &subject.check.settings;
-    let mut health = Health::Unknown;
+    // Other checks may have found it well, or not: one of these alone does not say otherwise.
+    let mut health = subject.watch.findings().health;
     let mut revival = Revival::default();
     let mut due = Health::first_due(settings, shared.now(), fastrand::u64(..));
     loop {
@@ -168,7 +169,7 @@ pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Sh
     let shared = Rc::clone(shared);
     tokio::task::spawn_local(async move {
         let mut revival = Revival::default();
-        while has_address(&subject) {
+        while has_address(&subject) && is_left_out(&subject.standing, shared.now()) {
             let began = shared.now();
             let outcome = subject.ask(&shared).await;
             if !revival.checked(&subject, outcome.is_ok(), None, shared.now()) {
@@ -178,6 +179,12 @@ pub(crate) fn watch_return(upstream: &UpstreamPlan, index: usize, shared: &Rc<Sh
             tokio::time::sleep(due.since(shared.now())).await;
         }
     });
+}
+
+/// Whether a server that was ejected is so still, and anybody but who watches it knows of it: one that has left its upstream
+/// is not looked at by anybody.
+fn is_left_out(standing: &Arc<Standing>, now: Time) -> bool {
+    Arc::strong_count(standing) > 1 && now < standing.ejected_until()
 }
 
 /// Has the server stand as its checks say, and tells if that is news.
@@ -246,5 +253,25 @@ impl Revival {
             subject.say("asked again: it is back");
         }
         !is_back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use balance::Inherited;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_watched_until_its_ejection_is_over_or_it_is_gone() {
+        let at = Time::from_millis;
+        let standing = Standing::new(&Arc::default());
+        let ejected = Inherited { ejected_for: Some(Duration::from_millis(100)), ..Inherited::default() };
+        standing.inherit(ejected, at(0));
+        let watched = Arc::clone(&standing);
+        assert!(is_left_out(&watched, at(99)));
+        assert!(!is_left_out(&watched, at(100)), "it is over, though nobody has said so");
+        drop(standing);
+        assert!(!is_left_out(&watched, at(50)), "it is of no upstream any more");
     }
 }

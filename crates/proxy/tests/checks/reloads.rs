@@ -36,6 +36,22 @@ fn a_server_that_is_down_stays_down() {
 }
 
 #[test]
+fn one_failure_of_another_check_says_no_more_than_one_of_the_check_before() {
+    let scene = Scene::checked(check(get()));
+    let checks = |server: usize| scene.servers[server].checks.load(SeqCst);
+    // The second one begins when what the first has found is known.
+    waits_until("no checks", || checks(0) > 1 && checks(1) > 1);
+    scene.servers[1].is_ill.store(true, SeqCst);
+    scene.reload(|config| {
+        let check = config.upstreams[0].check.as_mut().expect("it is checked");
+        check.settings.fall = 1_000_000;
+    });
+    let seen = checks(1);
+    waits_until("its checks go on", || checks(1) > seen + 3);
+    assert_eq!(scene.who(), ["1", "2"]);
+}
+
+#[test]
 fn without_a_check_its_verdict_does_not_count() {
     let scene = half_down();
     scene.reload(|config| config.upstreams[0].check = None);

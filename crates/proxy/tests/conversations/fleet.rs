@@ -112,6 +112,51 @@ fn a_body_whose_end_has_been_sent_is_not_tried_elsewhere_without_it() {
 }
 
 #[test]
+fn a_status_is_the_answer_where_no_other_server_is_left() {
+    let refused = "HTTP/1.1 503 Busy\r\nDate: D\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno";
+    let passed_on = refused.replace("\r\n\r\n", "\r\n{via}\r\n");
+    let on_status = |upstream: &mut Upstream| {
+        upstream.retry.on = RetryOn { status: Statuses::of([503]), ..RetryOn::default() };
+    };
+    let scene = Scene::with(|config| on_status(&mut config.upstreams[0]));
+    let mut client = scene.client();
+    client.sends(GET);
+    let mut server = scene.accept(0);
+    for turn in 0..2 {
+        server.gets(&expand(GET_SEEN, ""));
+        server.sends(refused);
+        client.gets(&expand(&passed_on, ""));
+        if turn == 0 {
+            client.sends(GET);
+        }
+    }
+    scene.assert_no_more_connections();
+    assert_eq!(scene.running().counters().upstream_retries, 0);
+    // More tries than servers.
+    let mut pair = Pair::new(on_status);
+    let mut client = pair.scene.client();
+    let first = pair.server_of(&mut client, GET, GET_SEEN);
+    pair.peer(first).sends(refused);
+    let mut second = pair.scene.accept(1 - first);
+    second.gets(&expand(GET_SEEN, ""));
+    second.sends(refused);
+    client.gets(&expand(&passed_on, ""));
+    assert_eq!(pair.scene.running().counters().upstream_retries, 1);
+}
+
+#[test]
+fn a_lone_server_that_refuses_a_connection_is_tried_again() {
+    // Nobody listens there.
+    let scene = Scene::with(|config| config.upstreams[0].servers[0].port = 1);
+    let mut client = scene.client();
+    client.sends(GET);
+    let refused = failure_and_go_on("502 Bad Gateway", "The server could not be reached.");
+    client.gets(&expand(&refused, ""));
+    let counted = scene.running().counters();
+    assert_eq!((counted.upstream_retries, counted.upstream_connect_failures), (2, 3));
+}
+
+#[test]
 fn what_may_not_be_done_twice_is_not_tried_elsewhere() {
     let refused = "HTTP/1.1 503 Service Unavailable\r\nDate: D\r\nContent-Length: 0\r\n\r\n";
     let mut pair = Pair::new(|upstream| {
@@ -308,6 +353,34 @@ fn a_session_whose_server_is_gone_moves_on_and_stays_there() {
 }
 
 #[test]
+fn who_waits_for_its_own_server_keeps_nobody_from_another() {
+    let source = Source::Header("X-Session".to_owned());
+    let sticky =
+        StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max: 100 });
+    let mut pair = Pair::new(|upstream| {
+        upstream.sticky = Some(sticky);
+        upstream.servers.iter_mut().for_each(|server| server.max_requests = 1.try_into().ok());
+    });
+    let [mut client, mut waiting, mut other] = [(); 3].map(|()| pair.scene.client());
+    let (request, seen) = request_with("X-Session: a");
+    let own = pair.answered_by(&mut client, &request, &seen);
+    assert_eq!(pair.server_of(&mut client, &request, &seen), own);
+    waiting.sends(&request);
+    while pair.scene.running().counters().requests_queued < 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(pair.server_of(&mut other, GET, GET_SEEN), 1 - own);
+    assert_eq!(pair.scene.running().counters().requests_queued, 1);
+    pair.peer(own).sends(OK);
+    client.gets(&expand(OK_GOT, ""));
+    pair.peer(own).gets(&expand(&seen, ""));
+    pair.peer(own).sends(OK);
+    waiting.gets(&expand(OK_GOT, ""));
+    pair.peer(1 - own).sends(OK);
+    other.gets(&expand(OK_GOT, ""));
+}
+
+#[test]
 fn a_hash_of_a_header_chooses_the_server() {
     let mut pair = Pair::new(|upstream| {
         upstream.balance = balance::policy("consistent-hash").expect("it is one");
@@ -322,6 +395,35 @@ fn a_hash_of_a_header_chooses_the_server() {
         servers[server] += 1;
     }
     assert!(servers.iter().all(|count| *count > 2), "{servers:?}");
+}
+
+#[test]
+fn the_time_that_a_client_takes_for_its_body_is_not_the_servers() {
+    let mut pair =
+        Pair::new(|upstream| upstream.balance = balance::policy("response-time").expect("it is one"));
+    let mut client = pair.scene.client();
+    let with_body = |text: &str| {
+        let text =
+            text.replace("GET", "POST").replace("Host: test\r\n", "Host: test\r\nContent-Length: 4\r\n");
+        text + "ab"
+    };
+    let quick = pair.server_of(&mut client, &with_body(GET), &with_body(GET_SEEN));
+    std::thread::sleep(Duration::from_secs(1));
+    client.sends("cd");
+    pair.peer(quick).gets(b"cd");
+    pair.peer(quick).sends(OK);
+    client.gets(&expand(OK_GOT, ""));
+    let mut asked = [0; 2];
+    for _ in 0..10 {
+        let server = pair.server_of(&mut client, GET, GET_SEEN);
+        asked[server] += 1;
+        if server != quick {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        pair.peer(server).sends(OK);
+        client.gets(&expand(OK_GOT, ""));
+    }
+    assert!(asked[quick] >= 5, "{asked:?}: the quick one is {quick}");
 }
 
 /// Eight servers that never answer, and eight that do at once, before four workers: a request that a slow one gets stays

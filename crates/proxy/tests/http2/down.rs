@@ -5,7 +5,7 @@ use std::time::Duration;
 use config::Protocol;
 
 use crate::end::End;
-use crate::frame::{Frame, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, reset};
+use crate::frame::{CANCEL, Frame, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, reset};
 use crate::peer::Peer;
 use crate::scene::Scene;
 use crate::text::{ANY, added};
@@ -200,6 +200,36 @@ fn a_length_that_lies_resets_the_stream() {
         client.sends(last_headers(3, &GET.replace("GET", "TRACE")));
         assert!(client.whole(3).starts_with(":status: 405\n"), "{name}");
     }
+}
+
+#[test]
+fn a_stream_that_is_reset_waits_for_no_server() {
+    let scene = Scene::with(Protocol::Http1, 1, |config| {
+        config.upstreams[0].servers[0].max_requests = 1.try_into().ok();
+    });
+    let mut client = scene.client();
+    client.sends(last_headers(1, GET));
+    let mut server = scene.accept1();
+    let seen = expand("GET / HTTP/1.1\r\nhost: test\r\n{ours}\r\n");
+    server.gets(&seen);
+    client.sends(last_headers(3, &GET.replace("path: /", "path: /given-up")));
+    while scene.running.counters().requests_queued < 1 {
+        std::thread::yield_now();
+    }
+    client.sends(reset(3, CANCEL));
+    scene.assert_failure("client-gone", 1);
+    client.sends(last_headers(5, GET));
+    while scene.running.counters().requests_queued < 2 {
+        std::thread::yield_now();
+    }
+    for stream in [1, 5] {
+        server.sends(OK);
+        assert_eq!(client.whole(stream), OK_GOT);
+        if stream == 1 {
+            server.gets(&seen);
+        }
+    }
+    scene.assert_no_more_connections();
 }
 
 /// What a server answers to a plain request arrives as this.
