@@ -12,7 +12,7 @@ use std::time::Duration;
 use config::{Action, Config, RateLimit};
 use route::{
     AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Users,
-    Verified, has_dot_segments,
+    Verified,
 };
 use shape::Delay;
 
@@ -135,7 +135,7 @@ impl Table {
     /// The index of the route for a request.
     pub(crate) fn choose(&self, request: &Request<'_, Fields<'_>>) -> Result<usize, Failure> {
         // Where the path decides, it must not be read in two ways.
-        if self.rules.depends_on_path() && has_dot_segments(request.path) {
+        if self.rules.is_ambiguous(request) {
             return Err(Failure::AmbiguousPath);
         }
         self.rules.choose(request).map(|rule| self.of_rule[rule]).ok_or(Failure::NoRoute)
