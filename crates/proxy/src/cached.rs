@@ -51,6 +51,7 @@ use crate::forward;
 use crate::lane::{Memory, Request};
 use crate::record::Record;
 use crate::respond;
+use crate::seen;
 use crate::shaping;
 pub(crate) use asking::Asking;
 pub(crate) use explain::Question;
@@ -242,7 +243,7 @@ impl<'a> Ask<'a> {
         let plan = &call.snapshot.plan;
         let (cache, policy) = (plan.cache.as_ref()?, plan.config.routes[admitted.route].cache.as_ref()?);
         let bytes = request.head_bytes();
-        let uri = uri(call, admitted, bytes);
+        let uri = uri(call, admitted, request);
         let key = Key::of(cache.secret, &uri, &policy.key, &request.head, bytes);
         let asked = Asked::of(&request.head, bytes);
         Some(Self { cache, policy, asked, key, now_ms: call.worker.unix_ms() })
@@ -373,7 +374,9 @@ impl<'a> Ask<'a> {
     }
 }
 
-fn uri<'a>(call: &Call<'_>, admitted: &Admitted, bytes: &'a [u8]) -> Uri<'a> {
-    let target = &admitted.target;
-    Uri::new(call.client.tls.is_some(), target.authority.of(bytes), target.path_and_query.of(bytes))
+fn uri<'a>(call: &Call<'_>, admitted: &Admitted, request: &'a Request) -> Uri<'a> {
+    let (target, bytes) = (&admitted.target, request.head_bytes());
+    // RFC 9110 §7.1: the scheme is the one that the client used, as far as a trusted proxy tells it.
+    let is_https = seen::scheme(call, &request.head, bytes) == "https";
+    Uri::new(is_https, target.authority.of(bytes), target.path_and_query.of(bytes))
 }

@@ -97,7 +97,7 @@ fn invalidate(call: &Call<'_>, admitted: &Admitted, memory: &Memory, ask: &Ask<'
     let store = &ask.cache.store;
     store.purge_key(ask.key, Force::Hard);
     let bytes = request.head_bytes();
-    let target = uri(call, admitted, bytes);
+    let target = uri(call, admitted, request);
     for path_and_query in also_invalid(&response.head, response.buffer.filled(), &target) {
         let named = ::cache::Uri::new(target.is_https, target.authority, &path_and_query);
         store
