@@ -94,6 +94,7 @@ pub(crate) fn act<'a>(
     let mut texts = std::mem::take(&mut request.texts);
     texts.path.clear();
     texts.host.clear();
+    let mut located = Ok(());
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
     let exchange = exchange(call, policies, &Subject::of(admitted), request, &fields, &texts.id);
@@ -110,7 +111,7 @@ pub(crate) fn act<'a>(
             let status = redirect.status.code();
             answer::begin(out, status);
             out.extend_from_slice(b"Content-Length: 0\r\nLocation: ");
-            redirect.location(&exchange, out);
+            located = redirect.location(&exchange, out);
             out.extend_from_slice(b"\r\n");
             Some(Answer { status, body: b"" })
         }
@@ -124,6 +125,7 @@ pub(crate) fn act<'a>(
     let rewritten = match &policies.meant.rewrite.path {
         Some(rewrite) if answer.is_none() => rewrite.apply(&exchange, &mut texts.path),
         _ => Ok(false),
+    located.map_err(|_| Failure::BadHost)?;
     };
     request.texts = texts;
     rewritten.map_err(|_| Failure::AmbiguousPath)?;

@@ -321,8 +321,10 @@ impl Report<'_> {
 
     fn location(&self, redirect: &route::Redirect) -> String {
         let mut out = Vec::new();
-        redirect.location(&self.exchange, &mut out);
-        out.escape_ascii().to_string()
+        match redirect.location(&self.exchange, &mut out) {
+            Ok(()) => out.escape_ascii().to_string(),
+            Err(_) => "nowhere, as its URL has no host: 400 instead".to_owned(),
+        }
     }
 
     fn json(&self) -> Value {
