@@ -43,12 +43,9 @@ pub(crate) fn ask<'a>(
     call: &Call<'a>,
     policies: &'a Policies,
     admitted: &Admitted,
-    request: &mut Request,
+    request: &Request,
     record: &mut Record<'_>,
 ) -> Result<Option<Claim<'a>>, Failure> {
-    if policies.names_request {
-        name_request(call, request);
-    }
     if let Some(access) = &policies.access
         && access.access(admitted.client) == Access::Denied
     {
@@ -288,7 +285,8 @@ fn captures(policies: &Policies, edits: &HeaderEdits, path: &[u8]) -> Option<Cap
 }
 
 /// Takes the name that a trusted proxy has given to the request, or makes one.
-fn name_request(call: &Call<'_>, request: &mut Request) {
+#[inline(never)]
+pub(crate) fn name_request(call: &Call<'_>, request: &mut Request) {
     let mut id = std::mem::take(&mut request.texts.id);
     id.clear();
     let fields = Fields::of(&request.head, request.head_bytes());

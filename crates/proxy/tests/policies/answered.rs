@@ -27,6 +27,33 @@ redirect = { to = "/new/$1", status = 302 }
 }
 
 #[test]
+fn a_redirect_to_nowhere_is_no_redirect() {
+    let scene = Scene::new("[[route]]\nredirect = { to = \"https://$tls.sni$path\" }\n");
+    for spoken in BOTH {
+        let got = scene.answer(spoken, &get("/evil.example/x"));
+        assert_eq!((got.status, got.field("location")), (400, None), "{spoken:?}");
+    }
+}
+
+#[test]
+fn every_answer_is_called_by_its_own_request() {
+    let scene = Scene::new(
+        "[[route]]\nrespond = { status = 200, body = \"in\" }\nresponse_headers = { set = { X-Id = \"$request_id\" } }\n",
+    );
+    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    let mut ids = Vec::new();
+    for method in ["GET", "OPTIONS", "GET", "OPTIONS"] {
+        peer.sends(format!("{method} / HTTP/1.1\r\nHost: test\r\nMax-Forwards: 0\r\n\r\n"));
+        let head = peer.message().head;
+        let id = head.split("X-Id: ").nth(1).and_then(|rest| rest.split('\r').next());
+        let id = id.unwrap_or_else(|| panic!("{method} has no name: {head}")).to_owned();
+        assert_eq!(id.len(), 32, "{id}");
+        assert!(!ids.contains(&id), "{method}");
+        ids.push(id);
+    }
+}
+
+#[test]
 fn fixed_responses() {
     let long = "x".repeat(100_000);
     let scene = Scene::with_files(
