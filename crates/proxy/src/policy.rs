@@ -221,8 +221,13 @@ pub(crate) fn write_response(
     let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
     let location = policies.meant.location.then(|| LocationRewrite {
         servers: &servers,
+    let has_tls = || {
+        let mut all = call.snapshot.plan.upstreams[admitted.upstream].servers.iter();
+        all.any(|known| known.authority == server && known.tls.is_some())
+    };
         client_scheme: exchange.scheme,
         client_host: authority,
+        server_has_tls: has_tls(),
         prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
     });
     let cookies = policies.meant.cookies.as_ref();
