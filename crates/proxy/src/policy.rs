@@ -366,13 +366,25 @@ impl Edited<'_> {
 }
 
 /// RFC 9110 §8, RFC 9530: what a field says of the content that it came with. The rest is about the error, such as
-/// Retry-After and WWW-Authenticate.
+/// Retry-After and WWW-Authenticate, or about what shows it, such as Content-Security-Policy.
 fn is_of_content(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 6] =
-        [b"etag", b"last-modified", b"accept-ranges", b"trailer", b"digest", b"repr-digest"];
-    const FAMILY: &[u8] = b"content-";
-    let is_of_family = name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
-    is_of_family || NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+    const NAMES: [&[u8]; 14] = [
+        b"content-type",
+        b"content-encoding",
+        b"content-language",
+        b"content-length",
+        b"content-location",
+        b"content-range",
+        b"content-disposition",
+        b"content-digest",
+        b"etag",
+        b"last-modified",
+        b"accept-ranges",
+        b"trailer",
+        b"digest",
+        b"repr-digest",
+    ];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Where the URL begins in `5; url=/x`, a field of browsers rather than of RFCs; the end if there is none.

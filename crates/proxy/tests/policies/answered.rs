@@ -143,7 +143,7 @@ servers = ["http://{0}"]
 fn pages_stand_in_for_errors_of_servers() {
     let files = [("404.html", "<p>not here</p>"), ("5xx.html", "<p>later</p>")];
     let busy = "HTTP/1.1 503 Busy\r\nDate: D\r\nRetry-After: 7\r\nX-Powered-By: y\r\nETag: \"a\"\r\n\
-                Content-Language: en\r\n";
+                Content-Language: en\r\nContent-Security-Policy: p\r\n";
     let missing = "HTTP/1.1 404 Not Found\r\nDate: D\r\nContent-Length: 3\r\n\r\nno!";
     let gone = "HTTP/1.1 410 Gone\r\nDate: D\r\nETag: \"a\"\r\nContent-Length: 3\r\n\r\nno!";
     for spoken in BOTH {
@@ -171,6 +171,11 @@ fn pages_stand_in_for_errors_of_servers() {
             assert_eq!((got.status, got.body.as_str()), (status, body), "{spoken:?} {response}");
             if status == 503 {
                 assert_eq!((got.field("retry-after"), got.field("x-own")), (Some("7"), Some("503")));
+                assert_eq!(
+                    got.field("content-security-policy"),
+                    Some("p"),
+                    "it is about what shows the page"
+                );
                 assert_eq!(got.field("content-type").map(|of| of.starts_with("text/html")), Some(true));
                 for name in ["etag", "content-language", "x-powered-by", "transfer-encoding"] {
                     assert_eq!(got.field(name), None, "{spoken:?} {name}");
