@@ -74,14 +74,24 @@ pub fn network(text: &str) -> Result<IpNet, ValueError> {
         return Err(refuse(Fault::Empty));
     }
     if let Ok(address) = written.parse::<IpAddr>() {
-        return Ok(IpNet::from(address));
+        return Ok(IpNet::from(address.to_canonical()));
     }
     let network: IpNet = written.parse().map_err(|_| refuse(Fault::Network(written.to_owned())))?;
     let truncated = network.trunc();
     if network != truncated {
         return Err(refuse(Fault::HostBits { written: written.to_owned(), truncated }));
     }
-    Ok(network)
+    Ok(canonical(network))
+}
+
+/// RFC 4291 §2.5.5.2: a network of IPv4 addresses as those of IPv6 is one of IPv4, as which addresses are looked at.
+fn canonical(network: IpNet) -> IpNet {
+    const MAPPED_BITS: u8 = 96;
+    let mapped = match (network.addr(), network.prefix_len().checked_sub(MAPPED_BITS)) {
+        (IpAddr::V6(address), Some(bits)) => address.to_ipv4_mapped().map(|address| (address, bits)),
+        _ => None,
+    };
+    mapped.and_then(|(address, bits)| IpNet::new(address.into(), bits).ok()).unwrap_or(network)
 }
 
 /// What a network may be.
@@ -244,6 +254,10 @@ mod tests {
             ("192.0.2.7", "192.0.2.7/32"),
             ("::1", "::1/128"),
             ("0.0.0.0/0", "0.0.0.0/0"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+            ("::/0", "::/0"),
         ] {
             assert_eq!(network(text).map(|network| network.to_string()), Ok(read.to_owned()));
         }

@@ -2,7 +2,7 @@
 //!
 //! `~` begins a regular expression over the whole text, everywhere.
 
-use ::route::{HostRule, PathRule, Pattern, ValueRule};
+use ::route::{HostRule, PathRule, Pattern, PatternError, ValueRule};
 use toml::de::DeValue;
 
 use crate::fault::{Fault, HostProblem, ValueError};
@@ -20,7 +20,7 @@ pub(crate) const HOST_RULE: Text<HostRule> =
 const HOST: &str = "a host such as www.example.com, *.example.com or ~ regex, without port";
 
 fn host_rule(text: &str) -> Result<HostRule, ValueError> {
-    if let Some(pattern) = pattern(text, HOST) {
+    if let Some(pattern) = compiled(text, HOST, Pattern::ignoring_case) {
         return pattern.map(HostRule::Pattern);
     }
     let Some(parent) = text.strip_prefix("*.") else {
@@ -159,13 +159,21 @@ fn value_rule(text: &str) -> Result<ValueRule, ValueError> {
 
 /// The expression of a text that is one.
 pub(crate) fn pattern(text: &str, expected: &'static str) -> Option<Result<Pattern, ValueError>> {
+    compiled(text, expected, Pattern::new)
+}
+
+fn compiled(
+    text: &str,
+    expected: &'static str,
+    compile: impl FnOnce(&str) -> Result<Pattern, PatternError>,
+) -> Option<Result<Pattern, ValueError>> {
     let written = text.strip_prefix('~')?.trim_start();
     let preceding = text.len() - written.len();
     if written.is_empty() {
         return Some(Err(ValueError { fault: Fault::Empty, expected }));
     }
     let refuse = |error| ValueError { fault: Fault::Pattern { error, preceding }, expected };
-    Some(Pattern::new(written).map_err(refuse))
+    Some(compile(written).map_err(refuse))
 }
 
 /// A regular expression without its `~`, where nothing else can stand.

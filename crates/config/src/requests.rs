@@ -110,7 +110,9 @@ pub(crate) static PATH: &dyn Declared<Requests> = &key(
     PATH_RULE,
     |requests: &mut Requests| &mut requests.path,
     "The start of the path, by whole segments: `/api` is for `/api` and `/api/x`, not for `/apix`. `= /api` is for that \
-     path alone, `~ /api/(.*)` for those that a regular expression matches whole.",
+     path alone, `~ /api/(.*)` for those that a regular expression matches whole. Paths are compared with escapes decoded \
+     and slashes in a row as one; case counts, so beware of servers for which it does not. What servers may read as the \
+     path of another route is refused with 400: dot segments, backslashes, parameters as in `/admin;v=1/x`.",
 );
 
 pub(crate) static METHODS: &dyn Declared<Requests> = &key(

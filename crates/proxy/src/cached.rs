@@ -55,6 +55,7 @@ use crate::forward;
 use crate::lane::{Memory, Request};
 use crate::record::Record;
 use crate::respond;
+use crate::seen;
 use crate::shaping;
 pub(crate) use asking::Asking;
 pub(crate) use explain::Question;
@@ -261,7 +262,7 @@ impl<'a> Ask<'a> {
         let plan = &call.snapshot.plan;
         let (cache, policy) = (plan.cache.as_ref()?, plan.config.routes[admitted.route].cache.as_ref()?);
         let bytes = request.head_bytes();
-        let uri = uri(call, admitted, bytes);
+        let uri = uri(call, admitted, request);
         let secret = plan.routes[admitted.route].key_secret(admitted.upstream)?;
         let key = Key::of(secret, &uri, &policy.key, &request.head, bytes);
         let asked = Asked::of(&request.head, bytes);
@@ -404,7 +405,9 @@ impl<'a> Ask<'a> {
     }
 }
 
-fn uri<'a>(call: &Call<'_>, admitted: &Admitted, bytes: &'a [u8]) -> Uri<'a> {
-    let target = &admitted.target;
-    Uri::new(call.client.tls.is_some(), target.authority.of(bytes), target.path_and_query.of(bytes))
+fn uri<'a>(call: &Call<'_>, admitted: &Admitted, request: &'a Request) -> Uri<'a> {
+    let (target, bytes) = (&admitted.target, request.head_bytes());
+    // RFC 9110 §7.1: the scheme is the one that the client used, as far as a trusted proxy tells it.
+    let is_https = seen::scheme(call, &request.head, bytes) == "https";
+    Uri::new(is_https, target.authority.of(bytes), target.path_and_query.of(bytes))
 }

@@ -56,6 +56,8 @@ pub(crate) struct Client {
     pub(crate) kept: Cell<Option<Box<Kept>>>,
     /// Whether it may say whom it forwards for.
     pub(crate) is_trusted: bool,
+    /// The `Plan::trust` by which that was decided.
+    pub(crate) trusted_by: u64,
     /// The listener that it came to.
     pub(crate) listening: Rc<Listening>,
     /// What is known of it if it speaks TLS.
@@ -70,13 +72,15 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(worker: &Worker, tcp: Tcp, peer: SocketAddr, listening: Rc<Listening>) -> Self {
         let address = peer.ip().to_canonical();
+        let snapshot = worker.snapshot();
         Self {
             socket: Socket::Plain(Box::new(tcp)),
             address,
             port: peer.port(),
             introduced: None,
             kept: Cell::new(None),
-            is_trusted: worker.snapshot().plan.trusts(address),
+            is_trusted: snapshot.plan.trusts(address),
+            trusted_by: snapshot.plan.trust,
             listening,
             tls: None,
             deadline: worker.deadlines.deadline(),
@@ -99,6 +103,7 @@ impl Client {
             address: client.address,
             port: client.port,
             is_trusted: client.is_trusted,
+            trusted_by: client.trusted_by,
         }
     }
 
@@ -106,8 +111,15 @@ impl Client {
     pub(crate) fn introduce(&mut self, worker: &Worker, source: SocketAddr, introduced: Rc<Introduced>) {
         self.address = source.ip();
         self.port = source.port();
-        self.is_trusted = worker.snapshot().plan.trusts(self.address);
+        self.judge(&worker.snapshot());
         self.introduced = Some(introduced);
+    }
+
+    /// Decides whether it may say whom it forwards for.
+    #[cold]
+    fn judge(&mut self, snapshot: &Snapshot) {
+        self.is_trusted = snapshot.plan.trusts(self.address);
+        self.trusted_by = snapshot.plan.trust;
     }
 
     /// Waits, idle, until there is something to read; false when the wait is over without.
@@ -297,6 +309,10 @@ pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: 
             Reading::Closed => return Served::Closed,
             Reading::Request => {
                 client.served += 1;
+                // Who is trusted may have changed since it connected.
+                if client.trusted_by != snapshot.plan.trust {
+                    client.judge(&snapshot);
+                }
                 if client.socket.frames_itself() {
                     memory.request.head.start.version = Version::Http2;
                 }

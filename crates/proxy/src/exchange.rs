@@ -148,6 +148,10 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     let request = &mut memory.request;
     let mut admitted = Admitted::new(call, &request.head);
     admit(&mut admitted, call, &request.head, request.buffer.filled(), record)?;
+    // First of all, as whatever answers it may say what it is called.
+    if admitted.policies(call).is_some_and(|policies| policies.names_request) {
+        policy::name_request(call, request);
+    }
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
         return answer::options(call, memory, &admitted, record).await;
     }
@@ -167,7 +171,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         return Ok(next);
     }
     if let Some(policies) = admitted.policies(call) {
-        if let Some(claim) = policy::ask(call, policies, &admitted, &mut memory.request, record)? {
+        if let Some(claim) = policy::ask(call, policies, &admitted, &memory.request, record)? {
             aside(|| verify::verify(call, claim)).await?;
         }
         let Memory { request, response } = memory;

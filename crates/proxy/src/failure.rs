@@ -55,7 +55,7 @@ failures! {
     BadFraming Client 400 "bad-framing" "The length of the request body is not clear.",
     BadBody Client 400 "bad-body" "The chunks of the request body are not valid.",
     BadFault Client 400 "bad-fault" "What the request asks to go wrong is not understood.",
-    AmbiguousPath Client 400 "ambiguous-path" "The path has dot segments.",
+    AmbiguousPath Client 400 "ambiguous-path" "The path can be read as that of another resource.",
     Unauthorized Client 401 "unauthorized" "A name and a password are needed here.",
     Forbidden Client 403 "forbidden" "This is not for clients from your network.",
     NoRoute Client 404 "no-route" "Nothing is served under this host and path.",

@@ -36,7 +36,8 @@ const LINGER: Ticks = Ticks(20);
 pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     // The connection's own address is out of its streams' reach.
     let introduced = client.introduced.clone().or_else(|| Some(Introduced::by(&client.socket)));
-    let Client { socket, address, port, is_trusted, listening, tls, deadline, totals, .. } = client;
+    let Client { socket, address, port, is_trusted, trusted_by, listening, tls, deadline, totals, .. } =
+        client;
     let limits = Limits {
         streams: STREAMS_MAX,
         connection_window: CONNECTION_WINDOW,
@@ -69,6 +70,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
                 introduced: introduced.clone(),
                 kept: Cell::new(None),
                 is_trusted,
+                trusted_by,
                 listening: Rc::clone(&listening),
                 tls: tls.clone(),
                 deadline: worker.deadlines.deadline(),

@@ -75,6 +75,8 @@ impl Request {
         self.kept.clear();
         self.first_piece.clear();
         self.head.clear();
+        // Lanes are shared by connections: what a request is called is no other's to see.
+        self.texts.id.clear();
     }
 }
 

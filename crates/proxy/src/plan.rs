@@ -32,6 +32,8 @@ pub(crate) use upstreams::{ServerPlan, UpstreamPlan};
 /// A compiled configuration.
 pub(crate) struct Plan {
     pub(crate) config: Config,
+    /// Changes when other proxies are trusted than before.
+    pub(crate) trust: u64,
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) upstreams: Vec<Arc<UpstreamPlan>>,
     pub(crate) routes: Vec<Route>,
@@ -107,7 +109,22 @@ impl Plan {
         let before = previous.map(|previous| (&previous.config, &previous.routes[..]));
         let routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
         let spaces = routes::spaces(&config, &routes);
-        Ok(Self { cache, listeners, upstreams, routes, spaces, places: None, table, verifier, names, config })
+        let trust = previous.map_or(0, |previous| {
+            previous.trust + u64::from(previous.config.trusted_proxies != config.trusted_proxies)
+        });
+        Ok(Self {
+            trust,
+            cache,
+            listeners,
+            upstreams,
+            routes,
+            spaces,
+            places: None,
+            table,
+            verifier,
+            names,
+            config,
+        })
     }
 
     /// Goes on with what the process before knew. For the first plan, before anybody else has it.

@@ -43,12 +43,9 @@ pub(crate) fn ask<'a>(
     call: &Call<'a>,
     policies: &'a Policies,
     admitted: &Admitted,
-    request: &mut Request,
+    request: &Request,
     record: &mut Record<'_>,
 ) -> Result<Option<Claim<'a>>, Failure> {
-    if policies.names_request {
-        name_request(call, request);
-    }
     if let Some(access) = &policies.access
         && access.access(admitted.client) == Access::Denied
     {
@@ -94,6 +91,7 @@ pub(crate) fn act<'a>(
     let mut texts = std::mem::take(&mut request.texts);
     texts.path.clear();
     texts.host.clear();
+    let mut located = Ok(());
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
     let exchange = exchange(call, policies, &Subject::of(admitted), request, &fields, &texts.id);
@@ -110,7 +108,7 @@ pub(crate) fn act<'a>(
             let status = redirect.status.code();
             answer::begin(out, status);
             out.extend_from_slice(b"Content-Length: 0\r\nLocation: ");
-            redirect.location(&exchange, out);
+            located = redirect.location(&exchange, out);
             out.extend_from_slice(b"\r\n");
             Some(Answer { status, body: b"" })
         }
@@ -124,6 +122,7 @@ pub(crate) fn act<'a>(
     let rewritten = match &policies.meant.rewrite.path {
         Some(rewrite) if answer.is_none() => rewrite.apply(&exchange, &mut texts.path),
         _ => Ok(false),
+    located.map_err(|_| Failure::BadHost)?;
     };
     request.texts = texts;
     rewritten.map_err(|_| Failure::AmbiguousPath)?;
@@ -222,8 +221,13 @@ pub(crate) fn write_response(
     let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
     let location = policies.meant.location.then(|| LocationRewrite {
         servers: &servers,
+    let has_tls = || {
+        let mut all = call.snapshot.plan.upstreams[admitted.upstream].servers.iter();
+        all.any(|known| known.authority == server && known.tls.is_some())
+    };
         client_scheme: exchange.scheme,
         client_host: authority,
+        server_has_tls: has_tls(),
         prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
     });
     let cookies = policies.meant.cookies.as_ref();
@@ -286,7 +290,8 @@ fn captures(policies: &Policies, edits: &HeaderEdits, path: &[u8]) -> Option<Cap
 }
 
 /// Takes the name that a trusted proxy has given to the request, or makes one.
-fn name_request(call: &Call<'_>, request: &mut Request) {
+#[inline(never)]
+pub(crate) fn name_request(call: &Call<'_>, request: &mut Request) {
     let mut id = std::mem::take(&mut request.texts.id);
     id.clear();
     let fields = Fields::of(&request.head, request.head_bytes());
@@ -361,13 +366,25 @@ impl Edited<'_> {
 }
 
 /// RFC 9110 §8, RFC 9530: what a field says of the content that it came with. The rest is about the error, such as
-/// Retry-After and WWW-Authenticate.
+/// Retry-After and WWW-Authenticate, or about what shows it, such as Content-Security-Policy.
 fn is_of_content(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 6] =
-        [b"etag", b"last-modified", b"accept-ranges", b"trailer", b"digest", b"repr-digest"];
-    const FAMILY: &[u8] = b"content-";
-    let is_of_family = name.get(..FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(FAMILY));
-    is_of_family || NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+    const NAMES: [&[u8]; 14] = [
+        b"content-type",
+        b"content-encoding",
+        b"content-language",
+        b"content-length",
+        b"content-location",
+        b"content-range",
+        b"content-disposition",
+        b"content-digest",
+        b"etag",
+        b"last-modified",
+        b"accept-ranges",
+        b"trailer",
+        b"digest",
+        b"repr-digest",
+    ];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// Where the URL begins in `5; url=/x`, a field of browsers rather than of RFCs; the end if there is none.

@@ -9,6 +9,7 @@ use crate::exchange::Exchange;
 use crate::path::with_reading;
 use crate::pattern::Pattern;
 use crate::request::Fields;
+use crate::rewrite::NotAHost;
 use crate::template::{Place, Stage, Template, TemplateError};
 
 /// The status of a redirect (RFC 9110 §15.4).
@@ -75,7 +76,16 @@ impl Redirect {
     }
 
     /// Appends the value of Location.
-    pub fn location<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// The host of the URL comes out empty, as the variable in its place is not there: browsers would take what follows
+    /// for the host. What was appended is of no use.
+    pub fn location<F: Fields + ?Sized>(
+        &self,
+        exchange: &Exchange<'_, F>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), NotAHost> {
+        let start = out.len();
         let pattern = self.pattern.as_ref().filter(|_| self.location.has_groups());
         let captures =
             pattern.and_then(|pattern| with_reading(exchange.request.path, |path| pattern.captures(path)));
@@ -86,7 +96,19 @@ impl Redirect {
             out.push(b'?');
             crate::fill::write_query(query, out);
         }
+        if has_empty_host(&out[start..]) { Err(NotAHost) } else { Ok(()) }
     }
+}
+
+/// RFC 9110 §4.2.1: a URL of http with an empty host is invalid.
+fn has_empty_host(url: &[u8]) -> bool {
+    const BEFORE_HOST: &[u8] = b"://";
+    if url.starts_with(b"/") {
+        return false;
+    }
+    let host = url.windows(BEFORE_HOST.len()).position(|bytes| bytes == BEFORE_HOST);
+    let host = host.map_or(&[][..], |at| &url[at + BEFORE_HOST.len()..]);
+    host.first().is_none_or(|byte| b":/?#".contains(byte))
 }
 
 /// An answer that is always the same.
@@ -264,6 +286,7 @@ impl<Page> ErrorPages<Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exchange::ClientTls;
     use crate::request::{NoFields, Request};
 
     #[test]
@@ -291,10 +314,43 @@ mod tests {
                 fields: &NoFields,
             };
             let mut out = Vec::new();
-            redirect.location(&Exchange::of(request, "http"), &mut out);
+            redirect.location(&Exchange::of(request, "http"), &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), location, "{to} {path}");
         }
         assert!(Redirect::new(RedirectStatus::Found, "/$1", None).is_err());
+    }
+
+    #[test]
+    fn a_redirect_without_a_host_leads_nowhere() {
+        for (to, host, name, location) in [
+            ("https://$tls.sni$path", "a.example", "", None),
+            ("https://$tls.sni$path", "", "b.example", Some("https://b.example/evil.example/x?q")),
+            ("https://$host$path", "", "", None),
+            ("https://$host", "", "", None),
+            ("https://$host:8443/x", "", "", None),
+            ("$scheme://$host$path_and_query", "", "", None),
+            ("$path", "", "", Some("/evil.example/x?q")),
+            ("/to?u=https://$host", "", "", Some("/to?u=https://")),
+        ] {
+            let redirect = Redirect::new(RedirectStatus::Found, to, None).unwrap();
+            let request = Request {
+                listener: 0,
+                host: host.as_bytes(),
+                path: b"/evil.example/x",
+                query: Some(b"q"),
+                method: b"GET",
+                client: [192, 0, 2, 1].into(),
+                fields: &NoFields,
+            };
+            let tls = ClientTls { server_name: name, ..ClientTls::default() };
+            let mut out = Vec::new();
+            let filled = redirect.location(&Exchange { tls, ..Exchange::of(request, "http") }, &mut out);
+            assert_eq!(filled.is_ok().then_some(out.as_slice()), location.map(str::as_bytes), "{to}");
+        }
+    }
+
+    #[test]
+    fn statuses_of_redirects() {
         for status in 300..=310 {
             let expected = matches!(status, 301 | 302 | 307 | 308).then_some(status);
             assert_eq!(RedirectStatus::of(status).map(RedirectStatus::code), expected);

@@ -32,6 +32,8 @@ pub struct HeaderEdits {
     removed: Vec<Box<[u8]>>,
     /// Bit n: there is a name of n bytes among them; the last bit stands for all that are longer.
     removed_lengths: u64,
+    /// Whether `X_User` is taken out with `X-User`: many servers give both to a program as one variable.
+    ignores_underscores: bool,
 }
 
 /// A field that is set or added.
@@ -84,7 +86,7 @@ impl HeaderEdits {
         stage: Stage,
         pattern: Option<&Pattern>,
     ) -> Result<Self, (usize, HeaderEditError)> {
-        let mut all = Self::default();
+        let mut all = Self { ignores_underscores: stage == Stage::Forward, ..Self::default() };
         for (index, edit) in edits.into_iter().enumerate() {
             all.push(edit, stage, pattern).map_err(|error| (index, error))?;
         }
@@ -140,11 +142,19 @@ impl HeaderEdits {
         self.written.iter().any(|written| written.value.has_groups())
     }
 
-    /// Whether a field of this name is taken out of the message.
+    /// Whether a field of this name is taken out of the message. In requests `_` and `-` are the same.
     #[inline]
     pub fn remove(&self, name: &[u8]) -> bool {
         self.removed_lengths & length_bit(name.len()) != 0
-            && self.removed.iter().any(|removed| removed.eq_ignore_ascii_case(name))
+            && self.removed.iter().any(|removed| self.is_same(removed, name))
+    }
+
+    fn is_same(&self, removed: &[u8], name: &[u8]) -> bool {
+        let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        removed.eq_ignore_ascii_case(name)
+            || (self.ignores_underscores
+                && removed.len() == name.len()
+                && removed.iter().zip(name).all(|(one, other)| folded(*one) == folded(*other)))
     }
 
     /// Appends the field lines that are set and added, each with its CRLF.
@@ -236,6 +246,24 @@ mod tests {
         assert_eq!(listed.last(), Some(&Remove("server")));
         assert_eq!(HeaderEdits::new(listed, Stage::Response, None), Ok(edits));
         assert!(!HeaderEdits::default().remove(b"Server"));
+    }
+
+    /// CGI (RFC 3875 §4.1.18) and its heirs call both HTTP_X_USER.
+    #[test]
+    fn requests_do_not_keep_a_field_by_another_spelling() {
+        let edits = [Set("X-User", "proxy"), Remove("X_Internal"), Add("X-Tag", "a")];
+        let of = |stage| HeaderEdits::new(edits, stage, None).unwrap();
+        for (name, removed) in [
+            ("X_User", true),
+            ("x_uSER", true),
+            ("X-Internal", true),
+            ("X_INTERNAL", true),
+            ("X_Tag", false),
+            ("X.User", false),
+        ] {
+            assert_eq!(of(Stage::Forward).remove(name.as_bytes()), removed, "{name}");
+        }
+        assert!(!of(Stage::Response).remove(b"X_User"), "nobody is to be deceived by a server");
     }
 
     #[test]

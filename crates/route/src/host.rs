@@ -154,6 +154,24 @@ mod tests {
     use crate::pattern::Pattern;
 
     #[test]
+    fn patterns_with_capital_letters_match_hosts_in_any_case() {
+        // Alone, and in a set.
+        for others in [0, 5] {
+            let mut hosts = Hosts::<usize>::default();
+            for number in 0..others {
+                *hosts.entry(&HostRule::Pattern(Pattern::new(&format!("other{number}")).unwrap())) = 9;
+            }
+            *hosts.entry(&HostRule::Pattern(Pattern::ignoring_case(r"(WWW|Api)\.Example\.com").unwrap())) = 1;
+            hosts.link();
+            let taken = |host: &str| hosts.first(host.as_bytes(), |value| (*value > 0).then_some(*value));
+            for host in ["www.example.com", "WWW.EXAMPLE.COM", "api.Example.com."] {
+                assert_eq!(taken(host), Some(1), "{host}");
+            }
+            assert_eq!(taken("www.example.org"), None);
+        }
+    }
+
+    #[test]
     fn the_most_specific_host_is_offered_first() {
         let mut hosts = Hosts::<usize>::default();
         let rules = [

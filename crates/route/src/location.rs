@@ -8,6 +8,8 @@
 pub struct LocationRewrite<'a> {
     /// Hosts, with ports where not the scheme's, that mean this server: its own address, and the Host that it was sent.
     pub servers: &'a [&'a str],
+    /// Whether it is spoken to over TLS.
+    pub server_has_tls: bool,
     /// The scheme that the client used.
     pub client_scheme: &'a str,
     /// The host, and the port where there is one, that the client asked for.
@@ -21,15 +23,24 @@ impl LocationRewrite<'_> {
     /// Appends the value as the client has to read it, and says whether it is another one than it was; appends nothing
     /// if not.
     pub fn apply(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
-        if let Some((authority, rest)) = split_absolute(value) {
-            if !self.is_server(authority) {
+        if let Some(Absolute { is_https, authority, rest }) = Absolute::of(value) {
+            // RFC 9110 §4.2.1: a URL needs a host, which clients of HTTP/1.0 may not have named.
+            if self.client_host.is_empty() || !self.is_server(authority, is_https) {
                 return false;
             }
             let Some(path) = self.client_path(rest) else { return false };
             let start = out.len();
-            out.extend_from_slice(self.client_scheme.as_bytes());
-            out.extend_from_slice(b"://");
-            out.extend_from_slice(self.client_host);
+            let is_client_s = is_same_host(authority, is_https, self.client_host);
+            // Who knows the client's host, or speaks no TLS itself, and says https means it: clients are to come by TLS.
+            if is_https && (is_client_s || !self.server_has_tls) && self.client_scheme != "https" {
+                out.extend_from_slice(b"https://");
+                // The port that they came to speaks another scheme.
+                out.extend_from_slice(if is_client_s { authority } else { split_port(self.client_host).0 });
+            } else {
+                out.extend_from_slice(self.client_scheme.as_bytes());
+                out.extend_from_slice(b"://");
+                out.extend_from_slice(self.client_host);
+            }
             path.write(out);
             let is_same = out[start..] == *value;
             if is_same {
@@ -48,15 +59,8 @@ impl LocationRewrite<'_> {
         }
     }
 
-    /// The same host, and the same port where both say one.
-    fn is_server(&self, authority: &[u8]) -> bool {
-        self.servers.iter().any(|server| {
-            let (server, server_port) = split_port(server.as_bytes());
-            let (host, port) = split_port(authority);
-            let is_default = |port: Option<&[u8]>| port.is_none_or(|port| port == b"80" || port == b"443");
-            host.eq_ignore_ascii_case(server)
-                && (port == server_port || (is_default(port) && is_default(server_port)))
-        })
+    fn is_server(&self, authority: &[u8], is_https: bool) -> bool {
+        self.servers.iter().any(|server| is_same_host(authority, is_https, server.as_bytes()))
     }
 
     /// `None` where clients cannot reach the path: it is not below the prefix that theirs are mapped to.
@@ -93,16 +97,37 @@ impl ClientPath<'_> {
     }
 }
 
-/// Host with port, and what follows, of an http or https URL.
-fn split_absolute(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    let colon = value.iter().position(|&byte| byte == b':')?;
-    let (scheme, rest) = value.split_at(colon);
-    let rest = rest.strip_prefix(b"://")?;
-    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
-        return None;
+/// An http or https URL.
+struct Absolute<'v> {
+    is_https: bool,
+    /// Host with port.
+    authority: &'v [u8],
+    rest: &'v [u8],
+}
+
+impl<'v> Absolute<'v> {
+    fn of(value: &'v [u8]) -> Option<Self> {
+        let colon = value.iter().position(|&byte| byte == b':')?;
+        let (scheme, rest) = value.split_at(colon);
+        let rest = rest.strip_prefix(b"://")?;
+        let is_https = scheme.eq_ignore_ascii_case(b"https");
+        if !is_https && !scheme.eq_ignore_ascii_case(b"http") {
+            return None;
+        }
+        let len = rest.iter().position(|byte| b"/?#\\".contains(byte)).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(len);
+        Some(Self { is_https, authority, rest })
     }
-    let len = rest.iter().position(|byte| b"/?#\\".contains(byte)).unwrap_or(rest.len());
-    Some(rest.split_at(len))
+}
+
+/// Whether the authority of a URL is this host, with the same port where both say one. What a host without a scheme says
+/// may be the port of either.
+fn is_same_host(authority: &[u8], is_https: bool, other: &[u8]) -> bool {
+    let ((host, port), (other, other_port)) = (split_port(authority), split_port(other));
+    let default: &[u8] = if is_https { b"443" } else { b"80" };
+    let is_default = port.is_none_or(|port| port == default);
+    let is_other_default = other_port.is_none_or(|port| port == b"80" || port == b"443");
+    host.eq_ignore_ascii_case(other) && (port == other_port || (is_default && is_other_default))
 }
 
 fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
@@ -120,6 +145,7 @@ mod tests {
     fn rewritten(value: &str, prefixes: Option<(&str, &str)>) -> Option<String> {
         let rewrite = LocationRewrite {
             servers: &["10.0.0.1:9000", "app.internal", "[::1]:9000"],
+            server_has_tls: false,
             client_scheme: "https",
             client_host: b"www.example.com:8443",
             prefixes: prefixes.map(|(client, server)| (client.as_bytes(), server.as_bytes())),
@@ -141,6 +167,8 @@ mod tests {
             ("https://www.example.com:8443/x", None),
             ("http://10.0.0.1:9001/x", None),
             ("http://10.0.0.1/x", None),
+            ("http://app.internal:443/x", None),
+            ("https://app.internal:80/x", None),
             ("http://app.internal.evil.example/x", None),
             ("http://app.internal\\@evil.example/", Some("https://www.example.com:8443\\@evil.example/")),
             ("http://user@app.internal/", None),
@@ -153,6 +181,40 @@ mod tests {
             ("://", None),
         ] {
             assert_eq!(rewritten(value, None).as_deref(), location, "{value}");
+        }
+    }
+
+    #[test]
+    fn https_is_kept_where_it_is_meant() {
+        for (value, server_has_tls, client_host, location) in [
+            // Of a server that is sent the client's host, and sends its clients to TLS.
+            ("https://www.example.com/x", false, "www.example.com", Some("https://www.example.com/strip/x")),
+            ("https://www.example.com/x", true, "www.example.com", Some("https://www.example.com/strip/x")),
+            ("http://www.example.com/x", false, "www.example.com", Some("http://www.example.com/strip/x")),
+            // By its own name: the port of the client's host is one of plain HTTP.
+            (
+                "https://app.internal/x",
+                false,
+                "www.example.com:8080",
+                Some("https://www.example.com/strip/x"),
+            ),
+            // As it is asked itself.
+            ("https://app.internal/x", true, "www.example.com:80", Some("http://www.example.com:80/strip/x")),
+            ("https://www.example.com/x", false, "www.example.com:8080", None),
+            // RFC 9110 §4.2.1: nobody knows where to.
+            ("http://app.internal/x", false, "", None),
+            ("/x", false, "", Some("/strip/x")),
+        ] {
+            let rewrite = LocationRewrite {
+                servers: &["app.internal", client_host],
+                server_has_tls,
+                client_scheme: "http",
+                client_host: client_host.as_bytes(),
+                prefixes: Some((b"/strip", b"")),
+            };
+            let mut out = Vec::new();
+            let is_rewritten = rewrite.apply(value.as_bytes(), &mut out);
+            assert_eq!(is_rewritten.then_some(out.as_slice()), location.map(str::as_bytes), "{value}");
         }
     }
 

@@ -29,6 +29,8 @@ const NESTING_MAX: u32 = 50;
 #[derive(Clone)]
 pub struct Pattern {
     text: Box<str>,
+    /// Whether capital letters and small ones are the same.
+    ignores_case: bool,
     regex: Regex,
 }
 
@@ -62,7 +64,23 @@ impl Pattern {
         }
         // Alone first, so that a mistake is shown in the text as it was written.
         build(text)?;
-        Ok(Self { text: text.into(), regex: build(&whole(text))? })
+        Ok(Self { text: text.into(), ignores_case: false, regex: build(&whole(text))? })
+    }
+
+    /// The same, for texts whose case does not matter, such as hosts: unless it says `(?-i)`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn ignoring_case(text: &str) -> Result<Self, PatternError> {
+        let sensitive = Self::new(text)?;
+        let regex = build(&in_any_case(&whole(text)))?;
+        Ok(Self { ignores_case: true, regex, ..sensitive })
+    }
+
+    /// What it is built from.
+    fn program(&self) -> String {
+        let whole = whole(&self.text);
+        if self.ignores_case { in_any_case(&whole) } else { whole }
     }
 
     /// The expression as it was written.
@@ -102,7 +120,7 @@ impl Pattern {
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.text == other.text && self.ignores_case == other.ignores_case
     }
 }
 
@@ -162,7 +180,7 @@ impl<T> Patterns<T> {
     /// Prepares to search, once all are there.
     pub(crate) fn link(&mut self) {
         if self.list.len() >= SET_FROM {
-            let texts = self.list.iter().map(|(pattern, _)| whole(pattern.as_str()));
+            let texts = self.list.iter().map(|(pattern, _)| pattern.program());
             let mut builder = RegexSetBuilder::new(texts);
             builder.unicode(false).dot_matches_new_line(true).nest_limit(NESTING_MAX + 1);
             // Many patterns may be over the limit together; then each is tried alone.
@@ -198,6 +216,10 @@ fn whole(text: &str) -> String {
     // `(?x)` allows a comment, which ends with its line; in other expressions a line end would be matched.
     let ends_in_comment = text.contains('#') && build(&framed).is_err();
     if ends_in_comment { format!("\\A(?:{text}\n)\\z") } else { framed }
+}
+
+fn in_any_case(whole: &str) -> String {
+    format!("(?i){whole}")
 }
 
 fn build(text: &str) -> Result<Regex, PatternError> {

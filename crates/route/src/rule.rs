@@ -50,7 +50,8 @@ pub enum HostRule {
     Exact(String),
     /// Every host below this one, by any number of labels, and not this one itself: `*.example.com` without its `*.`.
     Below(String),
-    /// Hosts that the pattern matches; it sees them in lower case and without a dot at the end.
+    /// Hosts that the pattern matches; it sees them in lower case and without a dot at the end, and so had better be one
+    /// that [ignores case](Pattern::ignoring_case).
     Pattern(Pattern),
 }
 

@@ -84,7 +84,7 @@ impl CookieRewrite {
             return false;
         }
         out.extend_from_slice(pair);
-        let mut has = Attributes::default();
+        let mut has = Attributes { prefix: Prefix::of(pair), ..Attributes::default() };
         for part in parts {
             self.attribute(part, &mut has, out);
         }
@@ -119,7 +119,10 @@ impl CookieRewrite {
         let (name, value) = text.split_at(equals.unwrap_or(text.len()));
         let (name, value) = (name.trim_ascii(), value.get(1..).unwrap_or_default().trim_ascii());
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        let exchanged: Option<(&[u8], Vec<u8>)> = if is(b"domain") {
+        let is_host_s = has.prefix == Prefix::Host;
+        let exchanged: Option<(&[u8], Vec<u8>)> = if is_host_s && (is(b"domain") || is(b"path")) {
+            None
+        } else if is(b"domain") {
             match self.domain.exchanged(value) {
                 Exchanged::Same => None,
                 Exchanged::Gone => return,
@@ -128,7 +131,7 @@ impl CookieRewrite {
         } else if is(b"path") {
             self.path(value).map(|path| (&b"Path"[..], path))
         } else if is(b"secure") {
-            if self.secure == Some(false) {
+            if self.secure == Some(false) && has.prefix == Prefix::None {
                 return;
             }
             has.secure = true;
@@ -162,6 +165,8 @@ impl CookieRewrite {
         if !path.starts_with(b"/") || rest.first().is_some_and(|&byte| byte != b'/') {
             return None;
         }
+        // RFC 6265 §5.1.4: what ends in a slash is not for the prefix itself.
+        let rest = if rest == b"/" { b"" } else { rest };
         let path = [client.as_bytes(), rest].concat();
         Some(if path.is_empty() { b"/".to_vec() } else { path })
     }
@@ -170,8 +175,35 @@ impl CookieRewrite {
 /// What has been seen.
 #[derive(Debug, Default)]
 struct Attributes {
+    prefix: Prefix,
     secure: bool,
     http_only: bool,
+}
+
+/// RFC 6265bis §4.1.3: what a cookie's name says of its attributes. Browsers drop one that has others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Prefix {
+    #[default]
+    None,
+    /// `__Secure-`: it has Secure.
+    Secure,
+    /// `__Host-`: it has Secure and Path=/, and no Domain.
+    Host,
+}
+
+impl Prefix {
+    fn of(pair: &[u8]) -> Self {
+        let name = pair.trim_ascii_start();
+        let begins =
+            |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+        if begins(b"__Host-") {
+            Self::Host
+        } else if begins(b"__Secure-") {
+            Self::Secure
+        } else {
+            Self::None
+        }
+    }
 }
 
 enum Exchanged<'r> {
@@ -244,7 +276,11 @@ mod tests {
     #[test]
     fn paths() {
         for (client, server, value, cookie) in [
-            ("/api", "", "a=b; Path=/", Some("a=b; Path=/api/")),
+            ("/api", "", "a=b; Path=/", Some("a=b; Path=/api")),
+            ("/api", "/v1", "a=b; Path=/v1/", Some("a=b; Path=/api")),
+            ("", "/v1", "a=b; Path=/v1/", Some("a=b; Path=/")),
+            ("/api", "", "__Host-a=b; Secure; Path=/", None),
+            ("/api", "", "__Secure-a=b; Path=/x", Some("__Secure-a=b; Path=/api/x")),
             ("/api", "", "a=b; path=/x; Secure", Some("a=b; Path=/api/x; Secure")),
             ("/api", "/v1", "a=b; Path=/v1/x", Some("a=b; Path=/api/x")),
             ("/api", "/v1", "a=b; Path=/v10", None),
@@ -279,6 +315,8 @@ mod tests {
             (&all, "a=b; Secure; HttpOnly; SameSite=None", None),
             (&none, "a=b; Secure; HttpOnly; X", Some("a=b; X")),
             (&none, "a=secure", None),
+            (&none, "__Host-a=b; Secure; HttpOnly; Path=/", Some("__Host-a=b; Secure; Path=/")),
+            (&none, "__secure-a=b; Secure", None),
             (&only, "sid=1", Some("sid=1; HttpOnly")),
             (&only, " sid =1", Some(" sid =1; HttpOnly")),
             (&only, "other=1", None),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::host::{Hosts, without_dot};
-use crate::path::with_reading;
+use crate::path::{Doubt, has, with_reading, without_parameters};
 use crate::pattern::Patterns;
 use crate::prefixes::{Prefixes, canonical_prefix};
 use crate::request::{Fields, Request};
@@ -149,8 +149,9 @@ impl RouteTable {
     ///
     /// `path` is without its query; the empty path and `*` match `/` alone. Prefix and path are compared as a lenient
     /// server reads them, so that no spelling slips past a route: escapes are decoded once (`/%61pi` and `/api%2Fx`
-    /// are under `/api`), and slashes in a row count as one (`//api` is as well). Dot segments are not resolved: see
-    /// [`has_dot_segments`](crate::has_dot_segments). Path parameters (`/api;v=1`) and backslashes are ordinary bytes.
+    /// are under `/api`), and slashes in a row count as one (`//api` is as well). Dot segments are not resolved, and path
+    /// parameters (`/api;v=1`) and backslashes are ordinary bytes: what servers make of them is not known here, so
+    /// [`RouteTable::is_ambiguous`] has to be asked first.
     #[inline]
     pub fn find(&self, host: &[u8], path: &[u8]) -> Option<usize> {
         self.search(None, host, path, |_| false)
@@ -166,6 +167,38 @@ impl RouteTable {
     /// Whether two paths of one host can lead to two places; if not, it does not matter how a path is read.
     pub fn depends_on_path(&self) -> bool {
         self.depends_on_path
+    }
+
+    /// Whether some servers would read the path of a request as another one, which another route is for; a proxy refuses
+    /// it with 400. Always false where the path does not matter.
+    ///
+    /// Such are paths with segments that some read as `.` or `..`, with a backslash, which some take for a slash, and those
+    /// that lead elsewhere once parameters are cut off (`/admin;v=1/x`). A route that names a `;` in its own path knows of
+    /// parameters, and has what it matches.
+    #[inline]
+    pub fn is_ambiguous<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
+        if !self.depends_on_path {
+            return false;
+        }
+        match Doubt::of(request.path) {
+            Doubt::None => false,
+            Doubt::Parameters => self.depends_on_parameters(request),
+            Doubt::Ambiguous => true,
+        }
+    }
+
+    #[inline(never)]
+    fn depends_on_parameters<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
+        let route = self.choose(request);
+        let names_parameters = route.is_some_and(|route| match &self.rules[route].path {
+            PathRule::Exact(path) | PathRule::Prefix(path) => has(path.as_bytes(), b';'),
+            PathRule::Pattern(pattern) => pattern.as_str().contains(';'),
+        });
+        let leads_elsewhere = |cuts_escaped| {
+            let choose = |path: &[u8]| self.choose(&Request { path, ..*request });
+            without_parameters(request.path, cuts_escaped, choose) != route
+        };
+        !names_parameters && (leads_elsewhere(false) || leads_elsewhere(true))
     }
 
     /// In the table of the listener, if it has one, then in that of all.
@@ -324,6 +357,8 @@ fn host_key(host: &HostRule) -> (u8, Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern::Pattern;
+    use crate::request::NoFields;
     use proptest::prelude::*;
 
     const ROUTES: [(Option<&str>, &str); 14] = [
@@ -403,6 +438,59 @@ mod tests {
             ("/api;v=1", 0),
         ] {
             assert_eq!(table.find(b"other.example", path.as_bytes()), Some(route), "{path}");
+        }
+    }
+
+    /// Servers cut parameters off, before or after they decode a path, and some take a backslash for a slash.
+    #[test]
+    fn a_path_that_servers_may_read_as_that_of_another_route_is_ambiguous() {
+        let named = |pattern: &str| PathRule::Pattern(Pattern::new(pattern).unwrap());
+        let table = RouteTable::compile(
+            [
+                PathRule::Prefix("/".to_owned()),
+                PathRule::Prefix("/admin".to_owned()),
+                PathRule::Exact("/login".to_owned()),
+                PathRule::Prefix("/matrix;v=1".to_owned()),
+                named("/files(;[a-z]+)?/.*"),
+                PathRule::Prefix("/admin/open".to_owned()),
+            ]
+            .into_iter()
+            .map(|path| Rule { path, ..Rule::default() })
+            .collect(),
+        );
+        let everything = RouteTable::new([(None, "/")]);
+        for (path, is_ambiguous) in [
+            ("/admin;x=1/secret", true),
+            ("/admin%3Bx/secret", true),
+            ("/admin;/", true),
+            ("/;x/admin", true),
+            ("/x;/../admin", true),
+            ("/admin;a%2Fopen", true),
+            ("/login;jsessionid=1", true),
+            ("/\\admin/secret", true),
+            ("/admin\\secret", true),
+            ("/%5Cadmin", true),
+            ("/x\\y", true),
+            ("/admin/secret", false),
+            ("/admin/secret;x=1/y", false),
+            ("/admin/open;x/y", true),
+            ("/x;jsessionid=1", false),
+            ("/x%3By/z", false),
+            ("/matrix;v=1/x", false),
+            ("/files;admin/x", false),
+            ("/adminx;y", false),
+        ] {
+            let request = Request {
+                listener: 0,
+                host: b"a.example",
+                path: path.as_bytes(),
+                query: None,
+                method: b"GET",
+                client: [127, 0, 0, 1].into(),
+                fields: &NoFields,
+            };
+            assert_eq!(table.is_ambiguous(&request), is_ambiguous, "{path}");
+            assert!(!everything.is_ambiguous(&request), "{path}");
         }
     }
 

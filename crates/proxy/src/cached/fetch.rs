@@ -546,7 +546,7 @@ pub(super) fn opening(
     }
     let mut key_text = Vec::new();
     let request_bytes = request.head_bytes();
-    let uri = uri(call, admitted, request_bytes);
+    let uri = uri(call, admitted, request);
     write_key(&mut key_text, &uri, &ask.policy.key, &request.head, request_bytes);
     Ok(Opening {
         stored,

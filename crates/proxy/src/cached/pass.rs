@@ -107,7 +107,7 @@ pub(crate) fn invalidate(
         return None;
     }
     let bytes = request.head_bytes();
-    let target = uri(call, admitted, bytes);
+    let target = uri(call, admitted, request);
     let mut named = cache.heir.is_there().then(Vec::new);
     let mut purge = |path_and_query: &[u8]| {
         let there = ::cache::Uri::new(target.is_https, target.authority, path_and_query);

@@ -13,7 +13,7 @@ use cache::{KeySecret, Space};
 use config::{Action, Config, RateLimit};
 use route::{
     AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Rule,
-    Users, Verified, has_dot_segments,
+    Users, Verified,
 };
 
 use crate::failure::Failure;
@@ -137,7 +137,7 @@ impl Table {
     /// The index of the route for a request.
     pub(crate) fn choose(&self, request: &Request<'_, Fields<'_>>) -> Result<usize, Failure> {
         // Where the path decides, it must not be read in two ways.
-        if self.rules.depends_on_path() && has_dot_segments(request.path) {
+        if self.rules.is_ambiguous(request) {
             return Err(Failure::AmbiguousPath);
         }
         self.rules.choose(request).map(|rule| self.of_rule[rule]).ok_or(Failure::NoRoute)

@@ -129,7 +129,7 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
         ];
     });
     let not_found = failure_and_close("404 Not Found", "Nothing is served under this host and path.");
-    let dots = failure_and_close("400 Bad Request", "The path has dot segments.");
+    let dots = failure_and_close("400 Bad Request", "The path can be read as that of another resource.");
     for (host, path, server) in [
         ("test", "/api", Ok(0)),
         ("TEST:81", "/api/x?y", Ok(0)),
@@ -141,6 +141,8 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
         // What another reader might take for /api.
         ("test", "/x/../api", Err(&dots)),
         ("test", "/x/%2e%2E/api", Err(&dots)),
+        ("other", "/api;v=1/x", Err(&dots)),
+        ("other", "/api%5Cx", Err(&dots)),
     ] {
         let mut client = scene.client();
         client.sends(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));

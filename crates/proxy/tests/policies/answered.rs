@@ -27,6 +27,33 @@ redirect = { to = "/new/$1", status = 302 }
 }
 
 #[test]
+fn a_redirect_to_nowhere_is_no_redirect() {
+    let scene = Scene::new("[[route]]\nredirect = { to = \"https://$tls.sni$path\" }\n");
+    for spoken in BOTH {
+        let got = scene.answer(spoken, &get("/evil.example/x"));
+        assert_eq!((got.status, got.field("location")), (400, None), "{spoken:?}");
+    }
+}
+
+#[test]
+fn every_answer_is_called_by_its_own_request() {
+    let scene = Scene::new(
+        "[[route]]\nrespond = { status = 200, body = \"in\" }\nresponse_headers = { set = { X-Id = \"$request_id\" } }\n",
+    );
+    let Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    let mut ids = Vec::new();
+    for method in ["GET", "OPTIONS", "GET", "OPTIONS"] {
+        peer.sends(format!("{method} / HTTP/1.1\r\nHost: test\r\nMax-Forwards: 0\r\n\r\n"));
+        let head = peer.message().head;
+        let id = head.split("X-Id: ").nth(1).and_then(|rest| rest.split('\r').next());
+        let id = id.unwrap_or_else(|| panic!("{method} has no name: {head}")).to_owned();
+        assert_eq!(id.len(), 32, "{id}");
+        assert!(!ids.contains(&id), "{method}");
+        ids.push(id);
+    }
+}
+
+#[test]
 fn fixed_responses() {
     let long = "x".repeat(100_000);
     let scene = Scene::with_files(
@@ -116,7 +143,7 @@ servers = ["http://{0}"]
 fn pages_stand_in_for_errors_of_servers() {
     let files = [("404.html", "<p>not here</p>"), ("5xx.html", "<p>later</p>")];
     let busy = "HTTP/1.1 503 Busy\r\nDate: D\r\nRetry-After: 7\r\nX-Powered-By: y\r\nETag: \"a\"\r\n\
-                Content-Language: en\r\n";
+                Content-Language: en\r\nContent-Security-Policy: p\r\n";
     let missing = "HTTP/1.1 404 Not Found\r\nDate: D\r\nContent-Length: 3\r\n\r\nno!";
     let gone = "HTTP/1.1 410 Gone\r\nDate: D\r\nETag: \"a\"\r\nContent-Length: 3\r\n\r\nno!";
     for spoken in BOTH {
@@ -144,6 +171,11 @@ fn pages_stand_in_for_errors_of_servers() {
             assert_eq!((got.status, got.body.as_str()), (status, body), "{spoken:?} {response}");
             if status == 503 {
                 assert_eq!((got.field("retry-after"), got.field("x-own")), (Some("7"), Some("503")));
+                assert_eq!(
+                    got.field("content-security-policy"),
+                    Some("p"),
+                    "it is about what shows the page"
+                );
                 assert_eq!(got.field("content-type").map(|of| of.starts_with("text/html")), Some(true));
                 for name in ["etag", "content-language", "x-powered-by", "transfer-encoding"] {
                     assert_eq!(got.field(name), None, "{spoken:?} {name}");

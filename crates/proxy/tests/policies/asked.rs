@@ -28,6 +28,27 @@ deny = ["192.0.2.128/25"]
     }
 }
 
+#[test]
+fn who_is_trusted_is_decided_anew_on_connections_that_are_there() {
+    let config = |trusted: &str| {
+        let route = "respond = { status = 200, body = \"in\" }\nallow = [\"192.0.2.0/24\"]\n";
+        format!("trusted_proxies = [{trusted}]\n[[route]]\n{route}")
+    };
+    let scene = Scene::new(&config("\"127.0.0.1\""));
+    let asked = Asked { fields: "x-forwarded-for: 192.0.2.7\n", ..get("/") };
+    let mut clients = BOTH.map(|spoken| scene.client(spoken));
+    for (trusted, status) in [(None, 200), (Some(""), 403), (Some("\"::ffff:127.0.0.0/104\""), 200)] {
+        if let Some(trusted) = trusted {
+            let listen = "[[listen]]\naddress = \"127.0.0.1:0\"\n";
+            let next = format!("workers = 2\n{}{listen}", config(trusted));
+            scene.running().reload(read(&next)).expect("is valid");
+        }
+        for (client, spoken) in clients.iter_mut().zip(BOTH) {
+            assert_eq!(client.asks_for(&asked).status, status, "{spoken:?} {trusted:?}");
+        }
+    }
+}
+
 const LIMITED: &str = r#"
 [[listen]]
 address = "127.0.0.1:0"

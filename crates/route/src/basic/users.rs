@@ -15,6 +15,8 @@ use super::{CREDENTIAL_BYTES_MAX, Credentials, apr1};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users {
     list: Vec<User>,
+    /// The one whose hash takes longest to compare with.
+    costliest: usize,
     by_name: HashMap<Box<[u8]>, usize>,
 }
 
@@ -112,17 +114,19 @@ impl Users {
                 Err(kind) => faults.push(UserFault { line: index + 1, kind }),
             }
         }
+        let costs = users.list.iter().enumerate().map(|(index, user)| (user.hash.cost_us(), index));
+        users.costliest = costs.max().map_or(0, |(_, index)| index);
         if faults.is_empty() { Ok(users) } else { Err(faults) }
     }
 
     /// The number of the user whose password this is, for [`Users::name`].
     ///
     /// Takes as long as the hash was made to take, from one millisecond to a second: never on a thread that serves
-    /// connections, and never for more requests at a time than there are cores to spare. Takes about as long for a name that
-    /// is not there, so that the time does not say whether it is.
+    /// connections, and never for more requests at a time than there are cores to spare. Takes as long as the costliest hash
+    /// of the file for a name that is not there: where all cost the same, the time does not say whether it is.
     pub fn verify(&self, credentials: &Credentials) -> Option<usize> {
         let known = self.by_name.get(credentials.user.as_slice()).copied();
-        let user = self.list.get(known.unwrap_or(0))?;
+        let user = self.list.get(known.unwrap_or(self.costliest))?;
         let is_right = user.hash.is_of(&credentials.password);
         known.filter(|_| is_right)
     }
@@ -213,6 +217,23 @@ impl Hash {
         Ok(Self::Apr1 { salt: salt.as_bytes().into(), text })
     }
 
+    /// About how long it takes to compare with, in microseconds.
+    fn cost_us(&self) -> u64 {
+        const BCRYPT_US: u64 = 60;
+        const SHA_ROUNDS: u64 = 5000;
+        const APR1_US: u64 = 500;
+        let field = |text: &str| text.split('$').nth(2).map(str::to_owned).unwrap_or_default();
+        match self {
+            Self::Bcrypt(text) => BCRYPT_US << field(text).parse().unwrap_or(0).min(BCRYPT_COST_MAX),
+            // A round is about a microsecond.
+            Self::ShaCrypt(text) => {
+                let rounds = field(text).strip_prefix("rounds=").and_then(|rounds| rounds.parse().ok());
+                rounds.unwrap_or(SHA_ROUNDS)
+            }
+            Self::Apr1 { .. } => APR1_US,
+        }
+    }
+
     /// Compares in a time that does not depend on how much is right. Bcrypt looks at the first 72 bytes of a password,
     /// as it did when the hash was made.
     fn is_of(&self, password: &[u8]) -> bool {
@@ -287,6 +308,18 @@ caf\u{e9}:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/
         assert_eq!(Users::parse("# nobody\n").unwrap().verify(&credentials("a", "b")), None);
         assert_eq!(users.weak().collect::<Vec<_>>(), ["apr1", "caf\u{e9}"]);
         assert_eq!((users.len(), users.is_empty(), users.name(99)), (9, false, None));
+    }
+
+    #[test]
+    fn who_is_not_there_takes_as_long_as_the_costliest_hash() {
+        let costliest = |text: &str| {
+            let users = Users::parse(text).unwrap();
+            users.name(users.costliest).unwrap_or_default().to_owned()
+        };
+        assert_eq!(costliest(FILE), "rounds");
+        let salt = "abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
+        assert_eq!(costliest(&format!("{FILE}slow:$2b$12${salt}\nquick:$2b$05${salt}")), "slow");
+        assert_eq!(costliest(""), "");
     }
 
     #[test]

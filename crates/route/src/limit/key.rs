@@ -3,6 +3,7 @@
 use std::hash::Hasher;
 use std::net::IpAddr;
 
+use crate::form::FormReading;
 use crate::network::network_of;
 use crate::request::{Fields, Request, cookie, parameters};
 
@@ -26,7 +27,7 @@ pub enum RateKeyPart {
     Header(String),
     /// The value of a cookie.
     Cookie(String),
-    /// The value of the first parameter of this name, as it was sent.
+    /// The value of the first parameter of this name, both decoded.
     Argument(String),
     /// The host, in any case.
     Host,
@@ -57,8 +58,17 @@ impl RateKeyPart {
             }
             Self::Cookie(name) => put(cookie(request.fields, name.as_bytes()), hasher),
             Self::Argument(name) => {
+                // As servers read it, so that there is one key for all spellings of a value.
                 let mut all = parameters(request.query.unwrap_or_default());
-                put(all.find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value), hasher);
+                let same = |written: &[u8]| FormReading::of(written).eq(name.bytes());
+                let found = all.find(|(written, _)| same(written)).map(|(_, value)| value);
+                match found.filter(|value| !FormReading::is_as_it_stands(value)) {
+                    None => put(found, hasher),
+                    Some(value) => {
+                        hasher.write_usize(FormReading::of(value).count());
+                        FormReading::of(value).for_each(|byte| hasher.write_u8(byte));
+                    }
+                }
             }
             Self::Host => {
                 let host = crate::host::without_dot(request.host);
@@ -103,6 +113,13 @@ mod tests {
             (vec![RateKeyPart::Host], base, ("192.0.2.1", "b.example", "k=1", none), false),
             (vec![RateKeyPart::Argument("k".into())], base, ("::1", "", "j=1&k=1&k=2", none), true),
             (vec![RateKeyPart::Argument("k".into())], base, ("::1", "", "k=2", none), false),
+            (vec![RateKeyPart::Argument("k".into())], base, ("::1", "", "%6b=%31&k=2", none), true),
+            (
+                vec![RateKeyPart::Argument("k".into())],
+                ("::1", "", "k=a+b%7E", none),
+                ("::1", "", "k=%61%20b~", none),
+                true,
+            ),
             (vec![RateKeyPart::Argument("k".into())], ("::1", "", "", none), ("::1", "", "k=", none), false),
             (
                 vec![header("X-Key")],

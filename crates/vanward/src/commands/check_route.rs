@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use config::{Action, Config, Listener, Route};
 use route::{
     Access, AccessList, Condition, Exchange, Explanation, Miss, Outcome, Request, RouteTable, Rule, Step,
-    has_dot_segments,
 };
 use serde_json::{Value, json};
 
@@ -142,7 +141,7 @@ impl Asked {
             client: self.client,
             fields: self.header.as_slice(),
         };
-        let is_ambiguous = table.depends_on_path() && has_dot_segments(request.path);
+        let is_ambiguous = table.is_ambiguous(&request);
         let explanation = table.explain(&request);
         let report = Report {
             config,
@@ -247,7 +246,8 @@ impl Report<'_> {
         }
         if self.is_ambiguous {
             return vec![
-                "It is refused with 400: its path has dot segments, which servers read in several ways."
+                "It is refused with 400: servers read its path in several ways, as it has dot segments, a \
+                 backslash, or parameters without which another route is for it."
                     .to_owned(),
             ];
         }
@@ -321,8 +321,10 @@ impl Report<'_> {
 
     fn location(&self, redirect: &route::Redirect) -> String {
         let mut out = Vec::new();
-        redirect.location(&self.exchange, &mut out);
-        out.escape_ascii().to_string()
+        match redirect.location(&self.exchange, &mut out) {
+            Ok(()) => out.escape_ascii().to_string(),
+            Err(_) => "nowhere, as its URL has no host: 400 instead".to_owned(),
+        }
     }
 
     fn json(&self) -> Value {
