@@ -146,7 +146,7 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             "location",
             Maybe(Switch),
             |route: &mut RouteWritten| &mut route.location,
-            "Whether Location and Content-Location of responses are mapped back from what the server calls its URLs. Left \
+            "Whether Location, Content-Location and Refresh of responses are mapped back from what the server calls its URLs. Left \
              out, where there is a `rewrite`.",
         ),
         &key(

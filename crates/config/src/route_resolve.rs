@@ -305,6 +305,13 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
 fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<RateLimit> {
     let RateLimitWritten { rate, burst, key, keys_max } = written;
     let rate = rate.as_ref()?;
+    if key.is_empty() {
+        let what =
+            "key is empty: say what requests are counted by, or \"route\" for all of the route together";
+        let mistake = reader.mistake(&rate.at, what.to_owned());
+        reader.add(mistake);
+        return None;
+    }
     let (requests, per) = rate.value;
     let most = burst.as_ref().map_or(requests, |burst| burst.value);
     match Rate::new(requests, per, most) {
@@ -326,6 +333,10 @@ fn rate_limit(written: &RateLimitWritten, reader: &mut Reader<'_>) -> Option<Rat
 
 fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -> Option<Rewrite> {
     let RewriteWritten { path: to, pattern, host } = written;
+    let groups = match path {
+        PathRule::Pattern(pattern) => Some(pattern),
+        PathRule::Exact(_) | PathRule::Prefix(_) => None,
+    };
     if let (None, Some(pattern)) = (to, pattern) {
         refuse(
             &pattern.at,
@@ -349,7 +360,7 @@ fn rewrite(written: &RewriteWritten, path: &PathRule, reader: &mut Reader<'_>) -
     let host = match host {
         Some(Located { value, at }) => {
             let expected = "a host such as $host or tenant.internal:8080";
-            Some(template(HostRewrite::new(value), "host", at, expected, reader)?)
+            Some(template(HostRewrite::new(value, groups), "host", at, expected, reader)?)
         }
         None => None,
     };

@@ -235,6 +235,11 @@ fn mistakes() {
             &["6:38: burst: a burst of 1000 would take more than a year at this rate; use a smaller one"],
         ),
         (
+            "upstream = \"app\"\nrate_limit = { rate = \"1/s\", key = [] }",
+            &["6:23: key is empty: say what requests are counted by, or \"route\" for all of the route \
+                 together"],
+        ),
+        (
             "upstream = \"app\"\nrate_limit = { rate = \"1/s\", key = \"ip\" }",
             &["6:36: key: \"ip\" has no meaning here; expected client, client/24, header:NAME, \
                  cookie:NAME, query:NAME, host, listener, or route for all its requests together; did you \

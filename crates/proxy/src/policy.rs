@@ -91,10 +91,10 @@ pub(crate) fn act<'a>(
     let mut texts = std::mem::take(&mut request.texts);
     texts.path.clear();
     texts.host.clear();
-    let mut located = Ok(());
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
     let exchange = exchange(call, policies, &Subject::of(admitted), request, &fields, &texts.id);
+    let mut located = Ok(());
     let answer = match &policies.action {
         Action::Upstream(upstream) => {
             admitted.upstream = *upstream;
@@ -122,10 +122,10 @@ pub(crate) fn act<'a>(
     let rewritten = match &policies.meant.rewrite.path {
         Some(rewrite) if answer.is_none() => rewrite.apply(&exchange, &mut texts.path),
         _ => Ok(false),
-    located.map_err(|_| Failure::BadHost)?;
     };
     request.texts = texts;
     rewritten.map_err(|_| Failure::AmbiguousPath)?;
+    located.map_err(|_| Failure::BadHost)?;
     Ok(answer)
 }
 
@@ -150,7 +150,9 @@ pub(crate) fn write_request(
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
     let edits = &policies.meant.request_headers;
-    let captures = captures(policies, edits, admitted.target.path.of(bytes));
+    let host_has_groups = policies.meant.rewrite.host.as_ref().is_some_and(route::HostRewrite::has_groups);
+    let has_groups = edits.has_groups() || host_has_groups;
+    let captures = captures(policies, has_groups, admitted.target.path.of(bytes));
     let exchange = Exchange {
         upstream: &call.snapshot.plan.upstreams[admitted.upstream].config.name,
         server,
@@ -202,7 +204,7 @@ pub(crate) fn write_response(
     let fields = Fields::of(&request.head, bytes);
     let upstream = &call.snapshot.plan.upstreams[admitted.upstream].config;
     let headers = &policies.meant.response_headers;
-    let captures = captures(policies, headers, admitted.target.path.of(bytes));
+    let captures = captures(policies, headers.has_groups(), admitted.target.path.of(bytes));
     let exchange = Exchange {
         upstream: &upstream.name,
         server,
@@ -219,15 +221,15 @@ pub(crate) fn write_response(
     };
     // What is no text is nobody's host.
     let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
-    let location = policies.meant.location.then(|| LocationRewrite {
-        servers: &servers,
     let has_tls = || {
         let mut all = call.snapshot.plan.upstreams[admitted.upstream].servers.iter();
         all.any(|known| known.authority == server && known.tls.is_some())
     };
+    let location = policies.meant.location.then(|| LocationRewrite {
+        servers: &servers,
+        server_has_tls: has_tls(),
         client_scheme: exchange.scheme,
         client_host: authority,
-        server_has_tls: has_tls(),
         prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
     });
     let cookies = policies.meant.cookies.as_ref();
@@ -254,7 +256,7 @@ pub(crate) fn edit_own(
     }
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
-    let captures = captures(policies, headers, subject.target.path.of(bytes));
+    let captures = captures(policies, headers.has_groups(), subject.target.path.of(bytes));
     let exchange = Exchange {
         status: Some(status),
         captures: captures.as_ref(),
@@ -283,9 +285,9 @@ fn exchange<'a>(
     }
 }
 
-/// What the groups of the route's path matched, if edits name any.
-fn captures(policies: &Policies, edits: &HeaderEdits, path: &[u8]) -> Option<Captures> {
-    let pattern = policies.pattern.as_ref().filter(|_| edits.has_groups())?;
+/// What the groups of the route's path matched, if anything names one.
+fn captures(policies: &Policies, has_groups: bool, path: &[u8]) -> Option<Captures> {
+    let pattern = policies.pattern.as_ref().filter(|_| has_groups)?;
     pattern.captures_of_path(path)
 }
 

@@ -86,12 +86,14 @@ impl HeaderEdits {
         stage: Stage,
         pattern: Option<&Pattern>,
     ) -> Result<Self, (usize, HeaderEditError)> {
-        let mut all = Self { ignores_underscores: stage == Stage::Forward, ..Self::default() };
+        let mut all = Self::default();
         for (index, edit) in edits.into_iter().enumerate() {
             all.push(edit, stage, pattern).map_err(|error| (index, error))?;
         }
         all.removed.sort_unstable();
         all.removed.dedup();
+        // Without names it says nothing, and edits that do nothing are all the same.
+        all.ignores_underscores = stage == Stage::Forward && !all.removed.is_empty();
         Ok(all)
     }
 

@@ -161,12 +161,17 @@ pub struct HostRewrite(Template);
 pub struct NotAHost;
 
 impl HostRewrite {
-    /// Reads a host, with a port or without, that may have variables.
+    /// Reads a host, with a port or without, that may have variables. Groups are those of `pattern`.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(text: &str) -> Result<Self, TemplateError> {
-        Ok(Self(Template::new(text, Place::Host, Stage::Forward, None)?))
+    pub fn new(text: &str, pattern: Option<&Pattern>) -> Result<Self, TemplateError> {
+        Ok(Self(Template::new(text, Place::Host, Stage::Forward, pattern)?))
+    }
+
+    /// Whether it names groups of a pattern.
+    pub fn has_groups(&self) -> bool {
+        self.0.has_groups()
     }
 
     /// The host as it was written.
@@ -280,13 +285,16 @@ mod tests {
     #[test]
     fn hosts() {
         let mut out = Vec::new();
-        assert_eq!(HostRewrite::new("app.$host:8080").unwrap().apply(&exchange("/", None), &mut out), Ok(()));
+        assert_eq!(
+            HostRewrite::new("app.$host:8080", None).unwrap().apply(&exchange("/", None), &mut out),
+            Ok(())
+        );
         assert_eq!(out, b"app.shop.example:8080");
         assert_eq!(
-            HostRewrite::new("$tls.sni").unwrap().apply(&exchange("/", None), &mut out),
+            HostRewrite::new("$tls.sni", None).unwrap().apply(&exchange("/", None), &mut out),
             Err(NotAHost)
         );
         assert_eq!(out, b"app.shop.example:8080");
-        assert!(HostRewrite::new("a b").is_err());
+        assert!(HostRewrite::new("a b", None).is_err() && HostRewrite::new("$1.internal", None).is_err());
     }
 }

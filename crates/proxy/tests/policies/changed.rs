@@ -17,7 +17,7 @@ cookies = { domain = { "app.internal" = "shop.example" }, secure = true }
 [[route]]
 path = "~ /user/(\\d+)/(?<what>.*)"
 upstream = "app"
-rewrite = { path = "/$capture.what?id=$1" }
+rewrite = { path = "/$capture.what?id=$1", host = "u$1.internal" }
 request_headers = { set = { X-User = "$1" } }
 
 [upstream.app]
@@ -30,7 +30,7 @@ fn paths_and_hosts_are_other_ones_for_servers() {
         let scene = Scene::new(REWRITTEN);
         for (target, start, host) in [
             ("/api/a%20b?tenant=x", "GET /v1/a%20b?tenant=x HTTP/1.1\r\n", "x.internal"),
-            ("/user/7/cart", "GET /cart?id=7 HTTP/1.1\r\n", "shop.example"),
+            ("/user/7/cart", "GET /cart?id=7 HTTP/1.1\r\n", "u7.internal"),
         ] {
             let (seen, got) = scene.exchange(spoken, &Asked { host: "shop.example", ..get(target) }, CLOSED);
             assert!(seen.starts_with(start), "{spoken:?}: {seen}");
