@@ -107,10 +107,14 @@ mod tests {
         let mut picker = Picker::new(Arc::clone(&fleet), 0);
         let at = Time::from_millis;
         let answered = Outcome::Answered(Some(Duration::from_millis(2)));
-        (0..3).for_each(|server| drop(fleet.end(server, answered, at(0))));
+        for server in 0..3 {
+            fleet.end(server, answered, at(0));
+        }
         fleet.members()[2].standing.stop(Cause::Check);
         // Two memories later.
-        (0..2).for_each(|server| drop(fleet.end(server, answered, at(20_000))));
+        for server in 0..2 {
+            fleet.end(server, answered, at(20_000));
+        }
         fleet.members()[2].standing.restore(Cause::Check, at(20_000));
         let mut under_way = Vec::new();
         let mut crowd = 0;

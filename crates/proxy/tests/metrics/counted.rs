@@ -119,10 +119,11 @@ fn failures_and_retries_by_cause() {
         ("vanward_requests_total{route=\"/b\",class=\"5xx\"}", 1.0),
         (&refused("failures", "app"), retries),
         (&refused("retries", "app"), retries),
-        (&refused("failures", "gone"), 1.0),
+        (&refused("failures", "gone"), 3.0),
+        (&refused("retries", "gone"), 2.0),
         (&format!("vanward_upstream_requests_total{of_gone}"), retries),
         ("vanward_failures_total{cause=\"upstream-refused\"}", 1.0),
-        ("vanward_upstream_connect_failures_total", retries + 1.0),
+        ("vanward_upstream_connect_failures_total", retries + 3.0),
     ]);
 }
 
@@ -161,7 +162,7 @@ fn connections_that_are_passed_on_by_listener_and_server() {
             3.0,
         ),
         ("vanward_upstream_connect_duration_seconds_count{upstream=\"app\"}", 3.0),
-        ("vanward_upstream_failures_total{upstream=\"gone\",cause=\"upstream-refused\"}", 1.0),
+        ("vanward_upstream_failures_total{upstream=\"gone\",cause=\"upstream-refused\"}", 3.0),
         ("vanward_requests_total{route=\"/\",class=\"2xx\"}", 0.0),
     ]);
 }
