@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -86,23 +87,32 @@ fn broken(worker: &Worker, drawn: &Drawn, client: TcpStream) -> io::Result<Optio
             let down = down.reset_by(Arc::clone(&resets));
             let far = tokio::net::TcpStream::from_std(far)?;
             let (rule, alarms) = (Arc::clone(&drawn.rule), Rc::clone(&worker.alarms));
-            tokio::task::spawn_local(pass_on(client, far, up, down, rule, alarms));
+            let expires_in = rule.expires_in(worker.time_ns());
+            tokio::task::spawn_local(pass_on([client, far], [up, down], rule, expires_in, alarms));
             let near = TcpStream::from(OwnedFd::from(near));
             Ok(Some(Tcp::in_place(near, StandIn { local_address, resets })))
         }
     }
 }
 
-/// Passes on what there is. The rule says until when it holds, so it stays for as long as that matters.
+/// Passes on what there is between the client and the proxy. The rule says until when it holds, so it stays for as long
+/// as that matters.
 async fn pass_on(
-    client: tokio::net::TcpStream,
-    proxy: tokio::net::TcpStream,
-    up: Way<bool>,
-    down: Way<bool>,
-    _rule: Arc<Rule>,
+    [client, proxy]: [tokio::net::TcpStream; 2],
+    [up, down]: [Way<bool>; 2],
+    rule: Arc<Rule>,
+    expires_in: Option<Duration>,
     alarms: Rc<Alarms>,
 ) {
-    relay::pass_between(&client, &proxy, up, down, async |pause| alarms.sleep(pause).await).await;
+    let sleep = async |pause| alarms.sleep(pause).await;
+    let mut passed = pin!(relay::pass_between(&client, &proxy, up, down, sleep));
+    if let Some(rest) = expires_in {
+        tokio::select! {
+            () = &mut passed => return,
+            () = alarms.sleep(rest) => rule.end(),
+        }
+    }
+    passed.await;
 }
 
 /// Answers the beginning of a handshake with its end.

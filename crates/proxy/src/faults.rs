@@ -199,14 +199,14 @@ impl Faults {
     }
 
     /// Has nothing go wrong any more, and says how many rules that were.
-    pub(crate) fn clear(&self, now_ns: u64) -> usize {
-        let mut held = self.held();
+    pub(crate) fn clear(&self, now_ns: u64) -> Result<usize, FaultRefusal> {
+        let mut held = self.held_to_change()?;
         let count = held.file.rules.len() + held.added.len();
         held.added.clear();
         held.file.rules.clear();
         held.file.header = None;
         self.put(&held, now_ns);
-        count
+        Ok(count)
     }
 
     /// The rules in force, in their order.
@@ -300,7 +300,7 @@ impl Faults {
         self.is_on.store(set.is_on(), Ordering::Relaxed);
         self.breaks_connections.store(set.breaks_connections(), Ordering::Relaxed);
         for gone in before.rules.iter().filter(|rule| !set.rules.iter().any(|kept| Arc::ptr_eq(kept, rule))) {
-            gone.standing.send_replace(false);
+            gone.end();
         }
         self.changed.notify_one();
     }
@@ -465,6 +465,11 @@ impl Rule {
     /// Whether it is in force, and until when.
     pub(crate) fn standing(&self) -> watch::Receiver<bool> {
         self.standing.subscribe()
+    }
+
+    /// It holds no more, for connections that it happened to either.
+    pub(crate) fn end(&self) {
+        self.standing.send_if_modified(|stands| std::mem::replace(stands, false));
     }
 
     /// Whether it may happen now.

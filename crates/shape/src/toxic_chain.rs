@@ -139,6 +139,11 @@ impl Chain {
         self.ended.filter(|_| self.out.is_empty())
     }
 
+    /// Whether there is nothing in it that may yet be written.
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty() && self.stages.iter().all(Stage::is_empty)
+    }
+
     /// Whether there is nothing in it and nothing at work: bytes may pass beside it.
     pub fn is_clear(&self) -> bool {
         self.stages.is_empty() && self.out.is_empty() && self.ended.is_none()
@@ -467,8 +472,9 @@ mod tests {
         let mut chain = chain(&[("half_open", [2, 0, 0])]);
         chain.push(ms(0), Bytes::from_static(b"abc"));
         chain.end(ms(1), Ending::End);
+        assert!(!chain.is_empty());
         assert_eq!(text(&run(&mut chain, ms(100_000))), "ab");
-        assert_eq!(chain.ending(), None);
+        assert_eq!((chain.ending(), chain.is_empty()), (None, true));
     }
 
     #[test]

@@ -119,6 +119,11 @@ impl Stage {
         self.held < limit
     }
 
+    /// Whether nothing waits in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.input.is_empty()
+    }
+
     pub(crate) fn push(&mut self, piece: Piece) {
         self.held += piece.bytes.len();
         self.input.push_back(piece);

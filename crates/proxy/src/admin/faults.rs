@@ -67,16 +67,18 @@ pub(super) async fn remove(State(control): State<Weak<Control>>, Path(name): Pat
 
 pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
     let cleared = elsewhere(control, |control| {
-        let removed = control.faults.clear(control.time_ns());
+        let lent = |refusal: FaultRefusal| Box::new(refused(StatusCode::CONFLICT, &refusal.to_string()));
+        let removed = control.faults.clear(control.time_ns()).map_err(lent)?;
         control.settle_refusals();
-        control.unshape_all().map(|shaping_cleared| FaultsRemoved { removed, shaping_cleared })
+        let shaping_cleared = control.unshape_all().map_err(|error| Box::new(shaped::not_done(&error)))?;
+        Ok::<_, Box<Response>>(FaultsRemoved { removed, shaping_cleared })
     });
     match cleared.await {
         Some(Ok(removed)) => {
             notice("all faults and changes of rates and delays are removed, as the admin API was asked to");
             json(StatusCode::OK, &removed)
         }
-        Some(Err(error)) => shaped::not_done(&error),
+        Some(Err(refusal)) => *refusal,
         None => ending(),
     }
 }

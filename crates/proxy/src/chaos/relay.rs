@@ -81,7 +81,11 @@ pub(crate) async fn pass_between<T>(
     down: Way<T>,
     sleep: impl AsyncFn(Duration),
 ) {
-    let outcome = tokio::try_join!(up.run(client, server, &sleep), down.run(server, client, &sleep));
+    let (of_up, of_down) = (Progress::default(), Progress::default());
+    let outcome = tokio::try_join!(
+        up.run(client, server, [&of_up, &of_down], &sleep),
+        down.run(server, client, [&of_down, &of_up], &sleep)
+    );
     if let Err(Broken::Reset) = outcome {
         for stream in [client, server] {
             // A socket that is gone already has been reset.
@@ -107,6 +111,15 @@ impl From<io::Error> for Broken {
     fn from(_: io::Error) -> Self {
         Self::Reset
     }
+}
+
+/// How far one way has come, as the other one sees it.
+#[derive(Default)]
+struct Progress {
+    /// All of it is passed on, and its end.
+    has_ended: AtomicBool,
+    /// Its source has ended, and a toxic keeps that to itself.
+    is_silent: AtomicBool,
 }
 
 /// Those of all toxics that one way has.
@@ -148,6 +161,7 @@ impl<T> Way<T> {
         mut self,
         source: &TcpStream,
         sink: &TcpStream,
+        [own, other]: [&Progress; 2],
         sleep: &impl AsyncFn(Duration),
     ) -> Result<(), Broken> {
         loop {
@@ -159,9 +173,21 @@ impl<T> Way<T> {
             }
             match self.chain.ending() {
                 None => {}
-                Some(Ending::End) => return Ok(SockRef::from(sink).shutdown(std::net::Shutdown::Write)?),
+                Some(Ending::End) => {
+                    SockRef::from(sink).shutdown(std::net::Shutdown::Write)?;
+                    own.has_ended.store(true, Ordering::Relaxed);
+                    return if other.is_silent.load(Ordering::Relaxed) { Err(Broken::Reset) } else { Ok(()) };
+                }
                 Some(Ending::Close) => return Err(Broken::Close),
                 Some(Ending::Reset) => return Err(Broken::Reset),
+            }
+            // Once both peers have ended nobody is left to be kept in the dark, and nothing else would end it.
+            let is_silent = !self.is_open && due.is_none() && self.chain.is_empty();
+            own.is_silent.store(is_silent, Ordering::Relaxed);
+            if is_silent
+                && (other.has_ended.load(Ordering::Relaxed) || other.is_silent.load(Ordering::Relaxed))
+            {
+                return Err(Broken::Reset);
             }
             let may_read = self.is_open && self.chain.has_room();
             let is_full = self.chain.front().is_some();

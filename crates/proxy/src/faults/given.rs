@@ -292,6 +292,7 @@ mod tests {
         drop(next(&faults, &file, &file, 0));
         assert!(matches!(faults.add(rules(), &file, 0), Err(FaultRefusal::Lent)));
         assert!(matches!(faults.remove("file", 0), Err(FaultRefusal::Lent)));
+        assert!(matches!(faults.clear(0), Err(FaultRefusal::Lent)));
         assert_eq!(names(&faults), ["file", "removed"]);
         faults.give_back();
         faults.add(rules(), &file, 0).expect("nobody has taken over");
@@ -322,7 +323,7 @@ mod tests {
     fn another_file_has_its_own_and_those_that_were_added() {
         let file = config(FILE);
         let faults = Faults::new(&file, Vec::new());
-        faults.clear(0);
+        faults.clear(0).expect("nobody takes over");
         let text = "[[fault]]\nname = \"of b\"\ninject = \"connection limit 9\"\nlistener = \"b\"\n\
                     [[fault]]\nname = \"of r\"\ninject = \"503\"\nroute = \"r\"\n";
         faults.add(config::faults(text, "t", &file).expect("it is right"), &file, 0).expect("it is new");

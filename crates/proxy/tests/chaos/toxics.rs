@@ -152,6 +152,28 @@ fn a_half_open_way_falls_silent() {
 }
 
 #[test]
+fn a_half_open_way_keeps_no_connection_that_both_sides_have_left() {
+    let scene = Scene::new();
+    scene.adds("half_open", "downstream", json!({ "bytes": 3 }));
+    for is_server_first in [true, false] {
+        let (mut client, mut server) = scene.pair();
+        server.sends("abcdef");
+        client.gets(b"abc");
+        if is_server_first {
+            server.half_closes();
+            client.half_closes();
+        } else {
+            client.half_closes();
+            server.gets_the_end();
+            server.half_closes();
+        }
+        // Bytes are missing.
+        client.gets_a_reset();
+        server.is_closed();
+    }
+}
+
+#[test]
 fn corrupt_bytes_are_others_and_as_many() {
     let scene = Scene::new();
     scene.adds("corrupt", "upstream", json!({ "every": 4 }));

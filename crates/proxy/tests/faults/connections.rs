@@ -132,6 +132,14 @@ fn faults_go_under_connections() {
 }
 
 #[test]
+fn connections_go_on_once_their_fault_has_expired() {
+    let scene = scene("inject = \"connection slow-start 1h\"\nexpires = \"200ms\"");
+    let (text, ending, _) = outcome(&scene);
+    assert!(is_whole(&text), "{text}");
+    assert_eq!(ending, Ending::End);
+}
+
+#[test]
 fn which_connections() {
     for (rule, expected) in [
         ("first = 2", [false, false, true, true]),
