@@ -15,7 +15,7 @@ use shape::{DelayLine, Latency};
 
 use crate::alarm::{Alarm, Alarms};
 use crate::client::Client;
-use crate::shaping::Shaper;
+use crate::shaping::{Delayed, Shaper};
 use crate::socket::Socket;
 use crate::tcp::Follows;
 use crate::worker::Worker;
@@ -30,6 +30,8 @@ const FLUSH_MAX_NS: u64 = 30_000_000_000;
 /// A long link, as it is configured. Shared by all workers.
 pub(crate) struct Link {
     meant: config::Link,
+    /// What it takes to make a connection over it.
+    connect_delay: Option<Arc<Delayed>>,
     /// How late bytes come by now. Whatever link takes this one's place says so here as well.
     latency: Arc<InForce>,
 }
@@ -45,7 +47,9 @@ impl Link {
         }
         let fresh = || Arc::new(InForce::new(meant.lateness().map(Arc::new)));
         let latency = before.map_or_else(fresh, |before| Arc::clone(&before.latency));
-        Some(Arc::new(Self { meant: meant.clone(), latency }))
+        let connects = before.and_then(|before| before.connect_delay.as_ref());
+        let connect_delay = Delayed::new(meant.connect_delay.as_ref(), connects);
+        Some(Arc::new(Self { meant: meant.clone(), connect_delay, latency }))
     }
 
     /// From now on it is as it is meant: the plan that it belongs to is in force.
@@ -60,7 +64,7 @@ impl Link {
 
     /// Waits as long as it takes to make a connection over it.
     pub(crate) async fn connect(&self, worker: &Worker) {
-        if let Some(delay) = &self.meant.connect_delay {
+        if let Some(delay) = &self.connect_delay {
             worker.shaper.wait(delay).await;
         }
     }

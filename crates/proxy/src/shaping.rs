@@ -13,6 +13,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use config::Scope;
@@ -32,12 +33,32 @@ use share::Share;
 const SHARES_KEPT: usize = 64;
 
 /// Holds a message back. It keeps no more memory meanwhile than its bytes take.
-pub(crate) async fn hold_back(call: &Call<'_>, delay: &Delay, memory: &mut Memory) {
+pub(crate) async fn hold_back(call: &Call<'_>, delay: &Delayed, memory: &mut Memory) {
     let Call { worker, .. } = *call;
     let shaper = &worker.shaper;
     memory.park(worker);
     shaper.wait(delay).await;
     memory.unpark(worker);
+}
+
+/// A delay at its place, and how often it was drawn from there: what was measured comes in its order, for all workers
+/// together.
+pub(crate) struct Delayed {
+    meant: Delay,
+    drawn: AtomicU64,
+}
+
+impl Delayed {
+    /// The one that was there before, where it is meant the same.
+    pub(crate) fn new(meant: Option<&Delay>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        let meant = meant?;
+        let known = before.filter(|before| before.meant == *meant).cloned();
+        Some(known.unwrap_or_else(|| Arc::new(Self { meant: meant.clone(), drawn: AtomicU64::new(0) })))
+    }
+
+    fn draw_ns(&self) -> u64 {
+        self.meant.draw_ns(self.drawn.fetch_add(1, Ordering::Relaxed), fastrand::u64(..))
+    }
 }
 
 /// What one worker knows of shaped messages.
@@ -51,8 +72,6 @@ pub(crate) struct Shaper {
     /// Whether the bytes of clients are late anywhere.
     late: Cell<bool>,
     shares: RefCell<Shares>,
-    /// What was held back so far.
-    delayed: Cell<u64>,
 }
 
 /// By the address of their totals, which each of them holds.
@@ -72,14 +91,12 @@ impl Shaper {
             limits: Cell::new(limits(plan).next().is_some()),
             late: Cell::new(has_late_listener(plan)),
             shares: RefCell::default(),
-            delayed: Cell::new(0),
         }
     }
 
     /// Waits as long as is drawn.
-    pub(crate) async fn wait(&self, delay: &Delay) {
-        let number = self.delayed.replace(self.delayed.get() + 1);
-        self.alarms.sleep(Duration::from_nanos(delay.draw_ns(number, fastrand::u64(..)))).await;
+    pub(crate) async fn wait(&self, delay: &Delayed) {
+        self.alarms.sleep(Duration::from_nanos(delay.draw_ns())).await;
     }
 
     /// All precise waits of the worker.
@@ -179,5 +196,30 @@ impl ConnectionTotals {
         let total = limiter.total(place.address, now_ns);
         totals.push((Arc::clone(limiter), Arc::clone(&total)));
         total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shape::Jitter;
+
+    use super::*;
+
+    #[test]
+    fn each_place_goes_through_its_trace_and_goes_on_after_a_reload_that_leaves_it() {
+        let trace = |added: [i64; 3]| Delay {
+            mean_ns: 10,
+            jitter: Jitter::Trace { source: "t".into(), added_ns: Arc::new(added) },
+        };
+        let meant = trace([1, 2, 3]);
+        let made = |before| Delayed::new(Some(&meant), before).expect("there is one");
+        let (one, other) = (made(None), made(None));
+        for late_ns in [11, 12, 13, 11] {
+            assert_eq!([one.draw_ns(), other.draw_ns()], [late_ns; 2]);
+        }
+        assert_eq!(made(Some(&one)).draw_ns(), 12, "where it was");
+        let changed = Delayed::new(Some(&trace([4, 5, 6])), Some(&one)).expect("there is one");
+        assert_eq!(changed.draw_ns(), 14, "from its beginning");
+        assert!(Delayed::new(None, Some(&one)).is_none());
     }
 }

@@ -14,11 +14,10 @@ use route::{
     AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Users,
     Verified, has_dot_segments,
 };
-use shape::Delay;
 
 use crate::failure::Failure;
 use crate::seen::Fields;
-use crate::shaping::Limits;
+use crate::shaping::{Delayed, Limits};
 use crate::snapshot::TimeoutTicks;
 
 /// How many credentials are remembered as verified for a file of users, and for how long.
@@ -40,9 +39,9 @@ pub(crate) struct Route {
     /// Their share of what they have together with others.
     pub(crate) weight: NonZeroU32,
     /// How late its requests go on.
-    pub(crate) delay: Option<Delay>,
+    pub(crate) delay: Option<Arc<Delayed>>,
     /// How late its responses go on.
-    pub(crate) response_delay: Option<Delay>,
+    pub(crate) response_delay: Option<Arc<Delayed>>,
 }
 
 /// What is asked of the requests of a route, and done with them, besides sending them to one upstream.
@@ -152,14 +151,17 @@ impl Route {
     fn new(config: &Config, meant: &config::Route, kept: &mut Kept<'_>) -> Self {
         let is_plain =
             matches!(meant.action, Action::Upstream(_)) && meant.policies == config::Policies::default();
+        let before = kept.delays.get(meant.name.as_str()).copied();
+        let [delay, response_delay] =
+            before.map_or([None, None], |route| [&route.delay, &route.response_delay].map(Option::as_ref));
         Self {
             upstream: meant.action.upstreams().next().unwrap_or_default(),
             label: meant.name.clone(),
             is_cached: meant.cache.is_some() && config.cache.is_some(),
             limits: Limits::new(&meant.shaping.bandwidths, kept.bandwidths.get(meant.name.as_str()).copied()),
             weight: meant.shaping.weight,
-            delay: meant.shaping.delay.clone(),
-            response_delay: meant.shaping.response_delay.clone(),
+            delay: Delayed::new(meant.shaping.delay.as_ref(), delay),
+            response_delay: Delayed::new(meant.shaping.response_delay.as_ref(), response_delay),
             policies: (!is_plain).then(|| Box::new(Policies::new(config, meant, kept))),
         }
     }
@@ -208,6 +210,8 @@ fn names_request(action: &Action, policies: &config::Policies) -> bool {
 /// What the plan before has that may go on, and what this one has by now.
 struct Kept<'p> {
     bandwidths: HashMap<&'p str, &'p Arc<Limits>>,
+    /// Those that hold messages back.
+    delays: HashMap<&'p str, &'p Route>,
     limits: HashMap<&'p str, &'p [Limit]>,
     /// By realm and file.
     auths: HashMap<(String, PathBuf), Arc<Auth>>,
@@ -215,12 +219,20 @@ struct Kept<'p> {
 
 impl<'p> Kept<'p> {
     fn of(previous: Option<(&'p Config, &'p [Route])>) -> Self {
-        let mut kept = Self { bandwidths: HashMap::new(), limits: HashMap::new(), auths: HashMap::new() };
+        let mut kept = Self {
+            bandwidths: HashMap::new(),
+            delays: HashMap::new(),
+            limits: HashMap::new(),
+            auths: HashMap::new(),
+        };
         let (config, routes) =
             previous.map_or((&[][..], &[][..]), |(config, routes)| (&config.routes, routes));
         for (meant, route) in config.iter().zip(routes) {
             if let Some(limits) = &route.limits {
                 kept.bandwidths.insert(&meant.name, limits);
+            }
+            if route.delay.is_some() || route.response_delay.is_some() {
+                kept.delays.insert(&meant.name, route);
             }
             let Some(policies) = &route.policies else { continue };
             if !policies.limits.is_empty() {
