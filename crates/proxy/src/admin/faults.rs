@@ -67,18 +67,18 @@ pub(super) async fn remove(State(control): State<Weak<Control>>, Path(name): Pat
 
 pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
     let cleared = elsewhere(control, |control| {
-        let lent = |refusal: FaultRefusal| refused(StatusCode::CONFLICT, &refusal.to_string());
+        let lent = |refusal: FaultRefusal| Box::new(refused(StatusCode::CONFLICT, &refusal.to_string()));
         let removed = control.faults.clear(control.time_ns()).map_err(lent)?;
         control.settle_refusals();
-        let shaping_cleared = control.unshape_all().map_err(|error| shaped::not_done(&error))?;
-        Ok(FaultsRemoved { removed, shaping_cleared })
+        let shaping_cleared = control.unshape_all().map_err(|error| Box::new(shaped::not_done(&error)))?;
+        Ok::<_, Box<Response>>(FaultsRemoved { removed, shaping_cleared })
     });
     match cleared.await {
         Some(Ok(removed)) => {
             notice("all faults and changes of rates and delays are removed, as the admin API was asked to");
             json(StatusCode::OK, &removed)
         }
-        Some(Err(refusal)) => refusal,
+        Some(Err(refusal)) => *refusal,
         None => ending(),
     }
 }
