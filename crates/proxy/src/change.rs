@@ -340,7 +340,7 @@ impl Control {
         plan.places = self.metrics.places(&plan);
         self.overlay().settle(&plan, self.time());
         let open = lock(&self.held).open.clone();
-        self.tell(plan, &open, Vec::new(), None);
+        let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
     }
 
     /// Has each listener refuse connections, or take them, as the rules have it now. Waits for nobody.
@@ -489,16 +489,22 @@ impl Control {
         plan.places = self.metrics.places(&plan);
         overlay.settle(&plan, now);
         certificates::remark(&plan, Some(&before));
-        self.tell(plan, &next, opened, log.as_ref());
+        let given_back = self.tell(plan, &next, opened, log.as_ref());
         self.faults.reread(&file, self.time_ns());
         let mut held = lock(&self.held);
         (held.file, held.overlay, held.open) = (file, overlay, next);
-        let last = log.map(|log| {
-            self.metrics.tell_of(log.as_ref());
-            std::mem::replace(&mut held.log, log)
-        });
+        let last = log.map(|log| std::mem::replace(&mut held.log, log));
+        let log = held.log.clone();
         drop(held);
-        last.flatten().into_iter().for_each(AccessLog::close);
+        if let Some(last) = last {
+            if let Some(last) = last {
+                // Until it is closed its losses are told.
+                let lost = last.clone();
+                last.close_after(given_back);
+                self.metrics.add_dropped(lost.dropped());
+            }
+            self.metrics.tell_of(log.as_ref());
+        }
         self.settle_refusals();
         Ok(())
     }
@@ -557,7 +563,7 @@ impl Control {
         }
         drop(done);
         self.changes.send_replace(());
-        let _ = all_done.blocking_recv();
+        std::iter::from_fn(|| all_done.blocking_recv()).collect()
     }
 }
 

@@ -59,8 +59,8 @@ pub(crate) struct Change {
     /// This worker's sockets of those that are new.
     pub(crate) opened: Vec<(ListenerId, TcpListener)>,
     pub(crate) log: LogChange,
-    /// Dropped when the worker has gone on.
-    pub(crate) done: UnboundedSender<()>,
+    /// Dropped when the worker has gone on. The log that it does not use any more goes there: to drop it may take long.
+    pub(crate) done: UnboundedSender<WorkerLog>,
 }
 
 /// Where requests are logged from now on.
@@ -334,8 +334,8 @@ impl Worker {
     fn change(self: &Rc<Self>, change: Change) {
         let Change { plan, listeners, opened, log, done } = change;
         if let LogChange::Other(log) = log {
-            // The one before hands over what it holds.
-            self.log.replace(log);
+            let last = self.log.replace(log);
+            last.into_iter().for_each(|last| drop(done.send(last)));
         }
         let before = self.snapshot();
         let next = Snapshot::new(plan, Some(&before), self.index, &self.others, self.time());
