@@ -77,7 +77,7 @@ impl Admin {
         let Some(path) = path else { return Ok(Some(Moved(None))) };
         let mut opened = || {
             let (socket, file) = match inherited.take(&purpose(path)).pop() {
-                Some(socket) => (TcpListener::from(socket), SocketFile::at(path)?),
+                Some(socket) => (TcpListener::from(socket), SocketFile::of_predecessor(path)),
                 None => unix::open(path, MODE)?,
             };
             let copy = handover::copy(&socket)?;
@@ -102,6 +102,13 @@ impl Admin {
             listening.file.leave();
         }
         self.listen(Moved(None));
+    }
+
+    /// The process before has left the socket to this one.
+    pub(crate) fn claim(&self) {
+        if let Some(listening) = &*self.listening() {
+            listening.file.claim();
+        }
     }
 
     /// What is listened on, for a process that takes over.

@@ -391,6 +391,12 @@ impl Control {
         self.epoch.elapsed().as_nanos() as u64
     }
 
+    /// The process before has left its sockets to this one, with the files that they are reached by.
+    pub(crate) fn claim(&self) {
+        lock(&self.held).open.iter().filter_map(|open| open.file.as_ref()).for_each(|file| file.claim());
+        self.admin.claim();
+    }
+
     /// Has the workers go. The sockets are closed with theirs; the files of Unix sockets stay if another process listens
     /// there now.
     pub(crate) fn leave(&self, has_successor: bool, message: impl Fn() -> Message) {

@@ -64,7 +64,9 @@ pub(crate) fn open(address: &ListenAddress, workers: usize, inherited: Vec<Owned
     let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
     let (bound, file) = match address {
         ListenAddress::Tcp(_) if !sockets.is_empty() => (ListenAddress::Tcp(sockets[0].local_addr()?), None),
-        ListenAddress::Unix(path) if !sockets.is_empty() => (address.clone(), SocketFile::at(path).ok()),
+        ListenAddress::Unix(path) if !sockets.is_empty() => {
+            (address.clone(), Some(SocketFile::of_predecessor(path)))
+        }
 
         ListenAddress::Tcp(address) => {
             is_taken(*address)?;
