@@ -454,6 +454,8 @@ impl Control {
         let faults = self.faults.bequests(&self.plan().config, self.time_ns());
         let shaping = overlay.shaping.orders(self.time()).collect();
         let successor = upgrade(&Estate { sockets, overlay, shaping, faults, legacy })?;
+        // Whoever waits for a turn finds that nothing changes any more: the other process has what there was.
+        self.is_leaving.store(true, Ordering::Release);
         drop(turn);
         self.leave(true, || Message::Retire);
         Ok(successor)
@@ -548,8 +550,14 @@ impl Control {
         Ok((next, opened))
     }
 
-    /// Puts a plan in force. `log` is told if it is another one.
-    fn tell(&self, plan: Plan, listeners: &[Open], opened: Vec<Sockets>, log: Option<&Option<AccessLog>>) {
+    /// Puts a plan in force. `log` is told if it is another one; what workers had of the one before comes back.
+    fn tell(
+        &self,
+        plan: Plan,
+        listeners: &[Open],
+        opened: Vec<Sockets>,
+        log: Option<&Option<AccessLog>>,
+    ) -> Vec<WorkerLog> {
         let plan = Arc::new(plan);
         self.plan.store(Arc::clone(&plan));
         let (done, mut all_done) = unbounded_channel();
@@ -637,5 +645,61 @@ fn resolve(wanted: &UnboundedSender<Wanted>, names: Vec<Arc<Name>>) {
     let (first, resolved) = blocking::channel();
     if wanted.send(Wanted { names, first }).is_ok() {
         let _: Result<(), _> = resolved.recv_timeout(RESOLVE_FIRST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::path::Path;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::control::start;
+    use crate::upgrade::UpgradeError;
+
+    fn config(log: Option<&Path>) -> Config {
+        let target = |path: &Path| LogTarget::File(path.to_owned());
+        let log = log.map(|path| config::AccessLog { target: target(path), format: LogFormat::Json });
+        let any = "127.0.0.1:0".parse().expect("is an address");
+        let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        Config { access_log: log, ..Config::for_servers(vec![any], vec![server]) }
+    }
+
+    /// The process that takes over would not know of it.
+    #[test]
+    fn a_change_that_waits_for_an_upgrade_comes_too_late() {
+        let proxy = start(config(None)).expect("it starts");
+        let (control, other) = (&proxy.control, Arc::clone(&proxy.control));
+        let (begins, begun) = blocking::channel();
+        let mut waits = None;
+        let handed_over = control.hand_over(|_| {
+            waits = Some(std::thread::spawn(move || {
+                let _ = begins.send(());
+                other.change(config(None))
+            }));
+            let _ = begun.recv();
+            Ok::<_, UpgradeError>(())
+        });
+        handed_over.expect("nothing fails");
+        let outcome = waits.expect("it was begun").join().expect("it does not panic");
+        assert!(matches!(outcome, Err(StartError::Leaving)));
+    }
+
+    #[test]
+    fn lines_that_a_log_has_lost_count_on_with_the_next_log() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let proxy = start(config(Some(&folder.path().join("a")))).expect("it starts");
+        let log = lock(&proxy.control.held).log.clone().expect("there is one");
+        let mut worker = log.for_worker();
+        log.close();
+        worker.record(&telemetry::Entry::new(IpAddr::from([127, 0, 0, 1])), SystemTime::UNIX_EPOCH);
+        drop(worker);
+        assert_eq!(proxy.control.metrics.log_lines_dropped(), Some(1));
+        for (name, lost) in [(Some("b"), Some(1)), (None, None), (Some("c"), Some(1))] {
+            let log = name.map(|name| folder.path().join(name));
+            proxy.reload(config(log.as_deref())).expect("it is valid");
+            assert_eq!(proxy.control.metrics.log_lines_dropped(), lost, "{name:?}");
+        }
     }
 }
