@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Time, WaitingWorkers};
-use telemetry::{Counters, Series, WorkerLog};
+use telemetry::{Counters, Place, Series, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
@@ -273,15 +273,31 @@ impl Worker {
     /// Notes how many connections there are to each server, and who waits for one, for whoever asks for metrics.
     fn count_pools(&self, snapshot: &Snapshot) {
         let Some(places) = &snapshot.plan.places else { return };
+        // Several share the place of those without one of their own.
+        let (mut others_queued, mut others_busy, mut others_idle) = (0, 0, 0);
         for (index, upstream) in snapshot.upstreams.iter().enumerate() {
-            self.series.upstream(places.upstream(index)).queued.set(upstream.queued() as u64);
+            let queued = upstream.queued() as u64;
+            match places.upstream(index) {
+                Place::OTHER => others_queued += queued,
+                place => self.series.upstream(place).queued.set(queued),
+            }
             for (server_index, server) in upstream.servers.iter().enumerate() {
                 let (open, idle) = (server.connections(), server.idle_connections());
-                let cell = self.series.server(places.server(index, server_index));
-                cell.connections_busy.set(open.saturating_sub(idle) as u64);
-                cell.connections_idle.set(idle as u64);
+                let (busy, idle) = (open.saturating_sub(idle) as u64, idle as u64);
+                match places.server(index, server_index) {
+                    Place::OTHER => (others_busy, others_idle) = (others_busy + busy, others_idle + idle),
+                    place => {
+                        let cell = self.series.server(place);
+                        cell.connections_busy.set(busy);
+                        cell.connections_idle.set(idle);
+                    }
+                }
             }
         }
+        self.series.upstream(Place::OTHER).queued.set(others_queued);
+        let others = self.series.server(Place::OTHER);
+        others.connections_busy.set(others_busy);
+        others.connections_idle.set(others_idle);
     }
 
     /// Time, the same for all workers.
