@@ -278,6 +278,7 @@ impl<'c> Exchange<'c> {
     /// Begins the response. The head goes out with the first piece, or with `flush`.
     pub(crate) fn begin(&mut self, mut head: Head) {
         assert!(self.response == Response::NotBegun, "a request has one response");
+        let has_no_length = matches!(head.status, 204 | 304);
         head.status = self.options.status.unwrap_or(head.status);
         if let Some(cache) = self.options.cache.take() {
             head = head.replace("Cache-Control", cache);
@@ -286,6 +287,8 @@ impl<'c> Exchange<'c> {
         let bodiless = matches!(head.status, 204 | 304);
         head.length = match head.length {
             _ if bodiless => Length::None,
+            // RFC 9112 §6.3: without a word about it any other response would last until the connection closes.
+            Length::None if has_no_length => Length::Known(0),
             // RFC 9112 §6.1: no transfer coding towards HTTP/1.0.
             Length::Chunked if !self.request.facts.http11 => Length::Close,
             length => length,
@@ -423,9 +426,9 @@ impl<'c> Exchange<'c> {
         self.flush().await
     }
 
-    /// Whether the answer is a success as far as options go.
-    pub(crate) fn answers_successfully(&self) -> bool {
-        self.options.status.is_none_or(|status| (200..300).contains(&status))
+    /// Whether the answer has the status that it has by itself, which may be one without a body.
+    pub(crate) fn has_its_own_status(&self) -> bool {
+        self.options.status.is_none()
     }
 
     /// After an upgrade: what came next, in place of what `piece` holds; `false` once the client has closed its side.

@@ -6,8 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::worker::FAST_PAGES;
 
-/// Paths that one worker counts one by one.
+/// Paths that one worker counts one by one: 4 MiB of them at most.
 const PATHS_MAX: usize = 4096;
+/// Bytes of such a path.
+const PATH_BYTES_MAX: usize = 1024;
 
 /// What arrived since the start, or since the last reset. Requests for `/stats` itself are not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -26,7 +28,7 @@ pub struct Stats {
     pub body_bytes: u64,
     /// Requests by decoded path.
     pub paths: BTreeMap<String, u64>,
-    /// Requests for further paths, beyond those counted one by one.
+    /// Requests for further paths, beyond those counted one by one, and for those of more than 1 KiB.
     pub paths_other: u64,
 }
 
@@ -69,7 +71,7 @@ impl Counters {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = paths.get_mut(path) {
             *count += 1;
-        } else if paths.len() < PATHS_MAX {
+        } else if paths.len() < PATHS_MAX && path.len() <= PATH_BYTES_MAX {
             paths.insert(path.to_owned(), 1);
         } else {
             self.paths_other.fetch_add(1, Relaxed);
@@ -167,5 +169,11 @@ mod tests {
         (0..PATHS_MAX + 10).for_each(|index| workers[0].request(&format!("/{index}")));
         let stats = sum(&workers);
         assert_eq!((stats.paths.len(), stats.paths_other), (PATHS_MAX, 10));
+        let workers = [Counters::default()];
+        let longest = "/".repeat(PATH_BYTES_MAX);
+        workers[0].request(&longest);
+        workers[0].request(&format!("{longest}/"));
+        let stats = sum(&workers);
+        assert_eq!((stats.paths.get(&longest), stats.paths.len(), stats.paths_other), (Some(&1), 1, 1));
     }
 }

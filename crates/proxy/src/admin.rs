@@ -19,13 +19,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Path as Segment, State};
+use axum::extract::{FromRequest, FromRequestParts, Path as Segment, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use config::{ListenAddress, Mistake};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::change::{AmendError, Control, ReloadError, Reloaded};
@@ -77,7 +79,7 @@ impl Admin {
         let Some(path) = path else { return Ok(Some(Moved(None))) };
         let mut opened = || {
             let (socket, file) = match inherited.take(&purpose(path)).pop() {
-                Some(socket) => (TcpListener::from(socket), SocketFile::at(path)?),
+                Some(socket) => (TcpListener::from(socket), SocketFile::of_predecessor(path)),
                 None => unix::open(path, MODE)?,
             };
             let copy = handover::copy(&socket)?;
@@ -102,6 +104,13 @@ impl Admin {
             listening.file.leave();
         }
         self.listen(Moved(None));
+    }
+
+    /// The process before has left the socket to this one.
+    pub(crate) fn claim(&self) {
+        if let Some(listening) = &*self.listening() {
+            listening.file.claim();
+        }
     }
 
     /// What is listened on, for a process that takes over.
@@ -137,6 +146,7 @@ pub(crate) async fn serve(
         .route("/faults/{name}", delete(faults::remove))
         .route("/shaping", get(shaped::list).post(shaped::change).delete(shaped::clear))
         .route("/shaping/{place}/{name}", delete(shaped::remove))
+        .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
         .with_state(control);
     let mut serving: Option<tokio::task::JoinHandle<()>> = None;
@@ -189,8 +199,8 @@ async fn reload(State(control): State<Weak<Control>>) -> Response {
 
 async fn amend(
     State(control): State<Weak<Control>>,
-    Segment(amendment): Segment<String>,
-    body: Bytes,
+    Segments(amendment): Segments<String>,
+    Sent(body): Sent,
 ) -> Response {
     let ServerOrder { server, upstream, weight } = match serde_json::from_slice(&body) {
         Ok(order) => order,
@@ -235,6 +245,32 @@ async fn amend(
     }
 }
 
+/// The body of a request. One that is too long, or does not come, is refused in JSON like all else.
+struct Sent(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Sent {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let body = Bytes::from_request(request, state).await;
+        body.map(Self).map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
+    }
+}
+
+/// What the path names, likewise.
+struct Segments<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segments<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let segments = Segment::from_request_parts(parts, state).await;
+        segments
+            .map(|Segment(segments)| Self(segments))
+            .map_err(|rejection| refused(rejection.status(), &rejection.body_text()))
+    }
+}
+
 /// Does what waits for the workers, and for this thread's own look-ups.
 async fn elsewhere<T: Send + 'static>(
     control: Weak<Control>,
@@ -257,4 +293,75 @@ fn refused(status: StatusCode, error: &str) -> Response {
 
 fn ending() -> Response {
     refused(StatusCode::SERVICE_UNAVAILABLE, "the proxy is ending")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use config::Config;
+
+    use super::*;
+    use crate::control::{Running, start};
+
+    fn run(socket: &Path) -> (Running, Config) {
+        let any = "127.0.0.1:0".parse().expect("is an address");
+        let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        let config =
+            Config { admin: Some(socket.to_owned()), ..Config::for_servers(vec![any], vec![server]) };
+        (start(config.clone()).expect("it starts"), config)
+    }
+
+    /// Status and JSON of the answer.
+    fn ask(socket: &Path, method: &str, place: &str, body: &str) -> (u16, serde_json::Value) {
+        let mut stream = UnixStream::connect(socket).expect("it listens");
+        let length = body.len();
+        let request =
+            format!("{method} {place} HTTP/1.1\r\nHost: admin\r\nContent-Length: {length}\r\n\r\n{body}");
+        // It may answer before it has read all.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).expect("it is text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+        let body = serde_json::from_str(body).unwrap_or_else(|error| panic!("{place}: {error}: {answer}"));
+        (head[9..12].parse().expect("it has a status"), body)
+    }
+
+    #[test]
+    fn whatever_is_refused_is_refused_in_json() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("admin");
+        let (_proxy, _) = run(&socket);
+        let long = "a".repeat(3 * 1024 * 1024);
+        for (method, place, body, expected) in [
+            ("DELETE", "/status", "", 405),
+            ("PUT", "/shaping/listener/x", "", 405),
+            ("GET", "/nowhere", "", 404),
+            ("DELETE", "/shaping/foo/x", "", 400),
+            ("DELETE", "/faults/%ff", "", 400),
+            ("POST", "/servers/%ff", "", 400),
+            ("POST", "/servers/drain", long.as_str(), 413),
+            ("POST", "/shaping", long.as_str(), 413),
+            ("POST", "/faults", long.as_str(), 413),
+        ] {
+            let (status, told) = ask(&socket, method, place, body);
+            assert_eq!(status, expected, "{method} {place}: {told}");
+            assert!(told["error"].is_string(), "{method} {place}: {told}");
+        }
+    }
+
+    #[test]
+    fn the_status_counts_changes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("admin");
+        let (proxy, config) = run(&socket);
+        proxy.reload(config.clone()).expect("it is valid");
+        let admin = Some(folder.path().join("missing").join("admin"));
+        proxy.reload(Config { admin, ..config }).expect_err("there is no such folder");
+        let (_, told) = ask(&socket, "GET", "/status", "");
+        let counters = &told["counters"];
+        assert_eq!((&counters["reloads"], &counters["reload_failures"]), (&1.into(), &1.into()), "{told}");
+    }
 }

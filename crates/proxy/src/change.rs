@@ -341,7 +341,7 @@ impl Control {
         plan.places = self.metrics.places(&plan);
         self.overlay().settle(&plan, self.time());
         let open = lock(&self.held).open.clone();
-        self.tell(plan, &open, Vec::new(), None);
+        let _none: Vec<WorkerLog> = self.tell(plan, &open, Vec::new(), None);
     }
 
     /// Has each listener refuse connections, or take them, as the rules have it now. Waits for nobody.
@@ -390,6 +390,12 @@ impl Control {
     pub(crate) fn time_ns(&self) -> u64 {
         // 2^64 nanoseconds are 584 years.
         self.epoch.elapsed().as_nanos() as u64
+    }
+
+    /// The process before has left its sockets to this one, with the files that they are reached by.
+    pub(crate) fn claim(&self) {
+        lock(&self.held).open.iter().filter_map(|open| open.file.as_ref()).for_each(|file| file.claim());
+        self.admin.claim();
     }
 
     /// Has the workers go. The sockets are closed with theirs; the files of Unix sockets stay if another process listens
@@ -451,6 +457,8 @@ impl Control {
         // It stores from when it serves, which is before it says so.
         let orders = self.plan().cache.as_ref().map(Cache::bequeath);
         let (successor, channel) = upgrade(&Estate { sockets, overlay, shaping, faults, legacy })?;
+        // Whoever waits for a turn finds that nothing changes any more: the other process has what there was.
+        self.is_leaving.store(true, Ordering::Release);
         drop(turn);
         if let Some(orders) = orders {
             orders.begin(channel);
@@ -495,16 +503,22 @@ impl Control {
         plan.places = self.metrics.places(&plan);
         overlay.settle(&plan, now);
         certificates::remark(&plan, Some(&before));
-        self.tell(plan, &next, opened, log.as_ref());
+        let given_back = self.tell(plan, &next, opened, log.as_ref());
         self.faults.reread(&file, self.time_ns());
         let mut held = lock(&self.held);
         (held.file, held.overlay, held.open) = (file, overlay, next);
-        let last = log.map(|log| {
-            self.metrics.tell_of(log.as_ref());
-            std::mem::replace(&mut held.log, log)
-        });
+        let last = log.map(|log| std::mem::replace(&mut held.log, log));
+        let log = held.log.clone();
         drop(held);
-        last.flatten().into_iter().for_each(AccessLog::close);
+        if let Some(last) = last {
+            if let Some(last) = last {
+                // Until it is closed its losses are told.
+                let lost = last.clone();
+                last.close_after(given_back);
+                self.metrics.add_dropped(lost.dropped());
+            }
+            self.metrics.tell_of(log.as_ref());
+        }
         self.settle_refusals();
         Ok(())
     }
@@ -542,8 +556,14 @@ impl Control {
         Ok((next, opened))
     }
 
-    /// Puts a plan in force. `log` is told if it is another one.
-    fn tell(&self, plan: Plan, listeners: &[Open], opened: Vec<Sockets>, log: Option<&Option<AccessLog>>) {
+    /// Puts a plan in force. `log` is told if it is another one; what workers had of the one before comes back.
+    fn tell(
+        &self,
+        plan: Plan,
+        listeners: &[Open],
+        opened: Vec<Sockets>,
+        log: Option<&Option<AccessLog>>,
+    ) -> Vec<WorkerLog> {
         let plan = Arc::new(plan);
         self.plan.store(Arc::clone(&plan));
         let (done, mut all_done) = unbounded_channel();
@@ -563,7 +583,7 @@ impl Control {
         }
         drop(done);
         self.changes.send_replace(());
-        let _ = all_done.blocking_recv();
+        std::iter::from_fn(|| all_done.blocking_recv()).collect()
     }
 }
 
@@ -631,5 +651,61 @@ fn resolve(wanted: &UnboundedSender<Wanted>, names: Vec<Arc<Name>>) {
     let (first, resolved) = blocking::channel();
     if wanted.send(Wanted { names, first }).is_ok() {
         let _: Result<(), _> = resolved.recv_timeout(RESOLVE_FIRST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::path::Path;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::control::start;
+    use crate::upgrade::UpgradeError;
+
+    fn config(log: Option<&Path>) -> Config {
+        let target = |path: &Path| LogTarget::File(path.to_owned());
+        let log = log.map(|path| config::AccessLog { target: target(path), format: LogFormat::Json });
+        let any = "127.0.0.1:0".parse().expect("is an address");
+        let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        Config { access_log: log, ..Config::for_servers(vec![any], vec![server]) }
+    }
+
+    /// The process that takes over would not know of it.
+    #[test]
+    fn a_change_that_waits_for_an_upgrade_comes_too_late() {
+        let proxy = start(config(None)).expect("it starts");
+        let (control, other) = (&proxy.control, Arc::clone(&proxy.control));
+        let (begins, begun) = blocking::channel();
+        let mut waits = None;
+        let handed_over = control.hand_over(|_| {
+            waits = Some(std::thread::spawn(move || {
+                let _ = begins.send(());
+                other.change(config(None))
+            }));
+            let _ = begun.recv();
+            Ok::<_, UpgradeError>(())
+        });
+        handed_over.expect("nothing fails");
+        let outcome = waits.expect("it was begun").join().expect("it does not panic");
+        assert!(matches!(outcome, Err(StartError::Leaving)));
+    }
+
+    #[test]
+    fn lines_that_a_log_has_lost_count_on_with_the_next_log() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let proxy = start(config(Some(&folder.path().join("a")))).expect("it starts");
+        let log = lock(&proxy.control.held).log.clone().expect("there is one");
+        let mut worker = log.for_worker();
+        log.close();
+        worker.record(&telemetry::Entry::new(IpAddr::from([127, 0, 0, 1])), SystemTime::UNIX_EPOCH);
+        drop(worker);
+        assert_eq!(proxy.control.metrics.log_lines_dropped(), Some(1));
+        for (name, lost) in [(Some("b"), Some(1)), (None, None), (Some("c"), Some(1))] {
+            let log = name.map(|name| folder.path().join(name));
+            proxy.reload(config(log.as_deref())).expect("it is valid");
+            assert_eq!(proxy.control.metrics.log_lines_dropped(), lost, "{name:?}");
+        }
     }
 }

@@ -287,6 +287,7 @@ impl Running {
     pub fn take_over(&mut self) {
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.may_go();
+            self.control.claim();
             cached::heir::listen(predecessor.into_channel(), Arc::downgrade(&self.control));
         }
     }

@@ -19,6 +19,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::admin::shaped::ShapingOrder;
+use crate::control::notice;
 use crate::faults::FaultBequest;
 use crate::legacy::{Bequest, Legacy};
 use crate::overlay::{Overlay, ServerChange};
@@ -29,6 +30,10 @@ pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
 const SOCKETS_MAX: usize = 128;
 /// Bytes of a message.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+/// What a message has beside what is inherited.
+const ENVELOPE_BYTES_MAX: usize = 1024;
+/// Of what is too long for a message.
+const TOLD_BYTES: usize = 100;
 /// How long the new process waits for what it is given.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -203,6 +208,12 @@ type Given<'a> = Part<&'a ServerChange, &'a Bequest>;
 
 fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     let text = serde_json::to_vec(part).map_err(io::Error::from)?;
+    // The new process takes no such message, and would not start. Sockets have short names.
+    if text.len() > MESSAGE_BYTES_MAX && sockets.is_empty() {
+        let begin = String::from_utf8_lossy(&text[..TOLD_BYTES]);
+        notice(&format!("it does not outlive this process, since it is too long: {begin}..."));
+        return Ok(());
+    }
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     if !sockets.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(sockets)) {
@@ -227,6 +238,12 @@ pub(crate) fn word(channel: &OwnedFd, patience: Duration) -> io::Result<Word> {
     let mut buffer = [0; 64];
     let (count, _) = recv(channel, &mut buffer, RecvFlags::empty())?;
     Ok(if &buffer[..count] == SERVING { Word::Serving } else { Word::Nothing })
+}
+
+/// Whether something has room in a message.
+pub(crate) fn fits(inherited: &impl Serialize) -> bool {
+    let bytes = serde_json::to_vec(inherited).map_or(usize::MAX, |text| text.len());
+    bytes <= MESSAGE_BYTES_MAX - ENVELOPE_BYTES_MAX
 }
 
 /// A copy of a socket, for the new process.
@@ -306,6 +323,30 @@ mod tests {
         assert!(matches!(word(&here, PATIENCE), Ok(Word::Serving)));
         drop(inheritance);
         assert!(matches!(word(&here, PATIENCE), Ok(Word::Nothing)));
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_message_is_left() {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .expect("a pair");
+        let order = |rates| ShapingOrder {
+            rate: Some(vec!["1MB/s".to_owned(); rates]),
+            ..ShapingOrder::of(PlaceKind::Route, Some("/".to_owned()))
+        };
+        assert!(fits(&order(1000)) && !fits(&order(2500)));
+        let config = config::Config::for_servers(
+            vec!["127.0.0.1:1".parse().expect("is an address")],
+            vec!["http://127.0.0.1:1".parse().expect("is a URL")],
+        );
+        let mut overlay = Overlay::default();
+        let refused = overlay.shaping.amend(&order(2500), &config, balance::Time::START);
+        assert!(refused.is_err_and(|refusal| refusal.to_string().contains("15 KiB")));
+        assert_eq!(overlay, Overlay::default());
+        overlay.shaping.inherit(&order(1000));
+        let estate = Estate { shaping: vec![order(2500), order(1000)], ..Estate::default() };
+        give(&here, &estate).expect("it fits");
+        assert_eq!(Inheritance::receive(there).expect("it is whole").overlay, overlay);
     }
 
     #[test]

@@ -64,7 +64,9 @@ pub(crate) fn open(address: &ListenAddress, workers: usize, inherited: Vec<Owned
     let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
     let (bound, file) = match address {
         ListenAddress::Tcp(_) if !sockets.is_empty() => (ListenAddress::Tcp(sockets[0].local_addr()?), None),
-        ListenAddress::Unix(path) if !sockets.is_empty() => (address.clone(), SocketFile::at(path).ok()),
+        ListenAddress::Unix(path) if !sockets.is_empty() => {
+            (address.clone(), Some(SocketFile::of_predecessor(path)))
+        }
 
         ListenAddress::Tcp(address) => {
             is_taken(*address)?;
@@ -127,7 +129,8 @@ fn is_taken(address: SocketAddr) -> io::Result<()> {
 }
 
 /// A listener for as long as it is listened on, over changes of the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Later ones are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ListenerId(pub(crate) u64);
 
 /// A listener as one worker sees it. Its connections keep it.
@@ -297,7 +300,7 @@ fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer
         tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client));
         return;
     }
-    let Some(other) = less_loaded(worker) else { return worker.begin(stream, peer, listening) };
+    let Some(other) = less_loaded(worker, listening) else { return worker.begin(stream, peer, listening) };
     if let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer, listening.id))
         && let Message::Connection(stream, peer, _) = unsent.0
     {
@@ -306,10 +309,11 @@ fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer
     }
 }
 
-/// The worker with the fewest connections, where this one has well above the mean.
-fn less_loaded(worker: &Worker) -> Option<usize> {
+/// The worker with the fewest connections, where this one has well above the mean. What comes last to a listener that is
+/// not listened on any more stays: others may have forgotten it.
+fn less_loaded(worker: &Worker, listening: &Listening) -> Option<usize> {
     let loads = &worker.loads;
-    if loads.len() == 1 || worker.state.get() != State::Running {
+    if loads.len() == 1 || !worker.keeps(listening) {
         return None;
     }
     let own = loads[worker.index].load(Ordering::Relaxed);

@@ -38,9 +38,17 @@ pub(crate) struct Metrics {
     /// Of the workers, and of what is counted here.
     readers: Vec<Reader>,
     changes: Mutex<Counters>,
-    log: Mutex<Option<AccessLog>>,
+    log: Mutex<Logged>,
     listening: Mutex<Listening>,
     sockets: UnboundedSender<Socket>,
+}
+
+/// The log whose losses are told.
+#[derive(Default)]
+struct Logged {
+    log: Option<AccessLog>,
+    /// What those before it have lost: a counter only grows.
+    dropped_before: u64,
 }
 
 #[derive(Default)]
@@ -81,7 +89,18 @@ impl Metrics {
 
     /// The log whose losses are told.
     pub(crate) fn tell_of(&self, log: Option<&AccessLog>) {
-        *lock(&self.log) = log.cloned();
+        lock(&self.log).log = log.cloned();
+    }
+
+    /// What a log has lost that is not used any more, and was told of.
+    pub(crate) fn add_dropped(&self, lines: u64) {
+        lock(&self.log).dropped_before += lines;
+    }
+
+    /// `None` without a log.
+    pub(crate) fn log_lines_dropped(&self) -> Option<u64> {
+        let Logged { log, dropped_before } = &*lock(&self.log);
+        log.as_ref().map(|log| log.dropped() + dropped_before)
     }
 
     /// What all workers have counted so far, and how often the configuration changed.
@@ -169,7 +188,7 @@ impl Metrics {
             totals: &totals,
             standings: &standings(plan, now),
             cache: plan.cache.as_ref().map(|cache| cache.state(&misses, &refusals)),
-            log_lines_dropped: lock(&self.log).as_ref().map(AccessLog::dropped),
+            log_lines_dropped: self.log_lines_dropped(),
             process: Process::now(),
         };
         exposition.write(syntax)

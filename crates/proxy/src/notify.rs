@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
 use crate::control::notice;
 
 /// Tells the service manager, if there is one.
@@ -22,6 +24,17 @@ pub(crate) fn tell(state: &str) {
     if let Err(error) = send() {
         notice(&format!("cannot tell the service manager at {}: {error}", place.display()));
     }
+}
+
+/// Tells the service manager that a reload begins. Of type `notify-reload` it takes no reload for this one that began
+/// before it asked, and so wants to know when (sd_notify(3)).
+pub(crate) fn tell_of_reload() {
+    tell(&reloading());
+}
+
+fn reloading() -> String {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
+    format!("RELOADING=1\nMONOTONIC_USEC={}", tv_sec * 1_000_000 + tv_nsec / 1_000)
 }
 
 /// The file with the number of the process. Dropped, it is removed, unless another process has written its own.
@@ -54,6 +67,20 @@ fn own_line() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reload_says_when_it_began() {
+        let micros = || {
+            let told = reloading();
+            let micros = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("it is one");
+            micros.parse::<u64>().expect("a number")
+        };
+        let first = micros();
+        // The clock counts from the machine's start.
+        let uptime = std::fs::read_to_string("/proc/uptime").expect("the kernel tells");
+        let seconds: f64 = uptime.split(' ').next().expect("it is the first").parse().expect("a number");
+        assert!(first > 0 && first <= micros() && first as f64 <= seconds * 1e6 + 1e6, "{first}, {uptime}");
+    }
 
     #[test]
     fn the_number_of_another_stays() {

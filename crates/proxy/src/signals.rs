@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use crate::change::{Control, Reloaded};
 use crate::control::{Running, notice};
 use crate::notify::{self, PidFile};
-use crate::upgrade::{Program, upgrade};
+use crate::upgrade::{Program, Successors, upgrade};
 use crate::worker::Message;
 
 struct Signals {
@@ -81,7 +81,9 @@ pub fn run_until_signal(
                 _ = &mut ended => break,
                 wish = signals.next() => match wish {
                     Wish::End => stage = end(&control, stage),
-                    _ => notice("this process is on its way out: only SIGTERM and SIGINT mean something to it"),
+                    // Its last requests are logged as well, and the file may be rotated meanwhile.
+                    Wish::Reopen => control.reopen_log(),
+                    _ => notice("this process is on its way out: only SIGTERM, SIGINT and SIGUSR1 mean something to it"),
                 },
             }
         }
@@ -105,6 +107,7 @@ enum Stage {
 /// Does what signals ask for, until the end has begun.
 async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> Stage {
     let (taken_over, mut succeeded) = unbounded_channel();
+    let successors = Arc::new(Successors::default());
     loop {
         let wish = tokio::select! {
             _ = succeeded.recv() => return Stage::Retiring,
@@ -115,6 +118,7 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
         match wish {
             Wish::End => {
                 notify::tell("STOPPING=1");
+                successors.end();
                 notice("draining: requests under way are finished, a second signal stops at once");
                 running.drain();
                 return Stage::Draining;
@@ -123,7 +127,8 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
             Wish::Reopen => control.reopen_log(),
             Wish::Upgrade => {
                 let (program, taken_over) = (program.clone(), taken_over.clone());
-                drop(spawn_blocking(move || match upgrade(&control, &program) {
+                let successors = Arc::clone(&successors);
+                drop(spawn_blocking(move || match upgrade(&control, &program, &successors) {
                     Ok(process) => {
                         notify::tell(&format!("MAINPID={process}"));
                         notice(&format!(
@@ -151,7 +156,7 @@ fn end(control: &Control, stage: Stage) -> Stage {
 }
 
 fn reload(control: &Control) {
-    notify::tell("RELOADING=1");
+    notify::tell_of_reload();
     match control.reload() {
         Ok(Reloaded { warnings, remarks }) => {
             warnings.iter().for_each(|warning| notice(&format!("warning: {warning}")));

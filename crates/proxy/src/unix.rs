@@ -27,15 +27,27 @@ const AGAIN: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    inode: Inode,
-    /// Another process listens there now.
+    /// `None` if there was none.
+    inode: Option<Inode>,
+    /// It is another process that listens there.
     is_left: AtomicBool,
 }
 
 impl SocketFile {
     /// The file that is there, as ours.
-    pub(crate) fn at(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), inode: Inode::of(path)?, is_left: AtomicBool::new(false) })
+    fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), inode: Some(Inode::of(path)?), is_left: AtomicBool::new(false) })
+    }
+
+    /// The file of a socket that another process has passed on. It stays that process's own until it is `claim`ed: whom
+    /// it was passed on to may yet fail to start. Where somebody has removed it, the socket is all that is left.
+    pub(crate) fn of_predecessor(path: &Path) -> Self {
+        Self { path: path.to_owned(), inode: Inode::of(path).ok(), is_left: AtomicBool::new(true) }
+    }
+
+    /// Takes it over from another process.
+    pub(crate) fn claim(&self) {
+        self.is_left.store(false, Ordering::Relaxed);
     }
 
     /// Leaves it to another process.
@@ -47,7 +59,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if !self.is_left.load(Ordering::Relaxed)
-            && Inode::of(&self.path).is_ok_and(|inode| inode == self.inode)
+            && Inode::of(&self.path).is_ok_and(|inode| Some(inode) == self.inode)
         {
             // What is left is stale, and the next one to listen there removes it.
             let _ = fs::remove_file(&self.path);
@@ -152,6 +164,24 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let _theirs = UnixListener::bind(&path).unwrap();
         drop(file);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn the_file_of_a_socket_that_was_passed_on_stays_until_it_is_claimed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (_socket, _theirs) = open(&path, MODE).unwrap();
+        drop(SocketFile::of_predecessor(&path));
+        assert!(path.exists());
+        let ours = SocketFile::of_predecessor(&path);
+        ours.claim();
+        drop(ours);
+        assert!(!path.exists());
+        let of_none = SocketFile::of_predecessor(&path);
+        of_none.claim();
+        fs::write(&path, "notes").unwrap();
+        drop(of_none);
         assert!(path.exists());
     }
 

@@ -6,10 +6,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::change::Control;
 use crate::control::StartError;
@@ -64,13 +66,21 @@ fn path_of(name: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Why this one goes on as if nothing had been.
-pub(crate) fn upgrade(control: &Control, program: &Program) -> Result<u32, UpgradeError> {
+pub(crate) fn upgrade(
+    control: &Control,
+    program: &Program,
+    successors: &Successors,
+) -> Result<u32, UpgradeError> {
     control.hand_over(|estate| {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
         let mut child = start(program, theirs)?;
-        match give_and_wait(&ours, estate) {
+        successors.begins(&child);
+        let outcome = give_and_wait(&ours, estate);
+        // It goes its own way, or is waited for: another process may have its number then.
+        successors.is_settled();
+        match outcome {
             Ok(Word::Serving) => {}
             outcome => return Err(failed(&mut child, outcome)),
         }
@@ -80,6 +90,52 @@ pub(crate) fn upgrade(control: &Control, program: &Program) -> Result<u32, Upgra
         let _ = reap.spawn(move || child.wait());
         Ok((process, ours))
     })
+}
+
+/// The process that is about to take over, for the end of the one that waits for it: who ends a service means both.
+#[derive(Debug, Default)]
+pub(crate) struct Successors(Mutex<Succession>);
+
+#[derive(Debug, Default)]
+struct Succession {
+    /// One that has not said that it serves, and was not waited for.
+    process: Option<Pid>,
+    /// None is to take over any more.
+    is_over: bool,
+}
+
+impl Successors {
+    /// Ends the one that there is, and those that were about to be: in an orderly way if it serves already.
+    pub(crate) fn end(&self) {
+        let mut succession = self.succession();
+        succession.is_over = true;
+        succession.end();
+    }
+
+    fn begins(&self, child: &Child) {
+        let mut succession = self.succession();
+        succession.process = Some(Pid::from_child(child));
+        if succession.is_over {
+            succession.end();
+        }
+    }
+
+    fn is_settled(&self) {
+        self.succession().process = None;
+    }
+
+    fn succession(&self) -> MutexGuard<'_, Succession> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Succession {
+    fn end(&self) {
+        if let Some(process) = self.process {
+            // It may have ended by itself.
+            let _ = kill_process(process, Signal::TERM);
+        }
+    }
 }
 
 /// Its standard input is the channel: the one descriptor that is passed on without a gap in which another child, started

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Time, WaitingWorkers};
-use telemetry::{Counters, Series, WorkerLog};
+use telemetry::{Counters, Place, Series, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
@@ -59,8 +59,8 @@ pub(crate) struct Change {
     /// This worker's sockets of those that are new.
     pub(crate) opened: Vec<(ListenerId, TcpListener)>,
     pub(crate) log: LogChange,
-    /// Dropped when the worker has gone on.
-    pub(crate) done: UnboundedSender<()>,
+    /// Dropped when the worker has gone on. The log that it does not use any more goes there: to drop it may take long.
+    pub(crate) done: UnboundedSender<WorkerLog>,
 }
 
 /// Where requests are logged from now on.
@@ -114,6 +114,11 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     snapshot: RefCell<Rc<Snapshot>>,
     listenings: RefCell<Vec<Rc<Listening>>>,
+    /// Those that the last change has removed: a worker that was yet to be told may have handed connections over. A change
+    /// waits for all workers, so that none is further behind.
+    removed: RefCell<Vec<Rc<Listening>>>,
+    /// The newest listener that this worker has been told of.
+    newest: Cell<Option<ListenerId>>,
     /// Tasks that accept, until they have taken what was in the kernel's queue.
     accepting: RefCell<Vec<JoinHandle<()>>>,
     /// Connections to listeners that this worker is yet to hear of.
@@ -168,6 +173,8 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         index: parts.index,
         snapshot: RefCell::new(Rc::new(snapshot)),
         listenings: RefCell::default(),
+        removed: RefCell::default(),
+        newest: Cell::new(None),
         accepting: RefCell::default(),
         early: RefCell::default(),
         deadlines: Deadlines::new(),
@@ -269,15 +276,31 @@ impl Worker {
     /// Notes how many connections there are to each server, and who waits for one, for whoever asks for metrics.
     fn count_pools(&self, snapshot: &Snapshot) {
         let Some(places) = &snapshot.plan.places else { return };
+        // Several share the place of those without one of their own.
+        let (mut others_queued, mut others_busy, mut others_idle) = (0, 0, 0);
         for (index, upstream) in snapshot.upstreams.iter().enumerate() {
-            self.series.upstream(places.upstream(index)).queued.set(upstream.queued() as u64);
+            let queued = upstream.queued() as u64;
+            match places.upstream(index) {
+                Place::OTHER => others_queued += queued,
+                place => self.series.upstream(place).queued.set(queued),
+            }
             for (server_index, server) in upstream.servers.iter().enumerate() {
                 let (open, idle) = (server.connections(), server.idle_connections());
-                let cell = self.series.server(places.server(index, server_index));
-                cell.connections_busy.set(open.saturating_sub(idle) as u64);
-                cell.connections_idle.set(idle as u64);
+                let (busy, idle) = (open.saturating_sub(idle) as u64, idle as u64);
+                match places.server(index, server_index) {
+                    Place::OTHER => (others_busy, others_idle) = (others_busy + busy, others_idle + idle),
+                    place => {
+                        let cell = self.series.server(place);
+                        cell.connections_busy.set(busy);
+                        cell.connections_idle.set(idle);
+                    }
+                }
             }
         }
+        self.series.upstream(Place::OTHER).queued.set(others_queued);
+        let others = self.series.server(Place::OTHER);
+        others.connections_busy.set(others_busy);
+        others.connections_idle.set(others_idle);
     }
 
     /// Time, the same for all workers.
@@ -337,8 +360,8 @@ impl Worker {
     fn change(self: &Rc<Self>, change: Change) {
         let Change { plan, listeners, opened, log, done } = change;
         if let LogChange::Other(log) = log {
-            // The one before hands over what it holds.
-            self.log.replace(log);
+            let last = self.log.replace(log);
+            last.into_iter().for_each(|last| drop(done.send(last)));
         }
         let before = self.snapshot();
         let next = Snapshot::new(plan, Some(&before), self.index, &self.others, self.time());
@@ -366,9 +389,12 @@ impl Worker {
                 listenings.push(Listening::new(id));
             }
         }
-        let listened_on = listenings.len();
-        listenings.retain(|listening| listening.settle(order, before));
-        if listenings.len() < listened_on {
+        self.newest.set(self.newest.get().max(order.iter().max().copied()));
+        let removed: Vec<_> =
+            listenings.extract_if(.., |listening| !listening.settle(order, before)).collect();
+        let some_end = !removed.is_empty();
+        self.removed.replace(removed);
+        if some_end {
             // Connections of HTTP/2 tell their clients at once.
             self.deadlines.wake_idle();
         }
@@ -396,11 +422,16 @@ impl Worker {
     /// Serves a connection that another worker has accepted.
     fn take_over(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, listener: ListenerId) {
         self.wake();
-        let listening = self.listenings.borrow().iter().find(|listening| listening.id == listener).cloned();
-        match listening {
-            Some(listening) => self.begin(stream, peer, &listening),
+        if self.newest.get() < Some(listener) {
             // Its worker has gone on to a plan that this one is about to be told of.
-            None => self.early.borrow_mut().push((stream, peer, listener)),
+            self.early.borrow_mut().push((stream, peer, listener));
+            return;
+        }
+        let find = |among: &[Rc<Listening>]| among.iter().find(|listening| listening.id == listener).cloned();
+        let listening = find(&self.listenings.borrow()).or_else(|| find(&self.removed.borrow()));
+        // Whom nothing is known for any more is closed.
+        if let Some(listening) = listening {
+            self.begin(stream, peer, &listening);
         }
     }
 
@@ -464,7 +495,21 @@ impl Worker {
         for task in self.accepting.take() {
             let _ = task.await;
         }
-        while self.own_load().load(Ordering::Relaxed) > 0 {
+        loop {
+            if self.own_load().load(Ordering::Relaxed) == 0 && !messages.is_closed() {
+                // Who hands a connection over after this keeps it. What has come is served, and since nobody can say any
+                // more when that is to end, it ends as in a drain.
+                messages.close();
+                waits = waits.or_else(|| Some(self.last_waits()));
+                while let Some(message) = messages.recv().await {
+                    if self.hears_last(message, &mut waits) {
+                        return;
+                    }
+                }
+            }
+            if self.own_load().load(Ordering::Relaxed) == 0 {
+                return;
+            }
             tokio::select! {
                 () = self.is_empty.notified() => {}
                 wait = LastWaits::next(&mut waits, &self.alarms) => match wait {
@@ -474,16 +519,26 @@ impl Worker {
                     }
                     Wait::All => return,
                 },
-                message = messages.recv() => match message {
-                    // Handed over before the other worker left as well.
-                    Some(Message::Connection(stream, peer, listener)) => self.take_over(stream, peer, listener),
-                    Some(Message::Drain) => waits = waits.or_else(|| Some(self.last_waits())),
-                    Some(Message::Room(waiting)) => self.call_next(&waiting),
-                    Some(Message::Retire | Message::Change(_) | Message::Listen(_)) => {}
-                    Some(Message::Stop) | None => return,
-                },
+                message = messages.recv(), if !messages.is_closed() => {
+                    if message.is_none_or(|message| self.hears_last(message, &mut waits)) {
+                        return;
+                    }
+                }
             }
         }
+    }
+
+    /// Does what it is told while it takes nothing new; true if it is to end at once.
+    fn hears_last(self: &Rc<Self>, message: Message, waits: &mut Option<LastWaits>) -> bool {
+        match message {
+            // Handed over before the other worker left as well.
+            Message::Connection(stream, peer, listener) => self.take_over(stream, peer, listener),
+            Message::Drain => *waits = waits.take().or_else(|| Some(self.last_waits())),
+            Message::Room(waiting) => self.call_next(&waiting),
+            Message::Retire | Message::Change(_) | Message::Listen(_) => {}
+            Message::Stop => return true,
+        }
+        false
     }
 
     fn last_waits(&self) -> LastWaits {
@@ -555,5 +610,114 @@ impl LastWaits {
                 Wait::All
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use config::Config;
+
+    use super::*;
+    use crate::control::{Running, start};
+    use crate::listen::NOWHERE;
+
+    /// The client's end of a connection, and the other one.
+    fn connection() -> (TcpStream, TcpStream) {
+        let between = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let client = TcpStream::connect(between.local_addr().expect("it listens")).expect("it listens");
+        let (stream, _) = between.accept().expect("it was connected to");
+        stream.set_nonblocking(true).expect("it is a socket");
+        (client, stream)
+    }
+
+    /// Hands a connection over as another worker would, and returns the client's end.
+    fn hand_over(proxy: &Running, listener: ListenerId) -> TcpStream {
+        let (client, stream) = connection();
+        let sent = proxy.control.workers[0].send(Message::Connection(stream, NOWHERE, listener));
+        assert!(sent.is_ok(), "it runs");
+        client
+    }
+
+    #[test]
+    fn a_connection_that_is_handed_over_to_who_ends_is_served() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("is an address");
+        for _ in 0..20 {
+            let server = "http://127.0.0.1:1".parse().expect("is a URL");
+            let proxy = start(Config {
+                workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+                ..Config::for_servers(vec![any], vec![server])
+            });
+            let proxy = proxy.expect("it starts");
+            let (mut client, stream) = connection();
+            let worker = &proxy.control.workers[0];
+            assert!(worker.send(Message::Retire).is_ok(), "it runs");
+            if worker.send(Message::Connection(stream, NOWHERE, ListenerId(0))).is_err() {
+                // The other worker keeps it.
+                continue;
+            }
+            client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect("it is there");
+            let mut response = String::new();
+            client.read_to_string(&mut response).expect("it answers");
+            assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
+        }
+    }
+
+    /// To drop it would wait for a target that is behind, and all of the worker's clients with it.
+    #[test]
+    fn a_log_that_is_not_used_any_more_is_given_away() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let any = "127.0.0.1:0".parse().expect("is an address");
+        let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        let target = config::LogTarget::File(folder.path().join("log"));
+        let proxy = start(Config {
+            workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+            access_log: Some(config::AccessLog { target, format: config::LogFormat::Json }),
+            ..Config::for_servers(vec![any], vec![server])
+        });
+        let proxy = proxy.expect("it starts");
+        let (done, mut all_done) = tokio::sync::mpsc::unbounded_channel();
+        let change = Change {
+            plan: proxy.control.plan(),
+            listeners: vec![ListenerId(0)],
+            opened: Vec::new(),
+            log: LogChange::Other(None),
+            done,
+        };
+        assert!(proxy.control.workers[0].send(Message::Change(Box::new(change))).is_ok(), "it runs");
+        assert!(all_done.blocking_recv().is_some());
+        assert!(all_done.blocking_recv().is_none());
+    }
+
+    #[test]
+    fn a_connection_that_is_handed_over_for_a_listener_of_before_has_an_end() {
+        let any = "127.0.0.1:0".parse().expect("is an address");
+        let server = "http://127.0.0.1:1".parse().expect("is a URL");
+        let config = |listeners| Config {
+            workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
+            ..Config::for_servers(vec![any; listeners], vec![config::Server::clone(&server)])
+        };
+        let ask = |mut client: TcpStream| {
+            // It may be closed already.
+            let _ = client.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+            let mut response = Vec::new();
+            let _ = client.read_to_end(&mut response);
+            String::from_utf8(response).expect("it is text")
+        };
+        let (second, third) = (ListenerId(1), ListenerId(2));
+        let proxy = start(config(2)).expect("it starts");
+        proxy.reload(config(1)).expect("it is valid");
+        let response = ask(hand_over(&proxy, second));
+        assert!(response.starts_with("HTTP/1.1 502 "), "by the worker's last change: {response}");
+        assert!(response.contains("\r\nConnection: close\r\n"), "it is the last: {response}");
+        proxy.reload(config(1)).expect("it is valid");
+        assert_eq!(ask(hand_over(&proxy, second)), "", "nothing is known of it any more");
+        let mut early = hand_over(&proxy, third);
+        proxy.reload(config(2)).expect("it is valid");
+        early.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").expect("it is there");
+        let mut response = String::new();
+        early.read_to_string(&mut response).expect("it answers");
+        assert!(response.starts_with("HTTP/1.1 502 "), "{response}");
     }
 }

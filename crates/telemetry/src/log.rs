@@ -132,8 +132,19 @@ impl AccessLog {
         self.close_within(END_PATIENCE);
     }
 
+    /// The same once no worker uses it any more, though all go on. `workers` have given theirs back, for this thread to
+    /// wait in their place: two seconds in all.
+    pub fn close_after(self, workers: Vec<WorkerLog>) {
+        let deadline = Instant::now() + END_PATIENCE;
+        workers.into_iter().for_each(|worker| worker.end_by(deadline));
+        self.close_by(deadline);
+    }
+
     fn close_within(self, patience: Duration) {
-        let deadline = Instant::now() + patience;
+        self.close_by(Instant::now() + patience);
+    }
+
+    fn close_by(self, deadline: Instant) {
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         if send_by(deadline, &self.queue, Message::Close).is_err() {
             return;
@@ -203,15 +214,26 @@ impl WorkerLog {
     }
 }
 
-impl Drop for WorkerLog {
-    fn drop(&mut self) {
+impl WorkerLog {
+    fn end_by(mut self, deadline: Instant) {
+        self.hand_over_by(deadline);
+    }
+
+    fn hand_over_by(&mut self, deadline: Instant) {
         if self.lines.is_empty() {
             return;
         }
         let batch = Message::Lines(std::mem::take(&mut self.lines), self.home.clone());
-        if let Err(Message::Lines(lines, _)) = send_by(Instant::now() + END_PATIENCE, &self.queue, batch) {
+        if let Err(Message::Lines(lines, _)) = send_by(deadline, &self.queue, batch) {
             self.state.dropped.fetch_add(count_lines(&lines), Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for WorkerLog {
+    /// Waits for a writer that is behind: where the worker ends. One that goes on gives it away instead.
+    fn drop(&mut self) {
+        self.hand_over_by(Instant::now() + END_PATIENCE);
     }
 }
 
@@ -389,6 +411,35 @@ mod tests {
         worker.record(&ENTRY, UNIX_EPOCH);
         drop(worker);
         assert_eq!((clone.dropped(), target.text().as_str()), (2, ""));
+    }
+
+    #[test]
+    fn what_workers_give_back_is_written_or_counted() {
+        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+        let log = open(&target, &complaints);
+        let workers = [log.for_worker(), log.for_worker()].map(|mut worker| {
+            worker.record(&ENTRY, UNIX_EPOCH);
+            worker
+        });
+        let state = Arc::clone(&log.state);
+        drop(gate);
+        log.close_after(workers.into());
+        assert_eq!((target.text().lines().count(), state.dropped.load(Ordering::Relaxed)), (2, 0));
+
+        let ((target, gate), complaints) = (Kept::gated(), Kept::default());
+        let log = open(&target, &complaints);
+        let mut worker = log.for_worker();
+        // One batch may be with the writer, the rest fill the queue.
+        for _ in 0..QUEUE_BATCHES + 2 {
+            worker.record(&ENTRY, UNIX_EPOCH);
+            worker.flush();
+        }
+        worker.end_by(Instant::now());
+        let dropped = log.dropped();
+        assert!((1..=2).contains(&dropped), "{dropped}");
+        drop(gate);
+        log.close();
+        assert_eq!(target.text().lines().count() as u64 + dropped, QUEUE_BATCHES as u64 + 2);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
 use crate::log::{Message, State, count_lines};
 
 /// A buffer that long lines have grown beyond this is freed rather than used again.
@@ -146,8 +148,12 @@ impl Output {
     }
 }
 
+/// A FIFO that nobody reads is an error rather than a wait without end; once there is a reader, writing waits for it.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(flags).open(path)?;
+    fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
+    Ok(file)
 }
 
 /// What the writer has to say, and when it last did.
@@ -229,6 +235,20 @@ mod tests {
             let taken = String::from_utf8(taken.lock().expect("written").clone()).expect("text");
             assert_eq!((counted, taken.as_str()), (lost, expected), "script {script:?}");
         }
+    }
+
+    #[test]
+    fn a_fifo_is_waited_for_only_once_somebody_reads_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600))
+            .expect("the folder takes it");
+        let error = open(&path).expect_err("nobody reads it");
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NXIO.raw_os_error()));
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        let _reader = OpenOptions::new().read(true).custom_flags(flags).open(&path).expect("it is there");
+        let file = open(&path).expect("somebody reads it");
+        assert!(!fcntl_getfl(&file).expect("it is open").contains(OFlags::NONBLOCK));
     }
 
     #[test]

@@ -490,6 +490,18 @@ fn the_log_moves_at_a_reload_and_is_opened_again_on_a_signal() {
     get(scene.address, "/tiny?3");
     awaits("b.log", "\"/tiny?3\"");
     assert!(!text("c.log").contains("/tiny?3") && !text("a.log").contains("/tiny?2"));
+    // A process that was taken over from logs its last requests.
+    let tunnel = scene.tunnel();
+    scene.upgrade();
+    scene.first.warns("has taken over: this one ends with its last client");
+    std::fs::rename(scene.path().join("b.log"), scene.path().join("d.log")).expect("it is there");
+    scene.first.signal(Signal::USR1);
+    let patience = Patience::new();
+    while !scene.path().join("b.log").exists() {
+        patience.wait_a_little("the log is not opened again by the process that is on its way out");
+    }
+    drop(tunnel);
+    awaits("b.log", "/echo-tunnel");
     scene.end();
 }
 
@@ -503,6 +515,69 @@ fn who_finds_no_proxy_is_told_what_to_look_at() {
     std::fs::write(folder.path().join("vanward.toml"), "admin = [\n").expect("it is writable");
     let ended = run_in(folder.path(), &["reload"]).with_code(78);
     assert!(ended.errors.starts_with("vanward.toml:"), "{}", ended.errors);
+}
+
+/// Who ends the service means the process that is about to take over as well.
+#[test]
+fn an_end_during_an_upgrade_is_the_end() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path();
+    let (program, is_started, may_go_on) = (path.join("vanward"), path.join("started"), path.join("go"));
+    let built = Path::new(env!("CARGO_BIN_EXE_vanward"));
+    std::os::unix::fs::symlink(built, &program).expect("it is writable");
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 1));
+    write(path, "127.0.0.1:0", 1, loopback, loopback, "");
+    let mut first = Process::of(std::process::Command::new(&program).arg("run").current_dir(path));
+    first.address();
+    // The next one takes its time.
+    let script = format!(
+        "#!/bin/sh\n: > {}\nwhile [ ! -e {} ]; do sleep 0.05; done\nexec {} \"$@\"\n",
+        is_started.display(),
+        may_go_on.display(),
+        built.display()
+    );
+    std::fs::remove_file(&program).expect("it is writable");
+    std::fs::write(&program, script).expect("it is writable");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).expect("it is writable");
+    first.signal(Signal::USR2);
+    let patience = Patience::new();
+    while !is_started.exists() {
+        patience.wait_a_little("no other process is started");
+    }
+    first.signal(Signal::TERM);
+    let patience = Patience::new();
+    while first.is_running() {
+        patience.wait_a_little("it does not end");
+    }
+    std::fs::write(&may_go_on, "").expect("it is writable");
+    let patience = Patience::new();
+    while !process::all_in(path).is_empty() {
+        patience.wait_a_little("the other process goes on");
+    }
+}
+
+/// A socket of the file system is the old process's own until the new one serves.
+#[test]
+fn a_successor_that_cannot_serve_leaves_the_files_of_sockets() {
+    let scene = Scene::start(1);
+    let socket = scene.path().join("front");
+    let listen = format!("[[listen]]\naddress = \"unix:{}\"\n", socket.display());
+    scene.write(1, &listen);
+    scene.reload();
+    let log = scene.path().join("missing").join("a.log");
+    scene.write(1, &format!("{listen}[log]\ntarget = \"{}\"\n", log.display()));
+    scene.signal(Signal::USR2);
+    scene.first.warns("not upgraded, and nothing has changed: the new process ended before it served");
+    std::os::unix::net::UnixStream::connect(&socket).expect("it listens still");
+    scene.write(1, &listen);
+    scene.reload();
+    // Without its file a socket is passed on all the same.
+    std::fs::remove_file(scene.path().join("admin")).expect("it is there");
+    scene.upgrade();
+    std::os::unix::net::UnixStream::connect(&socket).expect("it listens still");
+    scene.end();
+    assert!(!socket.exists());
 }
 
 #[test]

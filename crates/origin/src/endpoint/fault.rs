@@ -35,12 +35,15 @@ pub(crate) async fn truncate(
         // A chunk that is begun and not ended.
         let opening = format!("{length:x}\r\n");
         exchange.flush().await?;
-        exchange.raw(opening.as_bytes()).await?;
-        let mut done = 0;
-        while done < sent {
-            let piece = content::pattern(done, sent - done);
-            exchange.raw(piece).await?;
-            done += piece.len() as u64;
+        // RFC 9110 §9.3.2: the response to HEAD ends with its head.
+        if exchange.sends_body() {
+            exchange.raw(opening.as_bytes()).await?;
+            let mut done = 0;
+            while done < sent {
+                let piece = content::pattern(done, sent - done);
+                exchange.raw(piece).await?;
+                done += piece.len() as u64;
+            }
         }
     } else {
         unfinished(exchange, length, sent).await?;

@@ -80,8 +80,9 @@ impl Page {
     }
 
     pub(crate) async fn answer(&self, exchange: &mut Exchange<'_>) -> Result<(), Stop> {
-        // RFC 9110 §13.2.1: preconditions count only where the answer would be a success otherwise.
-        let selective = !matches!(self, Self::Generated { .. }) && exchange.answers_successfully();
+        // RFC 9110 §13.2.1: preconditions count only where the answer would be a success otherwise. One whose status is
+        // given is no 304, 206 or 416 either.
+        let selective = !matches!(self, Self::Generated { .. }) && exchange.has_its_own_status();
         if !selective {
             return self.whole(exchange).await;
         }

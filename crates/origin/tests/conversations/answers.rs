@@ -44,6 +44,31 @@ fn statuses() {
 }
 
 #[test]
+fn rfc9112_6_3_another_status_keeps_to_its_framing() {
+    let running = start();
+    let mut client = Client::connect(&running);
+    let etag = client.get("/tiny").field("ETag").expect("it has one").to_owned();
+    let fresh = format!("If-None-Match: {etag}\r\n");
+    for (method, target, fields, length) in [
+        ("GET", "/tiny?status=200", fresh.as_str(), 128),
+        ("GET", "/tiny?status=299", fresh.as_str(), 128),
+        ("GET", "/tiny?status=200", "Range: bytes=0-9\r\n", 128),
+        ("GET", "/tiny?status=200", "Range: bytes=900-\r\n", 128),
+        ("GET", "/tiny?status=500", fresh.as_str(), 128),
+        ("OPTIONS", "*", "", 0),
+        ("DELETE", "/stats?status=200", "", 0),
+        ("DELETE", "/stats?status=500", "", 0),
+    ] {
+        // All of them on one connection: what is read too much or too little spoils the next.
+        let response = client.request(method, target, fields);
+        assert_eq!(response.body.len(), length, "{target}, {fields}: {}", response.head);
+        assert_eq!(response.field("Content-Range"), None, "{target}, {fields}");
+        let bodiless = response.status == 204;
+        assert_eq!(response.field("Content-Length").is_none(), bodiless, "{target}: {}", response.head);
+    }
+}
+
+#[test]
 fn rfc9110_15_2_interim_responses() {
     let running = start();
     let mut client = Client::connect(&running);

@@ -43,6 +43,12 @@ fn truncate_promises_more_than_it_sends() {
     ending.expect("closes in an orderly way");
     assert_eq!(bytes, [b"1f4\r\n".to_vec(), pattern(0, 100)].concat());
     assert_eq!(Client::connect(&running).get("/truncate?length=5&sent=5").status, 400);
+    for chunked in ["", "&chunked"] {
+        let mut client = Client::connect(&running);
+        client.send(format!("HEAD /truncate?length=500&sent=100{chunked} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.response_head();
+        client.assert_closed();
+    }
 }
 
 #[test]

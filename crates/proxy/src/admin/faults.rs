@@ -3,13 +3,12 @@
 
 use std::sync::Weak;
 
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::told::{self, FaultsAdded, FaultsRemoved, MistakeTold, Refused};
-use super::{elsewhere, ending, json, refused, shaped};
+use super::{Segments, Sent, elsewhere, ending, json, refused, shaped};
 use crate::change::Control;
 use crate::control::notice;
 use crate::faults::FaultRefusal;
@@ -25,7 +24,7 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
 }
 
 /// Takes `[[fault]]` tables, as a file has them.
-pub(super) async fn add(State(control): State<Weak<Control>>, body: Bytes) -> Response {
+pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     let Ok(text) = std::str::from_utf8(&body) else {
         return refused(StatusCode::BAD_REQUEST, "the body is not UTF-8 text");
@@ -52,7 +51,10 @@ pub(super) async fn add(State(control): State<Weak<Control>>, body: Bytes) -> Re
     }
 }
 
-pub(super) async fn remove(State(control): State<Weak<Control>>, Path(name): Path<String>) -> Response {
+pub(super) async fn remove(
+    State(control): State<Weak<Control>>,
+    Segments(name): Segments<String>,
+) -> Response {
     let Some(control) = control.upgrade() else { return ending() };
     match control.faults.remove(&name, control.time_ns()) {
         Ok(()) => {

@@ -3,15 +3,14 @@
 
 use std::sync::Weak;
 
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use config::{Bandwidth, Bandwidths, Link};
 use serde::{Deserialize, Deserializer, Serialize};
 use shape::Delay;
 
-use super::{elsewhere, ending, json, refused};
+use super::{Segments, Sent, elsewhere, ending, json, refused};
 use crate::change::{AmendError, Control};
 use crate::control::notice;
 use crate::overlay::ReshapeRefusal;
@@ -215,7 +214,7 @@ pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
     }
 }
 
-pub(super) async fn change(State(control): State<Weak<Control>>, body: Bytes) -> Response {
+pub(super) async fn change(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
     let order: ShapingOrder = match serde_json::from_slice(&body) {
         Ok(order) => order,
         Err(error) => {
@@ -235,7 +234,7 @@ pub(super) async fn change(State(control): State<Weak<Control>>, body: Bytes) ->
 
 pub(super) async fn remove(
     State(control): State<Weak<Control>>,
-    Path((place, name)): Path<(PlaceKind, String)>,
+    Segments((place, name)): Segments<(PlaceKind, String)>,
 ) -> Response {
     let named = name.clone();
     match elsewhere(control, move |control| control.unshape(place, &named)).await {

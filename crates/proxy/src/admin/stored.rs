@@ -3,14 +3,13 @@
 use std::sync::Weak;
 
 use ::cache::{Address, Force, Named, NotNamed};
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::{elsewhere, ending, json, refused};
+use super::{Sent, elsewhere, ending, json, refused};
 use crate::cached::Question;
 use crate::change::Control;
 use crate::control::notice;
@@ -156,7 +155,7 @@ pub struct RefusalTold {
 }
 
 /// Says what would become of a GET, and why the last one was no hit.
-pub(super) async fn explain(State(control): State<Weak<Control>>, body: Bytes) -> Response {
+pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
     let ExplainOrder { url, headers } = match serde_json::from_slice(&body) {
         Ok(order) => order,
         Err(error) => {
@@ -172,7 +171,7 @@ pub(super) async fn explain(State(control): State<Weak<Control>>, body: Bytes) -
 }
 
 /// Purges what is named; what is wrong with a name is said before anything is done.
-pub(super) async fn purge(State(control): State<Weak<Control>>, body: Bytes) -> Response {
+pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
     let order: PurgeOrder = match serde_json::from_slice(&body) {
         Ok(order) => order,
         Err(error) => {

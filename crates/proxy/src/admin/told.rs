@@ -7,7 +7,7 @@ use std::time::Duration;
 use balance::{Cause, Flow, Time};
 use config::{ListenAddress, Mistake};
 use serde::{Deserialize, Serialize};
-use telemetry::{RouteCell, Snapshot};
+use telemetry::RouteCell;
 
 use super::shaped::{self, PlaceTold};
 use crate::cached::{self, Cache};
@@ -318,7 +318,7 @@ impl MistakeTold {
 pub(crate) fn status(control: &Control) -> Status {
     let plan = control.plan();
     let (now, overlay) = (control.time(), control.overlay());
-    let counted = Snapshot::sum(&control.readers);
+    let counted = control.metrics.counters();
     let failures = Failure::WORDS.iter().zip(counted.failures).filter(|(_, count)| *count > 0);
     let listeners = plan.config.listeners.iter().zip(control.addresses());
     Status {

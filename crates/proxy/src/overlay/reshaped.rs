@@ -15,6 +15,7 @@ use shape::{Delay, Loss};
 use crate::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::change::{AmendError, Control};
 use crate::control::{StartError, notice};
+use crate::handover;
 
 /// Places that may differ from the file.
 const PLACES_MAX: usize = 16_384;
@@ -62,6 +63,8 @@ pub(crate) enum ReshapeRefusal {
     Cached(String),
     #[error("more than {PLACES_MAX} places differ from the file: put them into it")]
     TooMany,
+    #[error("it is more than 15 KiB long: put it into the file")]
+    TooLong,
 }
 
 impl Reshaped {
@@ -82,6 +85,10 @@ impl Reshaped {
             && config.routes.iter().any(|route| route.name == name && route.cache.is_some())
         {
             return Err(ReshapeRefusal::Cached(name));
+        }
+        // It is to outlive upgrades.
+        if !handover::fits(&ShapingOrder { name: Some(name.clone()), ..order.clone() }) {
+            return Err(ReshapeRefusal::TooLong);
         }
         self.0.insert((order.place, name.clone()), change);
         if self.0.len() > PLACES_MAX {

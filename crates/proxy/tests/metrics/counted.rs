@@ -166,3 +166,14 @@ fn connections_that_are_passed_on_by_listener_and_server() {
         ("vanward_requests_total{route=\"/\",class=\"2xx\"}", 0.0),
     ]);
 }
+
+#[test]
+fn gauges_of_servers_without_a_name_of_their_own_add_up() {
+    let (first, second, nobody) = (server(), server(), nobody());
+    let many = vec![&nobody; 1000];
+    let upstreams = [("many", &many[..]), ("first", &[&first]), ("second", &[&second])];
+    let scene = Scene::with(config(&[("/first", 1), ("/second", 2)], &upstreams));
+    assert_eq!((scene.get("/first"), scene.get("/second")), (200, 200));
+    let idle = "vanward_upstream_connections{upstream=\"(other)\",server=\"(other)\",state=\"idle\"}";
+    scene.assert_told(&[(idle, 2.0)]);
+}
