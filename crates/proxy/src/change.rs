@@ -685,7 +685,9 @@ mod tests {
                 other.change(config(None))
             }));
             let _ = begun.recv();
-            Ok::<_, UpgradeError>(())
+            // Nobody is at the other end.
+            let (channel, _) = std::os::unix::net::UnixStream::pair().expect("a pair of sockets");
+            Ok::<_, UpgradeError>(((), OwnedFd::from(channel)))
         });
         handed_over.expect("nothing fails");
         let outcome = waits.expect("it was begun").join().expect("it does not panic");

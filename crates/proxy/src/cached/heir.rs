@@ -101,7 +101,7 @@ impl Heir {
 }
 
 /// Waits until the other process knows as well.
-pub(super) async fn known(call: &Call<'_>, known: oneshot::Receiver<()>) {
+pub(crate) async fn known(call: &Call<'_>, known: oneshot::Receiver<()>) {
     let deadline = call.worker.deadlines.deadline();
     // Late or never: what has been done here is answered.
     let _ = deadline.within(KNOWN_LIMIT, known).await;

@@ -1,8 +1,8 @@
 //! Requests that go to a server by themselves: what changes things there, and what the store has no answer for.
 
 use ::cache::{
-    Address, CacheStatus, Ending, Force, Forward, Handling, Named, OriginError, Refusal, also_invalid, invalidates,
-    purge_uri,
+    Address, CacheStatus, Ending, Force, Forward, Handling, Named, OriginError, Refusal, also_invalid,
+    invalidates, purge_uri,
 };
 
 use tokio::sync::oneshot;
