@@ -210,9 +210,12 @@ fn upload_outcome(result: Result<(), Stop>, until: Until) -> Result<UploadState,
 /// The client no longer wants its response.
 pub(crate) struct Gone;
 
-/// Waits for the server only for as long as the client wants to hear of it, where that is told.
-pub(crate) async fn unless_gone<T>(client: &Client, wait: impl Future<Output = T>) -> Result<T, Gone> {
-    let mut wait = pin!(wait);
+/// Waits for the server only for as long as the client wants to hear of it, where that is told. The wait is lent, since a
+/// future that is given away takes its room twice.
+pub(crate) async fn unless_gone<T>(
+    client: &Client,
+    mut wait: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Gone> {
     poll_fn(|context| match wait.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Ok(output)),
         Poll::Pending => client.socket.poll_gone(context).map(|()| Err(Gone)),
@@ -253,7 +256,11 @@ pub(crate) async fn forward(
         let asked = match another.take().or_else(|| choice.at_once(&tried, &mut record.detours)) {
             Some(asked) => asked,
             None => {
-                match aside(|| unless_gone(call.client, choice.next(&tried, &mut record.detours))).await {
+                let next = async {
+                    let next = pin!(choice.next(&tried, &mut record.detours));
+                    unless_gone(call.client, next).await
+                };
+                match aside(|| next).await {
                     Err(Gone) => break Failure::ClientGone,
                     Ok(Ok(asked)) => asked,
                     // What the servers said that were asked tells more.
@@ -438,9 +445,13 @@ impl Attempt<'_> {
     ) -> Result<Reply, Failure> {
         let mut connection = match self.pooled() {
             Some(connection) => connection,
-            None => aside(|| unless_gone(self.call.client, self.connect(record)))
-                .await
-                .unwrap_or(Err(Failure::ClientGone))?,
+            None => {
+                let connect = async {
+                    let connect = pin!(self.connect(record));
+                    unless_gone(self.call.client, connect).await
+                };
+                aside(|| connect).await.unwrap_or(Err(Failure::ClientGone))?
+            }
         };
         let Memory { request, response } = memory;
         response.buffer.clear();

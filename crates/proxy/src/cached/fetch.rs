@@ -1,6 +1,7 @@
 //! Asking a server for all who want the same: for something new, or whether what is stored is still good.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ::cache::{
@@ -104,7 +105,7 @@ async fn wait(
         Joined::Wait(mut wait) => {
             tally::wait(call, admitted);
             // Whoever leads keeps to its time-outs, and hands over when it goes away.
-            let waited = unless_gone(call.client, poll_fn(|context| wait.poll(context))).await;
+            let waited = unless_gone(call.client, pin!(poll_fn(|context| wait.poll(context)))).await;
             waited.map_err(|_| Failure::ClientGone)?
         }
     })
@@ -200,7 +201,7 @@ async fn recall(
 /// What the disk has for a request.
 async fn read(call: &Call<'_>, ask: &Ask<'_>, request: &Request) -> Result<Option<Arc<Object>>, Failure> {
     let Some(tier) = ask.cache.below.tier() else { return Ok(None) };
-    let recalled = tier.recall(ask.key, |vary| ask.variant(vary, request));
+    let recalled = pin!(tier.recall(ask.key, |vary| ask.variant(vary, request)));
     let deadline = call.worker.deadlines.deadline();
     match deadline.within(RECALL_LIMIT, unless_gone(call.client, recalled)).await {
         Ok(Ok(found)) => Ok(found),
