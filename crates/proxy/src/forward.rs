@@ -255,18 +255,12 @@ pub(crate) async fn forward(
     let failure = loop {
         let asked = match another.take().or_else(|| choice.at_once(&tried, &mut record.detours)) {
             Some(asked) => asked,
-            None => {
-                let next = async {
-                    let next = pin!(choice.next(&tried, &mut record.detours));
-                    unless_gone(call.client, next).await
-                };
-                match aside(|| next).await {
-                    Err(Gone) => break Failure::ClientGone,
-                    Ok(Ok(asked)) => asked,
-                    // What the servers said that were asked tells more.
-                    Ok(Err(failure)) => break last_failure.map_or(failure, |(_, failure)| failure),
-                }
-            }
+            None => match aside(|| wait_for_server(call, &mut choice, &tried, record)).await {
+                Ok(asked) => asked,
+                Err(Failure::ClientGone) => break Failure::ClientGone,
+                // What the servers said that were asked tells more.
+                Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
+            },
         };
         if let Some((server, failure)) = last_failure.take() {
             record.retried(server, failure);
@@ -285,12 +279,8 @@ pub(crate) async fn forward(
                 record.server_changed(upstream.answered(&asked, status, latency, now));
                 if attempts.repeats(status) {
                     tried.push(index);
-                    // Where no other server has room, what this one said is the answer.
-                    if choice.has_untried(&tried, Room::Now)
-                        && attempts.after(Setback::Status, is_whole(&memory.request)) != Verdict::GiveUp
-                    {
-                        another = choice.at_once(&tried, &mut record.detours);
-                    }
+                    let repeats = || attempts.after(Setback::Status, is_whole(&memory.request));
+                    another = elsewhere(&mut choice, &tried, record, repeats);
                 }
                 if another.is_none() {
                     record.is_answered = true;
@@ -311,19 +301,55 @@ pub(crate) async fn forward(
             break failure;
         }
         last_failure = Some((index, failure));
-        // RFC 9113 §8.7: a server that refused a stream may take the next one, and is asked again where there is no other.
-        let is_done_with = !progress.is_untouched || upstream.has_another(index, &tried);
-        if verdict == Verdict::Elsewhere && is_done_with {
-            tried.push(index);
-            if failure.is_of_connecting() && !choice.has_untried(&tried, Room::OrNot) {
-                // A server that is started anew is there again in a moment.
-                tried.clear();
-            }
+        if verdict == Verdict::Elsewhere {
+            leave_aside((upstream, &choice), &mut tried, index, (failure, progress));
         }
     };
     let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
     admission.end(if is_overrun { Work::Overrun } else { Work::Other }, worker.coarse_time());
     Err(failure)
+}
+
+/// Waits for a server that may be asked, for as long as the client wants to hear of it.
+async fn wait_for_server(
+    call: &Call<'_>,
+    choice: &mut Choice<'_>,
+    tried: &[usize],
+    record: &mut Record<'_>,
+) -> Result<Asked, Failure> {
+    let next = pin!(choice.next(tried, &mut record.detours));
+    unless_gone(call.client, next).await.unwrap_or(Err(Failure::ClientGone))
+}
+
+/// Another server for a request whose status is to be tried again. Where none has room, what was said is the answer.
+#[cold]
+fn elsewhere(
+    choice: &mut Choice<'_>,
+    tried: &[usize],
+    record: &mut Record<'_>,
+    repeats: impl FnOnce() -> Verdict,
+) -> Option<Asked> {
+    let is_there = choice.has_untried(tried, Room::Now) && repeats() != Verdict::GiveUp;
+    is_there.then(|| choice.at_once(tried, &mut record.detours)).flatten()
+}
+
+/// The server that failed is asked no more, unless there is no other.
+#[cold]
+fn leave_aside(
+    (upstream, choice): (&Upstream, &Choice<'_>),
+    tried: &mut Vec<usize>,
+    index: usize,
+    (failure, progress): (Failure, Progress),
+) {
+    // RFC 9113 §8.7: a server that refused a stream may take the next one.
+    if progress.is_untouched && !upstream.has_another(index, tried) {
+        return;
+    }
+    tried.push(index);
+    if failure.is_of_connecting() && !choice.has_untried(tried, Room::OrNot) {
+        // A server that is started anew is there again in a moment.
+        tried.clear();
+    }
 }
 
 /// Lets a request in that may be passed on, unless there are too many.

@@ -160,18 +160,7 @@ impl Stage {
                 (None, Some((ending, at))) => Step::End(ending, at + delay),
                 (None, None) => Step::Wait(None),
             },
-            Effect::Timeout { after } => {
-                // Each piece has it begin anew, as Toxiproxy's does.
-                let last_at = self.input.back().map_or(self.quiet_since, |piece| piece.at);
-                self.quiet_since = self.quiet_since.max(last_at);
-                self.forget();
-                let due = after.map(|after| self.quiet_since + after);
-                match due {
-                    _ if self.ended.is_some() => self.at_end(),
-                    Some(due) if now >= due => Step::End(Ending::Close, due),
-                    due => Step::Wait(due),
-                }
-            }
+            Effect::Timeout { after } => self.timed_out(now, after),
             Effect::ResetPeer { after } => {
                 let first = self.input.front().map(|piece| piece.at).or(self.ended.map(|(_, at)| at));
                 self.forget();
@@ -223,6 +212,19 @@ impl Stage {
                     }
                 }
             }
+        }
+    }
+
+    /// Swallows everything, and closes after a time without a piece: each has it begin anew, as Toxiproxy's does.
+    fn timed_out(&mut self, now: Duration, after: Option<Duration>) -> Step {
+        let last_at = self.input.back().map_or(self.quiet_since, |piece| piece.at);
+        self.quiet_since = self.quiet_since.max(last_at);
+        self.forget();
+        let due = after.map(|after| self.quiet_since + after);
+        match due {
+            _ if self.ended.is_some() => self.at_end(),
+            Some(due) if now >= due => Step::End(Ending::Close, due),
+            due => Step::Wait(due),
         }
     }
 
