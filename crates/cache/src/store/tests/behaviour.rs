@@ -23,12 +23,12 @@ use crate::store::{Joined, Store, StoreSettings};
 use crate::stored::{Stored, Traits};
 use crate::vary::{VariantKey, Vary};
 
-fn store() -> Arc<Store> {
+pub(super) fn store() -> Arc<Store> {
     Arc::new(Store::new(StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 }, None))
 }
 
 /// A store with a shelf, if it has one, that takes bodies of up to this many bytes.
-fn store_with(shelf: Option<u64>) -> Arc<Store> {
+pub(super) fn store_with(shelf: Option<u64>) -> Arc<Store> {
     let settings = StoreSettings { memory_bytes: 64 << 20, object_bytes_max: 1 << 20 };
     let store = Store::new(settings, None);
     Arc::new(match shelf {
@@ -39,8 +39,8 @@ fn store_with(shelf: Option<u64>) -> Arc<Store> {
 
 /// A shelf that is a vector for each body.
 #[derive(Debug)]
-struct Board {
-    room_bytes: u64,
+pub(super) struct Board {
+    pub(super) room_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -87,12 +87,12 @@ fn tag(tag: &str) -> Scope {
     Scope::Label(Label::tag(KeySecret::default(), tag.as_bytes()))
 }
 
-fn join(store: &Arc<Store>, key: Key) -> Joined {
+pub(super) fn join(store: &Arc<Store>, key: Key) -> Joined {
     store.join(key, None, no_variant, 0)
 }
 
 #[track_caller]
-fn lead(store: &Arc<Store>, key: Key) -> Lead {
+pub(super) fn lead(store: &Arc<Store>, key: Key) -> Lead {
     match join(store, key) {
         Joined::Lead(lead) => lead,
         other => panic!("expected to lead, got {other:?}"),
@@ -100,7 +100,7 @@ fn lead(store: &Arc<Store>, key: Key) -> Lead {
 }
 
 #[track_caller]
-fn wait(store: &Arc<Store>, key: Key) -> Wait {
+pub(super) fn wait(store: &Arc<Store>, key: Key) -> Wait {
     match join(store, key) {
         Joined::Wait(wait) => wait,
         other => panic!("expected to wait, got {other:?}"),
@@ -120,7 +120,7 @@ fn is_stored(store: &Store, key: Key) -> bool {
 
 /// Counts how often it was woken.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+pub(super) struct Woken(pub(super) AtomicUsize);
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
@@ -128,7 +128,7 @@ impl Wake for Woken {
     }
 }
 
-fn no_waker() -> Context<'static> {
+pub(super) fn no_waker() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
@@ -150,7 +150,7 @@ fn block_on<T>(mut poll: impl FnMut(&Context<'_>) -> Poll<T>) -> T {
     }
 }
 
-fn read_all(mut reader: Reader) -> Result<Vec<u8>, ReadError> {
+pub(super) fn read_all(mut reader: Reader) -> Result<Vec<u8>, ReadError> {
     let mut body = Vec::new();
     while let Some(part) = block_on(|context| reader.poll_next(context)) {
         body.extend_from_slice(&part?);
@@ -159,7 +159,7 @@ fn read_all(mut reader: Reader) -> Result<Vec<u8>, ReadError> {
 }
 
 /// A body whose every byte tells its place.
-fn pattern(bytes: usize) -> Vec<u8> {
+pub(super) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
@@ -402,56 +402,6 @@ fn a_body_beyond_the_limit_is_read_by_those_who_keep_up_and_not_stored() {
     assert_eq!(store.tally().filling_bytes, 0);
     assert!(matches!(fill.finish(), Filled::TooLarge));
     assert!(!is_stored(&store, key(1)));
-}
-
-#[test]
-fn who_leaves_takes_nothing_from_those_who_read_more_slowly() {
-    let part = pattern(64 << 10);
-    // It leaves while the body is still to be stored, while it is not any more, and when it is whole.
-    for leaves_at in [8, 17, 18] {
-        let store = store();
-        let (mut fill, quick) = lead(&store, key(1)).open(opening("k"));
-        let Joined::Stream(slow) = join(&store, key(1)) else { panic!("it can be joined") };
-        let mut quick = Some(quick);
-        for number in 0..18 {
-            quick.take_if(|_| number == leaves_at);
-            assert_ne!(fill.push(&part, 50), Wanted::No);
-            if let Some(quick) = &mut quick {
-                assert!(
-                    matches!(quick.poll_next(&no_waker()), Poll::Ready(Some(Ok(bytes))) if bytes == part)
-                );
-            }
-        }
-        assert!(matches!(fill.finish(), Filled::TooLarge));
-        drop(quick);
-        assert_eq!(read_all(slow).map(|body| body.len()), Ok(18 << 16), "{leaves_at}");
-        assert_eq!(store.tally().filling_bytes, 0);
-    }
-}
-
-#[test]
-fn who_reads_slowly_what_is_not_kept_slows_its_fetch_and_loses_nothing() {
-    let store = store();
-    let woken = Arc::new(Woken::default());
-    let waker = Waker::from(woken.clone());
-    let context = Context::from_waker(&waker);
-    let (mut fill, mut reader) = lead(&store, key(1)).open(opening("k"));
-    let body = pattern(4 << 20);
-    let (mut read, mut wakes) = (Vec::new(), 0);
-    for part in body.chunks(128 << 10) {
-        while fill.poll_room(&context).is_pending() {
-            let Poll::Ready(Some(Ok(part))) = reader.poll_next(&no_waker()) else { panic!("there is more") };
-            read.extend_from_slice(&part);
-            wakes += 1;
-            assert_eq!(woken.0.load(SeqCst), wakes);
-        }
-        assert_ne!(fill.push(part, 50), Wanted::No);
-        assert!(store.tally().filling_bytes <= (1 << 20) + (256 << 10));
-    }
-    assert!(wakes > 0);
-    assert!(matches!(fill.finish(), Filled::TooLarge));
-    read.extend(read_all(reader).expect("nothing is lost"));
-    assert!(read == body);
 }
 
 #[test]
@@ -709,101 +659,6 @@ fn more_purges_than_can_be_remembered_sweep_first() {
     }
     assert!(store.purge(Scope::Prefix(b"one more"[..].into()), Force::Hard).is_err());
     assert!(store.purge(Scope::All, Force::Hard).is_ok());
-}
-
-#[test]
-fn who_waited_for_what_is_gone_already_asks_alone() {
-    let store = store();
-    let body = pattern(1 << 20);
-    let _full: Vec<_> = (10..18)
-        .map(|number| {
-            let (mut fill, reader) = lead(&store, key(number)).open(opening("k"));
-            fill.push(&body, 0);
-            (fill, reader)
-        })
-        .collect();
-    let leader = lead(&store, key(1));
-    let mut waits = [wait(&store, key(1)), wait(&store, key(1))];
-    assert!(waits.iter_mut().all(|wait| wait.poll(&no_waker()).is_pending()));
-    let (mut fill, mut reader) = leader.open(opening("k"));
-    let Poll::Ready(Waited::Stream(mut early)) = waits[0].poll(&no_waker()) else {
-        panic!("the head is there")
-    };
-    assert_eq!(fill.push(b"body", 0), Wanted::ToRead);
-    assert!(matches!(reader.poll_next(&no_waker()), Poll::Ready(Some(Ok(part))) if *part == *b"body"));
-    assert!(matches!(early.poll_next(&no_waker()), Poll::Ready(Some(Ok(part))) if *part == *b"body"));
-    assert!(matches!(waits[1].poll(&no_waker()), Poll::Ready(Waited::Refused)));
-}
-
-#[test]
-fn what_is_stored_is_not_under_way_any_more_however_slow_its_readers_are() {
-    for shelf in [None, Some(u64::MAX)] {
-        let store = store_with(shelf);
-        // More than all that bodies under way may take, of lengths that end within a block and at its end.
-        let bodies: Vec<_> = (0..12).map(|number| pattern((1 << 20) - 200_000 - number * 4096)).collect();
-        let readers: Vec<Reader> = bodies
-            .iter()
-            .zip(0..)
-            .map(|(body, number)| {
-                let (mut fill, mut reader) = lead(&store, key(number)).open(opening("k"));
-                body.chunks(50_000).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
-                // Some have begun to read.
-                (0..number).for_each(|_| drop(reader.poll_next(&no_waker())));
-                let filled = fill.finish();
-                assert!(matches!(filled, Filled::Stored(_)), "{number}: {filled:?}");
-                assert_eq!(store.tally().filling_bytes, 0);
-                reader
-            })
-            .collect();
-        // Nor does it matter to them whether it stays stored.
-        store.purge(Scope::All, Force::Hard).expect("few rules");
-        store.sweep();
-        for (reader, body) in readers.into_iter().zip(&bodies) {
-            let read_bytes = reader.read_bytes() as usize;
-            assert!(read_all(reader).as_deref() == Ok(&body[read_bytes..]));
-        }
-    }
-}
-
-#[test]
-fn who_waited_for_what_is_stored_by_now_has_it_from_there() {
-    for (bytes, is_read) in [(10, false), (10, true), (100_000, false)] {
-        let store = store();
-        let leader = lead(&store, key(1));
-        let mut waits = [wait(&store, key(1)), wait(&store, key(1))];
-        let (mut fill, mut reader) = leader.open(opening("k"));
-        fill.push(&pattern(bytes), 0);
-        if is_read {
-            while reader.poll_next(&no_waker()).is_ready() {}
-        }
-        assert!(matches!(fill.finish(), Filled::Stored(_)));
-        let body = match waits[0].poll(&no_waker()) {
-            Poll::Ready(Waited::Hit(object)) => object.body(0..u64::MAX).collect::<Vec<_>>().concat(),
-            Poll::Ready(Waited::Stream(reader)) => read_all(reader).expect("all of it"),
-            other => panic!("{other:?}"),
-        };
-        assert!(body == pattern(bytes));
-        drop(reader);
-        assert_eq!(store.tally().filling_bytes, 0);
-        store.purge_key(key(1), Force::Hard);
-        assert!(matches!(waits[1].poll(&no_waker()), Poll::Ready(Waited::Refused)));
-    }
-}
-
-#[test]
-fn one_body_alone_may_be_as_long_as_any_object() {
-    for shelf in [None, Some(u64::MAX)] {
-        let settings = StoreSettings { memory_bytes: 64 << 20, object_bytes_max: u64::MAX };
-        let store = Store::new(settings, None);
-        let store = Arc::new(match shelf {
-            Some(room_bytes) => store.with_shelf(Arc::new(Board { room_bytes })),
-            None => store,
-        });
-        let body = pattern(8_300_000);
-        let (mut fill, _) = lead(&store, key(1)).open(opening("k"));
-        body.chunks(64 << 10).for_each(|part| assert_eq!(fill.push(part, 0), Wanted::ToStore));
-        assert!(matches!(fill.finish(), Filled::Stored(_)));
-    }
 }
 
 #[test]
