@@ -2,7 +2,6 @@
 //!
 //! The body of the request goes on being sent beside everything that follows, until it has ended.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
@@ -19,17 +18,17 @@ use crate::cached::Asking;
 use crate::choose::Choice;
 use crate::client::Client;
 use crate::client_tls::ClientTls;
-use crate::deadline::{Deadline, Elapsed, Ticks};
+use crate::deadline::{Elapsed, Ticks};
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
 use crate::lane::{Memory, Request, Response};
 use crate::policy;
 use crate::record::Record;
-use crate::relay::{End, Ends, Side, Stop};
 use crate::respond;
 use crate::retry::{Attempts, Progress, Setback, Verdict};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
+use crate::upload::{self, Until, Upload};
 use crate::upstream::{Admission, Asked, Connection, Upstream};
 use crate::worker::Worker;
 
@@ -44,168 +43,6 @@ const MOMENT: Ticks = Ticks(1);
 
 /// A response whose head has been read into the lane's memory: the connection that the rest of it comes from.
 pub(crate) type Reply = Box<Connection>;
-
-/// The sending of a request's body beside the response.
-pub(crate) struct Upload {
-    state: Cell<UploadState>,
-    /// `None` where the whole body left with the head.
-    rest: Option<Box<Rest>>,
-}
-
-/// What the sending of a body takes that goes on.
-struct Rest {
-    /// Its waits are not those of the response.
-    deadline: Deadline,
-    pace: Pace,
-    /// When it had been sent, if it was before the server answered.
-    ended_at: Cell<Option<Instant>>,
-}
-
-/// How far an upload goes beside what follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
-    /// The final head is here. A client that keeps its server waiting holds up all of it.
-    Head,
-    /// The response has ended. RFC 9110 §10.1.1: a client that has a final status need not send its body, and one that
-    /// has begun to get what it asks for may pause: neither is a reason to cut that.
-    End,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UploadState {
-    /// The client may wait to be asked for it (RFC 9110 §10.1.1), and nothing has come.
-    Held,
-    Under,
-    Done,
-    /// The server takes no more of it; its response may still come.
-    Refused,
-}
-
-impl Upload {
-    /// Nothing remains of it.
-    pub(crate) fn done() -> Self {
-        Self { state: Cell::new(UploadState::Done), rest: None }
-    }
-
-    /// Whether the whole body has been sent.
-    pub(crate) fn is_done(&self) -> bool {
-        self.state.get() == UploadState::Done
-    }
-
-    /// From when on the server alone is waited for, of a request that was begun then: a client takes its time for a body.
-    /// `None` for as long as some of that is to come.
-    fn waits_for_server_since(&self, begun: Instant) -> Option<Instant> {
-        match &self.rest {
-            None => Some(begun),
-            Some(rest) => rest.ended_at.get().map(|ended_at| ended_at.max(begun)),
-        }
-    }
-
-    fn is_under_way(&self) -> bool {
-        self.state.get() == UploadState::Under
-    }
-
-    /// Whether anything of it may still come.
-    fn is_open(&self) -> bool {
-        matches!(self.state.get(), UploadState::Held | UploadState::Under)
-    }
-
-    /// The client begins with it, or should by now.
-    fn begin(&self) {
-        if self.state.get() == UploadState::Held {
-            self.state.set(UploadState::Under);
-        }
-    }
-
-    /// Waits until the client is asked for its body, or sends it all the same.
-    async fn begun(&self, client: &Client, buffer: &mut Buffer) {
-        poll_fn(|context| {
-            if self.state.get() != UploadState::Held {
-                return Poll::Ready(());
-            }
-            let socket = &client.socket;
-            if socket.frames_itself() {
-                return socket.poll_readable(context).map(drop);
-            }
-            // What is wrong is told by the next read as well.
-            let read = ready!(socket.poll_read(context, buffer.spare()));
-            buffer.advance(read.unwrap_or(0));
-            Poll::Ready(())
-        })
-        .await;
-        self.begin();
-    }
-
-    /// Runs `main` to its end, and the body's pump beside it for as long as that lasts. It is lent, since a future that
-    /// is given away takes its room twice.
-    pub(crate) async fn beside<T>(
-        &self,
-        call: &Call<'_>,
-        admitted: &Admitted,
-        connection: &Connection,
-        request: &mut Request,
-        until: Until,
-        mut main: Pin<&mut impl Future<Output = Result<T, Failure>>>,
-    ) -> Result<T, Failure> {
-        let (true, Some(rest)) = (self.is_open(), &self.rest) else { return main.await };
-        let Call { worker, snapshot, client, .. } = *call;
-        let ends = Ends {
-            worker,
-            minimum_rate: snapshot.minimum_rate.filter(|_| until == Until::Head),
-            source: &client.socket,
-            sink: &connection.socket,
-            deadline: &rest.deadline,
-            source_limit: if until == Until::Head { snapshot.ticks.client_body } else { Ticks::FOREVER },
-            sink_limit: snapshot.ticks.upstream_body,
-            paced: Some(Side::Source),
-            closes_sink: false,
-            pace: &rest.pace,
-            place: admitted.place(call),
-            activity: None,
-        };
-        let mut upload = pin!(async {
-            self.begun(client, &mut request.buffer).await;
-            request.body.run(&ends, &mut request.buffer).await
-        });
-        poll_fn(|context| {
-            let was_held = self.state.get() == UploadState::Held;
-            if self.is_open()
-                && let Poll::Ready(result) = upload.as_mut().poll(context)
-            {
-                match upload_outcome(result, until) {
-                    Ok(state) => {
-                        self.state.set(state);
-                        rest.ended_at.set(Some(Instant::now()));
-                    }
-                    Err(failure) => return Poll::Ready(Err(failure)),
-                }
-            }
-            let polled = main.as_mut().poll(context);
-            if was_held && self.is_under_way() {
-                // It has just been asked for: from now on it is waited for.
-                context.waker().wake_by_ref();
-            }
-            polled
-        })
-        .await
-    }
-}
-
-fn upload_outcome(result: Result<(), Stop>, until: Until) -> Result<UploadState, Failure> {
-    match result {
-        Ok(()) => Ok(UploadState::Done),
-        Err(Stop::Sink(End::Gone | End::TooSlow)) => Ok(UploadState::Refused),
-        // What it says may be whole all the same.
-        Err(Stop::Sink(End::Stalled)) if until == Until::End => Ok(UploadState::Refused),
-        Err(Stop::Sink(End::Stalled)) => Err(Failure::UpstreamTimeout),
-        Err(Stop::Source(End::Gone)) => Err(Failure::ClientGone),
-        Err(Stop::Source(End::Stalled)) => Err(Failure::ClientBodyTimeout),
-        Err(Stop::Source(End::TooSlow)) => Err(Failure::ClientTooSlow),
-        Err(Stop::Malformed(error)) => Err(error.into()),
-        Err(Stop::TooLarge) => Err(Failure::BodyTooLarge),
-        Err(Stop::Cut) => Err(Failure::FaultInjected),
-    }
-}
 
 /// The client no longer wants its response.
 pub(crate) struct Gone;
@@ -240,7 +77,6 @@ pub(crate) async fn forward(
     memory: &mut Memory,
     record: &mut Record<'_>,
 ) -> Result<Reply, Failure> {
-    let worker = call.worker;
     let upstream = &call.snapshot.upstreams[admitted.upstream];
     record.upstream = Some(admitted.upstream);
     let admission = let_in(call, admitted, upstream, record)?;
@@ -272,10 +108,10 @@ pub(crate) async fn forward(
         let outcome = attempt.exchange(memory, record, &mut progress).await;
         // What was read of the body beyond its first piece is gone, be it no more than the end (RFC 9112 §7.1).
         let is_whole = |request: &Request| request.body.taken() == first_piece_taken;
-        let (failure, verdict) = match outcome {
+        let failure = match outcome {
             Ok(mut reply) => {
                 let status = memory.response.head.start.status;
-                let (latency, now) = answered(worker, &asked, &reply.upload, record);
+                let (latency, now) = answered(call.worker, &asked, &reply.upload, record);
                 record.server_changed(upstream.answered(&asked, status, latency, now));
                 if attempts.repeats(status) {
                     tried.push(index);
@@ -292,22 +128,25 @@ pub(crate) async fn forward(
                 last_failure = Some((index, Failure::UpstreamStatus));
                 continue;
             }
-            Err(failure) => {
-                let setback = attempt.failed(&asked, failure, progress, record);
-                (failure, attempts.after(setback, is_whole(&memory.request)))
-            }
+            Err(failure) => failure,
         };
-        if verdict == Verdict::GiveUp {
-            break failure;
+        let setback = attempt.failed(&asked, failure, progress, record);
+        match attempts.after(setback, is_whole(&memory.request)) {
+            Verdict::GiveUp => break failure,
+            Verdict::Elsewhere => leave_aside((upstream, &choice), &mut tried, index, (failure, progress)),
+            Verdict::Afresh => {}
         }
         last_failure = Some((index, failure));
-        if verdict == Verdict::Elsewhere {
-            leave_aside((upstream, &choice), &mut tried, index, (failure, progress));
-        }
     };
-    let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
-    admission.end(if is_overrun { Work::Overrun } else { Work::Other }, worker.coarse_time());
+    admission.end(work_of(failure), call.worker.coarse_time());
     Err(failure)
+}
+
+/// What a failure tells of how long servers take.
+#[cold]
+fn work_of(failure: Failure) -> Work {
+    let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
+    if is_overrun { Work::Overrun } else { Work::Other }
 }
 
 /// Waits for a server that may be asked, for as long as the client wants to hear of it.
@@ -392,7 +231,7 @@ fn prepare_body(
     }
     request.keep_head();
     if let Err(stop) = request.body.take_in(&mut request.buffer) {
-        upload_outcome(Err(stop), Until::Head)?;
+        upload::outcome(Err(stop), Until::Head)?;
     }
     let count = request.body.unsent();
     request.first_piece.extend_from_slice(&request.buffer.filled()[..count]);
@@ -498,10 +337,8 @@ impl Attempt<'_> {
         if is_done {
             self.receive(&connection, response, record, progress).await?;
         } else {
-            let rest =
-                Rest { deadline: self.call.worker.deadlines.deadline(), pace, ended_at: Cell::new(None) };
-            let state = if self.is_held(request) { UploadState::Held } else { UploadState::Under };
-            connection.upload = Upload { state: Cell::new(state), rest: Some(Box::new(rest)) };
+            let deadline = self.call.worker.deadlines.deadline();
+            connection.upload = Upload::going_on(deadline, pace, self.is_held(request));
             let receive = pin!(self.receive(&connection, response, record, progress));
             connection
                 .upload

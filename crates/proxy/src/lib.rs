@@ -35,6 +35,8 @@ mod seen;
 mod policy;
 /// Passwords, away from the workers.
 mod verify;
+/// The sending of a request's body beside what follows of it.
+mod upload;
 /// Servers and the connections to them.
 mod upstream;
 /// Connections of HTTP/2 to a server, shared by many requests.

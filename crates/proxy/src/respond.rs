@@ -16,7 +16,7 @@ use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::faulty;
-use crate::forward::{Reply, Until};
+use crate::forward::Reply;
 use crate::lane::{Memory, Request, Response};
 use crate::policy::{self, Sender};
 use crate::record::Record;
@@ -24,6 +24,7 @@ use crate::relay::{End, Ends, Side, Stop};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
 use crate::tunnel::{self, Direction};
+use crate::upload::Until;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
 pub(crate) async fn respond(

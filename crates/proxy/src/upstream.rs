@@ -23,7 +23,6 @@ use crate::client::Client;
 use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
 use crate::failure::Failure;
-use crate::forward::Upload;
 use crate::introduce;
 use crate::late::Link;
 use crate::line::{Line, WhatFor};
@@ -32,6 +31,7 @@ use crate::plan::{ServerPlan, UpstreamPlan};
 use crate::secure::{HandshakeError, Secure};
 use crate::socket::Socket;
 use crate::tcp::Tcp;
+use crate::upload::Upload;
 use crate::worker::{Message, Worker};
 
 /// An upstream as one worker uses it.
