@@ -61,7 +61,11 @@ fn evidence(results: &Results, case: &Case, row: &Row<'_>) -> Evidence {
         others_share: middle(row, |measured| {
             let usage = measured.usage?;
             let proxy = usage.user_seconds + usage.system_seconds;
-            let ours = proxy + measured.load_cpu_seconds? + measured.origins_cpu_seconds?;
+            // Of the generator its start and its end as well, where they are known: they are within that span.
+            let whole =
+                measured.load.as_ref().map(|load| load.usage.user_seconds + load.usage.system_seconds);
+            let load = measured.load_cpu_seconds?.max(whole.unwrap_or(0.0));
+            let ours = proxy + load + measured.origins_cpu_seconds?;
             // Over the span in which they were read: that is longer than the load.
             let all = usage.seconds * results.cores() as f64;
             Some((measured.machine_cpu_seconds? - ours).max(0.0) / all)
