@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::charged::ControlGroup;
 use crate::cores;
 use crate::error::Error;
+use crate::proxies;
 use crate::usage::Root;
 
 /// What is kept of a log for an error message.
@@ -24,11 +25,7 @@ const LOG_TAIL_BYTES: usize = 600;
 
 /// Whether a program is there to be started, by its path or, named without one, in a folder of PATH.
 fn is_there(named: &str) -> bool {
-    if named.contains('/') {
-        return Path::new(named).is_file();
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| folder.join(named).is_file())
+    if named.contains('/') { Path::new(named).is_file() } else { proxies::on_own_path(named).is_some() }
 }
 
 /// A started program and all that it started.

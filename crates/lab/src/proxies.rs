@@ -377,12 +377,18 @@ pub fn find(driver: &'static Driver) -> Option<Installed> {
 
 /// Servers are often in `sbin`, which is not on the path of people without root.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
     let beyond = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    env::split_paths(&path)
-        .chain(beyond)
-        .map(|folder| folder.join(name))
-        .find(|candidate| is_program(candidate))
+    on_own_path(name).or_else(|| program_in(beyond, name))
+}
+
+/// Where a program is that is started by its name alone.
+pub(crate) fn on_own_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    program_in(env::split_paths(&path), name)
+}
+
+fn program_in(folders: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
+    folders.into_iter().map(|folder| folder.join(name)).find(|candidate| is_program(candidate))
 }
 
 fn is_program(path: &Path) -> bool {

@@ -126,11 +126,10 @@ impl Connection {
         loop {
             let opened = self.open_ahead().await;
             // It was not ready for a request while it opened: that is no delay of the generator's.
-            if let Ok(true) = opened {
+            if !matches!(opened, Ok(false)) {
                 *free = Instant::now();
             }
             if let Err(failure) = opened {
-                *free = Instant::now();
                 if self.worker.spend_on_failure(*free) {
                     return None;
                 }
