@@ -84,7 +84,7 @@ impl Upload {
     }
 
     /// Whether anything of it may still come.
-    pub(crate) fn is_open(&self) -> bool {
+    fn is_open(&self) -> bool {
         matches!(self.state.get(), UploadState::Held | UploadState::Under)
     }
 
@@ -96,7 +96,7 @@ impl Upload {
     }
 
     /// Waits until the client is asked for its body, or sends it all the same.
-    pub(crate) async fn begun(&self, client: &Client, buffer: &mut Buffer) {
+    async fn begun(&self, client: &Client, buffer: &mut Buffer) {
         poll_fn(|context| {
             if self.state.get() != UploadState::Held {
                 return Poll::Ready(());
