@@ -433,6 +433,9 @@ impl<'p> Experiment<'p> {
     fn set_rate(&mut self, case: usize) -> bool {
         let plan = &self.plan.cases[case];
         let Load::ShareOfSlowest(share) = plan.load else { return true };
+        if matches!(self.results.cases[case].arrivals, Arrivals::Constant { .. }) {
+            return true;
+        }
         let closed = self.plan.cases.iter().find(|each| each.is_closed_loop_of(plan));
         let slowest = closed.and_then(|closed| self.slowest_per_second(closed));
         let Some(slowest) = slowest else {

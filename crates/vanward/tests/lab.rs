@@ -292,13 +292,21 @@ fn a_run_that_was_broken_off_is_gone_on_with() {
     assert_eq!(resumed.runs[0], whole.runs[0]);
     let order = |results: &Results| results.runs.iter().map(key).collect::<Vec<_>>();
     assert_eq!((order(&resumed), resumed.incomplete), (order(&whole), None));
-    assert!(resumed.notes.iter().any(|note| note.contains("broken off after 1 measurement")));
+    assert!(resumed.notes.iter().any(|note| note.contains("was broken off after 1 measurement")));
     let mut began = resumed.runs.windows(2).map(|two| two[0].began_seconds < two[1].began_seconds);
     assert!(began.all(|is_later| is_later) && resumed.took_seconds > whole.runs[0].began_seconds);
 
     let others = start(folder.path(), &plan, &["--resume", "--seed", "2"]).ended().with_code(FAILED);
     assert!(others.errors.contains("cannot be gone on with: it was `vanward lab run"), "{}", others.errors);
     assert_eq!(results(folder.path()).runs, resumed.runs, "nothing of it is lost");
+
+    let more = start(folder.path(), &plan, &["--resume", "--repeats", "3"]).ended();
+    assert!(more.errors.contains("4 measurements there already, and 2 measurements"), "{}", more.errors);
+    let more = results(folder.path());
+    assert_eq!(more.runs[..4], resumed.runs);
+    assert_eq!((more.runs.len(), more.conditions.rounds, more.runs[5].round), (6, 3, 3));
+    let fewer = start(folder.path(), &plan, &["--resume"]).ended().with_code(FAILED);
+    assert!(fewer.errors.contains("it was to have 3 rounds, and this has 2"), "{}", fewer.errors);
     std::fs::remove_file(folder.path().join("out/results.json")).expect("it is there");
     let nothing = start(folder.path(), &plan, &["--resume"]).ended().with_code(FAILED);
     assert!(nothing.errors.contains("results.json"), "{}", nothing.errors);

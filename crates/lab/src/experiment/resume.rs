@@ -1,7 +1,8 @@
-//! Going on with a run that was broken off: what it measured stays, and only the rest is measured.
+//! Going on with a run that was broken off, or that is to have more rounds: what it measured stays, and only the rest is
+//! measured.
 
 use report::figure;
-use report::results::{Machine, Place, Results};
+use report::results::{Arrivals, Machine, Place, Results};
 
 use crate::error::Error;
 
@@ -16,12 +17,14 @@ pub(super) fn take(mut earlier: Results, now: &mut Results) -> Result<f64, Error
     }
     let took_seconds = earlier.runs.last().map_or(0.0, |run| run.began_seconds).max(earlier.took_seconds);
     drop_begun(&mut earlier);
+    let was = if earlier.incomplete.is_some() { "was broken off" } else { "had ended" };
     let gone_on = format!(
-        "The run was broken off after {}, and gone on with at {}.",
+        "The run {was} after {}, and was gone on with at {}.",
         figure::things(earlier.runs.len(), "measurement"),
         figure::date(now.started_unix_seconds)
     );
     earlier.notes.push(gone_on);
+    keep_rates(&earlier, now);
     for (proxy, before) in now.proxies.iter_mut().zip(earlier.proxies) {
         proxy.started = before.started;
     }
@@ -34,6 +37,16 @@ pub(super) fn take(mut earlier: Results, now: &mut Results) -> Result<f64, Error
     Ok(took_seconds)
 }
 
+/// A constant rate that followed from closed loops stays what it was, though more rounds of those are measured.
+fn keep_rates(earlier: &Results, now: &mut Results) {
+    for case in &mut now.cases {
+        let before = earlier.cases.iter().find(|before| before.name == case.name);
+        if let Some(arrivals @ Arrivals::Constant { .. }) = before.map(|before| &before.arrivals) {
+            case.arrivals = arrivals.clone();
+        }
+    }
+}
+
 /// A search of which some steps are there is begun anew.
 fn drop_begun(earlier: &mut Results) {
     let Some(last) = earlier.runs.last().filter(|run| run.step.is_some()) else { return };
@@ -43,8 +56,12 @@ fn drop_begun(earlier: &mut Results) {
 
 /// Why figures of one are not to stand beside those of the other.
 fn difference(earlier: &Results, now: &Results) -> Option<String> {
-    if earlier.command != now.command {
+    if but_for_rounds(&earlier.command) != but_for_rounds(&now.command) {
         return Some(format!("it was `{}`", earlier.command));
+    }
+    let (rounds, fewer) = (earlier.conditions.rounds, now.conditions.rounds);
+    if rounds > fewer {
+        return Some(format!("it was to have {}, and this has {fewer}", figure::things(rounds, "round")));
     }
     if earlier.plan != now.plan {
         return Some("its plan was another".to_owned());
@@ -67,6 +84,20 @@ fn difference(earlier: &Results, now: &Results) -> Option<String> {
     };
     let (before, these) = (programs(earlier), programs(now));
     (before != these).then(|| format!("it had {}, and here are {}", before.join(", "), these.join(", ")))
+}
+
+/// The words of a command, but for how often all is to be measured.
+fn but_for_rounds(command: &str) -> Vec<&str> {
+    let mut words = command.split(' ');
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "--repeats" {
+            words.next();
+        } else {
+            kept.push(word);
+        }
+    }
+    kept
 }
 
 fn of_machines(earlier: &Machine, now: &Machine) -> Option<String> {
@@ -123,9 +154,39 @@ mod tests {
             assert_eq!(take(results(&runs), &mut now).expect("they are alike"), took);
             assert_eq!(now.runs.iter().map(|run| run.round).collect::<Vec<_>>(), rounds);
             assert_eq!((now.started_unix_seconds, now.notes.len()), (1000, 2));
-            let said = format!("after {}, and gone on", figure::things(rounds.len(), "measurement"));
+            let said =
+                format!("had ended after {}, and was gone on", figure::things(rounds.len(), "measurement"));
             assert!(now.notes[1].contains(&said), "{:?}", now.notes);
         }
+    }
+
+    #[test]
+    fn more_rounds_are_at_the_same_rate() {
+        let case = |arrivals: Arrivals| report::results::Case {
+            name: "c".to_owned(),
+            scheme: Default::default(),
+            version: Default::default(),
+            payload: "tiny".to_owned(),
+            payload_bytes: 128,
+            connections: 1,
+            arrivals,
+            workers: 1,
+            requests: None,
+            features: Vec::new(),
+            published: None,
+            generator: "vanward".to_owned(),
+        };
+        let constant = Arrivals::Constant { rate_per_second: 700.0 };
+        let mut earlier = results(&[(1, false)]);
+        earlier.command = "vanward lab run p --repeats 2 --seed 1".to_owned();
+        earlier.cases = vec![case(constant.clone())];
+        let mut now = results(&[]);
+        now.command = "vanward lab run p --seed 1".to_owned();
+        now.conditions.rounds = 3;
+        now.cases = vec![case(Arrivals::Closed)];
+        take(earlier, &mut now).expect("they are alike but for the rounds");
+        assert_eq!((now.cases, now.runs.len()), (vec![case(constant)], 1));
+        assert_eq!((now.conditions.rounds, now.command.as_str()), (3, "vanward lab run p --seed 1"));
     }
 
     #[test]
@@ -139,6 +200,11 @@ mod tests {
             assert!(error.contains(said) && error.contains("--out"), "{error}");
         };
         refused(|earlier| earlier.command = "vanward lab run x".to_owned(), "it was `vanward lab run x`;");
+        refused(
+            |earlier| earlier.command = "c --repeats 2 --seed 2".to_owned(),
+            "it was `c --repeats 2 --seed 2`;",
+        );
+        refused(|earlier| earlier.conditions.rounds = 3, "it was to have 3 rounds, and this has 2;");
         refused(|earlier| earlier.measured_by = "vanward 0".to_owned(), "vanward 0, and this is vanward 1;");
         refused(|earlier| earlier.machine.processor = "y".to_owned(), "on y, 2 cores, k, and this is x, 2");
         refused(|earlier| earlier.machine.memory_bytes = 2, "settings of the machine were others;");

@@ -81,7 +81,8 @@ struct Run {
     /// The folder for results.json, the reports and their data [default: lab-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Goes on with the run in that folder which was broken off: what is there is not measured again
+    /// Goes on with the run in that folder which was broken off, or is to have more rounds: what is there is not measured
+    /// again
     #[arg(long)]
     resume: bool,
     /// Measures these of the plan's proxies only, with commas between them
@@ -123,6 +124,7 @@ Examples:
   vanward lab run monolake --duration 10s         all connections, threads and payloads of it, in less time
   vanward lab run zproxy --quick --generator wrk  the same load by another, to cross-check ours
   vanward lab run monolake --resume               goes on where Ctrl-C, or the machine, ended the last one
+  vanward lab run zproxy --resume --repeats 20    15 rounds more than the plan's 5, which are there
   vanward lab doctor                              what is installed here
   vanward lab report results --plots              the reports again, from results.json, and each chart as a file
   vanward lab compare before after --fail-on 5    what differs beyond noise
