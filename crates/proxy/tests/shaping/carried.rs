@@ -200,7 +200,7 @@ fn connections_to_servers_are_late_whatever_they_speak() {
     for server in ALL {
         for (upstream, least) in [
             ("latency = \"60ms\"", [120 * MS; 2]),
-            // Two draws together are 20 ms early once in 10^11 times.
+            // For two draws together 20 ms early is seven deviations.
             ("latency = \"60ms±2ms normal\"", [100 * MS; 2]),
             ("loss = \"100% 80ms\"", [160 * MS; 2]),
             ("connect_delay = \"100ms\"", [100 * MS, Duration::ZERO]),
