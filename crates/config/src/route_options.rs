@@ -465,7 +465,7 @@ const EDITS: Inline<EditsWritten> = Inline {
                 "remove",
                 OneOrMany(At(Name { expected: FieldName::EXPECTED })),
                 |edits: &mut EditsWritten| &mut edits.remove,
-                "Names of fields that are taken out.",
+                "Names of fields that are taken out, of trailers as well.",
             ),
         ],
     },

@@ -28,6 +28,7 @@ use crate::respond;
 use crate::retry::{Attempts, Progress, Setback, Verdict};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
+use crate::unwanted::Unwanted;
 use crate::upload::{self, Until, Upload};
 use crate::upstream::{Admission, Asked, Connection, Upstream};
 use crate::worker::Worker;
@@ -230,6 +231,11 @@ fn prepare_body(
         return Ok(());
     }
     request.keep_head();
+    if admitted.framing == Framing::Chunked
+        && let Some(unwanted) = Unwanted::in_requests(call, admitted)
+    {
+        request.body.leave_out(unwanted);
+    }
     if let Err(stop) = request.body.take_in(&mut request.buffer) {
         upload::outcome(Err(stop), Until::Head)?;
     }
@@ -521,7 +527,7 @@ impl Attempt<'_> {
                     if self.admitted.version != Version::Http10 {
                         progress.has_answered = true;
                         record.is_within_interim = true;
-                        respond::interim(self.call, response).await?;
+                        respond::interim(self.call, self.admitted, response).await?;
                         record.is_within_interim = false;
                         if response.head.start.status == 100 {
                             connection.upload.begin();

@@ -53,6 +53,8 @@ mod retry;
 mod forward;
 /// The one body pump.
 mod relay;
+/// Fields that are in no part of a message.
+mod unwanted;
 /// Bytes both ways.
 mod tunnel;
 /// Messages that are slowed down on purpose.

@@ -18,6 +18,7 @@ use crate::deadline::{Deadline, TICK, Ticks};
 use crate::shaping::{Pace, Place};
 use crate::socket::Socket;
 use crate::tcp::{Follows, Pipe, Tcp};
+use crate::unwanted::Unwanted;
 use crate::worker::Worker;
 
 /// A body whose remaining bytes are at least this many is spliced: below, the calls to fill and empty a pipe cost
@@ -53,8 +54,14 @@ pub(crate) struct Pump {
     /// Where it is broken off on purpose; `u64::MAX` is nowhere.
     cut_at: u64,
     is_cut: bool,
-    /// Whether trailers are left out on purpose.
-    drops_trailers: bool,
+    passes_on: PassesOn,
+}
+
+/// Which trailers are sent on, of those that may be.
+enum PassesOn {
+    All,
+    None,
+    But(Unwanted),
 }
 
 /// Why a pump stopped before the end of the body.
@@ -124,7 +131,7 @@ impl Pump {
             limit: u64::MAX,
             cut_at: u64::MAX,
             is_cut: false,
-            drops_trailers: false,
+            passes_on: PassesOn::All,
         }
     }
 
@@ -149,7 +156,7 @@ impl Pump {
         self.limit = limit.unwrap_or(u64::MAX);
         self.cut_at = u64::MAX;
         self.is_cut = false;
-        self.drops_trailers = false;
+        self.passes_on = PassesOn::All;
     }
 
     /// Breaks the body off after so many bytes, if it has more. For one that has begun, and of which nothing is taken yet.
@@ -170,11 +177,16 @@ impl Pump {
 
     /// Leaves the trailers out.
     pub(crate) fn drop_trailers(&mut self) {
-        self.drops_trailers = true;
+        self.passes_on = PassesOn::None;
+    }
+
+    /// Leaves some trailers out. For a body that has begun, and of which nothing is taken yet.
+    pub(crate) fn leave_out(&mut self, unwanted: Unwanted) {
+        self.passes_on = PassesOn::But(unwanted);
     }
 
     fn trailers(&self) -> &[u8] {
-        if self.drops_trailers { b"" } else { self.decoder.trailers() }
+        if matches!(self.passes_on, PassesOn::None) { b"" } else { self.decoder.trailers() }
     }
 
     /// So much of these bytes, that come next, is sent.
@@ -250,6 +262,9 @@ impl Pump {
                     .map_err(Stop::Malformed)?;
                 if decoded.done {
                     self.incoming = Incoming::Ended;
+                    if let PassesOn::But(unwanted) = &self.passes_on {
+                        self.decoder.retain_trailers(|name| !unwanted.has(name));
+                    }
                 }
                 let data = self.up_to_cut(decoded.data);
                 self.moved += data as u64;
@@ -263,7 +278,8 @@ impl Pump {
     /// stays behind.
     fn frame(&mut self, buffer: &mut Buffer, data: usize, consumed: usize, is_last: bool) {
         let behind = buffer.len() - consumed;
-        let trailers = if is_last && !self.drops_trailers { self.decoder.trailers() } else { b"" };
+        let has_trailers = is_last && !matches!(self.passes_on, PassesOn::None);
+        let trailers = if has_trailers { self.decoder.trailers() } else { b"" };
         let data_end: &[u8] = if data > 0 { b"\r\n" } else { b"" };
         let body_end: &[&[u8]] = if is_last { &[b"0\r\n", trailers, b"\r\n"] } else { &[] };
         let tail = |out: bool| std::iter::once(data_end).chain(body_end.iter().copied()).filter(move |_| out);

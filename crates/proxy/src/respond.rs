@@ -24,6 +24,7 @@ use crate::relay::{End, Ends, Side, Stop};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
 use crate::tunnel::{self, Direction};
+use crate::unwanted::Unwanted;
 use crate::upload::Until;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
@@ -56,7 +57,7 @@ pub(crate) async fn respond(
         return aside(|| tunnel(call, admitted, memory, &reply, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
-    begin(call, response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
+    begin(call, admitted, response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
     if let Some(fault) = fault {
         aside(|| faulty::begun(fault, call, response)).await?;
     }
@@ -291,6 +292,7 @@ fn added<'a>(call: &Call<'a>, response: &Response) -> &'a [u8] {
 /// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
 fn begin(
     call: &Call<'_>,
+    admitted: &Admitted,
     response: &mut Response,
     reply: &Reply,
     is_chunked: bool,
@@ -299,6 +301,11 @@ fn begin(
     let Response { head, buffer, out, body, .. } = response;
     buffer.consume(head.len);
     body.begin(reply.framing, is_chunked, None);
+    if reply.framing == Framing::Chunked
+        && let Some(unwanted) = Unwanted::in_responses(call, admitted)
+    {
+        body.leave_out(unwanted);
+    }
     if let Some(fault) = fault {
         faulty::alter_body(fault, body);
     }
@@ -331,13 +338,23 @@ fn outcome(stop: Stop) -> Failure {
 }
 
 /// Passes an interim response on (RFC 9110 §15.2).
-pub(crate) async fn interim(call: &Call<'_>, response: &mut Response) -> Result<(), Failure> {
+pub(crate) async fn interim(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    response: &mut Response,
+) -> Result<(), Failure> {
+    write_interim(call, admitted, response)?;
+    send(call, &response.out, Follows::Nothing).await
+}
+
+fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) -> Result<(), Failure> {
     let ResponseHead { start, .. } = &response.head;
     call.worker.counters.response(start.status);
     let bytes = response.buffer.filled();
     let options = wire::ConnectionOptions::of(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
+    let unwanted = Unwanted::in_responses(call, admitted);
     let rewrite = ResponseRewrite {
-        edits: None,
+        edits: unwanted.as_ref().map(|unwanted| unwanted as &dyn wire::Edits),
         added: b"",
         connection: options,
         framing: Framing::None,
@@ -346,7 +363,7 @@ pub(crate) async fn interim(call: &Call<'_>, response: &mut Response) -> Result<
     };
     response.out.clear();
     wire::write_response(&mut response.out, &response.head, bytes, &rewrite);
-    send(call, &response.out, Follows::Nothing).await
+    Ok(())
 }
 
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.

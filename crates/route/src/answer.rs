@@ -6,7 +6,6 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::exchange::Exchange;
-use crate::path::with_reading;
 use crate::pattern::Pattern;
 use crate::request::Fields;
 use crate::rewrite::NotAHost;
@@ -87,8 +86,7 @@ impl Redirect {
     ) -> Result<(), NotAHost> {
         let start = out.len();
         let pattern = self.pattern.as_ref().filter(|_| self.location.has_groups());
-        let captures =
-            pattern.and_then(|pattern| with_reading(exchange.request.path, |path| pattern.captures(path)));
+        let captures = pattern.and_then(|pattern| pattern.captures_of_path(exchange.request.path));
         self.location.fill(&Exchange { captures: captures.as_ref(), ..*exchange }, out);
         if let Some(query) = exchange.request.query
             && !self.location.has_query()

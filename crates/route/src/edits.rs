@@ -2,6 +2,8 @@
 //!
 //! Fields that say how a message is framed or how connections are used belong to the proxy, and no edit touches them.
 
+use std::sync::Arc;
+
 use crate::exchange::Exchange;
 use crate::pattern::Pattern;
 use crate::request::Fields;
@@ -28,10 +30,19 @@ const UNTOUCHED: [(&str, &str); 10] = [
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderEdits {
     written: Vec<Written>,
+    removed: RemovedFields,
+}
+
+/// Names of the fields that edits take out of a message, from its trailers as well as from its head. Clones share them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemovedFields(Arc<Names>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Names {
     /// In lower case, sorted.
-    removed: Vec<Box<[u8]>>,
+    names: Vec<Box<[u8]>>,
     /// Bit n: there is a name of n bytes among them; the last bit stands for all that are longer.
-    removed_lengths: u64,
+    lengths: u64,
     /// Whether `X_User` is taken out with `X-User`: many servers give both to a program as one variable.
     ignores_underscores: bool,
 }
@@ -86,40 +97,25 @@ impl HeaderEdits {
         stage: Stage,
         pattern: Option<&Pattern>,
     ) -> Result<Self, (usize, HeaderEditError)> {
-        let mut all = Self::default();
+        let (mut written, mut removed) = (Vec::new(), Names::default());
         for (index, edit) in edits.into_iter().enumerate() {
-            all.push(edit, stage, pattern).map_err(|error| (index, error))?;
+            push(&mut written, &mut removed, edit, stage, pattern).map_err(|error| (index, error))?;
         }
-        all.removed.sort_unstable();
-        all.removed.dedup();
+        removed.names.sort_unstable();
+        removed.names.dedup();
         // Without names it says nothing, and edits that do nothing are all the same.
-        all.ignores_underscores = stage == Stage::Forward && !all.removed.is_empty();
-        Ok(all)
-    }
-
-    fn push(
-        &mut self,
-        edit: HeaderEdit<'_>,
-        stage: Stage,
-        pattern: Option<&Pattern>,
-    ) -> Result<(), HeaderEditError> {
-        let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) = edit;
-        check_name(name)?;
-        if let HeaderEdit::Set(..) | HeaderEdit::Remove(_) = edit {
-            self.removed.push(name.to_ascii_lowercase().into_bytes().into());
-            self.removed_lengths |= length_bit(name.len());
-        }
-        if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
-            let value = Template::new(value, Place::FieldValue, stage, pattern)?;
-            let is_only = matches!(edit, HeaderEdit::Set(..));
-            self.written.push(Written { name: name.into(), value, is_only });
-        }
-        Ok(())
+        removed.ignores_underscores = stage == Stage::Forward && !removed.names.is_empty();
+        Ok(Self { written, removed: RemovedFields(Arc::new(removed)) })
     }
 
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.written.is_empty() && self.removed.is_empty()
+        self.written.is_empty() && self.removed().is_none()
+    }
+
+    /// The fields that are set or removed, if there are any.
+    pub fn removed(&self) -> Option<&RemovedFields> {
+        Some(&self.removed).filter(|removed| !removed.0.names.is_empty())
     }
 
     /// The edits that make the same of a message: those that were asked for, with names that are removed last and in lower
@@ -135,7 +131,7 @@ impl HeaderEdits {
         let is_set = |removed: &str| {
             self.written.iter().any(|written| written.is_only && written.name.eq_ignore_ascii_case(removed))
         };
-        let removed = self.removed.iter().filter_map(|name| std::str::from_utf8(name).ok());
+        let removed = self.removed.0.names.iter().filter_map(|name| std::str::from_utf8(name).ok());
         written.chain(removed.filter(move |name| !is_set(name)).map(HeaderEdit::Remove))
     }
 
@@ -147,16 +143,7 @@ impl HeaderEdits {
     /// Whether a field of this name is taken out of the message. In requests `_` and `-` are the same.
     #[inline]
     pub fn remove(&self, name: &[u8]) -> bool {
-        self.removed_lengths & length_bit(name.len()) != 0
-            && self.removed.iter().any(|removed| self.is_same(removed, name))
-    }
-
-    fn is_same(&self, removed: &[u8], name: &[u8]) -> bool {
-        let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-        removed.eq_ignore_ascii_case(name)
-            || (self.ignores_underscores
-                && removed.len() == name.len()
-                && removed.iter().zip(name).all(|(one, other)| folded(*one) == folded(*other)))
+        self.removed.has(name)
     }
 
     /// Appends the field lines that are set and added, each with its CRLF.
@@ -174,6 +161,47 @@ impl HeaderEdits {
             }
         }
     }
+}
+
+impl RemovedFields {
+    /// Whether a field of this name is taken out. In requests `_` and `-` are the same.
+    #[inline]
+    pub fn has(&self, name: &[u8]) -> bool {
+        let Names { names, lengths, .. } = &*self.0;
+        lengths & length_bit(name.len()) != 0 && names.iter().any(|removed| self.0.is_same(removed, name))
+    }
+}
+
+impl Names {
+    fn is_same(&self, removed: &[u8], name: &[u8]) -> bool {
+        let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        removed.eq_ignore_ascii_case(name)
+            || (self.ignores_underscores
+                && removed.len() == name.len()
+                && removed.iter().zip(name).all(|(one, other)| folded(*one) == folded(*other)))
+    }
+}
+
+/// Takes one edit in.
+fn push(
+    written: &mut Vec<Written>,
+    removed: &mut Names,
+    edit: HeaderEdit<'_>,
+    stage: Stage,
+    pattern: Option<&Pattern>,
+) -> Result<(), HeaderEditError> {
+    let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) = edit;
+    check_name(name)?;
+    if let HeaderEdit::Set(..) | HeaderEdit::Remove(_) = edit {
+        removed.names.push(name.to_ascii_lowercase().into_bytes().into());
+        removed.lengths |= length_bit(name.len());
+    }
+    if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
+        let value = Template::new(value, Place::FieldValue, stage, pattern)?;
+        let is_only = matches!(edit, HeaderEdit::Set(..));
+        written.push(Written { name: name.into(), value, is_only });
+    }
+    Ok(())
 }
 
 fn length_bit(length: usize) -> u64 {

@@ -21,7 +21,12 @@ impl Template {
                 Piece::Text(text) => out.extend_from_slice(text),
                 Piece::Variable(variable, position) => {
                     let escape = Escape::of(variable, *position);
-                    variable.value(exchange, &mut |value| escape.write(value, out));
+                    match (variable, exchange.captures) {
+                        (Variable::Group(number), Some(captures)) if escape != Escape::Controls => {
+                            write_group(captures.bytes_of_group(*number), escape, out);
+                        }
+                        _ => variable.value(exchange, &mut |value| escape.write(value, out)),
+                    }
                 }
             }
         }
@@ -117,6 +122,15 @@ fn write_argument(query: &[u8], name: &[u8], write: &mut impl FnMut(&[u8])) {
     let found = parameters(query).find(|(written, _)| same(written));
     if let Some((_, value)) = found {
         FormReading::of(value).for_each(|byte| write(&[byte]));
+    }
+}
+
+/// Appends what a group matched of a path, as a part of a URL. RFC 3986 §2.2: a separator that was escaped stays so, as it
+/// would be another URL with a plain one.
+fn write_group(bytes: impl Iterator<Item = (u8, bool)>, escape: Escape, out: &mut Vec<u8>) {
+    for (byte, was_escaped) in bytes {
+        let escape = if was_escaped { Escape::Host } else { escape };
+        escape.write(&[byte], out);
     }
 }
 
@@ -249,7 +263,7 @@ mod tests {
     fn filled(text: &str, place: Place, request: Request<'_, [(&str, &[u8])]>) -> String {
         let pattern = Pattern::new(PATTERN).unwrap();
         let template = Template::new(text, place, Stage::Response, Some(&pattern)).unwrap();
-        let captures = crate::path::with_reading(request.path, |path| pattern.captures(path));
+        let captures = pattern.captures_of_path(request.path);
         let tls = ClientTls {
             server_name: "shop.example",
             subject: "CN=a,O=\u{e9}\r\nX: y",
@@ -325,6 +339,7 @@ mod tests {
             ("/$1", "/old//evil.example", None, "/evil.example"),
             ("/new/$capture.rest", "/old/a%25b%3Fc%23d%20e/", None, "/new/a%25b%3Fc%23d%20e/"),
             ("/new/$capture.rest", "/old/%0d%0aX:y\u{e9}", None, "/new/%0D%0AX:y%C3%A9"),
+            ("/new/$capture.rest", "/old/a%2F%2Fb%40/c", None, "/new/a%2Fb%40/c"),
             ("/new/$capture.rest", "/old", None, "/new/"),
             ("/new?path=$path&q=$query", "/a&b=%26", Some("x=1"), "/new?path=/a%26b%3D%2526&q=x=1"),
             ("/new?v=$arg.v", "/", Some("v=a%26b+c%3d"), "/new?v=a%26b%20c%3D"),

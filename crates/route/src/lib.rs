@@ -61,7 +61,7 @@ pub use basic::{
     CREDENTIAL_BYTES_MAX, Credentials, CredentialsDigest, CredentialsError, UserFault, UserFaultKind, Users,
     Verified, challenge,
 };
-pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits};
+pub use edits::{HeaderEdit, HeaderEditError, HeaderEdits, RemovedFields};
 pub use exchange::{ClientTls, Exchange};
 pub use explain::{Explanation, Miss, Outcome, Step};
 pub use limit::{

@@ -15,6 +15,26 @@ impl<'a> Reading<'a> {
     pub(crate) fn of(path: &'a [u8]) -> Self {
         Self { rest: path, follows_slash: false }
     }
+
+    /// Which of its bytes are written as escapes.
+    pub(crate) fn escapes(mut self) -> impl Iterator<Item = bool> + 'a {
+        std::iter::from_fn(move || self.next_written().map(|(_, is_escape)| is_escape))
+    }
+
+    /// The next byte, and whether it is written as an escape.
+    #[inline]
+    fn next_written(&mut self) -> Option<(u8, bool)> {
+        loop {
+            let (byte, rest) = decoded(self.rest)?;
+            let is_escape = self.rest.len() - rest.len() > 1;
+            self.rest = rest;
+            let repeats = byte == b'/' && self.follows_slash;
+            self.follows_slash = byte == b'/';
+            if !repeats {
+                return Some((byte, is_escape));
+            }
+        }
+    }
 }
 
 impl Iterator for Reading<'_> {
@@ -22,15 +42,7 @@ impl Iterator for Reading<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u8> {
-        loop {
-            let (byte, rest) = decoded(self.rest)?;
-            self.rest = rest;
-            let repeats = byte == b'/' && self.follows_slash;
-            self.follows_slash = byte == b'/';
-            if !repeats {
-                return Some(byte);
-            }
-        }
+        self.next_written().map(|(byte, _)| byte)
     }
 }
 

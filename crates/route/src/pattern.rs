@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use regex::bytes::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 
-use crate::path::with_reading;
+use crate::path::{Reading, with_reading};
 
 /// Length of an expression as it is written.
 pub const PATTERN_BYTES_MAX: usize = 4096;
@@ -109,12 +109,16 @@ impl Pattern {
         let mut locations = self.regex.capture_locations();
         self.regex.captures_read(&mut locations, text)?;
         let spans = (0..locations.len()).map(|group| locations.get(group).map(|(start, end)| start..end));
-        Some(Captures { text: text.into(), spans: spans.collect() })
+        Some(Captures { text: text.into(), spans: spans.collect(), escapes: Box::default() })
     }
 
-    /// The same for the path of a request, as it was sent: a rule's pattern sees it as a lenient server reads it.
+    /// The same for the path of a request, as it was sent: a rule's pattern sees it as a lenient server reads it. What was
+    /// an escape there is known to be one.
     pub fn captures_of_path(&self, path: &[u8]) -> Option<Captures> {
-        with_reading(path, |path| self.captures(path))
+        let captures = with_reading(path, |path| self.captures(path))?;
+        let has_escapes = path.contains(&b'%');
+        let escapes = if has_escapes { Reading::of(path).escapes().collect() } else { Box::default() };
+        Some(Captures { escapes, ..captures })
     }
 }
 
@@ -143,13 +147,24 @@ impl fmt::Display for Pattern {
 pub struct Captures {
     text: Box<[u8]>,
     spans: Box<[Option<Range<usize>>]>,
+    /// Which bytes of the text were written as escapes; empty where none was.
+    escapes: Box<[bool]>,
 }
 
 impl Captures {
     /// What a group matched; `None` for one that took no part in the match or does not exist.
     pub fn group(&self, number: usize) -> Option<&[u8]> {
-        let span = self.spans.get(number)?.clone()?;
-        self.text.get(span)
+        self.text.get(self.span(number)?)
+    }
+
+    /// The same, byte by byte, and of each whether it was written as an escape.
+    pub(crate) fn bytes_of_group(&self, number: usize) -> impl Iterator<Item = (u8, bool)> {
+        let bytes = self.span(number).into_iter().flatten();
+        bytes.map(|at| (self.text[at], self.escapes.get(at).copied().unwrap_or(false)))
+    }
+
+    fn span(&self, number: usize) -> Option<Range<usize>> {
+        self.spans.get(number)?.clone()
     }
 }
 

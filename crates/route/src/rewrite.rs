@@ -3,7 +3,7 @@
 //! The query stays as it is unless a template writes one. Location fields of responses are mapped back in `location`.
 
 use crate::exchange::Exchange;
-use crate::path::{end_of_prefix, has_dot_segments, with_reading};
+use crate::path::{end_of_prefix, has_dot_segments};
 use crate::pattern::Pattern;
 use crate::prefixes::canonical_prefix;
 use crate::request::Fields;
@@ -94,9 +94,7 @@ impl PathRewrite {
                 to
             }
             Kind::Pattern { pattern, to } => {
-                let Some(captures) = with_reading(path, |path| pattern.captures(path)) else {
-                    return Ok(false);
-                };
+                let Some(captures) = pattern.captures_of_path(path) else { return Ok(false) };
                 to.fill(&Exchange { captures: Some(&captures), ..*exchange }, out);
                 to
             }
@@ -255,6 +253,15 @@ mod tests {
             ("/old/(.*)", "/new/$1", "/old", None, None),
             ("/(a)?(b)?", "/$2/$1", "/b", None, Some("/b/")),
             ("/(?<file>.*)", "/$capture.file", "/a%3Fb%25", None, Some("/a%3Fb%25")),
+            // RFC 3986 §2.2: a separator that was escaped is none; §2.3: what needs no escape may go without.
+            (
+                "/old/(.*)",
+                "/new/$1?name=$1",
+                "/old/a%2fb;c%3B/%61",
+                None,
+                Some("/new/a%2Fb;c%3B/a?name=a%2Fb%3Bc%3B/a"),
+            ),
+            ("/old/(.*)/(.*)", "/$2/$1", "/old/a%2Fb", None, Some("/b/a")),
             ("(.*)", "$path/index.html", "/caf%C3%A9", None, Some("/caf%C3%A9/index.html")),
         ] {
             let rewrite = PathRewrite::pattern(Pattern::new(pattern).unwrap(), to).unwrap();

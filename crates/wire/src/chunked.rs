@@ -93,6 +93,13 @@ impl Chunked {
         &self.trailers[..self.trailers_kept]
     }
 
+    /// Takes out those whose names are unwanted, once the body is done.
+    pub fn retain_trailers(&mut self, is_wanted: impl Fn(&[u8]) -> bool) {
+        let lines = self.trailers().split_inclusive(|&byte| byte == b'\n');
+        self.trailers = lines.filter(|line| is_wanted(name_of(line))).flatten().copied().collect();
+        self.trailers_kept = self.trailers.len();
+    }
+
     /// Decodes what has arrived and moves the data to the front of `buffer`. All bytes are consumed until the body
     /// is done; those behind it are left alone.
     pub fn decode(&mut self, buffer: &mut [u8], limits: &ChunkLimits) -> Result<Decoded, ChunkError> {
@@ -174,6 +181,11 @@ impl Chunked {
         }
         Ok(())
     }
+}
+
+/// The name in a field line.
+fn name_of(line: &[u8]) -> &[u8] {
+    line.split(|&byte| byte == b':').next().unwrap_or_default()
 }
 
 /// RFC 9110 §6.5.1: fields for framing, routing, authentication, request modifiers and content are no trailers.

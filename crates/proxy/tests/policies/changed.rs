@@ -1,6 +1,7 @@
 //! What a server sees of a request, and a client of a response, where the route changes them.
 
-use crate::scene::{Asked, BOTH, OK, Scene, get};
+use crate::frame::{data, headers, last_headers};
+use crate::scene::{Asked, BOTH, Client, OK, Scene, get};
 
 fn line<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut pairs = head.lines().filter_map(|line| line.split_once(": "));
@@ -125,6 +126,51 @@ fn fields_are_set_added_and_removed() {
         assert_eq!(got.all("vary"), ["Cookie", "Accept"]);
         assert!(got.field("via").is_some());
         assert_eq!(got.body, "ok");
+    }
+}
+
+#[test]
+fn what_is_removed_is_in_no_trailer_and_no_interim_response() {
+    for spoken in BOTH {
+        let scene = Scene::new(EDITED);
+        let mut client = scene.client(spoken);
+        match &mut client {
+            Client::One(peer) => peer.sends(
+                "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 1\r\na\r\n0\r\nx-kept: k\r\nx-secret: 1\r\nx_client: forged\r\n\r\n",
+            ),
+            Client::Two(end, stream) => {
+                let head = ":method: POST\n:scheme: http\n:authority: test\n:path: /\n";
+                let trailers = "x-kept: k\nx-secret: 1\nx_client: forged\n";
+                let frames = [headers(*stream, head), data(*stream, "a"), last_headers(*stream, trailers)];
+                end.sends(frames.concat());
+            }
+        }
+        let mut server = scene.accept(0);
+        server.head();
+        server.gets(b"1\r\na\r\n0\r\nx-kept: k\r\n\r\n");
+        server.sends(
+            "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Powered-By: y\r\nServer: x\r\n\r\n\
+             HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n\r\n\
+             2\r\nok\r\n0\r\nx-kept: k\r\nX-Powered-By: y\r\nx-status: forged\r\n\r\n",
+        );
+        match &mut client {
+            Client::One(peer) => {
+                let hints = peer.head();
+                assert!(hints.contains("Link: </a>\r\n") && !hints.contains("X-Powered-By"), "{hints}");
+                assert!(!hints.contains("Server"), "{hints}");
+                peer.head();
+                peer.gets(b"2\r\nok\r\n0\r\nx-kept: k\r\n\r\n");
+            }
+            Client::Two(end, stream) => {
+                let text = end.whole(*stream);
+                assert!(text.contains("link: </a>\n") && text.ends_with("x-kept: k\n"), "{text}");
+                assert!(
+                    !["x-powered-by", "server", "forged"].iter().any(|name| text.contains(name)),
+                    "{text}"
+                );
+            }
+        }
     }
 }
 

@@ -153,6 +153,17 @@ fn a_decoder_is_used_again() {
 }
 
 #[test]
+fn unwanted_trailers_are_taken_out() {
+    let mut chunked = Chunked::default();
+    let mut body = b"0\r\nA: b\r\nX-Secret: A: 1\r\nC: X-Secret\r\nHost: x\r\n\r\n".to_vec();
+    assert!(chunked.decode(&mut body, &LIMITS).unwrap().done);
+    chunked.retain_trailers(|name| !name.eq_ignore_ascii_case(b"x-secret"));
+    assert_eq!(chunked.trailers(), b"A: b\r\nC: X-Secret\r\n");
+    chunked.retain_trailers(|_| false);
+    assert_eq!(chunked.trailers(), b"");
+}
+
+#[test]
 fn size_lines() {
     for (size, line) in [(0, "0\r\n"), (1, "1\r\n"), (0xabc, "abc\r\n"), (65_536, "10000\r\n")] {
         let (bytes, start) = chunk_prefix(size);
