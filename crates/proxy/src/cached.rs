@@ -31,8 +31,6 @@ pub(crate) mod heir;
 mod explain;
 /// What of a request servers see as it was sent.
 mod sent;
-/// What clients do not see.
-mod tags;
 /// What lies behind the memory, on a disk.
 mod tier;
 
@@ -64,7 +62,6 @@ use hit::Told;
 pub(crate) use pass::invalidate;
 pub(crate) use purge::{is_purge, purge, sweep};
 use sent::Passing;
-pub(crate) use tags::WithoutTags;
 pub(crate) use tally::{miss_words, of_route, refusal_words};
 use tier::Below;
 

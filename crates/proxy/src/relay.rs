@@ -185,10 +185,6 @@ impl Pump {
         self.passes_on = PassesOn::But(unwanted);
     }
 
-    fn trailers(&self) -> &[u8] {
-        if matches!(self.passes_on, PassesOn::None) { b"" } else { self.decoder.trailers() }
-    }
-
     /// So much of these bytes, that come next, is sent.
     fn up_to_cut(&mut self, len: usize) -> usize {
         let left = self.cut_at - self.moved;
@@ -216,7 +212,7 @@ impl Pump {
     }
 
     fn has_trailers_for(&self, sink: &Socket) -> bool {
-        sink.frames_itself() && !self.trailers().is_empty()
+        sink.frames_itself() && !self.decoder.trailers().is_empty()
     }
 
     /// Bytes at the front of the buffer that are ready to be written.
@@ -262,8 +258,10 @@ impl Pump {
                     .map_err(Stop::Malformed)?;
                 if decoded.done {
                     self.incoming = Incoming::Ended;
-                    if let PassesOn::But(unwanted) = &self.passes_on {
-                        self.decoder.retain_trailers(|name| !unwanted.has(name));
+                    match &self.passes_on {
+                        PassesOn::All => {}
+                        PassesOn::None => self.decoder.retain_trailers(|_| false),
+                        PassesOn::But(unwanted) => self.decoder.retain_trailers(|name| !unwanted.has(name)),
                     }
                 }
                 let data = self.up_to_cut(decoded.data);
@@ -278,8 +276,7 @@ impl Pump {
     /// stays behind.
     fn frame(&mut self, buffer: &mut Buffer, data: usize, consumed: usize, is_last: bool) {
         let behind = buffer.len() - consumed;
-        let has_trailers = is_last && !matches!(self.passes_on, PassesOn::None);
-        let trailers = if has_trailers { self.decoder.trailers() } else { b"" };
+        let trailers = if is_last { self.decoder.trailers() } else { b"" };
         let data_end: &[u8] = if data > 0 { b"\r\n" } else { b"" };
         let body_end: &[&[u8]] = if is_last { &[b"0\r\n", trailers, b"\r\n"] } else { &[] };
         let tail = |out: bool| std::iter::once(data_end).chain(body_end.iter().copied()).filter(move |_| out);
@@ -384,7 +381,7 @@ impl Pump {
         if self.is_cut {
             return Err(Stop::Cut);
         }
-        ends.sink.end(self.trailers()).map_err(|_| Stop::Sink(End::Gone))
+        ends.sink.end(self.decoder.trailers()).map_err(|_| Stop::Sink(End::Gone))
     }
 
     /// What comes behind the unsent bytes.

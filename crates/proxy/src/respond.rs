@@ -11,7 +11,6 @@ use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Ver
 
 use crate::answer;
 use crate::aside::{aside, at_once};
-use crate::cached::WithoutTags;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
@@ -24,7 +23,7 @@ use crate::relay::{End, Ends, Side, Stop};
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
 use crate::tunnel::{self, Direction};
-use crate::unwanted::Unwanted;
+use crate::unwanted::{TAGS, Unwanted};
 use crate::upload::Until;
 
 /// Passes the response on, and gives the connection back where both ends keep theirs open.
@@ -258,7 +257,7 @@ fn render(
         &own
     };
     let rewrite = ResponseRewrite {
-        edits: admitted.hides_tags(call).then_some(&WithoutTags),
+        edits: admitted.hides_tags(call).then_some(&TAGS),
         added: lines,
         connection: reply.options,
         framing: plan.framing,

@@ -6,7 +6,10 @@ use route::RemovedFields;
 
 use crate::exchange::{Admitted, Call};
 
-/// Names of fields that are left out of interim responses and of trailers.
+/// What origins tell caches alone: taken away from responses that are passed on, as it is from those that are stored.
+pub(crate) static TAGS: Unwanted = Unwanted { removed: None, tags: true };
+
+/// Names of fields that are left out, and nothing is edited.
 #[derive(Clone)]
 pub(crate) struct Unwanted {
     removed: Option<RemovedFields>,

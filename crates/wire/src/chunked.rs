@@ -2,6 +2,7 @@
 //!
 //! Extensions are dropped and trailers checked, so that no byte of a sender's framing reaches the next hop.
 
+use crate::edit::name_of;
 use crate::name::Name;
 use crate::parse::field;
 
@@ -181,11 +182,6 @@ impl Chunked {
         }
         Ok(())
     }
-}
-
-/// The name in a field line.
-fn name_of(line: &[u8]) -> &[u8] {
-    line.split(|&byte| byte == b':').next().unwrap_or_default()
 }
 
 /// RFC 9110 §6.5.1: fields for framing, routing, authentication, request modifiers and content are no trailers.

@@ -36,7 +36,7 @@ pub fn edit_lines(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
     let mut at = own;
     while let Some(len) = out[at..].windows(2).position(|end| end == b"\r\n") {
         let line = &out[at..at + len];
-        let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+        let name = name_of(line);
         // RFC 9110 §7.6.3: whom a message came through is no secret of this proxy's, and ends loops.
         if edits.removes(name) && !name.eq_ignore_ascii_case(b"via") {
             out.drain(at..at + len + 2);
@@ -48,4 +48,9 @@ pub fn edit_lines(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
     if has_end {
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// The name in a field line.
+pub(crate) fn name_of(line: &[u8]) -> &[u8] {
+    line.split(|&byte| byte == b':').next().unwrap_or_default()
 }

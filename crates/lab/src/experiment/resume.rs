@@ -59,9 +59,9 @@ fn difference(earlier: &Results, now: &Results) -> Option<String> {
     if but_for_rounds(&earlier.command) != but_for_rounds(&now.command) {
         return Some(format!("it was `{}`", earlier.command));
     }
-    let (rounds, fewer) = (earlier.conditions.rounds, now.conditions.rounds);
-    if rounds > fewer {
-        return Some(format!("it was to have {}, and this has {fewer}", figure::things(rounds, "round")));
+    let (before, here) = (earlier.conditions.rounds, now.conditions.rounds);
+    if before > here {
+        return Some(format!("it was to have {}, and this has {here}", figure::things(before, "round")));
     }
     if earlier.plan != now.plan {
         return Some("its plan was another".to_owned());
