@@ -33,17 +33,23 @@ pub use upstreams::{
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use route::Rule;
 
 use crate::profile::OwnProfile;
 
+/// The default of `Config::gather`: short beside a network, long beside the work for one request.
+pub(crate) const GATHER: Duration = Duration::from_micros(250);
+
 /// All that a proxy needs to know to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Worker threads; `None` means one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
+    /// How long a worker that many requests come to sleeps at most before it looks what has come; zero is not at all.
+    pub gather: Duration,
     /// The Unix socket of the admin API, which only the user of the process may open; `None` is none.
     pub admin: Option<PathBuf>,
     /// Where metrics are served, apart from clients; `None` is nowhere.
@@ -83,6 +89,7 @@ impl Config {
         assert!(!listeners.is_empty() && !servers.is_empty(), "a proxy has a listener and a server");
         Self {
             workers: None,
+            gather: GATHER,
             admin: None,
             metrics: None,
             listeners: listeners.into_iter().map(Listener::plain).collect(),

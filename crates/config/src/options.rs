@@ -18,8 +18,8 @@ use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, n
 use crate::injected_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted};
 use crate::meaning::{
-    Bandwidth, Limits, Link, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage, Shedding,
-    Timeouts,
+    Bandwidth, GATHER, Limits, Link, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage,
+    Shedding, Timeouts,
 };
 use crate::nearest::nearest;
 use crate::pairs::{OneOrMany, Pair};
@@ -38,6 +38,7 @@ use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstr
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
     pub(crate) workers: Option<usize>,
+    pub(crate) gather: Gather,
     pub(crate) admin: Option<PathBuf>,
     pub(crate) metrics: Option<Located<SocketAddr>>,
     pub(crate) error_pages: Vec<Pair<PageFor, RoutePage>>,
@@ -55,6 +56,16 @@ pub(crate) struct File {
     pub(crate) log: Log,
 }
 
+/// `gather`, whose default is not zero.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gather(pub(crate) Duration);
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self(GATHER)
+    }
+}
+
 pub(crate) static FILE: Table<File> = Table {
     options: &[
         &key(
@@ -62,6 +73,14 @@ pub(crate) static FILE: Table<File> = Table {
             Unless { word: "auto", kind: Count { range: 1..=1024, unit: Unit::Things } },
             |file: &mut File| &mut file.workers,
             "Worker threads. `\"auto\"` is one for each core that the process may use.",
+        ),
+        &key(
+            "gather",
+            Wait { range: Duration::ZERO..=Duration::from_millis(1) },
+            |file: &mut File| &mut file.gather.0,
+            "How long a worker that many requests come to sleeps before it looks what has come: one wake-up then stands for \
+             many. At most this long and half of what requests take, and not at all where that gathers fewer than a dozen \
+             or something is left to do. `\"0s\"` is off.",
         ),
         &key(
             "admin",

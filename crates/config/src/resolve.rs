@@ -9,7 +9,7 @@ use crate::cache_options::CacheWritten;
 use crate::injected_resolve::{self, faults};
 use crate::kind::{Located, located};
 use crate::meaning::{AccessLog, Config, Faults, ListenAddress, Listener, Route, Scheme, Shedding};
-use crate::options::{FILE, File, Listen, Log, ShedWritten};
+use crate::options::{FILE, File, Gather, Listen, Log, ShedWritten};
 use crate::pairs::pair;
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::Reader;
@@ -222,6 +222,7 @@ fn meaning(
     let upstreams = file.upstreams.into_iter().map(|(_, name, written)| upstream(name, written));
     Some(Config {
         workers: file.workers.and_then(NonZeroUsize::new),
+        gather: file.gather.0,
         admin: file.admin,
         metrics: file.metrics.map(|metrics| metrics.value),
         listeners: listeners.collect::<Option<_>>()?,
@@ -260,6 +261,7 @@ impl From<&Config> for File {
         let log = config.access_log.as_ref();
         Self {
             workers: config.workers.map(NonZeroUsize::get),
+            gather: Gather(config.gather),
             admin: config.admin.clone(),
             metrics: config.metrics.map(located),
             error_pages: config.error_pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect(),

@@ -26,7 +26,7 @@ fn one_mistake_each() {
         ("", ""),
         (
             "worker = 2",
-            "4:1: unknown key \"worker\" in the file; expected workers, admin, metrics, error_pages, \
+            "4:1: unknown key \"worker\" in the file; expected workers, gather, admin, metrics, error_pages, \
              trusted_proxies, listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault or log; did you mean \"workers\"?",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
@@ -96,7 +96,7 @@ fn one_mistake_each() {
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",
-            "4:2: unknown key \"tls\" in the file; expected workers, admin, metrics, error_pages, trusted_proxies, \
+            "4:2: unknown key \"tls\" in the file; expected workers, gather, admin, metrics, error_pages, trusted_proxies, \
              listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault or log",
         ),
     ] {

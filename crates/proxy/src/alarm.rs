@@ -91,6 +91,11 @@ impl Alarms {
         Alarm { alarms: Rc::clone(self), place: Cell::new(None) }
     }
 
+    /// How long it is until the next that is due.
+    pub(crate) fn next_in(&self) -> Duration {
+        Duration::from_nanos(self.armed_ns.get().saturating_sub(self.now_ns()))
+    }
+
     fn file(&self, due_ns: u64, waker: Waker) -> Place {
         let place = (due_ns, self.next.replace(self.next.get() + 1));
         self.waiting.borrow_mut().insert(place, waker);

@@ -9,6 +9,8 @@
 mod plan;
 /// All that one core owns.
 mod worker;
+/// Sleep that many wake-ups are saved by.
+mod gather;
 /// The plan as one worker uses it.
 mod snapshot;
 /// Listening sockets and accepting.

@@ -21,6 +21,7 @@ use crate::buffer::Buffers;
 use crate::client::{self, Client};
 use crate::deadline::{Deadlines, TICK};
 use crate::faults::Faults;
+use crate::gather::{Gathering, Progress};
 use crate::lane::Lanes;
 use crate::line::Line;
 use crate::listen::{self, ListenerId, Listening};
@@ -130,6 +131,7 @@ pub(crate) struct Worker {
     pub(crate) pipes: Pipes,
     pub(crate) shaper: Shaper,
     pub(crate) alarms: Rc<Alarms>,
+    gathering: Gathering,
     pub(crate) faults: Arc<Faults>,
     pub(crate) frames: Rc<session::Stock>,
     pub(crate) counters: Counters,
@@ -184,6 +186,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         pipes: Pipes::default(),
         shaper,
         alarms,
+        gathering: Gathering::default(),
         faults: parts.faults,
         frames: session::Stock::new(),
         counters: parts.counters,
@@ -206,6 +209,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
     worker.update_time();
     tokio::task::spawn_local(Rc::clone(&worker.alarms).run());
     tokio::task::spawn_local(tick(Rc::clone(&worker)));
+    tokio::task::spawn_local(gather(Rc::clone(&worker)));
     worker.listen(&listeners, opened, &[]);
     while let Some(message) = messages.recv().await {
         match message {
@@ -239,6 +243,8 @@ async fn tick(worker: Rc<Worker>) {
             () = worker.is_wanted.notified() => {}
         }
         worker.update_time();
+        let longest = worker.snapshot().plan.config.gather;
+        worker.gathering.look(worker.time_ns(), worker.progress(), longest);
         if worker.deadlines.second() != second {
             second = worker.deadlines.second();
             let snapshot = worker.snapshot();
@@ -255,6 +261,12 @@ async fn tick(worker: Rc<Worker>) {
         }
         worker.flush_log();
     }
+}
+
+/// Sleeps at times, and never past what is due.
+async fn gather(worker: Rc<Worker>) {
+    let sleep = |moment: Duration| std::thread::sleep(moment.min(worker.alarms.next_in()));
+    worker.gathering.run(|| worker.progress(), sleep).await;
 }
 
 impl Worker {
@@ -345,6 +357,11 @@ impl Worker {
     /// The same for one more of so many things that are under way.
     pub(crate) fn is_short_of_memory_for(&self, active: u64) -> bool {
         self.pressure.is_on() && active > ADMITTED_MIN
+    }
+
+    fn progress(&self) -> Progress {
+        let counters = &self.counters;
+        Progress { requests: counters.requests.value(), active: counters.requests_active.value() }
     }
 
     /// Client connections of all workers.

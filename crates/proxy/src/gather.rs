@@ -1,0 +1,187 @@
+//! A worker that many requests come to sleeps a moment before it looks what has come: one wake-up then stands for many,
+//! its own and those of whom it answers. Network cards do the same with interrupts.
+//!
+//! The moment is at most half of what requests take anyway, and there is none where it would gather too little. While
+//! something is left to do there is none either, so that it costs no throughput.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// What a moment has to gather to be worth its timer: beginnings and ends of requests.
+const EVENTS_MIN: u128 = 12;
+
+/// Of how many looks the mean of requests under way is: each counts for one of so many.
+const LOOKS: u64 = 4;
+
+/// Parts of a request that the mean is counted in.
+const PARTS: u64 = 256;
+
+/// How far a worker has got: when it has done something, this differs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Requests that have begun.
+    pub(crate) requests: u64,
+    /// Those of them that are under way.
+    pub(crate) active: u64,
+}
+
+/// How long a worker sleeps, by how much comes to it.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    /// Zero is not at all.
+    moment: Cell<Duration>,
+    is_wanted: Notify,
+    looked_ns: Cell<u64>,
+    requests: Cell<u64>,
+    /// The mean of requests under way, in parts.
+    active: Cell<u64>,
+}
+
+impl Gathering {
+    /// Decides anew, a few times a second, for at most `longest` from now on.
+    pub(crate) fn look(&self, now_ns: u64, progress: Progress, longest: Duration) {
+        let elapsed_ns = now_ns.saturating_sub(self.looked_ns.replace(now_ns));
+        let requests = progress.requests.wrapping_sub(self.requests.replace(progress.requests));
+        let before = self.active.get();
+        let active = before - before / LOOKS + progress.active.saturating_mul(PARTS) / LOOKS;
+        self.active.set(active);
+        let moment = moment(requests, elapsed_ns, active, longest);
+        if self.moment.replace(moment).is_zero() && !moment.is_zero() {
+            self.is_wanted.notify_one();
+        }
+    }
+
+    /// Has the worker sleep where it would have waited, for as long as it lives: a task beside its others.
+    ///
+    /// `sleep` holds up the whole thread, as it is meant to.
+    pub(crate) async fn run(&self, progress: impl Fn() -> Progress, mut sleep: impl FnMut(Duration)) {
+        loop {
+            self.is_wanted.notified().await;
+            while !self.moment.get().is_zero() {
+                let before = progress();
+                // The runtime looks whether anything is ready, and has that run first.
+                tokio::task::yield_now().await;
+                if progress() == before {
+                    sleep(self.moment.get());
+                }
+            }
+        }
+    }
+}
+
+/// How long to sleep where so many requests began in so long, and `active` parts of one were under way on average.
+fn moment(requests: u64, elapsed_ns: u64, active: u64, longest: Duration) -> Duration {
+    // None of these products leaves 128 bits.
+    let [requests, elapsed_ns, active] = [requests, elapsed_ns.max(1), active].map(u128::from);
+    // Those under way by their rate: what a request takes (Little's law).
+    let taken_ns = active * elapsed_ns / (u128::from(PARTS) * requests.max(1));
+    let moment_ns = longest.as_nanos().min(taken_ns / 2);
+    let gathered = 2 * requests * moment_ns / elapsed_ns;
+    if gathered < EVENTS_MIN {
+        return Duration::ZERO;
+    }
+    // No longer than `longest`, which is a setting of microseconds.
+    Duration::from_nanos(moment_ns as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+    const LONGEST: Duration = Duration::from_micros(250);
+
+    #[test]
+    fn a_moment_is_half_of_what_requests_take_and_gathers_enough() {
+        // Requests a second, those under way, and the moment in microseconds.
+        let cases = [
+            (0, 0, 0),
+            (0, 1_000, 0),
+            // One at a time, however fast.
+            (40_000, 1, 0),
+            (1_000_000, 5, 0),
+            // Too few for their time to count.
+            (1_000, 20, 0),
+            (23_000, 1_000, 0),
+            // Half of their time.
+            (40_000, 11, 0),
+            (40_000, 12, 150),
+            (40_000, 16, 200),
+            // At most so much.
+            (40_000, 20, 250),
+            (40_000, 64, 250),
+            (24_000, 10_000, 250),
+        ];
+        for (rate, active, micros) in cases {
+            let found = moment(rate / 10, SECOND_NS / 10, active * PARTS, LONGEST);
+            assert_eq!(found, Duration::from_micros(micros), "{rate}/s, {active} under way");
+        }
+        assert_eq!(moment(4_000, SECOND_NS / 10, 64 * PARTS, Duration::ZERO), Duration::ZERO, "it is off");
+        assert_eq!(moment(u64::MAX, u64::MAX, u64::MAX, LONGEST), LONGEST, "nothing overflows");
+    }
+
+    /// The progress at the n-th look of a worker with 64 requests under way, 40,000 a second.
+    fn busy(look: u64) -> Progress {
+        Progress { requests: look * 4_000, active: 64 }
+    }
+
+    #[test]
+    fn a_burst_of_one_look_is_no_load() {
+        let gathering = Gathering::default();
+        let at = |look| look * SECOND_NS / 10;
+        gathering.look(at(1), Progress { requests: 0, active: 40 }, LONGEST);
+        gathering.look(at(2), Progress { requests: 4_000, active: 0 }, LONGEST);
+        assert!(gathering.moment.get().is_zero());
+        for look in 3..8 {
+            gathering.look(at(look), busy(look), LONGEST);
+        }
+        assert_eq!(gathering.moment.get(), LONGEST);
+        // When it ends, that shows at once.
+        gathering.look(at(8), Progress { requests: 28_000, active: 64 }, LONGEST);
+        assert!(gathering.moment.get().is_zero());
+    }
+
+    #[test]
+    fn it_sleeps_only_when_there_is_nothing_to_do() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build_local(Default::default());
+        runtime.expect("it needs nothing").block_on(async {
+            let gathering = Rc::new(Gathering::default());
+            let done = Rc::new(Cell::new(Progress::default()));
+            let story = Rc::new(RefCell::new(Vec::new()));
+            let (own, progress, told) = (Rc::clone(&gathering), Rc::clone(&done), Rc::clone(&story));
+            let idle = Rc::clone(&gathering);
+            tokio::task::spawn_local(async move {
+                let sleep = |moment| {
+                    told.borrow_mut().push("sleeps");
+                    assert_eq!(moment, LONGEST);
+                    if told.borrow().len() == 5 {
+                        // Nothing has come since: the next look ends it.
+                        idle.look(2 * SECOND_NS, progress.get(), LONGEST);
+                    }
+                };
+                own.run(|| progress.get(), sleep).await;
+            });
+            tokio::task::yield_now().await;
+            assert!(story.borrow().is_empty(), "it has not been told to");
+            for look in 1..8 {
+                gathering.look(look * SECOND_NS / 10, busy(look), LONGEST);
+            }
+            done.set(busy(7));
+            for request in 1..=3 {
+                tokio::task::yield_now().await;
+                let progress = Progress { requests: 28_000 + request, active: 64 };
+                story.borrow_mut().push("works");
+                done.set(progress);
+            }
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(*story.borrow(), ["works", "works", "works", "sleeps", "sleeps"]);
+        });
+    }
+}
