@@ -278,7 +278,9 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
     let rate_limits: Vec<RateLimit> =
         written.rate_limit.iter().filter_map(|limit| rate_limit(&limit.value, reader)).collect();
     let rewrite = match &written.rewrite {
-        Some(element) => rewrite(&element.value, &written.requests.path, reader)?,
+        Some(Element { value, is_intact: true, .. }) => rewrite(value, &written.requests.path, reader)?,
+        // Groups of a pattern that could not be read are none of the route's path.
+        Some(_) => return None,
         None => Rewrite::default(),
     };
     let cookies = match &written.cookies {

@@ -260,6 +260,13 @@ fn mistakes() {
             &["6:23: rewrite has pattern without path; expected what comes in the place of such a path"],
         ),
         (
+            "upstream = \"app\"\nrewrite = { path = \"/b/$1\", pattern = \"/a(\" }",
+            &[
+                "6:42: pattern: in the expression: unclosed group; expected a regular expression over the whole \
+                 path such as /a/(.*)",
+            ],
+        ),
+        (
             "upstream = \"app\"\nrewrite = { host = \"a/b\" }",
             &["6:22: host: '/' has no place here; in a URL, escape it as %XX; expected a host such as \
                  $host or tenant.internal:8080"],

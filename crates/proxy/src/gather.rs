@@ -12,6 +12,9 @@ use tokio::sync::Notify;
 /// What a moment has to gather to be worth its timer: beginnings and ends of requests.
 const EVENTS_MIN: u128 = 12;
 
+/// After so many moments in which nothing came the load has ended, until a look finds another.
+const FRUITLESS_MAX: u32 = 40;
+
 /// Of how many looks the mean of requests under way is: each counts for one of so many.
 const LOOKS: u64 = 4;
 
@@ -47,10 +50,14 @@ impl Gathering {
         let before = self.active.get();
         let active = before - before / LOOKS + progress.active.saturating_mul(PARTS) / LOOKS;
         self.active.set(active);
-        let moment = moment(requests, elapsed_ns, active, longest);
+        let moment = moment_for(requests, elapsed_ns, active, longest);
         if self.moment.replace(moment).is_zero() && !moment.is_zero() {
             self.is_wanted.notify_one();
         }
+    }
+
+    fn moment(&self) -> Option<Duration> {
+        Some(self.moment.get()).filter(|moment| !moment.is_zero())
     }
 
     /// Has the worker sleep where it would have waited, for as long as it lives: a task beside its others.
@@ -59,12 +66,18 @@ impl Gathering {
     pub(crate) async fn run(&self, progress: impl Fn() -> Progress, mut sleep: impl FnMut(Duration)) {
         loop {
             self.is_wanted.notified().await;
-            while !self.moment.get().is_zero() {
+            let mut fruitless = 0;
+            while let Some(moment) = self.moment() {
                 let before = progress();
                 // The runtime looks whether anything is ready, and has that run first.
                 tokio::task::yield_now().await;
-                if progress() == before {
-                    sleep(self.moment.get());
+                if progress() != before {
+                    fruitless = 0;
+                } else if fruitless < FRUITLESS_MAX {
+                    fruitless += 1;
+                    sleep(moment);
+                } else {
+                    self.moment.set(Duration::ZERO);
                 }
             }
         }
@@ -72,7 +85,7 @@ impl Gathering {
 }
 
 /// How long to sleep where so many requests began in so long, and `active` parts of one were under way on average.
-fn moment(requests: u64, elapsed_ns: u64, active: u64, longest: Duration) -> Duration {
+fn moment_for(requests: u64, elapsed_ns: u64, active: u64, longest: Duration) -> Duration {
     // None of these products leaves 128 bits.
     let [requests, elapsed_ns, active] = [requests, elapsed_ns.max(1), active].map(u128::from);
     // Those under way by their rate: what a request takes (Little's law).
@@ -88,7 +101,6 @@ fn moment(requests: u64, elapsed_ns: u64, active: u64, longest: Duration) -> Dur
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::rc::Rc;
 
     use super::*;
@@ -118,11 +130,11 @@ mod tests {
             (24_000, 10_000, 250),
         ];
         for (rate, active, micros) in cases {
-            let found = moment(rate / 10, SECOND_NS / 10, active * PARTS, LONGEST);
+            let found = moment_for(rate / 10, SECOND_NS / 10, active * PARTS, LONGEST);
             assert_eq!(found, Duration::from_micros(micros), "{rate}/s, {active} under way");
         }
-        assert_eq!(moment(4_000, SECOND_NS / 10, 64 * PARTS, Duration::ZERO), Duration::ZERO, "it is off");
-        assert_eq!(moment(u64::MAX, u64::MAX, u64::MAX, LONGEST), LONGEST, "nothing overflows");
+        assert!(moment_for(4_000, SECOND_NS / 10, 64 * PARTS, Duration::ZERO).is_zero(), "it is off");
+        assert_eq!(moment_for(u64::MAX, u64::MAX, u64::MAX, LONGEST), LONGEST, "nothing overflows");
     }
 
     /// The progress at the n-th look of a worker with 64 requests under way, 40,000 a second.
@@ -136,14 +148,14 @@ mod tests {
         let at = |look| look * SECOND_NS / 10;
         gathering.look(at(1), Progress { requests: 0, active: 40 }, LONGEST);
         gathering.look(at(2), Progress { requests: 4_000, active: 0 }, LONGEST);
-        assert!(gathering.moment.get().is_zero());
+        assert_eq!(gathering.moment(), None);
         for look in 3..8 {
             gathering.look(at(look), busy(look), LONGEST);
         }
-        assert_eq!(gathering.moment.get(), LONGEST);
+        assert_eq!(gathering.moment(), Some(LONGEST));
         // When it ends, that shows at once.
         gathering.look(at(8), Progress { requests: 28_000, active: 64 }, LONGEST);
-        assert!(gathering.moment.get().is_zero());
+        assert_eq!(gathering.moment(), None);
     }
 
     #[test]
@@ -152,36 +164,46 @@ mod tests {
         runtime.expect("it needs nothing").block_on(async {
             let gathering = Rc::new(Gathering::default());
             let done = Rc::new(Cell::new(Progress::default()));
-            let story = Rc::new(RefCell::new(Vec::new()));
-            let (own, progress, told) = (Rc::clone(&gathering), Rc::clone(&done), Rc::clone(&story));
-            let idle = Rc::clone(&gathering);
+            let sleeps = Rc::new(Cell::new(0));
+            let (own, progress, slept) = (Rc::clone(&gathering), Rc::clone(&done), Rc::clone(&sleeps));
             tokio::task::spawn_local(async move {
                 let sleep = |moment| {
-                    told.borrow_mut().push("sleeps");
                     assert_eq!(moment, LONGEST);
-                    if told.borrow().len() == 5 {
-                        // Nothing has come since: the next look ends it.
-                        idle.look(2 * SECOND_NS, progress.get(), LONGEST);
-                    }
+                    slept.set(slept.get() + 1);
                 };
                 own.run(|| progress.get(), sleep).await;
             });
             tokio::task::yield_now().await;
-            assert!(story.borrow().is_empty(), "it has not been told to");
-            for look in 1..8 {
-                gathering.look(look * SECOND_NS / 10, busy(look), LONGEST);
+            assert_eq!(sleeps.get(), 0, "it has not been told to");
+            for (begin, ends_by_look) in [(0, true), (10, false)] {
+                for look in begin + 1..=begin + 8 {
+                    gathering.look(look * SECOND_NS / 10, busy(look), LONGEST);
+                }
+                let mut now = busy(begin + 8);
+                for _ in 0..100 {
+                    now.requests += 1;
+                    done.set(now);
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(sleeps.get(), 0, "there was always something");
+                for _ in 0..4 {
+                    tokio::task::yield_now().await;
+                }
+                let before = sleeps.get();
+                assert!((1..=4).contains(&before), "{before}");
+                if ends_by_look {
+                    gathering.look((begin + 9) * SECOND_NS / 10, now, LONGEST);
+                }
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                match ends_by_look {
+                    // One may have begun.
+                    true => assert!(sleeps.replace(0) <= before + 1),
+                    false => assert_eq!(sleeps.replace(0), FRUITLESS_MAX),
+                }
+                assert_eq!(gathering.moment(), None);
             }
-            done.set(busy(7));
-            for request in 1..=3 {
-                tokio::task::yield_now().await;
-                let progress = Progress { requests: 28_000 + request, active: 64 };
-                story.borrow_mut().push("works");
-                done.set(progress);
-            }
-            for _ in 0..10 {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(*story.borrow(), ["works", "works", "works", "sleeps", "sleeps"]);
         });
     }
 }

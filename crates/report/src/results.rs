@@ -624,7 +624,10 @@ pub enum ReadError {
 impl std::fmt::Display for ReadError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Malformed(cause) => write!(out, "not the results of a lab run: {cause}"),
+            Self::Malformed(cause) => write!(
+                out,
+                "not the results of a lab run ({cause}): give the results.json of one, or its folder"
+            ),
             Self::Newer(schema) => write!(
                 out,
                 "the results have schema {schema} and this version reads up to {SCHEMA}: use a newer vanward"

@@ -69,6 +69,10 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
     let refused = refused.ended().with_code(FAILED);
     assert!(refused.errors.contains("cannot read half.json.gz"), "{refused:?}");
     assert!(refused.errors.contains("copy it again"), "{refused:?}");
+    let refused = Process::start_in(folder.path(), &["lab", "compare", "plan.toml", "out"]);
+    let refused = refused.ended().with_code(FAILED);
+    assert!(refused.errors.contains("cannot read plan.toml: not the results of a lab run"), "{refused:?}");
+    assert!(refused.errors.contains("give the results.json of one, or its folder"), "{refused:?}");
 }
 
 #[test]
