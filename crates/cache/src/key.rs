@@ -33,16 +33,19 @@ impl Key {
         Self(self.0 ^ PARTS)
     }
 
-    /// The key of what a request asks for.
+    /// The key of what a request asks for. `passes` says whether the server sees the field of a name as the client sent
+    /// it: one that it does not see tells no two responses apart, but would have a client store for others what was not
+    /// made for them.
     pub fn of(
         secret: KeySecret,
         uri: &Uri<'_>,
         options: &KeyOptions,
         head: &RequestHead,
         bytes: &[u8],
+        passes: impl Fn(&[u8]) -> bool,
     ) -> Self {
         let mut hash = Hash(SipHasher13::new_with_keys(secret.0, secret.1));
-        write_parts(&mut hash, uri, options, head, bytes);
+        write_parts(&mut hash, uri, options, head, bytes, passes);
         Self(hash.0.finish128().as_u128())
     }
 
@@ -121,9 +124,17 @@ impl<'a> Uri<'a> {
     }
 }
 
-/// Appends a key as text: a URI, and the other parts in a line each, `cookie:name=value` or `name=value`.
-pub fn write_key(out: &mut Vec<u8>, uri: &Uri<'_>, options: &KeyOptions, head: &RequestHead, bytes: &[u8]) {
-    write_parts(&mut Text(out), uri, options, head, bytes);
+/// Appends a key as text: a URI, and the other parts in a line each, `cookie:name=value` or `name=value`. `passes` is that
+/// of [`Key::of`].
+pub fn write_key(
+    out: &mut Vec<u8>,
+    uri: &Uri<'_>,
+    options: &KeyOptions,
+    head: &RequestHead,
+    bytes: &[u8],
+    passes: impl Fn(&[u8]) -> bool,
+) {
+    write_parts(&mut Text(out), uri, options, head, bytes, passes);
 }
 
 /// Takes the parts of a key, in order.
@@ -149,9 +160,16 @@ impl Sink for Text<'_> {
 }
 
 /// No part holds a line's end, nor does a URI: what is written for two different requests differs.
-fn write_parts(sink: &mut impl Sink, uri: &Uri<'_>, options: &KeyOptions, head: &RequestHead, bytes: &[u8]) {
+fn write_parts(
+    sink: &mut impl Sink,
+    uri: &Uri<'_>,
+    options: &KeyOptions,
+    head: &RequestHead,
+    bytes: &[u8],
+    passes: impl Fn(&[u8]) -> bool,
+) {
     write_uri(sink, uri, options);
-    for name in &options.cookies {
+    for name in options.cookies.iter().filter(|_| passes(b"cookie")) {
         if let Some(value) = cookie(head, bytes, name) {
             sink.write(b"\ncookie:");
             sink.write(name);
@@ -159,7 +177,7 @@ fn write_parts(sink: &mut impl Sink, uri: &Uri<'_>, options: &KeyOptions, head: 
             sink.write(value);
         }
     }
-    for name in &options.headers {
+    for name in options.headers.iter().filter(|name| passes(name)) {
         for value in values(head, bytes, name) {
             sink.write(b"\n");
             sink.write(name);

@@ -188,7 +188,14 @@ impl Named {
             Self::Prefix(address) => {
                 for uri in address.uris() {
                     let mut prefix = Vec::new();
-                    write_key(&mut prefix, &uri, &KeyOptions::default(), &RequestHead::default(), b"");
+                    write_key(
+                        &mut prefix,
+                        &uri,
+                        &KeyOptions::default(),
+                        &RequestHead::default(),
+                        b"",
+                        |_| true,
+                    );
                     store.purge_at(Scope::Prefix(prefix.into()), force, now_ms)?;
                 }
                 return Ok(None);
@@ -241,7 +248,8 @@ pub fn purge_uri(uri: &Uri<'_>, store: &Store, secret: KeySecret, spaces: &[Spac
 
 /// The keys that a URI has where nothing else of a request counts.
 fn keys(uri: &Uri<'_>, spaces: &[Space]) -> impl Iterator<Item = Key> {
-    let key = |space: &Space| Key::of(space.secret, uri, &space.options, &RequestHead::default(), b"");
+    let key =
+        |space: &Space| Key::of(space.secret, uri, &space.options, &RequestHead::default(), b"", |_| true);
     spaces.iter().map(key)
 }
 

@@ -261,9 +261,10 @@ impl<'a> Ask<'a> {
         let bytes = request.head_bytes();
         let uri = uri(call, admitted, request);
         let secret = plan.routes[admitted.route].key_secret(admitted.upstream)?;
-        let key = Key::of(secret, &uri, &policy.key, &request.head, bytes);
-        let asked = Asked::of(&request.head, bytes);
         let passing = Passing::of(call, admitted);
+        let passes = |name: &[u8]| passing.has(&request.head, bytes, name);
+        let key = Key::of(secret, &uri, &policy.key, &request.head, bytes, passes);
+        let asked = Asked::of(&request.head, bytes);
         Some(Self { cache, policy, asked, key, passing, now_ms: call.worker.unix_ms() })
     }
 
@@ -293,14 +294,18 @@ impl<'a> Ask<'a> {
 
     fn variant(&self, vary: &Vary, request: &Request) -> VariantKey {
         let (head, bytes) = (&request.head, request.head_bytes());
-        vary.variant(self.cache.secret, self.policy, head, bytes, |name| self.passing.has(head, bytes, name))
+        vary.variant(self.cache.secret, self.policy, head, bytes, self.passes(request))
+    }
+
+    /// Whether the server sees a field of a name as the client sent it.
+    fn passes(&self, request: &Request) -> impl Fn(&[u8]) -> bool {
+        move |name| self.passing.has(&request.head, request.head_bytes(), name)
     }
 
     /// The codings that it has named to the server.
     fn codings(&self, request: &Request) -> Codings {
-        let (head, bytes) = (&request.head, request.head_bytes());
-        if self.passing.has(head, bytes, b"accept-encoding") {
-            Codings::of(head, bytes)
+        if self.passes(request)(b"accept-encoding") {
+            Codings::of(&request.head, request.head_bytes())
         } else {
             Codings::default()
         }

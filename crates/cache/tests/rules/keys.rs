@@ -7,7 +7,7 @@ use crate::{Request, text};
 fn key(options: &KeyOptions, uri: &Uri<'_>, fields: &str) -> String {
     let request = Request::get(fields);
     let mut written = Vec::new();
-    write_key(&mut written, uri, options, &request.head, &request.bytes);
+    write_key(&mut written, uri, options, &request.head, &request.bytes, |_| true);
     text(&written)
 }
 
@@ -74,6 +74,15 @@ fn cookies_and_fields() {
     ] {
         assert_eq!(key(&options, &uri, fields), expected, "{fields:?}");
     }
+    let request = Request::get("Cookie: lang=de\r\nX-Device: Phone\r\n");
+    for (passing, expected) in
+        [("cookie", "//a/p\ncookie:lang=de"), ("x-device", "//a/p\nx-device=Phone"), ("", "//a/p")]
+    {
+        let passes = |name: &[u8]| name == passing.as_bytes();
+        let mut written = Vec::new();
+        write_key(&mut written, &uri, &options, &request.head, &request.bytes, passes);
+        assert_eq!(text(&written), expected, "{passing:?} alone is passed on");
+    }
     let bare = KeyOptions { ignores_host: true, ..options };
     assert_eq!(key(&bare, &uri, ""), "/p");
 }
@@ -82,19 +91,26 @@ fn cookies_and_fields() {
 fn the_hash_is_that_of_the_text() {
     let (plain, request) = (KeyOptions::default(), Request::get(""));
     let of = |secret, path: &'static str| {
-        Key::of(secret, &Uri::new(false, b"a", path.as_bytes()), &plain, &request.head, &request.bytes)
+        Key::of(
+            secret,
+            &Uri::new(false, b"a", path.as_bytes()),
+            &plain,
+            &request.head,
+            &request.bytes,
+            |_| true,
+        )
     };
     assert_eq!(of(KeySecret::new(1), "/a"), of(KeySecret::new(1), "/a"));
     assert_ne!(of(KeySecret::new(1), "/a"), of(KeySecret::new(1), "/b"));
     assert_ne!(of(KeySecret::new(1), "/a"), of(KeySecret::new(2), "/a"));
     let upper = Uri::new(false, b"A:80", b"/a");
     assert_eq!(
-        Key::of(KeySecret::new(1), &upper, &plain, &request.head, &request.bytes),
+        Key::of(KeySecret::new(1), &upper, &plain, &request.head, &request.bytes, |_| true),
         of(KeySecret::new(1), "/a")
     );
     let sorted = KeyOptions { sorts_query: true, ..KeyOptions::default() };
     let uris = [b"/?b=1&a=2".as_slice(), b"/?a=2&b=1"].map(|path| Uri::new(false, b"a", path));
     let [one, other] =
-        uris.map(|uri| Key::of(KeySecret::new(1), &uri, &sorted, &request.head, &request.bytes));
+        uris.map(|uri| Key::of(KeySecret::new(1), &uri, &sorted, &request.head, &request.bytes, |_| true));
     assert_eq!(one, other);
 }

@@ -87,7 +87,7 @@ proptest! {
             let path = format!("/?{}", names.join("=1&"));
             let uri = Uri::new(false, b"a", path.as_bytes());
             // The last has no value: it belongs to its name.
-            Key::of(KeySecret::new(1), &uri, &options, &request.head, &request.bytes)
+            Key::of(KeySecret::new(1), &uri, &options, &request.head, &request.bytes, |_| true)
         };
         let mut turned: Vec<String> = names.iter().cloned().collect();
         let last = turned.pop().unwrap_or_default();
@@ -111,7 +111,7 @@ fn a_hit_allocates_nothing() {
     let measured = allocation_counter::measure(|| {
         let asked = Asked::of(&request.head, &request.bytes);
         let uri = Uri::new(false, b"A.example:80", b"/p?b=1&a=2");
-        let key = Key::of(KeySecret::new(1), &uri, &options, &request.head, &request.bytes);
+        let key = Key::of(KeySecret::new(1), &uri, &options, &request.head, &request.bytes, |_| true);
         let variant = vary.variant(KeySecret::new(1), &policy, &request.head, &request.bytes, |_| true);
         let decision = decide(&asked, Found::Variant(&stored), &policy, NOW_MS + 1000);
         std::hint::black_box((key, variant, decision));

@@ -82,12 +82,14 @@ impl Question {
             explained.remedies.push("give the route `cache = {}`, and the file a [cache]".to_owned());
             return Ok(explained);
         };
+        // The fields are those that a server would see.
+        let passes = |_: &[u8]| true;
         let mut key = Vec::new();
-        write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes);
+        write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes, passes);
         explained.key = Some(text(&key));
         let keys = plan.routes[route].key_secrets();
         let keys: Vec<Key> =
-            keys.map(|secret| Key::of(secret, &uri, &policy.key, &self.head, &self.bytes)).collect();
+            keys.map(|secret| Key::of(secret, &uri, &policy.key, &self.head, &self.bytes, passes)).collect();
         // Of several upstreams one whose answer is stored says more.
         if let Some(key) = keys.iter().find(|key| cache.has(**key)).or(keys.first()) {
             self.look(cache, policy, *key, &mut explained);

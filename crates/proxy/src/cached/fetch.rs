@@ -548,7 +548,7 @@ pub(super) fn opening(
     let mut key_text = Vec::new();
     let request_bytes = request.head_bytes();
     let uri = uri(call, admitted, request);
-    write_key(&mut key_text, &uri, &ask.policy.key, &request.head, request_bytes);
+    write_key(&mut key_text, &uri, &ask.policy.key, &request.head, request_bytes, ask.passes(request));
     Ok(Opening {
         stored,
         variant: ask.variant(&vary, request),

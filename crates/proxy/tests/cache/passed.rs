@@ -84,6 +84,41 @@ fn rfc9111_4_4_what_a_response_names_of_its_origin_is_invalid() {
     }
 }
 
+/// RFC 9110 §7.6.1: a field that Connection names goes no further. If it counted nevertheless, a client could store for
+/// those who send it what the server made for those who do not.
+#[test]
+fn what_the_server_does_not_see_is_in_no_key() {
+    let options = "key_headers = [\"x-kind\", \"x-forwarded-host\"], key_cookies = [\"lang\"]";
+    let scene = Scene::new(&ONE_ROUTE.replace("cache = {}", &format!("cache = {{ {options} }}")));
+    let mut talk = Talk::new(&scene);
+    for (target, sent, hidden) in [
+        ("/a", "x-kind: k\n", "connection: x-kind\n"),
+        ("/b", "cookie: lang=de\n", "connection: close-not, Cookie\n"),
+        // Dropped for whoever is not trusted to say it.
+        ("/c", "x-forwarded-host: elsewhere\n", ""),
+    ] {
+        let fields = [sent, hidden].concat();
+        talk.asks(&Asked { fields: &fields, ..get(target) }, &response(FRESH, target));
+        assert!(talk.is_stored(target), "{fields}");
+        let fields = format!("{sent}cache-control: only-if-cached\n");
+        let got = talk.client.asks_for(&Asked { fields: &fields, ..get(target) });
+        assert_eq!(got.status == 200, hidden.is_empty(), "{fields}");
+    }
+}
+
+/// What a proxy in front says of the client's scheme counts if it is trusted, and nobody else's word does.
+#[test]
+fn rfc9110_7_1_the_scheme_is_the_one_that_the_client_used() {
+    for (trusted, is_apart) in [("127.0.0.1", true), ("192.0.2.1", false)] {
+        let scene = Scene::new(&format!("trusted_proxies = [\"{trusted}\"]\n{ONE_ROUTE}"));
+        let mut talk = Talk::new(&scene);
+        let secure = Asked { fields: "x-forwarded-proto: https\n", ..get("/a") };
+        talk.asks(&secure, &response(FRESH, "a"));
+        assert_eq!(talk.is_stored("/a"), !is_apart, "{trusted}");
+        assert_eq!(talk.client.asks_for(&secure).body, "a", "{trusted}");
+    }
+}
+
 #[test]
 fn a_safe_method_leaves_all_as_it_is() {
     let scene = Scene::new(ONE_ROUTE);
