@@ -59,7 +59,7 @@ pub(crate) static CACHE: Table<CacheWritten> = Table {
             Maybe(DISK),
             |cache: &mut CacheWritten| &mut cache.disk,
             "Keeps responses on a disk as well, behind those in memory: more of them, and after a restart. If it fails, it \
-             is done without until the next start, and a line in the log says so.",
+             is done without until the next start, which finds it empty, and a line in the log says so.",
         ),
         &key(
             "purge_from",
@@ -277,7 +277,8 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 "key_headers",
                 OneOrMany(At(Name { expected: FieldName::EXPECTED })),
                 |cache: &mut RouteCacheWritten| &mut cache.key_headers,
-                "Header fields of requests whose values tell responses apart.",
+                "Header fields of requests whose values tell responses apart; those that do not reach the server do \
+                 not count.",
             ),
             &key(
                 "key_cookies",

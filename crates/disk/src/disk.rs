@@ -1,12 +1,12 @@
 //! The store as its callers have it: what they ask for goes to two threads, in queues with bounds, and they go on.
 //!
 //! The first error of the disk turns the store off for good: what is asked for then is a miss, and what is written is
-//! dropped. Why is said in the tally.
+//! dropped. Why is said in the tally. Its segments go then: nobody could write down any more what is to be removed from them.
 
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use crate::format::{Kind, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::identity::Identity;
 use crate::index::{Index, Place, lock, replace};
-use crate::log::{Findings, Log, Read, Records, Written};
+use crate::log::{self, Findings, Log, Read, Records, Written};
 use crate::pending::Pending;
 
 /// Where a store is, and how much it may take.
@@ -373,6 +373,35 @@ impl Writer {
             Ok(None) => {}
             Err(error) => self.shared.fail(&error.to_string()),
         }
+        if self.shared.failure.get().is_some() {
+            self.give_up(&mut identity, changes);
+        }
+    }
+
+    /// Empties the store once it has failed, for who opens it next would find what was removed and not written down, or what
+    /// is older than what was put and not written.
+    fn give_up(&self, identity: &mut Identity, changes: &Receiver<Change>) {
+        let shared = &self.shared;
+        let emptied = loop {
+            match identity.is_locked() {
+                Ok(true) => break log::empty(&self.path, identity.secret()),
+                // Another process has it still.
+                Ok(false) => {}
+                Err(error) => break Err(error),
+            }
+            match changes.recv_timeout(LOCK_INTERVAL) {
+                Ok(change) => shared.done(change.bytes()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        };
+        match emptied {
+            Ok(()) => shared.bytes.store(0, Relaxed),
+            Err(error) => shared.cannot_be_emptied(&error, &self.path),
+        }
+        while let Ok(change) = changes.recv() {
+            shared.done(change.bytes());
+        }
     }
 
     /// Waits for the store, and reads what is there. `None` if it was closed meanwhile; else with what was to be written
@@ -419,7 +448,7 @@ impl Writer {
         Ok(Some((log, first)))
     }
 
-    /// Does what is asked until nobody is left to ask, and has the kernel write it down each second.
+    /// Does what is asked until nobody is left to ask or the disk fails, and has the kernel write it down each second.
     fn write(&self, mut log: Log, first: Vec<Change>, changes: &Receiver<Change>) {
         let shared = &self.shared;
         for change in first {
@@ -447,7 +476,7 @@ impl Writer {
                 }
                 sync_at = Instant::now() + SYNC_INTERVAL;
             }
-            if is_last {
+            if is_last || shared.failure.get().is_some() {
                 return;
             }
         }
@@ -589,5 +618,17 @@ impl Shared {
         let _ = self.failure.set(());
         self.pending().clear();
         replace(&self.index, Index::default());
+    }
+
+    /// Nor can its segments be removed.
+    #[cold]
+    fn cannot_be_emptied(&self, error: &io::Error, path: &Path) {
+        if let Standing::Failed(why) = &mut *self.standing() {
+            *why += &format!(
+                "; what it holds could not be removed either ({error}): remove {} before the next start, or what was purged \
+                 since may come back",
+                path.display()
+            );
+        }
     }
 }

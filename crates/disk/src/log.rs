@@ -273,6 +273,25 @@ fn segment_number(name: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
+/// Removes the segments of a store, and no other file of its folder.
+pub(crate) fn empty(folder: &Path, store: StoreId) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let Some(number) = entry?.file_name().to_str().and_then(segment_number) else { continue };
+        let path = segment_path(folder, number);
+        let mut header = [0; SEGMENT_HEADER_BYTES];
+        let read = File::open(&path).and_then(|file| file.read_exact_at(&mut header, 0));
+        if read.is_ok() && header == segment_header(store, number) {
+            fs::remove_file(path)?;
+        }
+    }
+    // A crash must not bring them back.
+    File::open(folder)?.sync_all()
+}
+
 /// What reading a record gave.
 pub(crate) enum Read {
     Payload(Written),

@@ -210,6 +210,33 @@ fn a_folder_that_goes_away_turns_the_store_off_and_nothing_else() {
     assert_eq!((read(&disk, 0), disk.tally().records), (None, 0));
 }
 
+/// The next process must not find what this one could not write down any more.
+#[test]
+fn a_store_that_is_turned_off_leaves_nothing() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = open(folder.path());
+    fill(&disk, 0..10);
+    wait_until_written(&disk, 10);
+    // In the place of its second segment.
+    let in_the_way = folder.path().join("0000000000000001.segment");
+    fs::write(&in_the_way, "not a segment of the store".repeat(9)).expect("written");
+    let mut key = 10;
+    while !matches!(disk.standing(), Standing::Failed(_)) {
+        put(&disk, key, 100 << 10);
+        key += 1;
+    }
+    disk.remove(3);
+    put(&disk, 4, 1);
+    drop(disk);
+    let disk = open(folder.path());
+    assert_eq!((0..key).filter(|key| disk.has(*key)).collect::<Vec<_>>(), []);
+    assert!(in_the_way.exists());
+    fill(&disk, 0..1);
+    wait_until_written(&disk, 1);
+    assert!(read(&disk, 0) == Some(body(0)), "it is as good as new");
+}
+
 /// As long as a record may be in the store of these tests, and longer.
 const TOO_LONG_BYTES: usize = 600 << 10;
 
