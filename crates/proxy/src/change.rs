@@ -533,6 +533,8 @@ impl Control {
         let mut known = before.to_vec();
         let mut next = Vec::with_capacity(config.listeners.len());
         let mut opened = Vec::new();
+        let goes = |open: &&Open| config.listeners.iter().all(|kept| kept.address != open.configured);
+        let leaving: Vec<_> = before.iter().filter(goes).filter_map(|open| open.bound.tcp()).collect();
         for listener in &config.listeners {
             let address = &listener.address;
             if let Some(place) = known.iter().position(|open| open.configured == *address) {
@@ -542,7 +544,7 @@ impl Control {
             let failed = |error| StartError::Listen { address: address.clone(), error };
             let passed_on = inherited.take(&Purpose::Clients(address.to_string()));
             let Opened { sockets, bound, file } =
-                listen::open(address, self.workers.len(), passed_on).map_err(failed)?;
+                listen::open(address, self.workers.len(), passed_on, &leaving).map_err(failed)?;
             let shared = match address {
                 ListenAddress::Tcp(_) => &sockets[..],
                 // It is one for all workers.

@@ -59,8 +59,14 @@ pub(crate) struct Opened {
 }
 
 /// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all. Those that the
-/// process before has passed on are taken over, all of them: one that nobody accepts on loses its connections.
-pub(crate) fn open(address: &ListenAddress, workers: usize, inherited: Vec<OwnedFd>) -> io::Result<Opened> {
+/// process before has passed on are taken over, all of them: one that nobody accepts on loses its connections. `leaving`
+/// is what this process listens on until these sockets are there.
+pub(crate) fn open(
+    address: &ListenAddress,
+    workers: usize,
+    inherited: Vec<OwnedFd>,
+    leaving: &[SocketAddr],
+) -> io::Result<Opened> {
     let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
     let (bound, file) = match address {
         ListenAddress::Tcp(_) if !sockets.is_empty() => (ListenAddress::Tcp(sockets[0].local_addr()?), None),
@@ -69,7 +75,10 @@ pub(crate) fn open(address: &ListenAddress, workers: usize, inherited: Vec<Owned
         }
 
         ListenAddress::Tcp(address) => {
-            is_taken(*address)?;
+            // Nothing tells another process's socket from one of ours that is in the way for a moment.
+            if !leaving.iter().any(|leaving| overlap(*leaving, *address)) {
+                is_taken(*address)?;
+            }
             // A socket keeps a port that it asked for by its number, also while it refuses connections; until it does, the
             // one for which the kernel chose keeps it.
             let choice = bind_one(*address)?;
@@ -112,6 +121,13 @@ fn bind_one(address: SocketAddr) -> io::Result<RawSocket> {
     }
     socket.bind(&address.into())?;
     Ok(socket)
+}
+
+/// Whether one of two different addresses is the other with all addresses of the machine. Sockets of IPv6 take no IPv4.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
 /// Whether another process already listens at this address, which SO_REUSEPORT would let us share by mistake.
@@ -340,7 +356,7 @@ mod tests {
     #[tokio::test]
     async fn a_listener_that_refused_for_a_moment_is_looked_at_again() {
         let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("is an address"));
-        let mut opened = open(&any, 1, Vec::new()).expect("a port is free");
+        let mut opened = open(&any, 1, Vec::new(), &[]).expect("a port is free");
         let own = opened.sockets.pop().expect("there is one");
         let copy = own.try_clone().expect("is a socket");
         let listener = tokio::net::TcpStream::from_std(OwnedFd::from(own).into()).expect("can be registered");

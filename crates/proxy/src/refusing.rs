@@ -79,7 +79,7 @@ mod tests {
     fn what_waits_to_be_accepted_is_taken_before_all_is_refused() {
         const WAITING: usize = 3;
         let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("is an address"));
-        let Opened { sockets, bound, .. } = open(&any, 1, Vec::new()).expect("a port is free");
+        let Opened { sockets, bound, .. } = open(&any, 1, Vec::new(), &[]).expect("a port is free");
         let address = bound.tcp().expect("is one of TCP");
         let sockets: Vec<OwnedFd> = sockets.into_iter().map(OwnedFd::from).collect();
         let taken = Cell::new(0);

@@ -1,6 +1,6 @@
 //! From one configuration to the next: what has not changed goes on, what is gone is let go without a loss.
 
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use config::{Config, Listener};
@@ -100,6 +100,33 @@ fn a_listener_that_is_gone_lets_its_clients_go_with_their_next_response() {
     client.gets_the_end();
     stays.sends(GET);
     answers(&mut stays, &mut server);
+}
+
+/// One address of the machine, all of them, and the one again: for a moment both sockets are there.
+#[test]
+fn a_listener_may_widen_to_all_addresses_and_narrow_again() {
+    let (scene, mut config) = scene(|_| ());
+    let here = scene.address();
+    let elsewhere = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), here.port()));
+    TcpStream::connect(elsewhere).expect_err("nobody listens there");
+    let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, here.port()));
+    let mut client = scene.client();
+    let mut server = asks(&scene, &mut client);
+    for (listens, is_everywhere) in [(everywhere, true), (here, false), (everywhere, true)] {
+        config.listeners = vec![Listener::plain(listens)];
+        scene.running().reload(config.clone()).expect("it is ours");
+        assert_eq!(scene.running().addresses(), [listens]);
+        // Until then a client may still meet the socket that goes.
+        let began = std::time::Instant::now();
+        while TcpStream::connect(elsewhere).is_ok() != is_everywhere {
+            assert!(began.elapsed() < PATIENCE, "{elsewhere} with {listens}");
+            std::thread::yield_now();
+        }
+        let reached = if is_everywhere { elsewhere } else { here };
+        let mut client = Peer::new("client", TcpStream::connect(reached).expect("it listens"));
+        client.sends(GET);
+        answers(&mut client, &mut server);
+    }
 }
 
 #[test]
