@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shape::{ConnectionFault, Link, Ways};
 use telemetry::Entry;
@@ -137,6 +137,6 @@ fn log(worker: &Worker, peer: SocketAddr, drawn: &Drawn) {
             cause: Some(Failure::FaultInjected.facts().word),
             ..Entry::new(peer.ip())
         };
-        log.record(&entry, worker.wall_clock());
+        log.record(&entry, worker.wall_clock_at(Instant::now()));
     }
 }

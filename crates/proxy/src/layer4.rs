@@ -285,6 +285,6 @@ impl Note {
             cause: failure.map(|failure| failure.facts().word),
             ..Entry::new(client.address)
         };
-        log.record(&entry, worker.wall_clock());
+        log.record(&entry, worker.wall_clock_at(self.began + duration));
     }
 }

@@ -212,7 +212,7 @@ impl<'a> Record<'a> {
         counters.client_bytes_sent.add(self.head_bytes_sent + self.body_bytes_sent);
         self.count_upstream(memory);
         if let Some(began) = self.began {
-            self.tell(memory, began.elapsed());
+            self.tell(memory, began, began.elapsed());
         }
     }
 
@@ -230,7 +230,7 @@ impl<'a> Record<'a> {
 
     /// Counts the request by name, and logs it, as far as that is wanted.
     #[inline(never)]
-    fn tell(&self, memory: &Memory, duration: Duration) {
+    fn tell(&self, memory: &Memory, began: Instant, duration: Duration) {
         let worker = self.call.worker;
         if let Some(places) = self.places() {
             let route = worker.series.route(places.route(self.route));
@@ -248,7 +248,7 @@ impl<'a> Record<'a> {
             }
         }
         if let Some(log) = worker.log.borrow_mut().as_mut() {
-            self.log(log, &memory.request, duration);
+            self.log(log, &memory.request, began, duration);
         }
     }
 
@@ -266,7 +266,7 @@ impl<'a> Record<'a> {
         request.head.len as u64 + body
     }
 
-    fn log(&self, log: &mut WorkerLog, request: &Request, duration: Duration) {
+    fn log(&self, log: &mut WorkerLog, request: &Request, began: Instant, duration: Duration) {
         let bytes = request.head_bytes();
         let plan = &self.call.snapshot.plan;
         let head = &request.head;
@@ -312,7 +312,7 @@ impl<'a> Record<'a> {
             fault: self.fault.as_deref().map(Drawn::told),
             cause: self.failure.map(|failure| failure.facts().word),
         };
-        log.record(&entry, self.call.worker.wall_clock());
+        log.record(&entry, self.call.worker.wall_clock_at(began + duration));
     }
 }
 

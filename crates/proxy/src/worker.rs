@@ -275,9 +275,9 @@ impl Worker {
         self.date.get()
     }
 
-    /// The time of day, at most a tick old.
-    pub(crate) fn wall_clock(&self) -> SystemTime {
-        self.wall_clock.get()
+    /// The time of day at a reading of the clock since the last tick: exact, and no second clock is read for it.
+    pub(crate) fn wall_clock_at(&self, instant: Instant) -> SystemTime {
+        self.wall_clock.get() + self.time_of(instant).since(self.coarse_time())
     }
 
     /// The plan for what begins now.
@@ -333,14 +333,14 @@ impl Worker {
 
     /// The time of day in milliseconds, at most a tick old.
     pub(crate) fn unix_ms(&self) -> u64 {
-        let since = self.wall_clock().duration_since(SystemTime::UNIX_EPOCH);
+        let since = self.wall_clock.get().duration_since(SystemTime::UNIX_EPOCH);
         // 2^64 milliseconds are far enough.
         since.map_or(0, |since| since.as_millis() as u64)
     }
 
     /// The time of day in whole seconds.
     pub(crate) fn unix_seconds(&self) -> u64 {
-        let since = self.wall_clock().duration_since(SystemTime::UNIX_EPOCH);
+        let since = self.wall_clock.get().duration_since(SystemTime::UNIX_EPOCH);
         since.map_or(0, |since| since.as_secs())
     }
 

@@ -1,6 +1,7 @@
 //! Lines of the access log, in both formats.
 
 use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 use config::{AccessLog, LogFormat, LogTarget};
 use serde_json::Value;
@@ -15,7 +16,7 @@ fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
     let path = directory.path().join("access.log");
     let scene = Scene::with(|config| {
         config.access_log = Some(AccessLog { target: LogTarget::File(path.clone()), format });
-        config.timeouts.upstream_first_byte = std::time::Duration::from_secs(2);
+        config.timeouts.upstream_first_byte = Duration::from_secs(2);
     });
     talk(&scene);
     scene.running().drain();
@@ -77,6 +78,43 @@ fn a_request_is_an_object_of_the_json_format() {
     assert!(time("upstream_connect_ms") <= time("upstream_first_byte_ms"), "{line}");
     assert!(time("upstream_first_byte_ms") <= time("upstream_total_ms"), "{line}");
     assert!(time("upstream_total_ms") <= time("duration_ms"), "{line}");
+}
+
+/// Workers look at the time of day ten times a second; their lines are not as coarse.
+#[test]
+fn no_line_is_older_than_its_request() {
+    const DAY_MS: i64 = 86_400_000;
+    let now_ms = || {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        since.as_millis() as i64 % DAY_MS
+    };
+    let mut asked_ms = Vec::new();
+    let lines = logged(LogFormat::Json, |scene| {
+        let mut client = scene.client();
+        let mut servers = Vec::new();
+        // Long enough for what was looked at in the beginning to be old.
+        let began = Instant::now();
+        while asked_ms.len() < 20 || began.elapsed() < Duration::from_millis(20) {
+            asked_ms.push(now_ms());
+            client.sends(crate::text::GET);
+            if servers.is_empty() {
+                servers.push(scene.accept(0));
+            }
+            servers[0].gets(&expand(GET_SEEN, ""));
+            servers[0].sends(OK);
+            client.gets(&expand(OK_GOT, ""));
+        }
+    });
+    assert_eq!(lines.len(), asked_ms.len());
+    for (line, asked_ms) in lines.iter().zip(asked_ms) {
+        let line: Value = serde_json::from_str(line).expect("is JSON");
+        let time =
+            line["time"].as_str().and_then(|time| time.strip_suffix('Z')?.split_once('T')).expect("a time").1;
+        let parts = time.split([':', '.']).zip([3_600_000, 60_000, 1000, 1]);
+        let parts = parts.map(|(digits, ms)| ms * digits.parse::<i64>().unwrap_or_else(|_| panic!("{time}")));
+        let later_ms = (parts.sum::<i64>() - asked_ms).rem_euclid(DAY_MS);
+        assert!(later_ms < DAY_MS / 2, "{time} is before {asked_ms} ms of the day");
+    }
 }
 
 #[test]
