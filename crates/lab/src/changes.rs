@@ -47,6 +47,17 @@ impl Changes {
             said.push(format!("{what} of {now} instead of {before}"));
             *planned = wanted;
         }
+        if let Some(wanted) = self.measured {
+            let own = plan.cases.iter_mut().filter_map(|case| case.measured.take());
+            let others = own.filter(|own| *own != wanted).count();
+            if others > 0 {
+                said.push(format!(
+                    "measurements of {} in {} too",
+                    told(wanted),
+                    figure::things(others, "case")
+                ));
+            }
+        }
         said.extend(self.choose_cases(plan)?);
         said.extend(self.choose_proxies(plan)?);
         if let Some(generator) = self.generator {
@@ -134,7 +145,9 @@ mod tests {
     fn plan() -> Written {
         let text = "title = \"t\"\nproxies = [\"direct\", \"vanward\", \"nginx\"]\nrepeats = 5\nduration = \"60s\"\n\
                     [[case]]\nname = \"{scheme}-{payload}-{load}\"\nscheme = [\"http\", \"https\"]\n\
-                    payload = [\"tiny\", \"large\"]\nconnections = 1\nload = [\"closed\", \"50%\"]\n";
+                    payload = [\"tiny\", \"large\"]\nconnections = 1\nload = [\"closed\", \"50%\"]\n\
+                    [[case]]\nname = \"search\"\npayload = \"tiny\"\nconnections = 1\nload = \"p99 < 5ms\"\n\
+                    duration = \"5s\"\n";
         Written::read(text, "f", false).expect("a plan")
     }
 
@@ -173,7 +186,8 @@ mod tests {
             "3 rounds instead of 5",
             "measurements of 10s instead of 60s",
             "warm-ups of 300ms instead of none",
-            "2 of 8 cases",
+            "measurements of 10s in 1 case too",
+            "2 of 9 cases",
             "2 of 3 proxies",
             "load by wrk in 2 cases",
         ];

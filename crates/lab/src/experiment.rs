@@ -373,7 +373,7 @@ impl<'p> Experiment<'p> {
         let order = Order {
             port: address.port(),
             origin_ports: self.origins.iter().map(SocketAddr::port).collect(),
-            every: (plan.timing.measured / 2).min(BETWEEN_SAMPLES),
+            every: (asked.measured(plan.timing) / 2).min(BETWEEN_SAMPLES),
             generator: asked.generator,
         };
         let outcome;
@@ -419,7 +419,7 @@ impl<'p> Experiment<'p> {
             trusted: tls.and_then(|tls| tls.certificate.file_name()).map(PathBuf::from),
             connections,
             threads: threads.min(connections),
-            end: plan.requests.map_or(End::After(self.plan.timing.measured), End::Requests),
+            end: plan.requests.map_or(End::After(plan.measured(self.plan.timing)), End::Requests),
             rate_per_second: match self.results.cases[case].arrivals {
                 Arrivals::Closed | Arrivals::Searched { .. } => None,
                 Arrivals::Constant { rate_per_second } => Some(rate_per_second),

@@ -77,8 +77,10 @@ pub struct CasePlan {
     pub threads: Option<NonZeroUsize>,
     /// Worker threads or processes of each proxy.
     pub workers: NonZeroUsize,
-    /// Ends a measurement after this many requests, without a warm-up; `None` measures for [`Timing::measured`].
+    /// Ends a measurement after this many requests, without a warm-up; `None` measures for a time.
     pub requests: Option<u64>,
+    /// What a measurement, or each step of a search, lasts; `None` is [`Timing::measured`].
+    pub measured: Option<Duration>,
     /// When a request is given up.
     pub timeout: Duration,
     /// What proxies do beside passing requests on.
@@ -212,7 +214,7 @@ pub enum Load {
 pub struct Timing {
     /// Times that every proxy does every case.
     pub rounds: usize,
-    /// What one measurement lasts.
+    /// What one measurement lasts, but in cases that say it themselves.
     pub measured: Duration,
     /// Load before each, not counted.
     pub warm_up: Duration,
@@ -239,6 +241,11 @@ pub fn cells(proxies: &[Installed], cases: &[CasePlan]) -> usize {
 }
 
 impl CasePlan {
+    /// What one measurement lasts that does not end by its requests.
+    pub fn measured(&self, timing: Timing) -> Duration {
+        self.measured.unwrap_or(timing.measured)
+    }
+
     /// Whether a proxy takes part: `direct` speaks no TLS, as the origins are asked without.
     pub fn includes(&self, proxy: &Installed) -> bool {
         self.scheme == Scheme::Http || proxy.driver.role != Role::Direct

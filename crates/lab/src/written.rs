@@ -110,6 +110,9 @@ impl Written {
             return Err(at(0, alone));
         }
         let short = raw.quick.filter(|_| quick).unwrap_or_default();
+        if short.duration.is_some() {
+            cases.iter_mut().for_each(|case| case.measured = None);
+        }
         Ok(Self {
             title: raw.title,
             published: raw.published,
@@ -224,6 +227,7 @@ struct RawCase {
     workers: Each<Workers>,
     threads: Option<NonZeroUsize>,
     requests: Option<u64>,
+    duration: Option<Span>,
     #[serde(default = "ten_seconds")]
     timeout: Span,
     urls: Option<RawUrls>,
@@ -297,6 +301,7 @@ impl RawCase {
             threads: self.threads,
             workers: variant.workers,
             requests: short.and_then(|short| short.requests).or(self.requests),
+            measured: self.duration.map(|span| span.0),
             timeout: self.timeout.0,
             features: Features {
                 cache_bytes: self.cache.map(|size| size.0),
@@ -585,14 +590,16 @@ mod tests {
     fn quick_takes_what_it_says() {
         let text = format!(
             "{SHORTEST}[[case]]\npayload = [\"tiny\", \"large\"]\nconnections = 400\nscheme = [\"http\", \"https\"]\n\
-             quick = {{ connections = 4, payload = \"tiny\", scheme = \"https\" }}\n[quick]\nrepeats = 1\nduration = \"10ms\"\n"
+             duration = \"500ms\"\nquick = {{ connections = 4, payload = \"tiny\", scheme = \"https\" }}\n[quick]\nrepeats = 1\nduration = \"10ms\"\n"
         );
         let full = Written::read(&text, "f", false).expect("a plan");
         assert_eq!((full.cases.len(), full.timing.rounds), (4, 3));
+        assert_eq!(full.cases[0].measured(full.timing), Duration::from_millis(500));
         let quick = Written::read(&text, "f", true).expect("a plan");
         assert_eq!((quick.cases.len(), quick.cases[0].connections.get()), (1, 4));
         assert_eq!(quick.cases[0].scheme, Scheme::Https);
         assert_eq!((quick.timing.rounds, quick.timing.measured), (1, Duration::from_millis(10)));
+        assert_eq!(quick.cases[0].measured(quick.timing), quick.timing.measured);
     }
 
     #[test]

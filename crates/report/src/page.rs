@@ -289,10 +289,11 @@ fn conditions(summary: &Summary<'_>) -> Facts {
         (
             "Measurements".to_owned(),
             format!(
-                "{} of {:.2} s each after {:.2} s of warm-up, {invalid} of them not counted; {} rounds, in an order \
+                "{} of {:.2} s each{} after {:.2} s of warm-up, {invalid} of them not counted; {} rounds, in an order \
                  shuffled anew for each round (seed {}), a fresh process of the proxy for each",
                 results.runs.len(),
                 conditions.measured_seconds,
+                otherwise_long(&results.cases),
                 conditions.warm_up_seconds,
                 conditions.rounds,
                 conditions.seed
@@ -303,6 +304,13 @@ fn conditions(summary: &Summary<'_>) -> Facts {
     ];
     facts.extend(changes);
     facts
+}
+
+/// ` (10.00 s in http-tiny-highest)`: the cases that say themselves how long they are measured.
+fn otherwise_long(cases: &[Case]) -> String {
+    let say = |case: &Case| Some(format!("{:.2} s in {}", case.measured_seconds?, case.name));
+    let said: Vec<String> = cases.iter().filter_map(say).collect();
+    if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 
 /// A machine of several, with what runs on it.

@@ -156,7 +156,7 @@ pub struct Conditions {
     pub load_before: [f64; 3],
     /// How many times every proxy did every case.
     pub rounds: usize,
-    /// What one measurement lasted.
+    /// What one measurement lasted, but for cases that say it themselves.
     pub measured_seconds: f64,
     /// Load given before each measurement and not counted.
     pub warm_up_seconds: f64,
@@ -294,6 +294,9 @@ pub struct Case {
     /// Requests of one measurement, where their number ends it and not time.
     #[serde(default)]
     pub requests: Option<u64>,
+    /// What a measurement lasted there, or a step of a search, where that is not [`Conditions::measured_seconds`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_seconds: Option<f64>,
     /// What else is asked of every proxy, a phrase each: `cache of 256 MB`.
     #[serde(default)]
     pub features: Vec<String>,

@@ -90,6 +90,7 @@ pub(super) fn case(case: &CasePlan) -> Case {
         },
         workers: case.workers.get(),
         requests: case.requests,
+        measured_seconds: case.measured.map(|time| time.as_secs_f64()),
         features: case.features.phrases(),
         published: case.published.clone(),
         generator: case.generator.name.to_owned(),

@@ -125,7 +125,7 @@ impl Forecast {
 
 /// What a measurement lasts at least: one that ends by its requests, what proxies hold them up on purpose.
 fn planned(case: &CasePlan, takers: Takers, timing: Timing) -> Duration {
-    let Some(requests) = case.requests else { return timing.warm_up + timing.measured };
+    let Some(requests) = case.requests else { return timing.warm_up + case.measured(timing) };
     let each = requests.div_ceil(NonZeroUsize::get(case.connections) as u64);
     let late = case.features.delay.unwrap_or_default().mul_f64(each as f64);
     let bytes = case.payload.bytes.filter(|_| case.urls.is_none()).unwrap_or(0).saturating_mul(requests);
@@ -158,6 +158,7 @@ mod tests {
         let cases = [
             ("", 6, 66.0, 66.0),
             ("load = \"p99 < 5ms\"\n", 6, 6.0 * 66.0, 16.0 * 66.0),
+            ("load = \"p99 < 5ms\"\nduration = \"2s\"\n", 6, 6.0 * 18.0, 16.0 * 18.0),
             ("requests = 100\n", 6, 0.0, 0.0),
             // Ten connections wait ten times each.
             ("requests = 100\ndelay = \"2s\"\n", 6, 120.0, 120.0),

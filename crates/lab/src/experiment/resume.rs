@@ -172,6 +172,7 @@ mod tests {
             arrivals,
             workers: 1,
             requests: None,
+            measured_seconds: None,
             features: Vec::new(),
             published: None,
             generator: "vanward".to_owned(),

@@ -97,6 +97,7 @@ pub(crate) fn sample() -> Results {
         arrivals,
         workers: 1,
         requests: None,
+        measured_seconds: None,
         features: Vec::new(),
         published: None,
         generator: OWN_GENERATOR.to_owned(),

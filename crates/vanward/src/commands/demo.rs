@@ -167,6 +167,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
             threads: None,
             workers: NonZeroUsize::MIN,
             requests: None,
+            measured: None,
             timeout: TIMEOUT,
             features: Features::default(),
             published: None,
