@@ -248,9 +248,7 @@ pub fn purge_uri(uri: &Uri<'_>, store: &Store, secret: KeySecret, spaces: &[Spac
 
 /// The keys that a URI has where nothing else of a request counts.
 fn keys(uri: &Uri<'_>, spaces: &[Space]) -> impl Iterator<Item = Key> {
-    let key =
-        |space: &Space| Key::of(space.secret, uri, &space.options, &RequestHead::default(), b"", |_| true);
-    spaces.iter().map(key)
+    spaces.iter().map(|space| Key::of_uri(space.secret, uri, &space.options))
 }
 
 /// Purges what other keys a URI has: they cannot be told from it.

@@ -262,8 +262,8 @@ impl<'a> Ask<'a> {
         let uri = uri(call, admitted, request);
         let secret = plan.routes[admitted.route].key_secret(admitted.upstream)?;
         let passing = Passing::of(call, admitted);
-        let passes = |name: &[u8]| passing.has(&request.head, bytes, name);
-        let key = Key::of(secret, &uri, &policy.key, &request.head, bytes, passes);
+        let key =
+            Key::of(secret, &uri, &policy.key, &request.head, bytes, passing.passes(&request.head, bytes));
         let asked = Asked::of(&request.head, bytes);
         Some(Self { cache, policy, asked, key, passing, now_ms: call.worker.unix_ms() })
     }
@@ -294,18 +294,14 @@ impl<'a> Ask<'a> {
 
     fn variant(&self, vary: &Vary, request: &Request) -> VariantKey {
         let (head, bytes) = (&request.head, request.head_bytes());
-        vary.variant(self.cache.secret, self.policy, head, bytes, self.passes(request))
-    }
-
-    /// Whether the server sees a field of a name as the client sent it.
-    fn passes(&self, request: &Request) -> impl Fn(&[u8]) -> bool {
-        move |name| self.passing.has(&request.head, request.head_bytes(), name)
+        vary.variant(self.cache.secret, self.policy, head, bytes, self.passing.passes(head, bytes))
     }
 
     /// The codings that it has named to the server.
     fn codings(&self, request: &Request) -> Codings {
-        if self.passes(request)(b"accept-encoding") {
-            Codings::of(&request.head, request.head_bytes())
+        let (head, bytes) = (&request.head, request.head_bytes());
+        if self.passing.passes(head, bytes)(b"accept-encoding") {
+            Codings::of(head, bytes)
         } else {
             Codings::default()
         }

@@ -82,8 +82,7 @@ impl Question {
             explained.remedies.push("give the route `cache = {}`, and the file a [cache]".to_owned());
             return Ok(explained);
         };
-        // The fields are those that a server would see.
-        let passes = |_: &[u8]| true;
+        let passes = self.passes();
         let mut key = Vec::new();
         write_key(&mut key, &uri, &policy.key, &self.head, &self.bytes, passes);
         explained.key = Some(text(&key));
@@ -115,15 +114,17 @@ impl Question {
         plan.table.choose(&request).map_err(|_| Unanswered::NoRoute)
     }
 
+    /// Whether a server sees a field of a name, as a client that nobody trusts would send it.
+    fn passes(&self) -> impl Fn(&[u8]) -> bool + Copy {
+        Passing { is_trusted: false, names_fields: false }.passes(&self.head, &self.bytes)
+    }
+
     fn look(&self, cache: &Cache, policy: &Policy, key: Key, explained: &mut Explained) {
         let Self { head, bytes, .. } = self;
         let now_ms = unix_ms();
         let stored = cache.store.variants(key);
-        // As a client that nobody trusts would send it.
-        let passing = Passing { is_trusted: false, names_fields: false };
-        let passes = |name: &[u8]| passing.has(head, bytes, name);
         let is_asked_for = |object: &Object| {
-            object.vary().variant(cache.secret, policy, head, bytes, passes) == object.variant()
+            object.vary().variant(cache.secret, policy, head, bytes, self.passes()) == object.variant()
         };
         let answering = stored.iter().find(|object| is_asked_for(object));
         let known = answering.map(|object| {

@@ -548,7 +548,14 @@ pub(super) fn opening(
     let mut key_text = Vec::new();
     let request_bytes = request.head_bytes();
     let uri = uri(call, admitted, request);
-    write_key(&mut key_text, &uri, &ask.policy.key, &request.head, request_bytes, ask.passes(request));
+    write_key(
+        &mut key_text,
+        &uri,
+        &ask.policy.key,
+        &request.head,
+        request_bytes,
+        ask.passing.passes(&request.head, request_bytes),
+    );
     Ok(Opening {
         stored,
         variant: ask.variant(&vary, request),

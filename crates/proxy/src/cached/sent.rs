@@ -22,8 +22,12 @@ impl Passing {
         Self { is_trusted: call.client.is_trusted, names_fields: admitted.connection.names_fields }
     }
 
-    /// Whether a field of this name that the client sent is passed on.
-    pub(super) fn has(self, head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
+    /// Whether the server sees a field of a name as the client sent it.
+    pub(super) fn passes(self, head: &RequestHead, bytes: &[u8]) -> impl Fn(&[u8]) -> bool + Copy {
+        move |name| self.has(head, bytes, name)
+    }
+
+    fn has(self, head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
         // What only trusted clients may say is dropped for others, as `wire::write_request` does; what stands in its place
         // follows from the URL.
         let is_dropped = !self.is_trusted

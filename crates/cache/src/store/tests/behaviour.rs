@@ -8,7 +8,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use bytes::Bytes;
-use wire::RequestHead;
 
 use super::{key, no_variant, opening};
 use crate::fill::flight::Flight;
@@ -557,7 +556,7 @@ fn rfc5861_what_was_softly_purged_is_stale_from_the_purge_on_whoever_asks_then()
     for named in purges {
         let store = store();
         let uri = Uri::new(false, b"a.example", b"/b");
-        let key = Key::of(secret, &uri, &spaces[0].options, &RequestHead::default(), b"", |_| true);
+        let key = Key::of_uri(secret, &uri, &spaces[0].options);
         let labels = [Label::host(secret, b"a.example"), Label::tag(secret, b"t")];
         let opening = Opening { labels: labels.into(), ..opening("http://a.example/b") };
         put(&store, key, opening, b"body");
