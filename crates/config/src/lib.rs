@@ -48,6 +48,8 @@ mod statuses;
 mod named_file;
 /// Every option, declared once.
 mod options;
+/// Those of the access log.
+mod log_options;
 /// Those that say which requests something is for.
 mod requests;
 /// Those of routes.
@@ -101,7 +103,7 @@ pub use ipnet::IpNet;
 pub use meaning::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check, Config,
     CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Limits, Link, ListenAddress, Listener,
-    LogFormat, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings,
+    LogFormat, LogQuery, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings,
     RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Scope, Server, ServerHost,
     Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
 };

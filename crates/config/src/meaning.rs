@@ -19,7 +19,7 @@ mod limits;
 
 pub use cache::{CacheDisk, CacheStore};
 pub use faults::{FaultRule, Faults, First};
-pub use limits::{AccessLog, Limits, LogFormat, LogTarget, MemoryBound, Shedding, Timeouts};
+pub use limits::{AccessLog, Limits, LogFormat, LogQuery, LogTarget, MemoryBound, Shedding, Timeouts};
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
     Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts,

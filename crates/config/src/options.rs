@@ -13,15 +13,14 @@ use ipnet::IpNet;
 use crate::bandwidth::BANDWIDTH;
 use crate::cache_options::{CACHE, CacheWritten};
 use crate::delay::{DELAY, LOSS};
-use crate::fault::{Fault, ValueError};
+use crate::fault::ValueError;
 use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
 use crate::injected_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
-use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, Word, located, quoted};
+use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, located, quoted};
+use crate::log_options::{LOG, Log};
 use crate::meaning::{
-    Bandwidth, GATHER, Limits, Link, ListenAddress, LogFormat, LogTarget, MemoryBound, Page as RoutePage,
-    Shedding, Timeouts,
+    Bandwidth, GATHER, Limits, Link, ListenAddress, MemoryBound, Page as RoutePage, Shedding, Timeouts,
 };
-use crate::nearest::nearest;
 use crate::pairs::{OneOrMany, Pair};
 use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
@@ -570,55 +569,3 @@ const SOCKET: Text<PathBuf> = Text {
     read: |text| socket_path(text).map_err(|fault| ValueError { fault, expected: SOCKET.expected }),
     print: |path| path.display().to_string(),
 };
-
-/// `[log]`.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Log {
-    pub(crate) target: Option<LogTarget>,
-    pub(crate) format: LogFormat,
-}
-
-static LOG: Table<Log> = Table {
-    options: &[
-        &required(
-            "target",
-            Unless { word: "off", kind: TARGET_KIND },
-            |log: &mut Log| &mut log.target,
-            "Standard output, a file that lines are appended to, or nothing.",
-        ),
-        &key(
-            "format",
-            Word { words: &[("combined", LogFormat::Combined), ("json", LogFormat::Json)] },
-            |log: &mut Log| &mut log.format,
-            "`\"combined\"` is the Combined Log Format of Apache httpd; `\"json\"` is one object a line, with timings \
-             and the cause of a failure.",
-        ),
-    ],
-};
-
-const TARGET: &str = "\"stdout\" or a path with a /, such as /var/log/vanward.log or ./access.log";
-const TARGET_KIND: Text<LogTarget> = Text { expected: TARGET, read: log_target, print: written_target };
-
-/// A path has a slash, so that `"stdot"` doesn't become a file.
-fn log_target(text: &str) -> Result<LogTarget, ValueError> {
-    match text {
-        "stdout" => Ok(LogTarget::Stdout),
-        path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
-            Ok(LogTarget::File(PathBuf::from(path)))
-        }
-        other => {
-            let nearest = nearest(other, ["stdout", "off"]);
-            Err(ValueError {
-                fault: Fault::NotAPath { written: other.to_owned(), nearest },
-                expected: TARGET,
-            })
-        }
-    }
-}
-
-fn written_target(target: &LogTarget) -> String {
-    match target {
-        LogTarget::Stdout => "stdout".to_owned(),
-        LogTarget::File(path) => path.display().to_string(),
-    }
-}

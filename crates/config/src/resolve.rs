@@ -8,8 +8,9 @@ use std::num::NonZeroUsize;
 use crate::cache_options::CacheWritten;
 use crate::injected_resolve::{self, faults};
 use crate::kind::{Located, located};
-use crate::meaning::{AccessLog, Config, Faults, ListenAddress, Listener, Route, Scheme, Shedding};
-use crate::options::{FILE, File, Gather, Listen, Log, ShedWritten};
+use crate::log_options::Log;
+use crate::meaning::{Config, Faults, ListenAddress, Listener, Route, Scheme, Shedding};
+use crate::options::{FILE, File, Gather, Listen, ShedWritten};
 use crate::pairs::pair;
 use crate::profile::{check_profiles, with_profiles};
 use crate::reader::Reader;
@@ -33,6 +34,7 @@ pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
     }
     check_tls(&file, reader);
     check_profiles(&file, reader);
+    file.log.check(reader);
     let faults = faults(&file, &names, &routes, reader);
     warn_of_unused(&file, &routes, &tcp, reader);
     if reader.has_mistakes() { None } else { meaning(file, routes, tcp, faults) }
@@ -239,7 +241,7 @@ fn meaning(
             memory: file.shed.memory,
         },
         cache: file.cache.and_then(|cache| cache.value.meaning()),
-        access_log: file.log.target.map(|target| AccessLog { target, format: file.log.format }),
+        access_log: file.log.meaning(),
     })
 }
 
@@ -258,7 +260,6 @@ impl From<&Config> for File {
             let tcp = upstream.map(|upstream| located(upstream.name.clone()));
             element(Listen { tcp, ..Listen::from(listener) })
         };
-        let log = config.access_log.as_ref();
         Self {
             workers: config.workers.map(NonZeroUsize::get),
             gather: Gather(config.gather),
@@ -281,10 +282,7 @@ impl From<&Config> for File {
             limits: config.limits,
             shed: ShedWritten::from(&config.shed),
             cache: config.cache.as_ref().map(|cache| element(CacheWritten::from(cache))),
-            log: Log {
-                target: log.map(|log| log.target.clone()),
-                format: log.map(|log| log.format).unwrap_or_default(),
-            },
+            log: Log::from(config.access_log.as_ref()),
         }
     }
 }

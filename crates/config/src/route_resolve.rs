@@ -123,6 +123,9 @@ pub(crate) fn route(
     if let Some(Action::Redirect(_) | Action::Respond(_)) = &action {
         warn_of_idle(element, reader);
     }
+    if let Some(policies) = &policies {
+        warn_of_nobody(written, policies, reader);
+    }
     let cache = cache(written, names, reader);
     check_response_delay(written, reader);
     let name = written.name.as_ref().map(|name| name.value.clone());
@@ -456,6 +459,21 @@ fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: 
     for (option, at) in places {
         if let Some(at) = at {
             let warning = reader.mistake(at, format!("{option}: this route asks no server"));
+            reader.warn(warning);
+        }
+    }
+}
+
+/// Says where `$user` stands for nobody.
+fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Reader<'_>) {
+    let edits = [
+        ("request_headers", &written.request_headers, &policies.request_headers),
+        ("response_headers", &written.response_headers, &policies.response_headers),
+    ];
+    for (option, written, edits) in edits {
+        if let (None, Some(element), true) = (&policies.auth, written, edits.has_user()) {
+            let what = format!("{option}: $user is always empty here, since the route has no auth");
+            let warning = reader.mistake(&element.at, what);
             reader.warn(warning);
         }
     }

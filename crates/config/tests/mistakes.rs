@@ -93,6 +93,18 @@ fn one_mistake_each() {
             "[log]\ntarget = \"stdout\"\nformat = \"jason\"",
             "6:10: format: unknown word \"jason\"; expected \"combined\" or \"json\"; did you mean \"json\"?",
         ),
+        (
+            "[log]\ntarget = \"stdout\"\nquery = \"none\"",
+            "6:9: query: unknown word \"none\"; expected \"full\", \"masked\" or \"off\"",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nquery = \"off\"\nmask = [\"token\"]",
+            "7:8: mask: with this `query` no value is logged; expected query = \"full\", or no mask",
+        ),
+        (
+            "[log]\ntarget = \"stdout\"\nmask = [\"\"]",
+            "6:9: mask: it is empty; expected the name of a parameter such as token",
+        ),
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",

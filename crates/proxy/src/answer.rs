@@ -192,7 +192,12 @@ fn outlives(call: &Call<'_>, request: &Request, failure: Failure, record: &Recor
 fn subject(call: &Call<'_>, request: &Request, record: &Record<'_>) -> Option<Subject> {
     let bytes = request.head_bytes();
     let target = Target::of(&request.head, bytes).ok()?;
-    Some(Subject { route: record.route?, target, client: seen::client(call, &request.head, bytes) })
+    Some(Subject {
+        route: record.route?,
+        target,
+        client: seen::client(call, &request.head, bytes),
+        user: record.user,
+    })
 }
 
 /// The page that stands in for what a server says of an error, where the route wants that.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use balance::Time;
-use config::{Config, ListenAddress, LogFormat, LogTarget, Mistake, Reading};
+use config::{Config, ListenAddress, LogFormat, LogQuery, LogTarget, Mistake, Reading};
 use telemetry::{AccessLog, Reader, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -642,7 +642,14 @@ fn open_log(config: &config::AccessLog) -> Result<AccessLog, StartError> {
         LogFormat::Combined => telemetry::Format::Combined,
         LogFormat::Json => telemetry::Format::Json,
     };
-    AccessLog::open(target, format).map_err(|error| StartError::Log { target: name, error })
+    let query = match &config.query {
+        LogQuery::Full => telemetry::Query::Full,
+        LogQuery::Masked => telemetry::Query::Masked,
+        LogQuery::Omitted => telemetry::Query::Omitted,
+        LogQuery::Without(names) => telemetry::Query::Without(names.clone()),
+    };
+    let opened = AccessLog::open(target, format);
+    opened.map(|log| log.with_query(query)).map_err(|error| StartError::Log { target: name, error })
 }
 
 /// Waits for the first addresses of these names, for a while.
@@ -668,7 +675,7 @@ mod tests {
 
     fn config(log: Option<&Path>) -> Config {
         let target = |path: &Path| LogTarget::File(path.to_owned());
-        let log = log.map(|path| config::AccessLog { target: target(path), format: LogFormat::Json });
+        let log = log.map(|path| config::AccessLog::new(target(path), LogFormat::Json));
         let any = "127.0.0.1:0".parse().expect("is an address");
         let server = "http://127.0.0.1:1".parse().expect("is a URL");
         Config { access_log: log, ..Config::for_servers(vec![any], vec![server]) }

@@ -55,6 +55,8 @@ pub(crate) struct Admitted {
     pub(crate) method: Method,
     /// Who asks.
     pub(crate) client: IpAddr,
+    /// Who has given the right password, by number.
+    pub(crate) user: Option<usize>,
     /// Index of its route.
     pub(crate) route: usize,
     /// Index of the upstream that it goes to.
@@ -78,6 +80,7 @@ impl Admitted {
             version: head.start.version,
             method: head.start.method,
             client: call.client.address,
+            user: None,
             route: 0,
             upstream: 0,
             has_policies: false,
@@ -171,8 +174,9 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         return Ok(next);
     }
     if let Some(policies) = admitted.policies(call) {
-        if let Some(claim) = policy::ask(call, policies, &admitted, &memory.request, record)? {
-            aside(|| verify::verify(call, claim)).await?;
+        if let Some(claim) = policy::ask(call, policies, &mut admitted, &memory.request, record)? {
+            admitted.user = Some(aside(|| verify::verify(call, claim)).await?);
+            record.user = admitted.user;
         }
         let Memory { request, response } = memory;
         if let Some(answer) = policy::act(call, policies, &mut admitted, request, &mut response.out)? {

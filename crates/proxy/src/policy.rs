@@ -30,19 +30,22 @@ pub(crate) struct Subject {
     pub(crate) route: usize,
     pub(crate) target: Target,
     pub(crate) client: IpAddr,
+    /// Who has given the right password, by number.
+    pub(crate) user: Option<usize>,
 }
 
 impl Subject {
     pub(crate) fn of(admitted: &Admitted) -> Self {
-        Self { route: admitted.route, target: admitted.target, client: admitted.client }
+        Self { route: admitted.route, target: admitted.target, client: admitted.client, user: admitted.user }
     }
 }
 
-/// Asks whether the request may come in: by network, by rate, by password. What is left to be verified is returned.
+/// Asks whether the request may come in: by network, by rate, by password, and says by whom it is. What is left to be
+/// verified is returned.
 pub(crate) fn ask<'a>(
     call: &Call<'a>,
     policies: &'a Policies,
-    admitted: &Admitted,
+    admitted: &mut Admitted,
     request: &Request,
     record: &mut Record<'_>,
 ) -> Result<Option<Claim<'a>>, Failure> {
@@ -63,20 +66,32 @@ pub(crate) fn ask<'a>(
             }
         }
     }
-    policies.auth.as_ref().map_or(Ok(None), |auth| identify(call, auth, &fields))
+    let Some(auth) = &policies.auth else { return Ok(None) };
+    match identify(call, auth, &fields)? {
+        Identity::Known(user) => {
+            admitted.user = Some(user);
+            record.user = Some(user);
+            Ok(None)
+        }
+        Identity::Claimed(claim) => Ok(Some(claim)),
+    }
+}
+
+/// Who asks.
+enum Identity<'a> {
+    /// Somebody who was verified lately, by number.
+    Known(usize),
+    /// Who it is has to be verified.
+    Claimed(Claim<'a>),
 }
 
 /// Whether the request comes from somebody who was verified lately.
-fn identify<'a>(
-    call: &Call<'_>,
-    auth: &'a Arc<Auth>,
-    fields: &Fields<'_>,
-) -> Result<Option<Claim<'a>>, Failure> {
+fn identify<'a>(call: &Call<'_>, auth: &'a Arc<Auth>, fields: &Fields<'_>) -> Result<Identity<'a>, Failure> {
     let mut values = route::Fields::values(fields, b"authorization");
     let (Some(value), None) = (values.next(), values.next()) else { return Err(Failure::Unauthorized) };
     let credentials = Credentials::parse(value).map_err(|_| Failure::Unauthorized)?;
-    let (digest, is_known) = auth.is_known(&credentials, call.worker.time_ns());
-    Ok((!is_known).then_some(Claim { auth, credentials, digest }))
+    let (digest, user) = auth.known(&credentials, call.worker.time_ns());
+    Ok(user.map_or_else(|| Identity::Claimed(Claim { auth, credentials, digest }), Identity::Known))
 }
 
 /// Decides where the request goes, and what its path is there. An answer that needs no server is begun in `out`, up to its
@@ -269,7 +284,7 @@ pub(crate) fn edit_own(
 /// What is known of the request once its route is.
 fn exchange<'a>(
     call: &Call<'a>,
-    policies: &Policies,
+    policies: &'a Policies,
     subject: &Subject,
     request: &'a Request,
     fields: &'a Fields<'a>,
@@ -279,6 +294,7 @@ fn exchange<'a>(
     let seen = seen::request(call, &subject.target, bytes, subject.client, fields, &request.head);
     Exchange {
         request_id: if policies.names_request { id } else { b"" },
+        user: policies.user_name(subject.user),
         route: &call.snapshot.plan.routes[subject.route].label,
         tls: call.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
         ..Exchange::of(seen, seen::scheme(call, &request.head, bytes))

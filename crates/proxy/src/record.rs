@@ -14,6 +14,8 @@ use crate::exchange::Call;
 use crate::failure::Failure;
 use crate::faults::Drawn;
 use crate::lane::{Memory, Request};
+use crate::plan::Policies;
+use crate::seen;
 
 /// Attempts of a request whose failure is told, the first ones.
 const RETRIES_NOTED: usize = 4;
@@ -29,6 +31,8 @@ pub(crate) struct Record<'a> {
     pub(crate) route: Option<usize>,
     /// Whom a trusted proxy names as its client.
     pub(crate) named: Option<IpAddr>,
+    /// Who has given the right password, by number.
+    pub(crate) user: Option<usize>,
     /// When a request over a limit may come again.
     pub(crate) retry_after_seconds: u64,
     /// The upstream that it was for, by index.
@@ -83,6 +87,7 @@ impl<'a> Record<'a> {
             upstream_ended: None,
             route: None,
             named: None,
+            user: None,
             retry_after_seconds: 0,
             upstream: None,
             server: None,
@@ -274,6 +279,7 @@ impl<'a> Record<'a> {
         let is_whole = head.len > 0;
         let value = |name| if is_whole { head.value(bytes, name).unwrap_or(b"") } else { b"" };
         let route = self.route.map(|route| &plan.routes[route]);
+        let policies = route.and_then(|route| route.policies.as_deref());
         let upstream = self.server.map(|(upstream, _)| &plan.upstreams[upstream]);
         let server = |index: usize| Some(upstream?.servers.get(index)?.authority.as_str());
         let retried = self.retried.map(|(index, failure)| Retried {
@@ -283,6 +289,9 @@ impl<'a> Record<'a> {
         let entry = Entry {
             client: self.named.unwrap_or(self.call.client.address),
             peer: self.named.map(|_| self.call.client.address),
+            request_id: self.request_id(request, policies),
+            user: policies.map_or("", |policies| policies.user_name(self.user)),
+            scheme: if is_whole { seen::scheme(self.call, head, bytes) } else { "" },
             method: if is_whole { head.start.method_span.of(bytes) } else { b"" },
             target: if is_whole { head.start.target.of(bytes) } else { b"" },
             version: match head.start.version {
@@ -313,6 +322,19 @@ impl<'a> Record<'a> {
             cause: self.failure.map(|failure| failure.facts().word),
         };
         log.record(&entry, self.call.worker.wall_clock_at(began + duration));
+    }
+
+    /// By what servers know a request: the name that it was given here, or the one that it came with and that passes on.
+    fn request_id<'r>(&self, request: &'r Request, policies: Option<&Policies>) -> &'r [u8] {
+        const NAME: &[u8] = b"x-request-id";
+        if !request.texts.id.is_empty() {
+            return &request.texts.id;
+        }
+        let is_removed = policies.is_some_and(|policies| policies.meant.request_headers.remove(NAME));
+        if request.head.len == 0 || is_removed {
+            return b"";
+        }
+        seen::line(&request.head, request.head_bytes(), NAME).unwrap_or_default()
     }
 }
 

@@ -22,6 +22,12 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The value of the first field line of this name, for one that `wire` has no name for.
+pub(crate) fn line<'a, Start>(head: &Head<Start>, bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let field = head.fields.iter().find(|field| field.name.of(bytes).eq_ignore_ascii_case(name))?;
+    Some(field.value.of(bytes))
+}
+
 impl route::Fields for Fields<'_> {
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|field| (field.name.of(self.bytes), field.value.of(self.bytes)))

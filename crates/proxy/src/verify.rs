@@ -39,16 +39,16 @@ pub(crate) struct Claim<'a> {
     pub(crate) digest: CredentialsDigest,
 }
 
-/// Verifies a claim.
-pub(crate) async fn verify(call: &Call<'_>, claim: Claim<'_>) -> Result<(), Failure> {
+/// Verifies a claim, and returns whose it is, by number.
+pub(crate) async fn verify(call: &Call<'_>, claim: Claim<'_>) -> Result<usize, Failure> {
     let Claim { auth, credentials, digest } = claim;
     let verifier = &call.snapshot.plan.verifier;
     let _place = Place::take(&verifier.in_line).ok_or(Failure::VerifierBusy)?;
     let turn = call.client.deadline.within(PATIENCE, Arc::clone(&verifier.turns).acquire_owned()).await;
     let Ok(Ok(turn)) = turn else { return Err(Failure::VerifierBusy) };
     // A browser opens several connections: the first of them may have been here.
-    if auth.is_known(&credentials, call.worker.time_ns()).1 {
-        return Ok(());
+    if let Some(user) = auth.known(&credentials, call.worker.time_ns()).1 {
+        return Ok(user);
     }
     let users = Arc::clone(&auth.users);
     let verified = tokio::task::spawn_blocking(move || {
@@ -59,7 +59,7 @@ pub(crate) async fn verify(call: &Call<'_>, claim: Claim<'_>) -> Result<(), Fail
     match verified.await {
         Ok(Some(user)) => {
             auth.keep(digest, user, call.worker.time_ns());
-            Ok(())
+            Ok(user)
         }
         Ok(None) => Err(Failure::Unauthorized),
         // The process ends.

@@ -690,7 +690,7 @@ mod tests {
         let target = config::LogTarget::File(folder.path().join("log"));
         let proxy = start(Config {
             workers: Some(const { std::num::NonZeroUsize::new(1).unwrap() }),
-            access_log: Some(config::AccessLog { target, format: config::LogFormat::Json }),
+            access_log: Some(config::AccessLog::new(target, config::LogFormat::Json)),
             ..Config::for_servers(vec![any], vec![server])
         });
         let proxy = proxy.expect("it starts");

@@ -88,7 +88,7 @@ fn a_request_is_passed_on_without_allocating() {
     for with_log in [false, true] {
         for case in cases() {
             let file = LogTarget::File(directory.path().join("access.log"));
-            let log = AccessLog { target: file, format: LogFormat::Json };
+            let log = AccessLog::new(file, LogFormat::Json);
             let allocations = allocations_of(&case, with_log.then_some(log));
             // What the date and the timers take in a second is not any request's, and a busy machine takes seconds.
             assert!(

@@ -140,6 +140,11 @@ impl HeaderEdits {
         self.written.iter().any(|written| written.value.has_groups())
     }
 
+    /// Whether a value names `$user`.
+    pub fn has_user(&self) -> bool {
+        self.written.iter().any(|written| written.value.has_user())
+    }
+
     /// Whether a field of this name is taken out of the message. In requests `_` and `-` are the same.
     #[inline]
     pub fn remove(&self, name: &[u8]) -> bool {

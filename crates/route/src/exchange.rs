@@ -12,6 +12,8 @@ pub struct Exchange<'a, F: ?Sized> {
     pub scheme: &'a str,
     /// Names the request in logs.
     pub request_id: &'a [u8],
+    /// Who has given the right password.
+    pub user: &'a str,
     /// The name of its route.
     pub route: &'a str,
     /// The name of the route's upstream.
@@ -58,6 +60,7 @@ impl<'a, F: ?Sized> Exchange<'a, F> {
             request,
             scheme,
             request_id: b"",
+            user: "",
             route: "",
             upstream: "",
             server: "",

@@ -8,7 +8,7 @@ use crate::pattern::Pattern;
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
 
 /// The variables by name. Those that end in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
-pub const VARIABLES: [&str; 23] = [
+pub const VARIABLES: [&str; 24] = [
     "host",
     "path",
     "query",
@@ -17,6 +17,7 @@ pub const VARIABLES: [&str; 23] = [
     "scheme",
     "client_address",
     "request_id",
+    "user",
     "route",
     "upstream",
     "server",
@@ -97,6 +98,7 @@ pub(crate) enum Variable {
     Scheme,
     ClientAddress,
     RequestId,
+    User,
     Route,
     Upstream,
     Server,
@@ -197,6 +199,11 @@ impl Template {
     /// Whether it names groups of a pattern, so that there have to be captures when it is filled in.
     pub fn has_groups(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(Variable::Group(_), _)))
+    }
+
+    /// Whether it names `$user`.
+    pub(crate) fn has_user(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(Variable::User, _)))
     }
 
     /// The text of one without variables.
@@ -384,6 +391,7 @@ impl Variable {
             "scheme" => Self::Scheme,
             "client_address" => Self::ClientAddress,
             "request_id" => Self::RequestId,
+            "user" => Self::User,
             "route" => Self::Route,
             "upstream" => Self::Upstream,
             "server" => Self::Server,

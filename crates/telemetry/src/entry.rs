@@ -12,6 +12,12 @@ pub struct Entry<'a> {
     pub client: IpAddr,
     /// The proxy that the connection is from, where it said who asks.
     pub peer: Option<IpAddr>,
+    /// By what servers know the request; empty where it has no name.
+    pub request_id: &'a [u8],
+    /// Who has given the right password; empty where nobody was asked for one.
+    pub user: &'a str,
+    /// `http` or `https`, as the client used it.
+    pub scheme: &'static str,
     /// The method; empty when no request line could be read.
     pub method: &'a [u8],
     /// The target as sent.
@@ -69,6 +75,9 @@ impl Entry<'_> {
         Self {
             client,
             peer: None,
+            request_id: b"",
+            user: "",
+            scheme: "",
             method: b"",
             target: b"",
             version: Version(1, 0),

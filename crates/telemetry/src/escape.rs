@@ -18,6 +18,16 @@ pub(crate) fn combined(bytes: &[u8], line: &mut Vec<u8>) {
     });
 }
 
+/// The same for a field that no quotes stand around, and that a space ends.
+pub(crate) fn word(bytes: &[u8], line: &mut Vec<u8>) {
+    for (at, word) in bytes.split(|&byte| byte == b' ').enumerate() {
+        if at > 0 {
+            line.extend_from_slice(b"\\x20");
+        }
+        combined(word, line);
+    }
+}
+
 /// As JSON escapes (RFC 8259 §7). UTF-8 is kept; a byte that is not part of it becomes U+FFFD.
 pub(crate) fn json(bytes: &[u8], line: &mut Vec<u8>) {
     copy_plain(bytes, line, |rest, line| {

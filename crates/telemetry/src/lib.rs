@@ -9,6 +9,8 @@ mod entry;
 mod timestamp;
 /// Bytes from outside made safe to stand in a line.
 mod escape;
+/// What of a query string is logged.
+mod query;
 /// An entry as a line: combined or JSON.
 mod line;
 /// From the workers' buffers to the thread that writes.
@@ -42,6 +44,7 @@ pub use histogram::{BUCKETS, Histogram};
 pub use line::Format;
 pub use log::{AccessLog, Target, WorkerLog};
 pub use process::Process;
+pub use query::Query;
 pub use series::{
     CacheCell, Classes, ListenerCell, Place, Rare, RouteCell, Series, SeriesReader, ServerCell, UpstreamCell,
 };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::entry::{ClientTls, Entry, Injected, Retried, Version};
 use crate::escape;
+use crate::query::Query;
 use crate::timestamp::Timestamp;
 
 /// The form of a line.
@@ -20,10 +21,10 @@ pub enum Format {
 
 impl Format {
     /// Adds the line of `entry`, its line feed included.
-    pub(crate) fn write(self, entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
+    pub(crate) fn write(self, entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<u8>) {
         match self {
-            Self::Combined => combined(entry, timestamp, line),
-            Self::Json => json(entry, timestamp, line),
+            Self::Combined => combined(entry, query, timestamp, line),
+            Self::Json => json(entry, query, timestamp, line),
         }
         line.push(b'\n');
     }
@@ -53,9 +54,15 @@ macro_rules! name {
     };
 }
 
-fn combined(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
+fn combined(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<u8>) {
     address(entry.client, line);
-    line.extend_from_slice(b" - - [");
+    line.extend_from_slice(b" - ");
+    if entry.user.is_empty() {
+        line.push(b'-');
+    } else {
+        cut(entry.user.as_bytes(), limit::NAME, escape::word, line);
+    }
+    line.extend_from_slice(b" [");
     line.extend_from_slice(timestamp.combined());
     line.extend_from_slice(b"] \"");
     if entry.method.is_empty() {
@@ -63,7 +70,7 @@ fn combined(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
     } else {
         cut(entry.method, limit::METHOD, escape::combined, line);
         line.push(b' ');
-        cut(entry.target, limit::TARGET, escape::combined, line);
+        url(entry.target, limit::TARGET, query, escape::combined, line);
         line.extend_from_slice(b" HTTP/");
         version(entry.version, line);
     }
@@ -71,18 +78,23 @@ fn combined(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
     decimal_or_dash(u64::from(entry.status), line);
     line.push(b' ');
     decimal_or_dash(entry.body_bytes_sent, line);
-    for (field, most) in [(entry.referer, limit::REFERER), (entry.user_agent, limit::USER_AGENT)] {
-        line.extend_from_slice(b" \"");
-        cut(if field.is_empty() { b"-" } else { field }, most, escape::combined, line);
-        line.push(b'"');
-    }
+    line.extend_from_slice(b" \"");
+    url(or_dash(entry.referer), limit::REFERER, query, escape::combined, line);
+    line.extend_from_slice(b"\" \"");
+    cut(or_dash(entry.user_agent), limit::USER_AGENT, escape::combined, line);
+    line.push(b'"');
 
     let mut rest = Pairs { line, format: Format::Combined };
     rest.text(name!("host"), entry.host, limit::HOST);
     rest.measures(entry);
 }
 
-fn json(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
+/// `-` for what is not there, as httpd writes it.
+fn or_dash(field: &[u8]) -> &[u8] {
+    if field.is_empty() { b"-" } else { field }
+}
+
+fn json(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<u8>) {
     line.extend_from_slice(b"{\"time\":\"");
     line.extend_from_slice(timestamp.rfc3339());
     line.push(b'.');
@@ -92,9 +104,10 @@ fn json(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
     line.push(b'"');
 
     let mut fields = Pairs { line, format: Format::Json };
+    fields.text(name!("user"), entry.user.as_bytes(), limit::NAME);
     if !entry.method.is_empty() {
         fields.text(name!("method"), entry.method, limit::METHOD);
-        fields.text(name!("target"), entry.target, limit::TARGET);
+        fields.url(name!("target"), entry.target, limit::TARGET, query);
         fields.name(name!("version"));
         fields.line.push(b'"');
         version(entry.version, fields.line);
@@ -105,7 +118,7 @@ fn json(entry: &Entry<'_>, timestamp: &Timestamp, line: &mut Vec<u8>) {
         fields.number(name!("status"), u64::from(entry.status));
     }
     fields.number(name!("body_bytes_sent"), entry.body_bytes_sent);
-    fields.text(name!("referer"), entry.referer, limit::REFERER);
+    fields.url(name!("referer"), entry.referer, limit::REFERER, query);
     fields.text(name!("user_agent"), entry.user_agent, limit::USER_AGENT);
     fields.measures(entry);
     line.push(b'}');
@@ -126,6 +139,8 @@ impl Pairs<'_> {
             address(peer, self.line);
             self.line.push(b'"');
         }
+        self.text(name!("request_id"), entry.request_id, limit::NAME);
+        self.text(name!("scheme"), entry.scheme.as_bytes(), limit::NAME);
         let ClientTls { version, cipher, server_name, subject } = entry.tls;
         self.text(name!("tls_version"), version.as_bytes(), limit::NAME);
         self.text(name!("tls_cipher"), cipher.as_bytes(), limit::NAME);
@@ -205,6 +220,18 @@ impl Pairs<'_> {
         }
     }
 
+    fn url(&mut self, name: Name, value: &[u8], bytes_max: usize, query: &Query) {
+        if !value.is_empty() {
+            self.name(name);
+            self.line.push(b'"');
+            match self.format {
+                Format::Combined => url(value, bytes_max, query, escape::combined, self.line),
+                Format::Json => url(value, bytes_max, query, escape::json, self.line),
+            }
+            self.line.push(b'"');
+        }
+    }
+
     fn number(&mut self, name: Name, value: u64) {
         self.name(name);
         decimal(value, self.line);
@@ -221,6 +248,23 @@ impl Pairs<'_> {
 
 fn cut(value: &[u8], bytes_max: usize, escape: impl Fn(&[u8], &mut Vec<u8>), line: &mut Vec<u8>) {
     escape(&value[..value.len().min(bytes_max)], line);
+    if value.len() > bytes_max {
+        line.extend_from_slice(b"...");
+    }
+}
+
+/// The same for a URL, whose query may be left out.
+fn url(
+    value: &[u8],
+    bytes_max: usize,
+    query: &Query,
+    escape: impl Fn(&[u8], &mut Vec<u8>),
+    line: &mut Vec<u8>,
+) {
+    if *query == Query::Full {
+        return cut(value, bytes_max, escape, line);
+    }
+    query.pieces(&value[..value.len().min(bytes_max)], |piece| escape(piece, line));
     if value.len() > bytes_max {
         line.extend_from_slice(b"...");
     }
@@ -284,6 +328,9 @@ mod tests {
     const MINIMAL: Entry<'static> = Entry::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)));
 
     const COMPLETE: Entry<'static> = Entry {
+        request_id: b"7f\"",
+        user: "me \"too\"",
+        scheme: "https",
         method: b"GET",
         target: b"/a?b",
         version: Version(1, 1),
@@ -320,10 +367,14 @@ mod tests {
     };
 
     fn line(format: Format, entry: &Entry<'_>) -> String {
+        line_with(format, entry, &Query::Full)
+    }
+
+    fn line_with(format: Format, entry: &Entry<'_>, query: &Query) -> String {
         let mut timestamp = Timestamp::new();
         timestamp.set(UNIX_EPOCH + Duration::from_millis(971_186_136_007));
         let mut line = Vec::new();
-        format.write(entry, &timestamp, &mut line);
+        format.write(entry, query, &timestamp, &mut line);
         String::from_utf8(line).expect("a line is UTF-8")
     }
 
@@ -331,8 +382,8 @@ mod tests {
     fn combined_is_httpd_s_nine_fields_and_the_rest_by_name() {
         assert_eq!(
             line(Format::Combined, &COMPLETE),
-            "192.0.2.7 - - [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" 502 18446744073709551615 \
-             \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" tls_version=\"TLSv1.3\" \
+            "192.0.2.7 - me\\x20\\\"too\\\" [10/Oct/2000:13:55:36 +0000] \"GET /a?b HTTP/1.1\" 502 18446744073709551615 \
+             \"http://example.test/\\\"\" \"curl/8.0\" host=\"example.test\" request_id=\"7f\\\"\" scheme=\"https\" tls_version=\"TLSv1.3\" \
              tls_cipher=\"TLS_AES_128_GCM_SHA256\" tls_sni=\"example.test\" tls_subject=\"CN=a\\\"\" \
              bytes_received=310 duration_ms=12.034 route=\"/a\" upstream=\"app\" server=\"127.0.0.1:9000\" upstream_connect_ms=0.000 \
              upstream_first_byte_ms=10.000 upstream_total_ms=11.999 queued_ms=1.500 retries=2 \
@@ -352,7 +403,7 @@ mod tests {
         assert_eq!(
             parsed(&COMPLETE),
             json!({
-                "time": "2000-10-10T13:55:36.007Z", "client": "192.0.2.7", "method": "GET", "target": "/a?b",
+                "time": "2000-10-10T13:55:36.007Z", "client": "192.0.2.7", "user": "me \"too\"", "request_id": "7f\"", "scheme": "https", "method": "GET", "target": "/a?b",
                 "version": "1.1", "host": "example.test", "status": 502,
                 "body_bytes_sent": 18_446_744_073_709_551_615_u64, "referer": "http://example.test/\"",
                 "user_agent": "curl/8.0", "tls_version": "TLSv1.3", "tls_cipher": "TLS_AES_128_GCM_SHA256",
@@ -374,6 +425,19 @@ mod tests {
                 "bytes_received": 0, "duration_ms": 0.0,
             })
         );
+    }
+
+    #[test]
+    fn queries_that_are_not_for_the_log() {
+        let long = [b"/?token=", &[b'a'; 10_000][..]].concat();
+        let entry = Entry { target: &long, referer: b"http://from/?token=\"1\"&b=2", ..COMPLETE };
+        let query = Query::Without(vec!["token".to_owned()]);
+        let combined = line_with(Format::Combined, &entry, &query);
+        assert!(combined.contains("\"GET /?token=***... HTTP/1.1\""), "{combined}");
+        assert!(combined.contains("\"http://from/?token=***&b=2\""), "{combined}");
+        let json = line_with(Format::Json, &Entry { target: b"/a?b", ..entry }, &Query::Omitted);
+        let json: Value = serde_json::from_str(&json).expect("valid JSON");
+        assert_eq!((&json["target"], &json["referer"]), (&json!("/a"), &json!("http://from/")));
     }
 
     #[test]
@@ -468,7 +532,7 @@ mod tests {
                     prop_assert!(shown.contains(char::REPLACEMENT_CHARACTER), "{}", shown);
                 }
             }
-            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(32));
+            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(35));
         }
 
         #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::entry::Entry;
 use crate::line::Format;
+use crate::query::Query;
 use crate::timestamp::Timestamp;
 use crate::writer::{Output, Writer};
 
@@ -41,6 +42,7 @@ pub enum Target {
 pub struct AccessLog {
     queue: SyncSender<Message>,
     format: Format,
+    query: Arc<Query>,
     state: Arc<State>,
     thread: Arc<Mutex<Option<WriterThread>>>,
 }
@@ -95,7 +97,13 @@ impl AccessLog {
             writer.run();
         })?;
         let thread = Arc::new(Mutex::new(Some(WriterThread { handle, running })));
-        Ok(Self { queue, format, state, thread })
+        Ok(Self { queue, format, query: Arc::default(), state, thread })
+    }
+
+    /// The same, with this of query strings.
+    #[must_use]
+    pub fn with_query(self, query: Query) -> Self {
+        Self { query: Arc::new(query), ..self }
     }
 
     /// The part of the log that one worker owns.
@@ -105,6 +113,7 @@ impl AccessLog {
         WorkerLog {
             queue: self.queue.clone(),
             format: self.format,
+            query: Arc::clone(&self.query),
             state: Arc::clone(&self.state),
             timestamp: Timestamp::new(),
             lines: Vec::with_capacity(BATCH_BYTES),
@@ -160,6 +169,7 @@ impl AccessLog {
 pub struct WorkerLog {
     queue: SyncSender<Message>,
     format: Format,
+    query: Arc<Query>,
     state: Arc<State>,
     timestamp: Timestamp,
     lines: Vec<u8>,
@@ -175,7 +185,7 @@ impl WorkerLog {
             return;
         }
         self.timestamp.set(now);
-        self.format.write(entry, &self.timestamp, &mut self.lines);
+        self.format.write(entry, &self.query, &self.timestamp, &mut self.lines);
         if self.lines.len() >= BATCH_BYTES {
             self.hand_over();
         }

@@ -116,6 +116,15 @@ pub struct AccessLog {
     pub target: LogTarget,
     /// One line a request.
     pub format: LogFormat,
+    /// What of query strings is in it.
+    pub query: LogQuery,
+}
+
+impl AccessLog {
+    /// A log with all that is known in it.
+    pub fn new(target: LogTarget, format: LogFormat) -> Self {
+        Self { target, format, query: LogQuery::Full }
+    }
 }
 
 /// Where log lines go.
@@ -125,6 +134,20 @@ pub enum LogTarget {
     Stdout,
     /// Appended to this file.
     File(PathBuf),
+}
+
+/// What of query strings is logged, in targets and in Referer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum LogQuery {
+    /// All.
+    #[default]
+    Full,
+    /// The names of parameters.
+    Masked,
+    /// Nothing.
+    Omitted,
+    /// All but the values of these parameters.
+    Without(Vec<String>),
 }
 
 /// The form of a log line.

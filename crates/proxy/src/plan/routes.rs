@@ -88,12 +88,12 @@ impl Auth {
         }
     }
 
-    /// What credentials are known by, and whether they were verified lately.
-    pub(crate) fn is_known(&self, credentials: &Credentials, now_ns: u64) -> (CredentialsDigest, bool) {
+    /// What credentials are known by, and whose they are, if they were verified lately.
+    pub(crate) fn known(&self, credentials: &Credentials, now_ns: u64) -> (CredentialsDigest, Option<usize>) {
         let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = verified.digest(credentials);
         let user = verified.user(&digest, now_ns);
-        (digest, user.is_some())
+        (digest, user)
     }
 
     /// These were verified.
@@ -231,6 +231,12 @@ impl Route {
 }
 
 impl Policies {
+    /// What a user is called; empty without one.
+    pub(crate) fn user_name(&self, user: Option<usize>) -> &str {
+        let name = || self.auth.as_ref()?.users.name(user?);
+        name().unwrap_or_default()
+    }
+
     fn new(config: &Config, route: &config::Route, kept: &mut Kept<'_>) -> Self {
         let meant = &route.policies;
         let config::Access { allow, deny } = &meant.access;

@@ -15,7 +15,7 @@ fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
     let scene = Scene::with(|config| {
-        config.access_log = Some(AccessLog { target: LogTarget::File(path.clone()), format });
+        config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), format));
         config.timeouts.upstream_first_byte = Duration::from_secs(2);
     });
     talk(&scene);

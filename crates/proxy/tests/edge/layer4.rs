@@ -245,8 +245,7 @@ fn a_connection_is_a_line_of_the_log() {
     let mut log = None;
     let scene = scene_with(1, |set| {
         let path = set.directory.join("access.log");
-        set.config.access_log =
-            Some(AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Json });
+        set.config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json));
         log = Some(path);
     });
     let (mut client, mut server) = (scene.client(), scene.accept(0));

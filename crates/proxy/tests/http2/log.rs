@@ -15,7 +15,7 @@ fn a_stream_is_logged_like_any_request() {
     let path = directory.path().join("access.log");
     let scene = Scene::with(Protocol::Http2, 1, |config| {
         let target = LogTarget::File(path.clone());
-        config.access_log = Some(AccessLog { target, format: LogFormat::Json });
+        config.access_log = Some(AccessLog::new(target, LogFormat::Json));
     });
     let mut client = scene.client();
     client.sends([headers(1, FIELDS), last_data(1, "hello")].concat());

@@ -87,7 +87,7 @@ fn a_rate_holds_over_workers_connections_and_reloads() {
 }
 
 /// The user `me` with the password `secret`, in a hash that is quick to verify.
-const USERS: &str = "me:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n";
+pub(crate) const USERS: &str = "me:$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n";
 
 const GUARDED: &str = r#"
 [[route]]

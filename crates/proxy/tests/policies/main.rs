@@ -26,6 +26,8 @@ mod matched;
 mod asked;
 /// What a server sees of a request, and a client of a response.
 mod changed;
+/// What the log says of it.
+mod logged;
 /// Answers without a server.
 mod answered;
 /// Which server a request goes to.

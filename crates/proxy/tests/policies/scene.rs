@@ -56,6 +56,11 @@ impl Scene {
         &self.running
     }
 
+    /// The proxy, to be ended, and the folder with its files.
+    pub(crate) fn into_parts(self) -> (Running, TempDir) {
+        (self.running, self.directory)
+    }
+
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

@@ -42,7 +42,7 @@ fn templates_name_what_was_agreed_on_in_full_and_resumed_sessions() {
     let log = clients.path().join("access.log");
     let scene = Scene::with(|config, _| {
         listener_tls(config).client_certificates = ClientCertificates::Optional { ca: clients.file.clone() };
-        config.access_log = Some(AccessLog { target: LogTarget::File(log.clone()), format: LogFormat::Json });
+        config.access_log = Some(AccessLog::new(LogTarget::File(log.clone()), LogFormat::Json));
         tells(config);
     });
     let mut shown = scene.authority.client_showing(&known);

@@ -149,15 +149,16 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         let problems: Vec<String> = problems.into_iter().collect();
         return super::fail(super::BAD_CONFIGURATION, problems.join("\nvanward: "));
     }
-    config.access_log = arguments.log.as_ref().map(|path| AccessLog {
-        target: match path.as_os_str().as_encoded_bytes() {
+    config.access_log = arguments.log.as_ref().map(|path| {
+        let target = match path.as_os_str().as_encoded_bytes() {
             b"-" => LogTarget::Stdout,
             _ => LogTarget::File(path.clone()),
-        },
-        format: match arguments.log_format {
+        };
+        let format = match arguments.log_format {
             Format::Combined => LogFormat::Combined,
             Format::Json => LogFormat::Json,
-        },
+        };
+        AccessLog::new(target, format)
     });
     arguments.operation.over(&mut config);
     match super::inheritance() {

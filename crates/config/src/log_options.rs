@@ -1,0 +1,133 @@
+//! The options of `[log]`, declared once.
+
+use std::path::PathBuf;
+
+use crate::fault::{Fault, ValueError};
+use crate::kind::{At, List, Located, Text, Unless, Word, located};
+use crate::meaning::{AccessLog, LogFormat, LogQuery, LogTarget};
+use crate::nearest::nearest;
+use crate::reader::Reader;
+use crate::table::{Table, key, required};
+
+/// `[log]`.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    pub(crate) target: Option<LogTarget>,
+    pub(crate) format: LogFormat,
+    pub(crate) query: LogQuery,
+    pub(crate) mask: Located<Vec<String>>,
+}
+
+pub(crate) static LOG: Table<Log> = Table {
+    options: &[
+        &required(
+            "target",
+            Unless { word: "off", kind: TARGET_KIND },
+            |log: &mut Log| &mut log.target,
+            "Standard output, a file that lines are appended to, or nothing.",
+        ),
+        &key(
+            "format",
+            Word { words: &[("combined", LogFormat::Combined), ("json", LogFormat::Json)] },
+            |log: &mut Log| &mut log.format,
+            "`\"combined\"` is the Combined Log Format of Apache httpd; `\"json\"` is one object a line, with timings \
+             and the cause of a failure.",
+        ),
+        &key(
+            "query",
+            Word {
+                words: &[("full", LogQuery::Full), ("masked", LogQuery::Masked), ("off", LogQuery::Omitted)],
+            },
+            |log: &mut Log| &mut log.query,
+            "What is logged of query strings, in targets and in Referer. `\"masked\"` logs `***` for each value, `\"off\"` \
+             ends the URL before its `?`.",
+        ),
+        &key(
+            "mask",
+            At(List {
+                kind: Text { expected: PARAMETER, read: parameter, print: String::clone },
+                may_be_empty: true,
+            }),
+            |log: &mut Log| &mut log.mask,
+            "Parameters of query strings whose values are logged as `***`, in any case: `[\"token\", \"key\"]`.",
+        ),
+    ],
+};
+
+impl Log {
+    /// Refuses names that could be masked where no value is logged anyway.
+    pub(crate) fn check(&self, reader: &mut Reader<'_>) {
+        if self.query != LogQuery::Full && !self.mask.value.is_empty() {
+            let mistake = reader.mistake(&self.mask.at, "mask: with this `query` no value is logged");
+            reader.add(mistake.expecting("query = \"full\", or no mask"));
+        }
+    }
+
+    /// What it means; `None` for no log.
+    pub(crate) fn meaning(self) -> Option<AccessLog> {
+        let query = match self.query {
+            LogQuery::Full if !self.mask.value.is_empty() => LogQuery::Without(self.mask.value),
+            query => query,
+        };
+        Some(AccessLog { target: self.target?, format: self.format, query })
+    }
+}
+
+/// As it would have been read, from nowhere.
+impl From<Option<&AccessLog>> for Log {
+    fn from(log: Option<&AccessLog>) -> Self {
+        let Some(AccessLog { target, format, query }) = log.cloned() else {
+            return Self {
+                target: None,
+                format: LogFormat::default(),
+                query: LogQuery::Full,
+                mask: located(Vec::new()),
+            };
+        };
+        let (query, mask) = match query {
+            LogQuery::Without(names) => (LogQuery::Full, names),
+            query => (query, Vec::new()),
+        };
+        Self { target: Some(target), format, query, mask: located(mask) }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self::from(None)
+    }
+}
+
+const PARAMETER: &str = "the name of a parameter such as token";
+
+fn parameter(text: &str) -> Result<String, ValueError> {
+    let fault = Fault::Empty;
+    if text.is_empty() { Err(ValueError { fault, expected: PARAMETER }) } else { Ok(text.to_owned()) }
+}
+
+const TARGET: &str = "\"stdout\" or a path with a /, such as /var/log/vanward.log or ./access.log";
+const TARGET_KIND: Text<LogTarget> = Text { expected: TARGET, read: log_target, print: written_target };
+
+/// A path has a slash, so that `"stdot"` doesn't become a file.
+fn log_target(text: &str) -> Result<LogTarget, ValueError> {
+    match text {
+        "stdout" => Ok(LogTarget::Stdout),
+        path if path.contains('/') && !path.ends_with('/') && !path.contains('\0') => {
+            Ok(LogTarget::File(PathBuf::from(path)))
+        }
+        other => {
+            let nearest = nearest(other, ["stdout", "off"]);
+            Err(ValueError {
+                fault: Fault::NotAPath { written: other.to_owned(), nearest },
+                expected: TARGET,
+            })
+        }
+    }
+}
+
+fn written_target(target: &LogTarget) -> String {
+    match target {
+        LogTarget::Stdout => "stdout".to_owned(),
+        LogTarget::File(path) => path.display().to_string(),
+    }
+}

@@ -1,0 +1,137 @@
+//! What of a query string is logged: all of it, none, or without the values of parameters.
+//!
+//! A URL is cut where its query has what is not for the log. It is never decoded or put together anew.
+
+/// What stands for a value that is not logged.
+const MASK: &[u8] = b"***";
+
+/// What is logged of the query in targets and in Referer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Query {
+    /// All.
+    #[default]
+    Full,
+    /// Nothing: the URL ends before its `?`.
+    Omitted,
+    /// The names of parameters, and `***` for each value.
+    Masked,
+    /// All but the values of parameters with these names, in any case.
+    Without(Vec<String>),
+}
+
+impl Query {
+    /// Gives `write` what is logged of a URL, in pieces that belong behind one another.
+    pub(crate) fn pieces<'u>(&self, url: &'u [u8], mut write: impl FnMut(&'u [u8])) {
+        let names = match self {
+            Self::Full => return write(url),
+            Self::Omitted => None,
+            Self::Masked => Some(None),
+            Self::Without(names) => Some(Some(names.as_slice())),
+        };
+        let Some(mark) = url.iter().position(|&byte| byte == b'?') else { return write(url) };
+        let Some(names) = names else { return write(&url[..mark]) };
+        write(&url[..=mark]);
+        for parameter in url[mark + 1..].split_inclusive(|&byte| byte == b'&') {
+            let (parameter, separator) = match parameter.split_last() {
+                Some((b'&', parameter)) => (parameter, &b"&"[..]),
+                _ => (parameter, &b""[..]),
+            };
+            match masked_from(parameter, names) {
+                Some(value) => {
+                    write(&parameter[..value]);
+                    write(MASK);
+                }
+                None => write(parameter),
+            }
+            write(separator);
+        }
+    }
+}
+
+/// Where the value begins that is masked. Some servers take `;` for a separator, so a name may stand behind one; what
+/// follows a masked value is masked with it, as others take it for a part of that.
+fn masked_from(parameter: &[u8], names: Option<&[String]>) -> Option<usize> {
+    let mut start = 0;
+    for piece in parameter.split(|&byte| byte == b';') {
+        let equals = piece.iter().position(|&byte| byte == b'=');
+        // Of a piece without a name all may be secret: `/?TOKEN`.
+        let (name, value) = match equals {
+            Some(equals) => (&piece[..equals], start + equals + 1),
+            None => (piece, start),
+        };
+        let is_masked = match names {
+            None => !piece.is_empty(),
+            Some(names) => equals.is_some() && names.iter().any(|known| is_name(name, known)),
+        };
+        if is_masked {
+            return Some(value);
+        }
+        start += piece.len() + 1;
+    }
+    None
+}
+
+/// Whether a server reads this name of it, whatever is escaped and in whatever case.
+fn is_name(mut written: &[u8], name: &str) -> bool {
+    let mut name = name.bytes();
+    loop {
+        let (read, rest) = match written {
+            [] => return name.next().is_none(),
+            [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, rest),
+                _ => (b'%', &written[1..]),
+            },
+            [b'+', rest @ ..] => (b' ', rest),
+            [byte, rest @ ..] => (*byte, rest),
+        };
+        if !name.next().is_some_and(|byte| byte.eq_ignore_ascii_case(&read)) {
+            return false;
+        }
+        written = rest;
+    }
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    (byte as char).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logged(query: &Query, url: &str) -> String {
+        let mut logged = Vec::new();
+        query.pieces(url.as_bytes(), |piece| logged.extend_from_slice(piece));
+        String::from_utf8(logged).expect("it is text")
+    }
+
+    #[test]
+    fn what_is_left_of_a_url() {
+        let without = Query::Without(vec!["token".to_owned(), "api key".to_owned()]);
+        for (url, omitted, masked, some) in [
+            ("/a", "/a", "/a", "/a"),
+            ("*", "*", "*", "*"),
+            ("/?", "/", "/?", "/?"),
+            ("/a?token=1&b=2", "/a", "/a?token=***&b=***", "/a?token=***&b=2"),
+            ("/a?b=2&TOKEN=1", "/a", "/a?b=***&TOKEN=***", "/a?b=2&TOKEN=***"),
+            ("/a?t%6fken=1&t%6Fken=2", "/a", "/a?t%6fken=***&t%6Fken=***", "/a?t%6fken=***&t%6Fken=***"),
+            (
+                "/a?api+key=1&api%20key=2",
+                "/a",
+                "/a?api+key=***&api%20key=***",
+                "/a?api+key=***&api%20key=***",
+            ),
+            ("/a?tokens=1&toke=2&%=3", "/a", "/a?tokens=***&toke=***&%=***", "/a?tokens=1&toke=2&%=3"),
+            ("/a?b=1;token=2;c=3&d", "/a", "/a?b=***&***", "/a?b=1;token=***&d"),
+            ("/a?secret", "/a", "/a?***", "/a?secret"),
+            ("/a?token&&=x", "/a", "/a?***&&=***", "/a?token&&=x"),
+            ("/a?u=http://b/?token=1", "/a", "/a?u=***", "/a?u=http://b/?token=1"),
+            ("http://b/?token=1#f", "http://b/", "http://b/?token=***", "http://b/?token=***"),
+        ] {
+            assert_eq!(logged(&Query::Full, url), url);
+            assert_eq!(logged(&Query::Omitted, url), omitted, "{url}");
+            assert_eq!(logged(&Query::Masked, url), masked, "{url}");
+            assert_eq!(logged(&without, url), some, "{url}");
+        }
+    }
+}
