@@ -63,6 +63,8 @@ pub(crate) struct Record<'a> {
     /// What went wrong on purpose.
     fault: Option<Box<Drawn>>,
     pub(crate) failure: Option<Failure>,
+    /// What exactly was wrong, in words.
+    pub(crate) detail: Option<Box<str>>,
 }
 
 impl<'a> Record<'a> {
@@ -105,6 +107,7 @@ impl<'a> Record<'a> {
             detours: Detours::default(),
             fault: None,
             failure: None,
+            detail: None,
         }
     }
 
@@ -294,11 +297,11 @@ impl<'a> Record<'a> {
             scheme: if is_whole { seen::scheme(self.call, head, bytes) } else { "" },
             method: if is_whole { head.start.method_span.of(bytes) } else { b"" },
             target: if is_whole { head.start.target.of(bytes) } else { b"" },
-            version: match head.start.version {
+            version: Some(match head.start.version {
                 Version::Http10 => telemetry::Version(1, 0),
                 Version::Http11 => telemetry::Version(1, 1),
                 Version::Http2 => telemetry::Version(2, 0),
-            },
+            }),
             status: self.status,
             body_bytes_sent: self.body_bytes_sent,
             bytes_received: self.bytes_received(request),
@@ -320,6 +323,7 @@ impl<'a> Record<'a> {
             shed: self.detours.shed,
             fault: self.fault.as_deref().map(Drawn::told),
             cause: self.failure.map(|failure| failure.facts().word),
+            detail: self.detail.as_deref(),
         };
         log.record(&entry, self.call.worker.wall_clock_at(began + duration));
     }

@@ -22,8 +22,8 @@ pub struct Entry<'a> {
     pub method: &'a [u8],
     /// The target as sent.
     pub target: &'a [u8],
-    /// The version of the request line.
-    pub version: Version,
+    /// The version of the request; `None` when it could not be read.
+    pub version: Option<Version>,
     /// The status sent to the client; 0 when the client got none.
     pub status: u16,
     /// Bytes of response body that the client was sent.
@@ -66,6 +66,8 @@ pub struct Entry<'a> {
     pub fault: Option<Injected<'a>>,
     /// The log word of what went wrong.
     pub cause: Option<&'static str>,
+    /// What exactly was wrong, in words, with the beginning of what is at fault.
+    pub detail: Option<&'a str>,
 }
 
 impl Entry<'_> {
@@ -80,7 +82,7 @@ impl Entry<'_> {
             scheme: "",
             method: b"",
             target: b"",
-            version: Version(1, 0),
+            version: None,
             status: 0,
             body_bytes_sent: 0,
             bytes_received: 0,
@@ -102,6 +104,7 @@ impl Entry<'_> {
             shed: None,
             fault: None,
             cause: None,
+            detail: None,
         }
     }
 }

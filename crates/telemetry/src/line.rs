@@ -39,6 +39,7 @@ mod limit {
     pub(super) const USER_AGENT: usize = 1024;
     pub(super) const NAME: usize = 256;
     pub(super) const SUBJECT: usize = 2048;
+    pub(super) const DETAIL: usize = 1024;
 }
 
 /// A name with what stands around it in each format, ready to be copied in one piece.
@@ -71,8 +72,10 @@ fn combined(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut 
         cut(entry.method, limit::METHOD, escape::combined, line);
         line.push(b' ');
         url(entry.target, limit::TARGET, query, escape::combined, line);
-        line.extend_from_slice(b" HTTP/");
-        version(entry.version, line);
+        if let Some(sent) = entry.version {
+            line.extend_from_slice(b" HTTP/");
+            version(sent, line);
+        }
     }
     line.extend_from_slice(b"\" ");
     decimal_or_dash(u64::from(entry.status), line);
@@ -108,10 +111,12 @@ fn json(entry: &Entry<'_>, query: &Query, timestamp: &Timestamp, line: &mut Vec<
     if !entry.method.is_empty() {
         fields.text(name!("method"), entry.method, limit::METHOD);
         fields.url(name!("target"), entry.target, limit::TARGET, query);
-        fields.name(name!("version"));
-        fields.line.push(b'"');
-        version(entry.version, fields.line);
-        fields.line.push(b'"');
+        if let Some(sent) = entry.version {
+            fields.name(name!("version"));
+            fields.line.push(b'"');
+            version(sent, fields.line);
+            fields.line.push(b'"');
+        }
     }
     fields.text(name!("host"), entry.host, limit::HOST);
     if entry.status != 0 {
@@ -170,6 +175,7 @@ impl Pairs<'_> {
             self.number(name!("fault_number"), number);
         }
         self.text(name!("cause"), entry.cause.unwrap_or_default().as_bytes(), limit::NAME);
+        self.text(name!("detail"), entry.detail.unwrap_or_default().as_bytes(), limit::DETAIL);
     }
 
     /// As `cause@server,…` in the one format, as an array of objects in the other.
@@ -333,7 +339,7 @@ mod tests {
         scheme: "https",
         method: b"GET",
         target: b"/a?b",
-        version: Version(1, 1),
+        version: Some(Version(1, 1)),
         status: 502,
         body_bytes_sent: 18_446_744_073_709_551_615,
         bytes_received: 310,
@@ -363,6 +369,7 @@ mod tests {
         shed: Some("memory"),
         fault: Some(Injected { rule: "503", seed: 1, number: 17 }),
         cause: Some("upstream_reset"),
+        detail: Some("it said \"\\n\""),
         ..MINIMAL
     };
 
@@ -389,7 +396,7 @@ mod tests {
              upstream_first_byte_ms=10.000 upstream_total_ms=11.999 queued_ms=1.500 retries=2 \
              retried=\"upstream-refused@127.0.0.1:9001,upstream-reset@\\\"\" session_moved=\"stopped\" \
              session_from=\"127.0.0.1:9001\" shed=\"memory\" fault=\"503\" fault_seed=1 fault_number=17 \
-             cause=\"upstream_reset\"\n"
+             cause=\"upstream_reset\" detail=\"it said \\\"\\\\n\\\"\"\n"
         );
         assert_eq!(
             line(Format::Combined, &MINIMAL),
@@ -416,6 +423,7 @@ mod tests {
                 ],
                 "session_moved": "stopped", "session_from": "127.0.0.1:9001", "shed": "memory",
                 "fault": "503", "fault_seed": 1, "fault_number": 17, "cause": "upstream_reset",
+                "detail": "it said \"\\n\"",
             })
         );
         assert_eq!(
@@ -532,7 +540,7 @@ mod tests {
                     prop_assert!(shown.contains(char::REPLACEMENT_CHARACTER), "{}", shown);
                 }
             }
-            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(35));
+            prop_assert_eq!(line.as_object().map(serde_json::Map::len), Some(36));
         }
 
         #[test]

@@ -277,7 +277,7 @@ mod tests {
     const ENTRY: Entry<'static> = Entry {
         method: b"GET",
         target: b"/",
-        version: Version(1, 1),
+        version: Some(Version(1, 1)),
         status: 200,
         body_bytes_sent: 42,
         bytes_received: 80,

@@ -11,7 +11,7 @@ fn record(log: &mut WorkerLog, target: &[u8]) {
     let entry = Entry {
         method: b"GET",
         target,
-        version: Version(1, 1),
+        version: Some(Version(1, 1)),
         status: 200,
         body_bytes_sent: 1,
         bytes_received: 1,

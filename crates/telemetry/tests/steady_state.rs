@@ -13,7 +13,7 @@ fn a_line_allocates_nothing() {
         let mut entry = Entry {
             method: b"GET",
             target: b"/a/path?with=\"quotes\"",
-            version: Version(1, 1),
+            version: Some(Version(1, 1)),
             status: 200,
             body_bytes_sent: 128,
             bytes_received: 78,
@@ -31,6 +31,7 @@ fn a_line_allocates_nothing() {
             retried: &[Retried { server: "127.0.0.1:9001", cause: "upstream-refused" }],
             session_moved: Some(("stopped", None)),
             cause: Some("upstream_reset"),
+            detail: Some("it closed the connection"),
             ..Entry::new(IpAddr::V4(Ipv4Addr::LOCALHOST))
         };
         let counted = allocation_counter::measure(|| {
