@@ -18,7 +18,7 @@ use crate::head::{Head, Length};
 use crate::http2::{Piece, Stream};
 use crate::request::{Refusal, Request};
 use crate::target::{Options, Target};
-use crate::worker::Worker;
+use crate::worker::{Worker, kept};
 
 /// What becomes of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,7 +299,7 @@ impl<'c> Exchange<'c> {
         }
         let connection = match self.ending {
             Ending::KeepAlive if !self.request.facts.http11 => Some("keep-alive"),
-            Ending::KeepAlive => None,
+            Ending::KeepAlive => kept(self.worker.says_keep_alive),
             Ending::Close | Ending::Abort => Some("close"),
         };
         let date = self.worker.date.get();

@@ -38,10 +38,13 @@ mod range;
 mod content;
 /// What each path does.
 mod endpoint;
+/// Whether there is such a page.
+mod served;
 /// Counts of what arrived.
 mod stats;
 
 pub use content::body_byte;
+pub use served::serves;
 pub use server::{Options, Running, start};
 pub use stats::Stats;
 pub use tls::Certificate;

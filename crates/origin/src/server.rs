@@ -6,12 +6,13 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
+use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
 
 use crate::stats::{self, Counters, Stats};
 use crate::tls::{self, Certificate};
-use crate::worker;
+use crate::worker::{self, Listener};
 
 /// Connections that wait to be accepted, for each listener.
 const BACKLOG: i32 = 4096;
@@ -23,8 +24,15 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// Threads, each with its own connections. `None`: one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
-    /// Speaks TLS on every address, with this certificate. `None`: plain TCP.
+    /// Speaks TLS with this certificate: on the addresses of `listen_tls`, and where there are none on every address.
+    /// `None`: plain TCP.
     pub certificate: Option<Certificate>,
+    /// More addresses, on which alone TLS is spoken.
+    pub listen_tls: Vec<SocketAddr>,
+    /// The only cipher suite, by its IANA name. `None`: all that are safe.
+    pub cipher: Option<String>,
+    /// Says `Connection: keep-alive` in responses of HTTP/1.1 too, where the connection is kept.
+    pub says_keep_alive: bool,
 }
 
 impl Default for Options {
@@ -33,6 +41,9 @@ impl Default for Options {
             listen: vec![(Ipv4Addr::LOCALHOST, 0).into()],
             workers: Some(NonZeroUsize::MIN),
             certificate: None,
+            listen_tls: Vec::new(),
+            cipher: None,
+            says_keep_alive: false,
         }
     }
 }
@@ -72,15 +83,24 @@ pub fn start(options: Options) -> io::Result<Running> {
         ));
     }
     let tls = options.certificate.as_ref().map(|certificate| {
-        let addresses: Vec<IpAddr> = options.listen.iter().map(SocketAddr::ip).collect();
-        tls::config(certificate, &addresses)
+        let all = options.listen.iter().chain(&options.listen_tls);
+        let addresses: Vec<IpAddr> = all.map(SocketAddr::ip).collect();
+        tls::config(certificate, &addresses, options.cipher.as_deref())
     });
     let tls = tls.transpose()?;
+    if tls.is_none() && !options.listen_tls.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS without a certificate: give one"));
+    }
+    let everywhere = options.listen_tls.is_empty();
     let workers = options.workers.map_or_else(thread::available_parallelism, Ok)?.get();
     let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
     listeners.resize_with(workers, Vec::new);
-    for wanted in options.listen {
-        addresses.push(bind_all(wanted, &mut listeners).map_err(|error| explain(wanted, &error))?);
+    let plain = options.listen.into_iter().map(|wanted| (wanted, tls.clone().filter(|_| everywhere)));
+    let encrypted = options.listen_tls.into_iter().map(|wanted| (wanted, tls.clone()));
+    for (wanted, tls) in plain.chain(encrypted) {
+        let bound =
+            bind_all(wanted, &mut listeners, tls.as_ref()).map_err(|error| explain(wanted, &error))?;
+        addresses.push(bound);
     }
 
     let counters: Arc<[Counters]> = (0..workers).map(|_| Counters::default()).collect();
@@ -89,8 +109,8 @@ pub fn start(options: Options) -> io::Result<Running> {
     let (ready, answers) = mpsc::channel();
     for (index, listeners) in listeners.into_iter().enumerate() {
         let (counters, stopped, ready) = (Arc::clone(&counters), stopped.clone(), ready.clone());
-        let tls = tls.clone();
-        let body = move || worker::run(listeners, tls, counters, index, stopped, &ready);
+        let says_keep_alive = options.says_keep_alive;
+        let body = move || worker::run(listeners, says_keep_alive, counters, index, stopped, &ready);
         running.threads.push(thread::Builder::new().name(format!("origin-{index}")).spawn(body)?);
     }
     for _ in 0..workers {
@@ -100,7 +120,7 @@ pub fn start(options: Options) -> io::Result<Running> {
 }
 
 impl Running {
-    /// Where it listens, in the order of `Options::listen`, with the ports that the kernel chose.
+    /// Where it listens, in the order of `Options::listen` and then of `Options::listen_tls`, with the ports that the kernel chose.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -142,7 +162,11 @@ fn explain(wanted: SocketAddr, error: &io::Error) -> io::Error {
 }
 
 /// Binds one listener for each worker to the same address.
-fn bind_all(wanted: SocketAddr, listeners: &mut [Vec<TcpListener>]) -> io::Result<SocketAddr> {
+fn bind_all(
+    wanted: SocketAddr,
+    listeners: &mut [Vec<Listener>],
+    tls: Option<&Arc<ServerConfig>>,
+) -> io::Result<SocketAddr> {
     // With SO_REUSEPORT alone the kernel would let two origins share a port, each with half of the requests.
     if wanted.port() != 0 {
         bind(wanted, false)?;
@@ -153,7 +177,7 @@ fn bind_all(wanted: SocketAddr, listeners: &mut [Vec<TcpListener>]) -> io::Resul
         socket.listen(BACKLOG)?;
         let listener = TcpListener::from(socket);
         address = listener.local_addr()?;
-        own.push(listener);
+        own.push((listener, tls.cloned()));
     }
     Ok(address)
 }

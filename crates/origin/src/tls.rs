@@ -25,8 +25,12 @@ pub enum Certificate {
     SelfSigned,
 }
 
-/// The configuration, with the names that a certificate made here is for.
-pub(crate) fn config(certificate: &Certificate, addresses: &[IpAddr]) -> io::Result<Arc<ServerConfig>> {
+/// The configuration, with the names that a certificate made here is for, and the one cipher suite if only one is wanted.
+pub(crate) fn config(
+    certificate: &Certificate,
+    addresses: &[IpAddr],
+    cipher: Option<&str>,
+) -> io::Result<Arc<ServerConfig>> {
     let (chain, key) = match certificate {
         Certificate::Files { certificate, key } => {
             let failed =
@@ -45,8 +49,25 @@ pub(crate) fn config(certificate: &Certificate, addresses: &[IpAddr]) -> io::Res
         }
         Certificate::SelfSigned => self_signed(addresses)?,
     };
-    let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    let builder = builder.with_protocol_versions(rustls::ALL_VERSIONS).map_err(invalid)?;
+    let mut provider = aws_lc_rs::default_provider();
+    if let Some(cipher) = cipher {
+        // TLS13_AES_128_GCM_SHA256 in the library.
+        let name = cipher.replacen("TLS_AES", "TLS13_AES", 1).replacen("TLS_CHACHA", "TLS13_CHACHA", 1);
+        provider.cipher_suites.retain(|suite| format!("{:?}", suite.suite()) == name);
+        if provider.cipher_suites.is_empty() {
+            return Err(invalid(format!(
+                "there is no cipher suite {cipher}; expected such as TLS_AES_128_GCM_SHA256"
+            )));
+        }
+    }
+    let is_13 = |suite: &rustls::SupportedCipherSuite| suite.tls13().is_some();
+    let versions: &[_] = match (cipher, provider.cipher_suites.iter().any(is_13)) {
+        (None, _) => rustls::ALL_VERSIONS,
+        (Some(_), true) => &[&rustls::version::TLS13],
+        (Some(_), false) => &[&rustls::version::TLS12],
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::new(provider));
+    let builder = builder.with_protocol_versions(versions).map_err(invalid)?;
     let mut config = builder.with_no_client_auth().with_single_cert(chain, key).map_err(invalid)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // Sessions are in the tickets: any worker resumes them.

@@ -40,12 +40,19 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// The pause after the process ran out of descriptors or memory for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Where connections come from, and how to speak TLS on them.
+pub(crate) type Listener = (TcpListener, Option<Arc<ServerConfig>>);
+
+/// The same within the runtime.
+type Accepting = (tokio::net::TcpListener, Option<Arc<ServerConfig>>);
+
 /// A date as HTTP writes it.
 pub(crate) type Date = [u8; 29];
 
 /// What the connections of one thread share.
 pub(crate) struct Worker {
-    tls: Option<TlsAcceptor>,
+    /// Whether responses of HTTP/1.1 say that the connection is kept.
+    pub(crate) says_keep_alive: bool,
     pub(crate) all_counters: Arc<[Counters]>,
     index: usize,
     pub(crate) spare: RefCell<Spare>,
@@ -73,8 +80,8 @@ struct RenderedPage {
 
 /// Serves from `listeners` until `stopped`. Says on `ready` once that it does, or why it cannot.
 pub(crate) fn run(
-    listeners: Vec<TcpListener>,
-    tls: Option<Arc<ServerConfig>>,
+    listeners: Vec<Listener>,
+    says_keep_alive: bool,
     all_counters: Arc<[Counters]>,
     index: usize,
     mut stopped: watch::Receiver<()>,
@@ -87,10 +94,10 @@ pub(crate) fn run(
     // Whoever started this waits for the word, or has gone and wants nothing any more.
     let _ = ready.send(Ok(()));
     runtime.block_on(async move {
-        let worker = Rc::new(Worker::new(tls.map(TlsAcceptor::from), all_counters, index));
+        let worker = Rc::new(Worker::new(says_keep_alive, all_counters, index));
         spawn_local(keep_time(Rc::clone(&worker)));
-        for listener in listeners {
-            spawn_local(accept(Rc::clone(&worker), listener));
+        for (listener, tls) in listeners {
+            spawn_local(accept(Rc::clone(&worker), listener, tls.map(TlsAcceptor::from)));
         }
         // An error means that the sender is gone: the same.
         let _ = stopped.changed().await;
@@ -98,24 +105,29 @@ pub(crate) fn run(
     // Connections are tasks of the runtime: they are closed as it is dropped.
 }
 
-fn prepare(listeners: Vec<TcpListener>) -> io::Result<(LocalRuntime, Vec<tokio::net::TcpListener>)> {
+fn prepare(listeners: Vec<Listener>) -> io::Result<(LocalRuntime, Vec<Accepting>)> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let entered = runtime.enter();
-    let listeners =
-        listeners.into_iter().map(tokio::net::TcpListener::from_std).collect::<io::Result<_>>()?;
+    let accepting = |(listener, tls): Listener| Ok((tokio::net::TcpListener::from_std(listener)?, tls));
+    let listeners = listeners.into_iter().map(accepting).collect::<io::Result<_>>()?;
     drop(entered);
     Ok((runtime, listeners))
 }
 
-async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener) {
+async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, tls: Option<TlsAcceptor>) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => worker.admit(stream, peer),
+            Ok((stream, peer)) => worker.admit(stream, peer, tls.clone()),
             // The client went while it waited.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
+}
+
+/// What a response of HTTP/1.1 says of a connection that is kept: RFC 9112 §9.3 needs no word, but some ask for one.
+pub(crate) fn kept(says_keep_alive: bool) -> Option<&'static str> {
+    says_keep_alive.then_some("keep-alive")
 }
 
 /// Renders the date at the beginning of every second.
@@ -129,11 +141,14 @@ async fn keep_time(worker: Rc<Worker>) {
 }
 
 impl Worker {
-    fn new(tls: Option<TlsAcceptor>, all_counters: Arc<[Counters]>, index: usize) -> Self {
+    fn new(says_keep_alive: bool, all_counters: Arc<[Counters]>, index: usize) -> Self {
         let date = *b"Thu, 01 Jan 1970 00:00:00 GMT";
-        let pages = FAST_PAGES.iter().map(|(_, page)| RenderedPage::new(page, &date)).collect();
+        let pages = FAST_PAGES
+            .iter()
+            .map(|(_, page)| RenderedPage::new(page, &date, kept(says_keep_alive)))
+            .collect();
         Self {
-            tls,
+            says_keep_alive,
             all_counters,
             index,
             spare: RefCell::default(),
@@ -144,13 +159,13 @@ impl Worker {
         }
     }
 
-    fn admit(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr) {
+    fn admit(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
         if self.connections.get() >= CONNECTIONS_MAX {
             return self.counters().turned_away();
         }
         self.connections.set(self.connections.get() + 1);
         self.counters().opened();
-        match self.tls.clone() {
+        match tls {
             None => spawn_local(Connection::new(Rc::clone(self), Socket::Plain(stream), peer).serve()),
             Some(tls) => spawn_local(Rc::clone(self).shake_hands(tls, stream, peer)),
         };
@@ -196,9 +211,9 @@ impl Worker {
 }
 
 impl RenderedPage {
-    fn new(page: &Page, date: &Date) -> Self {
+    fn new(page: &Page, date: &Date, connection: Option<&str>) -> Self {
         let mut bytes = Vec::new();
-        page.head(200).render(date, None, &mut bytes);
+        page.head(200).render(date, connection, &mut bytes);
         let head_length = bytes.len();
         let found = bytes.windows(date.len()).position(|window| window == date);
         let date_offset = found.expect("a head has a date");

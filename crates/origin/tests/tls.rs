@@ -72,6 +72,34 @@ fn a_given_certificate_is_shown_and_both_versions_are_spoken() {
 }
 
 #[test]
+fn some_addresses_may_be_plain_and_only_one_cipher_suite_spoken() {
+    let options = Options {
+        certificate: Some(Certificate::SelfSigned),
+        listen_tls: vec![([127, 0, 0, 1], 0).into()],
+        cipher: Some("TLS_AES_128_GCM_SHA256".to_owned()),
+        ..Options::default()
+    };
+    let running = origin::start(options.clone()).expect("starts");
+    let [plain, encrypted] = running.addresses() else { panic!("two addresses: {:?}", running.addresses()) };
+    let Some(told) = curl(&[&format!("http://{plain}/tiny")]) else { return };
+    assert!(told.starts_with("1.1 200\n"), "{told}");
+    let tiny = format!("https://{encrypted}/tiny");
+    let told = curl(&["--insecure", &tiny]).expect("it was there");
+    assert!(told.starts_with("2 200\n"), "{told}");
+    for (suites, is_spoken) in [("TLS_AES_128_GCM_SHA256", true), ("TLS_AES_256_GCM_SHA384", false)] {
+        let told = curl(&["--insecure", "--tls13-ciphers", suites, &tiny]).expect("it was there");
+        assert_eq!(told.starts_with("2 200\n"), is_spoken, "{suites}: {told}");
+    }
+    for (bad, said) in [
+        (Options { cipher: Some("ROT13".to_owned()), ..options.clone() }, "no cipher suite ROT13"),
+        (Options { certificate: None, ..options }, "without a certificate"),
+    ] {
+        let refused = origin::start(bad).err().expect(said).to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
+#[test]
 fn a_certificate_is_made_for_those_who_have_none() {
     let certificate = Some(Certificate::SelfSigned);
     let running = origin::start(Options { certificate, ..Options::default() }).expect("starts");

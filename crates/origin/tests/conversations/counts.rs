@@ -48,6 +48,23 @@ fn stats_add_up_over_workers() {
 }
 
 #[test]
+fn a_kept_connection_is_announced_where_that_is_asked_for() {
+    for says_keep_alive in [false, true] {
+        let running =
+            origin::start(origin::Options { says_keep_alive, ..origin::Options::default() }).expect("starts");
+        let mut client = Client::connect(&running);
+        // From memory, and rendered for the request.
+        for path in ["/tiny", "/large", "/blank/5", "/chunked/5", "/nowhere"] {
+            let response = client.get(path);
+            let said = response.field("connection");
+            assert_eq!(said, says_keep_alive.then_some("keep-alive"), "{path}");
+        }
+        client.send("GET /tiny HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.response("GET").field("connection"), Some("close"));
+    }
+}
+
+#[test]
 fn stopping_closes_every_connection_and_frees_the_port() {
     let running = start();
     let listen = running.addresses().to_vec();

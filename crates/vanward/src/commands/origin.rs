@@ -42,6 +42,15 @@ pub(crate) struct Args {
     /// Speaks TLS on every address, with a certificate made at the start, which nobody trusts.
     #[arg(long)]
     self_signed: bool,
+    /// Speaks TLS on this address, and on such addresses alone; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    listen_tls: Vec<SocketAddr>,
+    /// The only cipher suite, by its IANA name: TLS_AES_128_GCM_SHA256
+    #[arg(long, value_name = "NAME")]
+    cipher: Option<String>,
+    /// Says `Connection: keep-alive` in responses of HTTP/1.1 too, for proxies that keep no connection without
+    #[arg(long)]
+    say_keep_alive: bool,
     /// Says nothing on standard output.
     #[arg(long)]
     quiet: bool,
@@ -66,12 +75,20 @@ fn serve(arguments: &Args) -> io::Result<()> {
             }
             _ => arguments.self_signed.then_some(Certificate::SelfSigned),
         };
-        let scheme = if certificate.is_some() { "https" } else { "http" };
-        let options =
-            origin::Options { listen: arguments.listen.clone(), workers: arguments.workers, certificate };
+        let everywhere = certificate.is_some() && arguments.listen_tls.is_empty();
+        let options = origin::Options {
+            listen: arguments.listen.clone(),
+            workers: arguments.workers,
+            certificate,
+            listen_tls: arguments.listen_tls.clone(),
+            cipher: arguments.cipher.clone(),
+            says_keep_alive: arguments.say_keep_alive,
+        };
         let running = origin::start(options)?;
         if !arguments.quiet {
-            announce(scheme, running.addresses())?;
+            let schemes = (0..)
+                .map(|place| if everywhere || place >= arguments.listen.len() { "https" } else { "http" });
+            announce(schemes.zip(running.addresses()))?;
         }
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -82,9 +99,9 @@ fn serve(arguments: &Args) -> io::Result<()> {
     })
 }
 
-fn announce(scheme: &str, addresses: &[SocketAddr]) -> io::Result<()> {
+fn announce<'a>(addresses: impl Iterator<Item = (&'static str, &'a SocketAddr)>) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for address in addresses {
+    for (scheme, address) in addresses {
         writeln!(out, "listening {scheme}://{address}")?;
     }
     out.flush()?;

@@ -1,0 +1,48 @@
+//! Whether a target is one that an origin has a page for: asked by whoever writes plans, before any origin runs. Pure.
+
+use std::mem::MaybeUninit;
+
+use crate::endpoint::{Endpoint, NotServed};
+use crate::request::{self, FIELDS_MAX, Request};
+use crate::target::{Options, Target};
+
+/// Whether an origin answers a GET of this path and query, whatever with.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn serves(target: &str) -> Result<(), String> {
+    let head = format!("GET {target} HTTP/1.1\r\nHost: origin\r\n\r\n");
+    let mut slots = [MaybeUninit::uninit(); FIELDS_MAX];
+    let parsed =
+        request::parse(head.as_bytes(), &mut slots).map_err(|refusal| refusal.reason().to_owned())?;
+    let request = Request::new(head.as_bytes(), &parsed);
+    let target =
+        Target::parse(&request.method, &request.target).map_err(|refusal| refusal.reason().to_owned())?;
+    Options::of(&target.query).map_err(|wrong| wrong.message)?;
+    match Endpoint::find(&request, &target) {
+        Ok(_) => Ok(()),
+        Err(NotServed::Wrong(wrong)) => Err(wrong.message),
+        Err(NotServed::NotFound | NotServed::Method) => {
+            Err("an origin has no such page; GET / of `vanward origin` lists those that it has".to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_known_by_their_paths_and_their_queries() {
+        for known in
+            ["/tiny", "/large?delay=5ms", "/blank/5000", "/varnish/gen/10?as=1", "/cgi-bin/second.pl"]
+        {
+            assert_eq!(serves(known), Ok(()), "{known}");
+        }
+        for unknown in
+            ["/tinny", "/blank/much", "/blank/5000/x", "/tiny?delay=soon", "/a b", "tiny", "/x\r\nA: b"]
+        {
+            assert!(serves(unknown).is_err(), "{unknown:?}");
+        }
+    }
+}
