@@ -192,9 +192,9 @@ impl<'o> Agent<'o> {
                 start::put_private(&self.folder.path().join(name), &text)?;
                 Answer::Done
             }
-            Ask::Origins { count, address } => {
+            Ask::Origins(wanted) => {
                 let folder = self.folder.path();
-                let origins = Origins::start(self.own, count, address, &self.cores.origins, folder).await?;
+                let origins = Origins::start(self.own, &wanted, &self.cores.origins, folder).await?;
                 let (addresses, processes) = (origins.addresses.clone(), origins.processes.clone());
                 self.origins = Some(origins);
                 Answer::Origins { addresses, processes }
@@ -236,6 +236,7 @@ impl<'o> Agent<'o> {
         asks: &mut mpsc::Receiver<Ask>,
     ) -> Result<Seen, Error> {
         let folder = self.folder_for("load")?;
+        let made_before = self.connections_made().await;
         if let Some(at) = measurement.at {
             sleep_until(self.began + at).await;
         }
@@ -282,6 +283,7 @@ impl<'o> Agent<'o> {
         let load: Option<(String, Outcome)> = watching(&mut parts, *every, until_enough).await??;
         let processes = Processes::now()?;
         let (origins_now, idled_now) = (origins_used(), Idled::now(&self.allowed));
+        let made_now = self.connections_made().await;
         let proxy_end = self.proxy.as_mut().and_then(|(started, _)| started.group.ended());
         Ok(Seen {
             load,
@@ -290,11 +292,17 @@ impl<'o> Agent<'o> {
             origins: origins.map(|part| part.until(&processes)),
             generator: sender.and_then(Part::until_its_end),
             origins_cpu_seconds: origins_now.zip(origins_before).map(|(now, before)| (now - before).max(0.0)),
+            origin_connections: made_now.zip(made_before).map(|(now, before)| now.saturating_sub(before)),
             machine_cpu_seconds: idled_now
                 .zip(idled_before)
                 .map(|(now, before)| now.busy_seconds_since(&before)),
             network: network::since(network::now(), counted_before),
         })
+    }
+
+    /// Connections that the origins here were made until now.
+    async fn connections_made(&mut self) -> Option<u64> {
+        self.origins.as_mut()?.connections().await
     }
 
     async fn stop_proxy(&mut self) {

@@ -92,7 +92,7 @@ impl Changes {
         Ok((plan.cases.len() < all).then(|| format!("{} of {all} cases", plan.cases.len())))
     }
 
-    fn choose_proxies(&self, plan: &mut Written) -> Result<Option<String>, String> {
+    fn choose_proxies(&self, plan: &mut Written) -> Result<Vec<String>, String> {
         let names = &mut plan.wanted.names;
         if let Some(unknown) = self.proxies.iter().find(|wanted| !names.contains(wanted)) {
             let there_are = names.iter().map(String::as_str);
@@ -109,7 +109,16 @@ impl Changes {
         }
         let all = names.len();
         names.retain(|name| self.proxies.is_empty() || self.proxies.contains(name));
-        Ok((names.len() < all).then(|| format!("{} of {all} proxies", names.len())))
+        let (left, names) = (names.len(), &plan.wanted.names);
+        let mut said = Vec::from_iter((left < all).then(|| format!("{left} of {all} proxies")));
+        // Nothing that is expected is dropped in silence.
+        for expect in &mut plan.expectations {
+            let gone = expect.retain(|name| names.iter().any(|left| left == name));
+            if !gone.is_empty() {
+                said.push(format!("{:?} is not judged of {}", expect.text(), gone.join(", ")));
+            }
+        }
+        Ok(said)
     }
 }
 

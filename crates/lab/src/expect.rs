@@ -1,11 +1,15 @@
-//! What a plan expects of our proxy's figures: `p99 < 50ms`, `errors = 0`. Read here, and judged once the run is over.
+//! What a plan expects of figures: `p99 < 50ms`, `nginx: errors = 0`. Read here, and judged once the run is over.
+//!
+//! Nothing is dropped: what could not be judged was missed.
 
 use report::Summary;
 use report::latency::Latency;
-use report::results::{Expectation, Role};
+use report::results::Expectation;
 use report::summary::{Metric, Row};
 use serde::Deserialize;
 
+use crate::plan::{CasePlan, Plan};
+use crate::proxies::{direct, vanward};
 use crate::quantity;
 
 /// One expectation.
@@ -13,6 +17,10 @@ use crate::quantity;
 #[serde(try_from = "String")]
 pub struct Expect {
     text: String,
+    /// Whose figures, by the name that stands before it; [`Expect::about`] says whose they are otherwise.
+    named: Option<String>,
+    /// Whose figures.
+    proxies: Vec<String>,
     figure: Figure,
     comparison: Comparison,
     value: f64,
@@ -37,13 +45,18 @@ enum Comparison {
 }
 
 const EXPECTED: &str = "an expectation is a figure (p50, p90, p99, p99.9, max, errors, requests/s, cpu/request, memory), \
-                        <, <=, =, >= or >, and a value, such as p99 < 50ms";
+                        <, <=, =, >= or >, and a value, such as p99 < 50ms; before it the name of a proxy and a colon, if it is \
+                        about that one alone";
 
 impl TryFrom<String> for Expect {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let words: Vec<&str> = text.split_whitespace().collect();
+        let (named, rest) = match text.split_once(':') {
+            Some((name, rest)) => (Some(name.trim().to_owned()), rest),
+            None => (None, text.as_str()),
+        };
+        let words: Vec<&str> = rest.split_whitespace().collect();
         let [figure, comparison, value] = words[..] else { return Err(EXPECTED.to_owned()) };
         let us = || quantity::duration(value).ok().map(|span| span.as_secs_f64() * 1e6);
         let number = || value.parse::<f64>().ok().filter(|number| number.is_finite());
@@ -70,7 +83,7 @@ impl TryFrom<String> for Expect {
             _ => return Err(EXPECTED.to_owned()),
         };
         let value = value.ok_or_else(|| EXPECTED.to_owned())?;
-        Ok(Self { text, figure, comparison, value })
+        Ok(Self { text, named, proxies: Vec::new(), figure, comparison, value })
     }
 }
 
@@ -83,7 +96,8 @@ impl TryFrom<String> for Bound {
 
     fn try_from(text: String) -> Result<Self, String> {
         let expect = Expect::try_from(text)?;
-        let is_bound = matches!(expect.figure, Figure::Quantile(_))
+        let is_bound = expect.named.is_none()
+            && matches!(expect.figure, Figure::Quantile(_))
             && matches!(expect.comparison, Comparison::Less | Comparison::AtMost);
         if is_bound {
             Ok(Self(expect))
@@ -107,6 +121,41 @@ impl Bound {
 }
 
 impl Expect {
+    /// Of which of these proxies of a plan it is: the one that it names; else ours, and where that is not among them every
+    /// one that is a proxy.
+    pub(crate) fn about(self, names: &[&str]) -> Result<Self, String> {
+        let proxies: Vec<&str> = match &self.named {
+            Some(named) if !names.contains(&named.as_str()) => {
+                return Err(format!(
+                    "the plan has no proxy {named:?}, of which {:?} is expected; it has {}",
+                    self.text,
+                    names.join(", ")
+                ));
+            }
+            Some(named) => vec![named],
+            None if names.contains(&vanward::DRIVER.name) => vec![vanward::DRIVER.name],
+            None => names.iter().copied().filter(|name| *name != direct::DRIVER.name).collect(),
+        };
+        if proxies.is_empty() {
+            return Err(format!(
+                "{:?} is expected of no proxy: put a name before it, such as direct:",
+                self.text
+            ));
+        }
+        let proxies = proxies.into_iter().map(str::to_owned).collect();
+        Ok(Self { proxies, ..self })
+    }
+
+    /// Leaves those out that take no part in a run; which they were.
+    pub(crate) fn retain(&mut self, is_there: impl Fn(&str) -> bool) -> Vec<String> {
+        self.proxies.extract_if(.., |name| !is_there(name)).collect()
+    }
+
+    /// As it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     fn is_met_by(&self, measured: f64) -> bool {
         match self.comparison {
             Comparison::Less => measured < self.value,
@@ -138,24 +187,40 @@ impl Expect {
     }
 }
 
-/// Each expectation in each case, of our proxy.
-pub(crate) fn judge(expectations: &[Expect], summary: &Summary<'_>) -> Vec<Expectation> {
-    let rows = summary.cases.iter().flat_map(|case| {
-        case.rows.iter().filter(|row| row.proxy.role == Role::Subject).map(|row| (case.case, row))
-    });
-    rows.flat_map(|(case, row)| {
-        expectations.iter().map(|expect| {
-            let measured = expect.measured(row);
+/// Each expectation of each proxy that it is about, in each case that this takes part in. What has no figure was missed,
+/// whatever the reason: the proxy is not installed, cannot do the case, or was not measured.
+pub(crate) fn judge(plan: &Plan, summary: &Summary<'_>) -> Vec<Expectation> {
+    let about = plan
+        .expectations
+        .iter()
+        .flat_map(|expect| expect.proxies.iter().map(move |proxy| (expect, proxy.as_str())));
+    let mut judged = Vec::new();
+    for (expect, proxy) in about {
+        let known = plan.proxies.iter().find(|installed| installed.name == proxy);
+        let is_in = |case: &&CasePlan| known.is_none_or(|installed| case.includes(installed));
+        let missed = |case: &str| Expectation {
+            text: expect.text.clone(),
+            proxy: proxy.to_owned(),
+            case: case.to_owned(),
+            measured: None,
+            is_met: false,
+        };
+        let before = judged.len();
+        judged.extend(plan.cases.iter().filter(is_in).map(|case| {
+            let of_case = summary.cases.iter().find(|summary| summary.case.name == case.name);
+            let row = of_case.and_then(|summary| summary.rows.iter().find(|row| row.proxy.name == proxy));
+            let measured = row.and_then(|row| expect.measured(row));
             Expectation {
-                text: expect.text.clone(),
-                proxy: row.proxy.name.clone(),
-                case: case.name.clone(),
                 measured: measured.map(|value| expect.told(value)),
                 is_met: measured.is_some_and(|value| expect.is_met_by(value)),
+                ..missed(&case.name)
             }
-        })
-    })
-    .collect()
+        }));
+        if judged.len() == before {
+            judged.push(missed("no case of the plan"));
+        }
+    }
+    judged
 }
 
 /// What came of them, for CI: a test case each.
@@ -209,6 +274,32 @@ mod tests {
         for text in ["", "p99", "p99 < 50", "p98 < 1s", "errors ~ 0", "errors = NaN"] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    /// Whose figures an expectation is about, of a plan with these proxies.
+    fn about(text: &str, names: &[&str]) -> Result<Vec<String>, String> {
+        read(text)?.about(names).map(|expect| expect.proxies)
+    }
+
+    #[test]
+    fn an_expectation_is_of_whom_it_names_else_of_ours_else_of_every_proxy() {
+        let cases: [(&str, &[&str], &[&str]); 4] = [
+            ("p99 < 1ms", &["direct", "vanward", "nginx"], &["vanward"]),
+            ("p99 < 1ms", &["direct", "mine", "nginx"], &["mine", "nginx"]),
+            ("nginx: p99 < 1ms", &["direct", "vanward", "nginx"], &["nginx"]),
+            ("direct: errors = 0", &["direct"], &["direct"]),
+        ];
+        for (text, names, expected) in cases {
+            assert_eq!(about(text, names).expect(text), expected, "{text}");
+        }
+        for (text, names) in
+            [("nginx: p99 < 1ms", ["direct", "vanward"]), ("haproxy: errors = 0", ["mine", "nginx"])]
+        {
+            assert!(about(text, &names).expect_err(text).contains("the plan has no proxy"), "{text}");
+        }
+        assert!(about("p99 < 1ms", &["direct"]).is_err(), "nobody is left");
+        assert!(read(": p99 < 1ms").expect("it has a name").about(&["mine"]).is_err());
+        assert!(Bound::try_from("nginx: p99 < 1ms".to_owned()).is_err());
     }
 
     #[test]

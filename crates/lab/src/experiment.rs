@@ -15,7 +15,7 @@ mod search;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,13 +23,14 @@ use crate::certificate::Certificate;
 use crate::error::Error;
 use crate::expect;
 use crate::generator::{End, Request};
+use crate::origins::Addresses;
 use crate::plan::{CasePlan, Load, Plan, UrlList};
 use crate::proxies::{Installed, Service};
 use crate::sites::{Order, Sites};
 use report::Summary;
 use report::results::{
     Arrivals, Case, Conditions, Lacking, Measured, Outcome, Process, Results, Run, SCHEMA, Scheme, Started,
-    Step,
+    Step, Upstream, Version,
 };
 use report::statistics::Estimate;
 
@@ -121,7 +122,7 @@ fn is_something(plan: &Plan) -> Result<(), Error> {
 struct Experiment<'p> {
     plan: &'p Plan,
     sites: Sites,
-    origins: Vec<SocketAddr>,
+    origins: Addresses,
     /// What proxies show clients that speak TLS; `None` if no case is of it.
     certificate: Option<Certificate>,
     random: fastrand::Rng,
@@ -139,9 +140,11 @@ struct Experiment<'p> {
 
 impl<'p> Experiment<'p> {
     async fn prepare(plan: &'p Plan, mut sites: Sites, earlier: Option<Results>) -> Result<Self, Error> {
-        let (origins, processes) = sites.start_origins(plan.origins).await?;
-        let has_tls = plan.cases.iter().any(|case| case.scheme == Scheme::Https);
+        let asks = |upstream| plan.cases.iter().any(|case| case.upstream == upstream);
+        let has_tls = asks(Upstream::Https) || plan.cases.iter().any(|case| case.scheme == Scheme::Https);
         let certificate = if has_tls { Some(sites.certify().await?) } else { None };
+        let (origins, processes) =
+            sites.start_origins(plan.origins, asks(Upstream::Https), plan.says_keep_alive).await?;
         let mut lists: Vec<UrlList> = Vec::new();
         for urls in plan.cases.iter().filter_map(|case| case.urls) {
             if !lists.contains(&urls) {
@@ -361,10 +364,11 @@ impl<'p> Experiment<'p> {
         if let Some((_, process)) = &started {
             self.note_start(proxy, &asked.name, &service, process);
         }
-        let address = started.map_or(self.origins[0], |(address, _)| address);
-        let scheme = if service.tls.is_some() { "https" } else { "http" };
+        let origins = self.origins.that_speak(asked.upstream);
+        let address = started.map_or(origins[0], |(address, _)| address);
+        let scheme = if asked.scheme == Scheme::Https { "https" } else { "http" };
         let url = format!("{scheme}://{address}{}", asked.payload.path);
-        let mut request = self.request(case, url, service.tls.as_ref());
+        let mut request = self.request(case, url, service.trusted());
         request.rate_per_second = rate.or(request.rate_per_second);
         if !plan.timing.warm_up.is_zero() && matches!(request.end, End::After(_)) {
             let warm_up = Request { end: End::After(plan.timing.warm_up), ..request.clone() };
@@ -372,7 +376,8 @@ impl<'p> Experiment<'p> {
         }
         let order = Order {
             port: address.port(),
-            origin_ports: self.origins.iter().map(SocketAddr::port).collect(),
+            origin_ports: origins.iter().map(SocketAddr::port).collect(),
+
             every: (asked.measured(plan.timing) / 2).min(BETWEEN_SAMPLES),
             generator: asked.generator,
         };
@@ -408,7 +413,7 @@ impl<'p> Experiment<'p> {
     }
 
     /// What all clients together send. Its files are named as they are called in each one's folder.
-    fn request(&self, case: usize, url: String, tls: Option<&Certificate>) -> Request {
+    fn request(&self, case: usize, url: String, trusted: Option<&Path>) -> Request {
         let plan = &self.plan.cases[case];
         let connections = plan.connections.get();
         let cores = self.sites.load_cores_least().min(LOAD_THREADS_MOST);
@@ -416,7 +421,7 @@ impl<'p> Experiment<'p> {
         Request {
             url,
             version: plan.version,
-            trusted: tls.and_then(|tls| tls.certificate.file_name()).map(PathBuf::from),
+            trusted: trusted.and_then(Path::file_name).map(PathBuf::from),
             connections,
             threads: threads.min(connections),
             end: plan.requests.map_or(End::After(plan.measured(self.plan.timing)), End::Requests),
@@ -426,6 +431,7 @@ impl<'p> Experiment<'p> {
             },
             urls: plan.urls.map(|urls| PathBuf::from(list_name(&urls))),
             timeout: plan.timeout,
+            says_keep_alive: self.plan.says_keep_alive && plan.version == Version::Http1,
         }
     }
 
@@ -480,7 +486,7 @@ impl<'p> Experiment<'p> {
         let measured = |case: &Case| self.results.runs.iter().any(|run| run.case == case.name);
         let cases = self.results.cases.iter().filter(|case| measured(case)).cloned().collect();
         self.results.cases = cases;
-        self.results.expectations = expect::judge(&self.plan.expectations, &Summary::of(&self.results));
+        self.results.expectations = expect::judge(self.plan, &Summary::of(&self.results));
         self.results
     }
 }
@@ -563,6 +569,7 @@ mod tests {
             changes: Vec::new(),
             published: Vec::new(),
             expectations: Vec::new(),
+            says_keep_alive: false,
         };
         let refused = is_something(&plan).expect_err("nothing to do");
         assert!(refused.to_string().contains("case"), "{refused}");

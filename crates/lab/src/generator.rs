@@ -89,6 +89,8 @@ pub(crate) struct Request {
     pub(crate) urls: Option<PathBuf>,
     /// When a request is given up.
     pub(crate) timeout: Duration,
+    /// Whether each request says `Connection: keep-alive`.
+    pub(crate) says_keep_alive: bool,
 }
 
 /// What ends the load.
@@ -213,6 +215,11 @@ fn closed_loop_of_one_url(request: &Request) -> Option<&'static str> {
     rate.or(list)
 }
 
+/// The field that is said, where one is.
+fn keep_alive(request: &Request) -> Option<[String; 2]> {
+    request.says_keep_alive.then(|| ["-H", "Connection: keep-alive"].map(str::to_owned))
+}
+
 /// For those that know no fractions of a second.
 fn whole_seconds(request: &Request) -> u64 {
     match request.end {
@@ -236,6 +243,7 @@ fn measured(seconds: f64, requests: u64, received_bytes: u64, latency: Latency) 
         load_cpu_seconds: None,
         load_threads: None,
         origins_cpu_seconds: None,
+        origin_connections: None,
         machine_cpu_seconds: None,
         samples: Vec::new(),
         load: None,
@@ -283,6 +291,7 @@ mod tests {
             rate_per_second: None,
             urls: None,
             timeout: Duration::from_secs(10),
+            says_keep_alive: false,
         }
     }
 
@@ -301,6 +310,18 @@ mod tests {
                 "/p -q -k -l -c4 -s10 -t2 -n200000 -e /f/ab.csv http://127.0.0.1:1/tiny",
             ]
         );
+    }
+
+    #[test]
+    fn each_says_that_it_keeps_connections_where_that_is_asked_for() {
+        let asked = Request { says_keep_alive: true, ..request() };
+        for generator in ALL {
+            let command = (generator.command)(Path::new("/p"), &asked, Path::new("/f")).join(" ");
+            // ab does by itself.
+            let says = command.contains("-H Connection: keep-alive ")
+                || generator.name == "ab" && command.contains(" -k ");
+            assert!(says && command.ends_with("/tiny"), "{command}");
+        }
     }
 
     #[test]

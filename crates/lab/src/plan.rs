@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use report::figure;
-use report::results::{Absent, File, Published, Role, Scheme, Version};
+use report::results::{Absent, File, Layer, Published, Role, Scheme, Upstream, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::expect::{Bound, Expect};
@@ -41,8 +41,10 @@ pub struct Plan {
     pub changes: Vec<String>,
     /// What others published of the same.
     pub published: Vec<Published>,
-    /// What our proxy's figures have to be.
+    /// What figures have to be.
     pub expectations: Vec<Expect>,
+    /// Whether clients and origins say `Connection: keep-alive`, as those of HTTP/1.0 had to.
+    pub says_keep_alive: bool,
 }
 
 /// Our own binary.
@@ -59,10 +61,14 @@ pub struct Own {
 pub struct CasePlan {
     /// Short and unique in the plan.
     pub name: String,
-    /// What the client speaks; the origins are asked over plain HTTP.
+    /// What the client speaks.
     pub scheme: Scheme,
-    /// Its version of HTTP; the origins are asked over HTTP/1.1.
+    /// Its version of HTTP.
     pub version: Version,
+    /// What the origins speak.
+    pub upstream: Upstream,
+    /// The layer at which proxies pass on.
+    pub layer: Layer,
     /// What is asked for; of a list, what a proxy is probed with.
     pub payload: Payload,
     /// A list of URLs that is asked for instead.
@@ -246,15 +252,39 @@ impl CasePlan {
         self.measured.unwrap_or(timing.measured)
     }
 
-    /// Whether a proxy takes part: `direct` speaks no TLS, as the origins are asked without.
+    /// Whether a proxy takes part.
     pub fn includes(&self, proxy: &Installed) -> bool {
-        self.scheme == Scheme::Http || proxy.driver.role != Role::Direct
+        self.includes_role(proxy.driver.role)
+    }
+
+    /// Whether a proxy of that role takes part: `direct` does where neither clients nor origins speak TLS.
+    pub(crate) fn includes_role(&self, role: Role) -> bool {
+        (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
+    }
+
+    /// What cannot be asked together: at layer 4 clients speak with the origins themselves.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        if self.layer == Layer::Seven {
+            return None;
+        }
+        let expected = match (self.scheme, self.version) {
+            (Scheme::Https, _) => Upstream::Https,
+            (Scheme::Http, Version::Http1) => Upstream::Http,
+            (Scheme::Http, Version::Http2) => Upstream::H2,
+        };
+        let word = expected.word();
+        (self.upstream != expected).then(|| {
+            format!(
+                "at layer 4 clients speak with the origins themselves: what {:?} has clients speak takes upstream = {word:?}",
+                self.name
+            )
+        })
     }
 
     /// Whether it is the closed loop that the rate of `paced` follows from.
     pub(crate) fn is_closed_loop_of(&self, paced: &Self) -> bool {
         let key = |case: &Self| {
-            let protocol = (case.scheme, case.version);
+            let protocol = (case.scheme, case.version, case.upstream, case.layer);
             (case.payload.clone(), protocol, case.connections, case.workers, case.features, case.urls)
         };
         self.load == Load::Closed && key(self) == key(paced) && self.generator.name == paced.generator.name

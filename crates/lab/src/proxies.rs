@@ -49,7 +49,7 @@ use std::process::Command;
 
 use report::figure;
 use report::judge::Trait;
-use report::results::{Absent, File, Role, Version};
+use report::results::{Absent, File, Layer, Role, Upstream, Version};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::agent::words::Wanted;
@@ -59,6 +59,11 @@ use crate::plan::{Deviation, Features, Own};
 
 /// Idle connections to the origins that those keep who have to be told how many: more than any plan here has clients.
 const IDLE_MOST: usize = 1024;
+
+/// What few can, as the end of a sentence.
+const LAYER_4: &str = "passing on at layer 4";
+/// The name in the certificate of the origins.
+const ORIGIN_NAME: &str = "localhost";
 
 /// Those that need no looking for.
 const OWN: [&Driver; 2] = [&direct::DRIVER, &vanward::DRIVER];
@@ -130,6 +135,12 @@ pub struct Service {
     pub version: Version,
     /// The servers behind it, each in turn.
     pub origins: Vec<SocketAddr>,
+    /// What they speak.
+    pub upstream: Upstream,
+    /// The certificate that they show, where they speak TLS.
+    pub origins_certificate: Option<PathBuf>,
+    /// The layer at which it passes on.
+    pub layer: Layer,
     /// Worker threads or processes.
     pub workers: NonZeroUsize,
     /// Whether connections stay open between requests, on both sides.
@@ -143,13 +154,32 @@ pub struct Service {
 }
 
 impl Service {
-    /// Refuses, for one that only passes requests on, what is asked for beside that.
+    /// Refuses, for one that only passes requests on to servers of plain HTTP/1.1, what is asked for beside that.
     fn passes_on_only(&self, name: &'static str) -> Result<(), Error> {
+        self.has_no_features(name)?;
+        let upstream = match self.upstream {
+            Upstream::Http => None,
+            Upstream::Https => Some("origins over TLS"),
+            Upstream::H2 => Some("origins over HTTP/2"),
+        };
+        refuse(name, (self.layer == Layer::Four).then_some(LAYER_4).or(upstream))
+    }
+
+    /// Refuses, for one that only passes on, what is asked for beside that.
+    fn has_no_features(&self, name: &'static str) -> Result<(), Error> {
         let Features { cache_bytes, delay, rate_bytes_per_second } = self.features;
         let cache = cache_bytes.map(|_| "a cache in memory");
         let delay = delay.map(|_| "a delay of requests");
         let rate = rate_bytes_per_second.map(|_| "a rate for all clients together");
         refuse(name, cache.or(delay).or(rate))
+    }
+
+    /// What clients trust: the certificate of whoever ends their TLS, which at layer 4 are the origins.
+    pub(crate) fn trusted(&self) -> Option<&Path> {
+        match &self.tls {
+            Some(tls) => Some(&tls.certificate),
+            None => self.origins_certificate.as_deref().filter(|_| self.layer == Layer::Four),
+        }
     }
 
     /// Refuses, for one whose configuration here is for connections that are kept, other kinds, and logs.
@@ -203,6 +233,24 @@ impl Service {
         setup
     }
 
+    /// What is spoken on either side, as a phrase.
+    fn protocols(&self) -> String {
+        let clients = match self.version {
+            Version::Http1 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2",
+        };
+        let origins = match self.upstream {
+            Upstream::Http => "HTTP/1.1",
+            Upstream::Https => "HTTP/1.1 over TLS, verified,",
+            Upstream::H2 => "HTTP/2",
+        };
+        match self.layer {
+            Layer::Four => format!("{clients} passed on at layer 4, as the bytes of a connection"),
+            Layer::Seven if clients == origins => format!("{clients} on both sides"),
+            Layer::Seven => format!("{clients} from clients, {origins} to the origins"),
+        }
+    }
+
     /// Refuses TLS.
     fn is_plain(&self, name: &'static str) -> Result<(), Error> {
         refuse(name, self.tls.as_ref().map(|_| "TLS"))
@@ -211,10 +259,7 @@ impl Service {
     /// What is alike for every proxy that is given this, a phrase each.
     pub fn features(&self) -> Vec<String> {
         let mut features = vec![
-            match self.version {
-                Version::Http1 => "HTTP/1.1 on both sides".to_owned(),
-                Version::Http2 => "HTTP/2 from clients, HTTP/1.1 to the origins".to_owned(),
-            },
+            self.protocols(),
             figure::things(self.workers.get(), "worker"),
             format!("{} in turn", figure::things(self.origins.len(), "origin")),
             format!("keep-alive {} both sides", if self.keep_alive { "on" } else { "off on" }),
@@ -223,7 +268,7 @@ impl Service {
         ];
         if self.tls.is_some() {
             features.push(format!(
-                "HTTPS: {}, {}, one ECDSA P-256 certificate for all, plain HTTP to the origins",
+                "HTTPS: {}, {}, one ECDSA P-256 certificate for all",
                 certificate::VERSION,
                 certificate::CIPHER
             ));

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use report::results::Version;
+use report::results::{Layer, Upstream, Version};
 
 use crate::error::Error;
-use crate::origins::Origins;
+use crate::origins::{self, Origins};
 use crate::plan::{Features, Own, Payload};
 use crate::proxies::{Installed, Service, vanward};
 use crate::start::{self, Started};
@@ -28,13 +28,22 @@ impl Serving {
         let folder = tempfile::Builder::new().prefix("vanward-lab-").tempdir();
         let folder = folder.map_err(|source| Error::Write { path: std::env::temp_dir(), source })?;
         let cores = crate::cores::allowed()?;
-        let origins = Origins::start(own, origins, start::ANY_PORT.ip(), &cores, folder.path()).await?;
+        let wanted = origins::Wanted {
+            count: origins,
+            address: start::ANY_PORT.ip(),
+            has_tls: false,
+            says_keep_alive: false,
+        };
+        let origins = Origins::start(own, &wanted, &cores, folder.path()).await?;
         let installed = Installed::own(&vanward::DRIVER, own);
         let service = Service {
             listen: start::ANY_PORT,
             tls: None,
             version: Version::Http1,
-            origins: origins.addresses.clone(),
+            origins: origins.addresses.plain.clone(),
+            upstream: Upstream::Http,
+            origins_certificate: None,
+            layer: Layer::Seven,
             workers,
             keep_alive: true,
             access_log: false,

@@ -17,6 +17,7 @@ use crate::agent::words::{Answer, Ask, Load, Measurement, Seen, Share, Wanted};
 use crate::certificate::{Certificate, Pem};
 use crate::error::Error;
 use crate::generator::{Generator, Request};
+use crate::origins::{self, Addresses};
 use crate::plan::{Own, Payload};
 use crate::proxies::{Installed, Service};
 use crate::site::{Host, Site};
@@ -112,8 +113,11 @@ impl Sites {
     pub(crate) async fn start_origins(
         &mut self,
         count: NonZeroUsize,
-    ) -> Result<(Vec<SocketAddr>, Vec<Process>), Error> {
-        let ask = Ask::Origins { count, address: self.addresses[self.origins] };
+        has_tls: bool,
+        says_keep_alive: bool,
+    ) -> Result<(Addresses, Vec<Process>), Error> {
+        let address = self.addresses[self.origins];
+        let ask = Ask::Origins(origins::Wanted { count, address, has_tls, says_keep_alive });
         let site = &mut self.all[self.origins];
         match site.ask(&ask).await? {
             Answer::Origins { addresses, processes } => Ok((addresses, processes)),
@@ -121,14 +125,21 @@ impl Sites {
         }
     }
 
-    /// Gives the proxy its certificate and key, and clients the certificate to trust. What the proxy is to use.
+    /// Gives the proxy and the origins a certificate and its key, and clients the certificate to trust. What the proxy is to use.
     pub(crate) async fn certify(&mut self) -> Result<Certificate, Error> {
         let pem = Pem::make(self.addresses[self.proxy])?;
         let here = Certificate::within(&self.all[self.proxy].begun.folder);
         for (path, text) in pem.files(&here) {
             put(&mut self.all[self.proxy], path, text).await?;
         }
-        for &client in self.clients.iter().filter(|client| **client != self.proxy) {
+        if self.origins != self.proxy {
+            let there = Certificate::within(&self.all[self.origins].begun.folder);
+            for (path, text) in pem.files(&there) {
+                put(&mut self.all[self.origins], path, text).await?;
+            }
+        }
+        let has_it = [self.proxy, self.origins];
+        for &client in self.clients.iter().filter(|client| !has_it.contains(client)) {
             let there = Certificate::within(&self.all[client].begun.folder);
             put(&mut self.all[client], &there.certificate, pem.certificate.clone()).await?;
         }
@@ -157,7 +168,7 @@ impl Sites {
     ) -> Result<Option<(SocketAddr, Process)>, Error> {
         let (installed, service, payload) = (installed.clone(), service.clone(), payload.clone());
         let site = &mut self.all[self.proxy];
-        match site.ask(&Ask::Proxy { installed, service, payload }).await? {
+        match site.ask(&Ask::Proxy { installed, service: Box::new(service), payload }).await? {
             Answer::Proxy(started) => Ok(started),
             _ => Err(site.confused()),
         }

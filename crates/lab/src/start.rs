@@ -23,6 +23,8 @@ const BETWEEN_PROBES: Duration = Duration::from_millis(5);
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 /// A response head of any server asked here is far below this.
 const HEAD_BYTES_MOST: usize = 16 * 1024;
+/// What an origin counted, path by path, may be megabytes.
+const BODY_BYTES_MOST: u64 = 64 * 1024 * 1024;
 
 /// A loopback address whose port is still to be chosen.
 pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -101,7 +103,7 @@ async fn until_it_answers(
     let (deadline, limit) = (Instant::now() + PATIENCE + asked, PROBE_LIMIT + asked);
     loop {
         let probed = async {
-            match (&service.tls, service.version) {
+            match (service.trusted(), service.version) {
                 (None, Version::Http1) => probe(service.listen, path).await,
                 _ => probe_by_load(service, path, limit).await,
             }
@@ -149,12 +151,13 @@ async fn until_it_is_set(group: &mut Group, setting: &Setting) -> Result<(), Err
     }
 }
 
-/// Waits until standard output has a line with an address, as the origin writes one when it listens.
-pub(crate) async fn until_it_says_where(group: &mut Group) -> Result<SocketAddr, Error> {
+/// Waits until standard output has so many lines with an address, as the origin writes one for each when it listens.
+pub(crate) async fn until_it_says_where(group: &mut Group, count: usize) -> Result<Vec<SocketAddr>, Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(address) = group.output().lines().find_map(address_in) {
-            return Ok(address);
+        let said: Vec<SocketAddr> = group.output().lines().filter_map(address_in).collect();
+        if said.len() >= count {
+            return Ok(said);
         }
         if let Some(error) = group.ended() {
             return Err(error);
@@ -173,7 +176,7 @@ fn silent(group: &Group, last: String) -> Error {
 /// The first address in a line of words, bare or in a URL.
 fn address_in(line: &str) -> Option<SocketAddr> {
     line.split_whitespace().find_map(|word| {
-        let word = word.strip_prefix("http://").unwrap_or(word);
+        let word = word.strip_prefix("http://").or_else(|| word.strip_prefix("https://")).unwrap_or(word);
         word.trim_end_matches(['/', ',', '.', ';']).parse().ok()
     })
 }
@@ -194,6 +197,19 @@ pub(crate) fn typed(command: &[String]) -> String {
 pub(crate) async fn probe(address: SocketAddr, path: &str) -> io::Result<(u16, Option<u64>)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     asked(address, &request).await
+}
+
+/// The body of a response, of a server that closes the connection after it.
+pub(crate) async fn body(address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut response = Vec::new();
+    stream.take(BODY_BYTES_MOST).read_to_end(&mut response).await?;
+    let end = response.windows(4).position(|window| window == b"\r\n\r\n");
+    let end =
+        end.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "closed before the end of the head"))?;
+    Ok(response.split_off(end + 4))
 }
 
 /// The same for any request.
@@ -221,7 +237,7 @@ async fn asked(address: SocketAddr, request: &str) -> io::Result<(u16, Option<u6
 
 /// The same over TLS or HTTP/2, by the generator: whoever can't talk to it can't be measured.
 async fn probe_by_load(service: &Service, path: &str, limit: Duration) -> io::Result<(u16, Option<u64>)> {
-    let trusted = service.tls.as_ref().map(|tls| tls.certificate.clone());
+    let trusted = service.trusted().map(Path::to_owned);
     let scheme = if trusted.is_some() { "https" } else { "http" };
     let plan = load::Plan {
         tls: load::Tls { ca: trusted, ..load::Tls::default() },
@@ -245,6 +261,8 @@ async fn probe_by_load(service: &Service, path: &str, limit: Duration) -> io::Re
 
 #[cfg(test)]
 mod tests {
+    use report::results::{Layer, Upstream};
+
     use super::*;
 
     #[test]
@@ -288,6 +306,9 @@ mod tests {
             tls: None,
             version: Version::Http1,
             origins: Vec::new(),
+            upstream: Upstream::Http,
+            origins_certificate: None,
+            layer: Layer::Seven,
             workers: std::num::NonZeroUsize::MIN,
             keep_alive: true,
             access_log: false,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use report::results::{Role, Scheme, Version};
+use report::results::{Layer, Role, Scheme, Upstream, Version};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -57,8 +57,10 @@ pub struct Written {
     pub timing: Timing,
     /// What each proxy is asked to do.
     pub cases: Vec<CasePlan>,
-    /// What our proxy's figures have to be.
+    /// What figures have to be.
     pub expectations: Vec<Expect>,
+    /// Whether clients and origins say `Connection: keep-alive`.
+    pub says_keep_alive: bool,
 }
 
 impl Written {
@@ -83,29 +85,14 @@ impl Written {
         {
             return Err(at(0, format!("[proxy.{name}] is about none of the plan's proxies")));
         }
+        let names: Vec<&str> = raw.proxies.iter().map(|name| name.get_ref().as_str()).collect();
+        let about = |expect: Spanned<Expect>| {
+            let start = expect.span().start;
+            expect.into_inner().about(&names).map_err(|message| at(start, message))
+        };
+        let expectations = raw.expect.into_iter().map(about).collect::<Result<_, _>>()?;
         let placement = raw.machine.placement().map_err(|message| at(0, message))?;
-        let mut cases = Vec::new();
-        let mut names = HashSet::new();
-        for case in &raw.case {
-            for plan in case.get_ref().plans(quick) {
-                if !names.insert(plan.name.clone()) {
-                    let message = format!(
-                        "there are two cases called {:?}; put what tells them apart into name: {{scheme}}, {{version}}, \
-                         {{payload}}, {{connections}}, {{workers}}, {{load}}, {{generator}}",
-                        plan.name
-                    );
-                    return Err(at(case.span().start, message));
-                }
-                if plan.connections.get() < placement.clients.len() {
-                    let message = format!("{:?} has fewer connections than there are clients", plan.name);
-                    return Err(at(case.span().start, message));
-                }
-                cases.push(plan);
-            }
-        }
-        if cases.is_empty() || cases.len() > CASES_MOST {
-            return Err(at(0, format!("the plan has {} cases; expected 1 to {CASES_MOST}", cases.len())));
-        }
+        let mut cases = cases_of(&raw.case, quick, placement.clients.len(), &at)?;
         if let Some(alone) = without_its_loop(&cases) {
             return Err(at(0, alone));
         }
@@ -129,7 +116,8 @@ impl Written {
                 warm_up: short.warm_up.unwrap_or(raw.warm_up).0,
             },
             cases,
-            expectations: raw.expect,
+            expectations,
+            says_keep_alive: raw.say_keep_alive,
         })
     }
 
@@ -139,7 +127,7 @@ impl Written {
             if name == proxies::direct::DRIVER.name { Role::Direct } else { Role::Peer }
         };
         let takers = |case: &CasePlan| {
-            let is_in = |role: &Role| case.scheme == Scheme::Http || *role != Role::Direct;
+            let is_in = |role: &Role| case.includes_role(*role);
             Takers::of(self.wanted.names.iter().map(role).filter(is_in))
         };
         Forecast::of(self.cases.iter().map(|case| (case, takers(case))), self.timing)
@@ -179,9 +167,54 @@ struct RawPlan {
     #[serde(default)]
     warm_up: Span,
     #[serde(default)]
-    expect: Vec<Expect>,
+    expect: Vec<Spanned<Expect>>,
+    #[serde(default)]
+    say_keep_alive: bool,
     case: Vec<Spanned<RawCase>>,
     quick: Option<Quick>,
+}
+
+/// Every combination of every case, for so many clients.
+fn cases_of(
+    written: &[Spanned<RawCase>],
+    quick: bool,
+    clients: usize,
+    at: &dyn Fn(usize, String) -> Mistake,
+) -> Result<Vec<CasePlan>, Mistake> {
+    let mut cases = Vec::new();
+    let mut names = HashSet::new();
+    for case in written {
+        for plan in case.get_ref().plans(quick) {
+            let wrong = if names.insert(plan.name.clone()) {
+                impossible(&plan, clients)
+            } else {
+                Some(format!(
+                    "there are two cases called {:?}; put what tells them apart into name: {{scheme}}, {{version}}, \
+                     {{upstream}}, {{layer}}, {{payload}}, {{connections}}, {{workers}}, {{load}}, {{generator}}",
+                    plan.name
+                ))
+            };
+            if let Some(message) = wrong {
+                return Err(at(case.span().start, message));
+            }
+            cases.push(plan);
+        }
+    }
+    if cases.is_empty() || cases.len() > CASES_MOST {
+        return Err(at(0, format!("the plan has {} cases; expected 1 to {CASES_MOST}", cases.len())));
+    }
+    Ok(cases)
+}
+
+/// Why nobody can do a case, whatever is installed.
+fn impossible(case: &CasePlan, clients: usize) -> Option<String> {
+    let unknown = || {
+        let message = origin::serves(&case.payload.path).err()?;
+        Some(format!("payload {:?}: {message}", case.payload.path))
+    };
+    let alone = (case.connections.get() < clients)
+        .then(|| format!("{:?} has fewer connections than there are clients", case.name));
+    case.contradiction().or_else(unknown).or(alone)
 }
 
 /// What one proxy is given otherwise.
@@ -217,6 +250,10 @@ struct RawCase {
     scheme: Each<Scheme>,
     #[serde(default)]
     version: Each<Version>,
+    #[serde(default)]
+    upstream: Each<Upstream>,
+    #[serde(default)]
+    layer: Each<Layer>,
     #[serde(default)]
     generator: Each<RawGenerator>,
     payload: Each<RawPayload>,
@@ -264,13 +301,18 @@ impl RawCase {
             .map(RawPayload::payload)
             .collect();
         let mut plans = Vec::new();
-        for (&scheme, &version) in both(schemes, &self.version) {
+        let protocols: Vec<_> = both(schemes, &self.version).collect();
+        let behind: Vec<_> = both(&self.upstream, &self.layer).collect();
+        let ways = protocols.iter().flat_map(|way| behind.iter().map(move |behind| (*way, *behind)));
+        for ((&scheme, &version), (&upstream, &layer)) in ways {
             for (&workers, &generator) in both(&self.workers, &self.generator) {
                 for payload in &payloads {
                     for (&connections, load) in both(connections, &self.load) {
                         let variant = Variant {
                             scheme,
                             version,
+                            upstream,
+                            layer,
                             workers: workers.0,
                             generator: generator.0,
                             payload,
@@ -293,6 +335,8 @@ impl RawCase {
             name,
             scheme: variant.scheme,
             version: variant.version,
+            upstream: variant.upstream,
+            layer: variant.layer,
             payload: variant.payload.clone(),
             urls: self.urls.as_ref().map(|urls| UrlList { total: urls.total.get(), seed: urls.seed }),
             load: variant.load.clone(),
@@ -321,6 +365,8 @@ fn both<'l, A, B>(one: &'l Each<A>, other: &'l Each<B>) -> impl Iterator<Item = 
 struct Variant<'p> {
     scheme: Scheme,
     version: Version,
+    upstream: Upstream,
+    layer: Layer,
     workers: NonZeroUsize,
     generator: &'static Generator,
     payload: &'p Payload,
@@ -340,6 +386,8 @@ impl Variant<'_> {
         template
             .replace("{scheme}", if self.scheme == Scheme::Https { "https" } else { "http" })
             .replace("{version}", if self.version == Version::Http2 { "2" } else { "1.1" })
+            .replace("{upstream}", self.upstream.word())
+            .replace("{layer}", &u8::from(self.layer).to_string())
             .replace("{payload}", &self.payload.name)
             .replace("{connections}", &self.connections.to_string())
             .replace("{workers}", &self.workers.to_string())
@@ -572,6 +620,20 @@ mod tests {
     }
 
     #[test]
+    fn what_origins_speak_and_the_layer_make_cases_of_their_own() {
+        let text = format!(
+            "{SHORTEST}[[case]]\nname = \"{{upstream}}-{{layer}}\"\npayload = \"tiny\"\nconnections = 1\n\
+             upstream = [\"http\", \"https\", \"h2\"]\n[[case]]\nname = \"l{{layer}}-{{scheme}}\"\npayload = \"tiny\"\n\
+             connections = 1\nscheme = \"https\"\nupstream = \"https\"\nlayer = 4\n"
+        );
+        let read = Written::read(&text, "f", false).expect("a plan");
+        let names: Vec<&str> = read.cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names, ["http-7", "https-7", "h2-7", "l4-https"]);
+        // Whoever speaks no TLS has nobody to speak with.
+        assert_eq!(read.cases.iter().filter(|case| case.includes_role(Role::Direct)).count(), 2);
+    }
+
+    #[test]
     fn versions_generators_searches_and_deviations_are_read() {
         let text = format!(
             "{SHORTEST}[[case]]\nname = \"{{version}}-{{generator}}-{{load}}\"\npayload = \"tiny\"\nconnections = 1\n\
@@ -611,11 +673,27 @@ mod tests {
             (format!("{SHORTEST}{case}delay = \"5\"\n"), "f:7:9: ", "duration"),
             (format!("{SHORTEST}{case}{case}"), "f:4:", "two cases"),
             (SHORTEST.replace("direct", "ngnix") + case, "f:2:12: ", "nginx"),
-            (format!("expect = [\"p99 < much\"]\n{SHORTEST}{case}"), "f:1:", "p99 < 50ms"),
+            (format!("expect = [\"direct: p99 < much\"]\n{SHORTEST}{case}"), "f:1:", "p99 < 50ms"),
             (format!("{SHORTEST}{case}load = \"errors < 1\"\n"), "f:7:8: ", "p99 < 10ms"),
             (format!("{SHORTEST}{case}generator = \"siege\"\n"), "f:7:13: ", "h2load"),
             (format!("{SHORTEST}{case}[proxy.nginx]\nworkers = 2\n"), "f:1:1: ", "none of the plan's"),
             (format!("{SHORTEST}{case}load = \"50%\"\n"), "f:1:1: ", "follows from a closed loop"),
+            (
+                format!("{SHORTEST}{}", case.replace("tiny", "tinny")),
+                "f:",
+                "/tinny\": an origin has no such page",
+            ),
+            (format!("{SHORTEST}{}", case.replace("tiny", "/blank/-5")), "f:", "is not a size"),
+            (format!("{SHORTEST}{case}layer = 5\n"), "f:7:9: ", "a layer is 4"),
+            (format!("{SHORTEST}{case}layer = 4\nscheme = \"https\"\n"), "f:", "takes upstream = \"https\""),
+            (format!("{SHORTEST}{case}layer = 4\nupstream = \"h2\"\n"), "f:", "takes upstream = \"http\""),
+            (format!("{SHORTEST}{case}upstream = \"h3\"\n"), "f:7:12: ", "`h2`"),
+            (
+                format!("expect = [\"direct: p99 < 1s\", \"nginx: p99 < 1s\"]\n{SHORTEST}{case}"),
+                "f:1:",
+                "no proxy \"nginx\"",
+            ),
+            (format!("expect = [\"p99 < 1s\"]\n{SHORTEST}{case}"), "f:1:", "expected of no proxy"),
         ];
         for (text, place, said) in cases {
             let refused = Written::read(&text, "f", false).expect_err("a mistake").to_string();

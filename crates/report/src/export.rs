@@ -21,6 +21,7 @@ pub fn csv(results: &Results) -> String {
     for metric in Metric::ALL {
         out.push_str(&format!(",{}", metric.key()));
     }
+    out.push_str(",origin_connections");
     out.push('\n');
     for run in &results.runs {
         let mut fields = vec![
@@ -45,6 +46,8 @@ pub fn csv(results: &Results) -> String {
             let value = run.outcome.figures().and_then(|measured| metric.value(measured));
             value.filter(|value| value.is_finite()).map(|value| format!("{value:.3}")).unwrap_or_default()
         }));
+        let made = run.outcome.figures().and_then(|measured| measured.origin_connections);
+        fields.push(made.map(|count| count.to_string()).unwrap_or_default());
         out.push_str(&fields.join(","));
         out.push('\n');
     }

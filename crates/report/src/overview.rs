@@ -99,8 +99,17 @@ pub fn latency_against_rate(summary: &Summary<'_>) -> Vec<Shown> {
     let key = |case: &CaseSummary<'_>| {
         let case = case.case;
         let is_plain = (case.scheme == Scheme::Http, case.version == Version::Http1);
+        let behind = (u8::from(case.layer), case.upstream.word());
         let generator = case.generator.clone();
-        (is_plain, case.payload.clone(), case.connections, case.workers, case.features.clone(), generator)
+        (
+            is_plain,
+            behind,
+            case.payload.clone(),
+            case.connections,
+            case.workers,
+            case.features.clone(),
+            generator,
+        )
     };
     let paced: Vec<(&CaseSummary<'_>, f64)> = summary
         .cases

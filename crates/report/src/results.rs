@@ -297,6 +297,12 @@ pub struct Case {
     /// What a measurement lasted there, or a step of a search, where that is not [`Conditions::measured_seconds`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_seconds: Option<f64>,
+    /// What the origins speak; plain HTTP/1.1 in files that do not say.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub upstream: Upstream,
+    /// The layer at which proxies pass on; 7 in files that do not say.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub layer: Layer,
     /// What else is asked of every proxy, a phrase each: `cache of 256 MB`.
     #[serde(default)]
     pub features: Vec<String>,
@@ -313,6 +319,10 @@ fn one() -> usize {
     1
 }
 
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// The generator that is ours.
 pub const OWN_GENERATOR: &str = "vanward";
 
@@ -327,11 +337,11 @@ pub enum Scheme {
     /// In the clear.
     #[default]
     Http,
-    /// Over TLS. The origins are asked without: `direct` takes no part.
+    /// Over TLS: `direct` takes no part.
     Https,
 }
 
-/// The client's version of HTTP. The origins are always asked over HTTP/1.1.
+/// The client's version of HTTP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Version {
     /// HTTP/1.1.
@@ -341,6 +351,62 @@ pub enum Version {
     /// HTTP/2: by ALPN over TLS, by prior knowledge in the clear.
     #[serde(rename = "2")]
     Http2,
+}
+
+/// What the origins speak.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Upstream {
+    /// HTTP/1.1 in the clear.
+    #[default]
+    Http,
+    /// HTTP/1.1 over TLS.
+    Https,
+    /// HTTP/2 in the clear, by prior knowledge.
+    H2,
+}
+
+impl Upstream {
+    /// As plans write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::H2 => "h2",
+        }
+    }
+}
+
+/// The layer at which proxies pass on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub enum Layer {
+    /// Requests and responses.
+    #[default]
+    Seven,
+    /// Bytes of connections, whatever they say.
+    Four,
+}
+
+impl TryFrom<u8> for Layer {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, Self::Error> {
+        match number {
+            4 => Ok(Self::Four),
+            7 => Ok(Self::Seven),
+            _ => Err("a layer is 4 (bytes of connections) or 7 (requests)"),
+        }
+    }
+}
+
+impl From<Layer> for u8 {
+    fn from(layer: Layer) -> Self {
+        match layer {
+            Layer::Seven => 7,
+            Layer::Four => 4,
+        }
+    }
 }
 
 /// When requests are sent.
@@ -445,6 +511,10 @@ pub struct Measured {
     /// CPU time of the origins.
     #[serde(default)]
     pub origins_cpu_seconds: Option<f64>,
+    /// Connections that the origins were made while the load ran, those for the load itself where there is no proxy; `None`
+    /// in files that do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin_connections: Option<u64>,
     /// CPU time of everything on the machine, the lab's processes included.
     #[serde(default)]
     pub machine_cpu_seconds: Option<f64>,
@@ -573,7 +643,7 @@ impl Proxy {
 impl Case {
     /// Whether a proxy of that role takes part.
     pub fn includes(&self, role: Role) -> bool {
-        self.scheme == Scheme::Http || role != Role::Direct
+        (self.scheme == Scheme::Http && self.upstream != Upstream::Https) || role != Role::Direct
     }
 }
 

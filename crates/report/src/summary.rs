@@ -6,7 +6,8 @@ use crate::figure;
 use crate::judge::{self, Finding};
 use crate::latency::Latency;
 use crate::results::{
-    Arrivals, Case, Measured, OWN_GENERATOR, Outcome, Proxy, Results, Role, Run, Scheme, Step, Version,
+    Arrivals, Case, Layer, Measured, OWN_GENERATOR, Outcome, Proxy, Results, Role, Run, Scheme, Step,
+    Upstream, Version,
 };
 use crate::statistics::{Difference, Estimate, difference};
 
@@ -209,6 +210,12 @@ impl Row<'_> {
         Estimate::of(self.measured.iter().map(|measured| measured.received_bytes as f64 / measured.seconds))
     }
 
+    /// Connections that were made to the origins in each.
+    pub fn origin_connections(&self) -> Option<Estimate> {
+        let counts = self.measured.iter().filter_map(|measured| measured.origin_connections);
+        Estimate::of(counts.map(|count| count as f64))
+    }
+
     /// The valid measurements.
     pub(crate) fn measured(&self) -> &[&Measured] {
         &self.measured
@@ -271,10 +278,22 @@ fn around_arrivals(case: &Case) -> [Vec<String>; 2] {
     let mut before = protocol(case);
     before.push(size(case));
     let mut after = vec![figure::things(case.connections, "connection")];
+    after.extend(behind(case));
     after.extend((case.workers > 1).then(|| figure::things(case.workers, "worker")));
     after.extend(case.features.iter().cloned());
     after.extend((case.generator != OWN_GENERATOR).then(|| format!("load by {}", case.generator)));
     [before, after]
+}
+
+/// What is unusual between proxies and origins: `layer 4`, `origins over TLS`.
+fn behind(case: &Case) -> Vec<String> {
+    let layer = (case.layer == Layer::Four).then_some("layer 4");
+    let upstream = match case.upstream {
+        Upstream::Http => None,
+        Upstream::Https => Some("origins over TLS"),
+        Upstream::H2 => Some("origins over HTTP/2"),
+    };
+    layer.into_iter().chain(upstream).map(str::to_owned).collect()
 }
 
 /// `HTTPS`, `HTTP/2`; nothing for HTTP/1.1 in the clear.

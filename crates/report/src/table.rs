@@ -12,6 +12,9 @@ pub const NOTHING: &str = "—";
 /// Follows a figure that differs from the subject's by less than both spread.
 pub const EVEN: &str = "≈";
 
+/// Connections that a proxy made to its origins while there was load, the median over the repeats.
+const CONNECTIONS: &str = "connections made";
+
 /// The percentiles that tables list, and their headings.
 pub const PERCENTILES: [(f64, &str); 6] =
     [(0.5, "p50"), (0.75, "p75"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (1.0, "max")];
@@ -29,7 +32,10 @@ pub struct Table {
 
 /// Every figure of a case.
 pub fn figures(case: &CaseSummary<'_>) -> Table {
-    let headings = [""].into_iter().chain(Metric::ALL.map(Metric::heading)).chain(["errors"]);
+    // Files of earlier versions do not say.
+    let tells = case.rows.iter().any(|row| row.origin_connections().is_some());
+    let more = if tells { vec![CONNECTIONS, "errors"] } else { vec!["errors"] };
+    let headings = [""].into_iter().chain(Metric::ALL.map(Metric::heading)).chain(more);
     let row = |row: &Row<'_>| {
         let errors =
             row.failed_share.map_or_else(|| NOTHING.to_owned(), |_| figure::count(row.errors as f64));
@@ -37,7 +43,9 @@ pub fn figures(case: &CaseSummary<'_>) -> Table {
             0 => row.proxy.name.clone(),
             refused => format!("{} ({refused} invalid)", row.proxy.name),
         };
-        [name].into_iter().chain(row.cells.iter().map(cell)).chain([errors]).collect()
+        let made = row.origin_connections().map(|estimate| figure::count(estimate.median));
+        let more = tells.then(|| or_nothing(made)).into_iter().chain([errors]);
+        [name].into_iter().chain(row.cells.iter().map(cell)).chain(more).collect()
     };
     Table {
         caption: case.title(),

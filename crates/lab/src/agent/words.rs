@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use report::results::{Absent, Cores, Machine, Network, Outcome, Process, Watched
 use serde::{Deserialize, Serialize};
 
 use crate::generator::Request;
+use crate::origins::{self, Addresses};
 use crate::plan::{Deviation, Payload};
 use crate::proxies::{Installed, Service};
 
@@ -34,12 +34,7 @@ pub(crate) enum Ask {
         text: String,
     },
     /// Starts origins.
-    Origins {
-        /// How many.
-        count: NonZeroUsize,
-        /// Where they listen.
-        address: IpAddr,
-    },
+    Origins(origins::Wanted),
     /// Whether they still run.
     AreOriginsUp,
     /// Starts a proxy and waits until it serves the payload.
@@ -47,7 +42,7 @@ pub(crate) enum Ask {
         /// Which.
         installed: Installed,
         /// What it is to do.
-        service: Service,
+        service: Box<Service>,
         /// What it is probed with.
         payload: Payload,
     },
@@ -118,7 +113,7 @@ pub(crate) enum Answer {
     /// In the order of what was asked; `None` where nothing is refused.
     Refusals(Vec<Option<String>>),
     Origins {
-        addresses: Vec<SocketAddr>,
+        addresses: Addresses,
         processes: Vec<Process>,
     },
     /// `None` where there is nothing to start.
@@ -155,6 +150,7 @@ pub(crate) struct Seen {
     pub(crate) origins: Option<Watched>,
     pub(crate) generator: Option<Watched>,
     pub(crate) origins_cpu_seconds: Option<f64>,
+    pub(crate) origin_connections: Option<u64>,
     pub(crate) machine_cpu_seconds: Option<f64>,
     pub(crate) network: Network,
 }

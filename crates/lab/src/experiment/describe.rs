@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use report::results::{Arrivals, Case, Lacking, Proxy, Scheme};
+use report::results::{Arrivals, Case, Lacking, Layer, Proxy, Scheme, Upstream};
 
 use crate::certificate::Certificate;
 use crate::error::Error;
+use crate::origins::Addresses;
 use crate::plan::{CasePlan, Load, Plan};
 use crate::proxies::{Installed, Service};
 use crate::sites::Sites;
@@ -15,7 +16,7 @@ use crate::sites::Sites;
 pub(super) struct Given<'g> {
     /// Where it listens, on a port of its choice.
     pub(super) listen: SocketAddr,
-    pub(super) origins: &'g [SocketAddr],
+    pub(super) origins: &'g Addresses,
     pub(super) certificate: Option<&'g Certificate>,
 }
 
@@ -24,9 +25,18 @@ impl Given<'_> {
     pub(super) fn service(&self, case: &CasePlan) -> Service {
         Service {
             listen: self.listen,
-            tls: self.certificate.filter(|_| case.scheme == Scheme::Https).cloned(),
+            tls: self
+                .certificate
+                .filter(|_| case.scheme == Scheme::Https && case.layer == Layer::Seven)
+                .cloned(),
             version: case.version,
-            origins: self.origins.to_vec(),
+            origins: self.origins.that_speak(case.upstream).to_vec(),
+            upstream: case.upstream,
+            origins_certificate: self
+                .certificate
+                .filter(|_| case.upstream == Upstream::Https)
+                .map(|certificate| certificate.certificate.clone()),
+            layer: case.layer,
             workers: case.workers,
             keep_alive: true,
             access_log: false,
@@ -41,6 +51,8 @@ pub(super) fn alike(plan: &Plan, given: &Given<'_>) -> Vec<String> {
     let mut phrases: Vec<String> =
         plan.cases.iter().flat_map(|case| given.service(case).features()).collect();
     let mut seen = HashSet::new();
+    phrases
+        .extend(plan.says_keep_alive.then(|| "clients and origins say `Connection: keep-alive`".to_owned()));
     phrases.retain(|phrase| seen.insert(phrase.clone()));
     phrases
 }
@@ -78,6 +90,8 @@ pub(super) fn case(case: &CasePlan) -> Case {
         name: case.name.clone(),
         scheme: case.scheme,
         version: case.version,
+        upstream: case.upstream,
+        layer: case.layer,
         payload: case.payload.name.clone(),
         // Those of a list differ.
         payload_bytes: case.payload.bytes.filter(|_| case.urls.is_none()).unwrap_or(0),

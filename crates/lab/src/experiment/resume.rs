@@ -173,6 +173,8 @@ mod tests {
             workers: 1,
             requests: None,
             measured_seconds: None,
+            upstream: Default::default(),
+            layer: Default::default(),
             features: Vec::new(),
             published: None,
             generator: "vanward".to_owned(),

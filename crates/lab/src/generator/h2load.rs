@@ -39,6 +39,7 @@ fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
     }
     command.extend(["-m1".to_owned(), format!("-T{}", request.timeout.as_secs().max(1))]);
     command.push(format!("--log-file={}", folder.join(LINES).to_string_lossy()));
+    command.extend(super::keep_alive(request).into_iter().flatten());
     command.push(request.url.clone());
     command
 }

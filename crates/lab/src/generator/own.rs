@@ -49,6 +49,7 @@ fn command(program: &Path, request: &Request, _folder: &Path) -> Vec<String> {
         let trusted = trusted.to_string_lossy().into_owned();
         command.extend(["--ca".to_owned(), trusted, "--cipher".to_owned(), CIPHER.to_owned()]);
     }
+    command.extend(super::keep_alive(request).into_iter().flatten());
     command.push(request.url.clone());
     command
 }

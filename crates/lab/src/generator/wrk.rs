@@ -45,7 +45,7 @@ fn refuses(request: &Request) -> Option<&'static str> {
 fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
     let threads = format!("-t{}", request.threads.min(request.connections));
     let timeout = format!("{}s", request.timeout.as_secs().max(1));
-    vec![
+    let mut command = vec![
         program.to_string_lossy().into_owned(),
         threads,
         format!("-c{}", request.connections),
@@ -54,8 +54,10 @@ fn command(program: &Path, request: &Request, folder: &Path) -> Vec<String> {
         timeout,
         "-s".to_owned(),
         folder.join("wrk.lua").to_string_lossy().into_owned(),
-        request.url.clone(),
-    ]
+    ];
+    command.extend(super::keep_alive(request).into_iter().flatten());
+    command.push(request.url.clone());
+    command
 }
 
 fn read(_request: &Request, output: &str, _folder: &Path) -> Result<Outcome, String> {

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role, Version};
+use report::results::{File, Layer, Role, Upstream, Version};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, Installed, Launch, ORIGIN_NAME, Service, text};
 use crate::error::Error;
 
 /// `haproxy` in the foreground.
@@ -31,8 +31,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         // It only logs to syslog or a descriptor: a file needs a reader of its own.
         return Err(Error::Unsupported { name: DRIVER.name, what: "an access log to a file" });
     }
-    service.passes_on_only(DRIVER.name)?;
-    if service.tls.is_some() && installed.build.contains("-OPENSSL ") {
+    service.has_no_features(DRIVER.name)?;
+    if (service.tls.is_some() || service.upstream == Upstream::Https) && installed.build.contains("-OPENSSL ")
+    {
         return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
     }
     let file = File { name: "haproxy.cfg".to_owned(), text: configuration(installed, service) };
@@ -42,6 +43,9 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
 }
 
 fn configuration(installed: &Installed, service: &Service) -> String {
+    if service.layer == Layer::Four {
+        return layer_4(installed, service);
+    }
     let (client, server) = if service.keep_alive {
         ("option http-keep-alive", "    http-reuse always\n")
     } else {
@@ -71,7 +75,41 @@ fn configuration(installed: &Installed, service: &Service) -> String {
         service.listen
     );
     for (index, origin) in service.origins.iter().enumerate() {
-        let _ = writeln!(out, "    server origin{} {origin} pool-max-conn -1", index + 1);
+        let _ =
+            writeln!(out, "    server origin{} {origin} pool-max-conn -1{}", index + 1, upstream(service));
+    }
+    out
+}
+
+/// What is spoken with a server, as words of its line.
+fn upstream(service: &Service) -> String {
+    match (service.upstream, &service.origins_certificate) {
+        (Upstream::Https, Some(ca)) => {
+            let ca = text(ca);
+            format!(
+                " ssl verify required ca-file {ca} sni str({ORIGIN_NAME}) verifyhost {ORIGIN_NAME} alpn http/1.1"
+            )
+        }
+        (Upstream::H2, _) => " proto h2".to_owned(),
+        (Upstream::Http | Upstream::Https, _) => String::new(),
+    }
+}
+
+/// Passing connections on, and splicing their bytes in the kernel.
+fn layer_4(installed: &Installed, service: &Service) -> String {
+    let splice = if installed.build.contains("-LINUX_SPLICE") {
+        ""
+    } else {
+        "    option splice-request\n    option splice-response\n"
+    };
+    let mut out = format!(
+        "global\n    nbthread {}\n    maxconn 4000\n\
+         defaults\n    mode tcp\n    timeout connect 5s\n    timeout client 60s\n    timeout server 60s\n{splice}\
+         frontend clients\n    bind {}\n    default_backend origins\nbackend origins\n    balance roundrobin\n",
+        service.workers, service.listen
+    );
+    for (index, origin) in service.origins.iter().enumerate() {
+        let _ = writeln!(out, "    server origin{} {origin}", index + 1);
     }
     out
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::{File, Role, Version};
+use report::results::{File, Layer, Role, Upstream, Version};
 
-use super::{Driver, IDLE_MOST, Installed, Launch, Service, text};
+use super::{Driver, IDLE_MOST, Installed, Launch, ORIGIN_NAME, Service, text};
 use crate::error::Error;
 
 /// `nginx` in the foreground.
@@ -30,7 +30,9 @@ fn version(build: &str) -> Option<String> {
 }
 
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
-    if service.tls.is_some() && !installed.build.contains("--with-http_ssl_module") {
+    if (service.tls.is_some() || service.upstream == Upstream::Https)
+        && !installed.build.contains("--with-http_ssl_module")
+    {
         return Err(Error::Unsupported { name: DRIVER.name, what: "TLS: this build has none" });
     }
     if service.features.delay.is_some() {
@@ -43,7 +45,34 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     if service.version == Version::Http2 && !installed.build.contains("--with-http_v2_module") {
         return Err(Error::Unsupported { name: DRIVER.name, what: "HTTP/2: this build has none" });
     }
-    let file = File { name: "nginx.conf".to_owned(), text: configuration(installed, service) };
+    if service.upstream == Upstream::H2
+        && service.layer == Layer::Seven
+        && !speaks_h2_to_origins(&installed.version)
+    {
+        return Err(Error::Unsupported {
+            name: DRIVER.name,
+            what: "origins over HTTP/2, before nginx 1.29.4",
+        });
+    }
+    let configuration = match service.layer {
+        Layer::Seven => configuration(installed, service),
+        Layer::Four => {
+            if !installed.build.contains("--with-stream") {
+                return Err(Error::Unsupported {
+                    name: DRIVER.name,
+                    what: "passing on at layer 4: this build has no stream",
+                });
+            }
+            if service.access_log {
+                return Err(Error::Unsupported { name: DRIVER.name, what: "an access log at layer 4" });
+            }
+            if service.features.cache_bytes.is_some() {
+                return Err(Error::Unsupported { name: DRIVER.name, what: "a cache at layer 4" });
+            }
+            layer_4(service)
+        }
+    };
+    let file = File { name: "nginx.conf".to_owned(), text: configuration };
     let command = vec![
         text(&installed.program),
         // Every relative path of the file is inside the folder, and so nothing needs root.
@@ -104,11 +133,12 @@ fn configuration(installed: &Installed, service: &Service) -> String {
         None => (String::new(), ""),
     };
     let connection = if service.keep_alive { "\"\"" } else { "close" };
-    let (ssl, certificate) = protocol(service);
+    let (origins_scheme, upstream) = upstream(service);
+    let (ssl, certificate) = protocol(service, &installed.version);
     let _ = write!(
         out,
         "    }}\n{zone}    server {{\n        listen {} backlog=4096{}{ssl};\n{certificate}        location / {{\n\
-         \x20           proxy_pass http://origins;\n            proxy_http_version 1.1;\n\
+         \x20           proxy_pass {origins_scheme}://origins;\n{upstream}\
          \x20           proxy_set_header Connection {connection};\n{cached}        }}\n    }}\n}}\n",
         service.listen,
         // One accept queue a worker: what they are meant to have, once there are several.
@@ -117,18 +147,74 @@ fn configuration(installed: &Installed, service: &Service) -> String {
     out
 }
 
+/// The scheme of the servers, and lines about what is spoken with them.
+fn upstream(service: &Service) -> (&'static str, String) {
+    let version = |version| format!("            proxy_http_version {version};\n");
+    match (service.upstream, &service.origins_certificate) {
+        (Upstream::Https, Some(ca)) => (
+            "https",
+            format!(
+                "{}            proxy_ssl_protocols TLSv1.3;\n            proxy_ssl_verify on;\n\
+                 \x20           proxy_ssl_trusted_certificate {};\n            proxy_ssl_name {ORIGIN_NAME};\n",
+                version("1.1"),
+                text(ca)
+            ),
+        ),
+        (Upstream::H2, _) => ("http", version("2")),
+        (Upstream::Http | Upstream::Https, _) => ("http", version("1.1")),
+    }
+}
+
+/// Passing connections on.
+fn layer_4(service: &Service) -> String {
+    let mut out = String::new();
+    if rustix::process::geteuid().is_root() {
+        out.push_str("user root;\n");
+    }
+    let workers = service.workers;
+    let _ = write!(
+        out,
+        "daemon off;\nworker_processes {workers};\npid nginx.pid;\nerror_log stderr warn;\n\
+         events {{\n    worker_connections 8192;\n}}\nstream {{\n    upstream origins {{\n"
+    );
+    for origin in &service.origins {
+        let _ = writeln!(out, "        server {origin};");
+    }
+    let _ = write!(
+        out,
+        "    }}\n    server {{\n        listen {} backlog=4096{};\n        proxy_pass origins;\n\
+         \x20       proxy_buffer_size 64k;\n    }}\n}}\n",
+        service.listen,
+        if workers.get() > 1 { " reuseport" } else { "" },
+    );
+    out
+}
+
+/// Whether it can speak HTTP/2 with servers.
+pub(super) fn speaks_h2_to_origins(version: &str) -> bool {
+    is_since(version, [1, 29, 4])
+}
+
+fn is_since(version: &str, first: [u32; 3]) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let version = [numbers.next(), numbers.next(), numbers.next()].map(|number| number.unwrap_or(0));
+    version >= first
+}
+
 /// What a listener speaks: flags of its line, and lines about its certificate.
-fn protocol(service: &Service) -> (&'static str, String) {
+fn protocol(service: &Service, version: &str) -> (&'static str, String) {
+    let is_http2 = service.version == Version::Http2;
+    // A flag of the line until 1.25.1, and a line of its own since.
+    let has_line = is_since(version, [1, 25, 1]);
+    let http2 = if is_http2 && has_line { "        http2 on;\n" } else { "" };
     match &service.tls {
-        None if service.version == Version::Http2 => (" http2", String::new()),
+        None if is_http2 && !has_line => (" http2", String::new()),
+        None if is_http2 => ("", http2.to_owned()),
         None => ("", String::new()),
         Some(tls) => (
-            match service.version {
-                Version::Http1 => " ssl",
-                Version::Http2 => " ssl http2",
-            },
+            if is_http2 && !has_line { " ssl http2" } else { " ssl" },
             format!(
-                "        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv1.3;\n",
+                "{http2}        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv1.3;\n",
                 text(&tls.certificate),
                 text(&tls.key)
             ),

@@ -12,6 +12,9 @@ fn service(workers: usize, keep_alive: bool) -> Service {
             "127.0.0.1:18081".parse().expect("an address"),
             "[::1]:18082".parse().expect("an address"),
         ],
+        upstream: Upstream::Http,
+        origins_certificate: None,
+        layer: Layer::Seven,
         workers: NonZeroUsize::new(workers).expect("not zero"),
         keep_alive,
         access_log: false,
@@ -38,6 +41,11 @@ fn certificate(folder: &Path) -> Certificate {
     certificate
 }
 
+/// Before origins that show the certificate of that folder.
+fn behind_tls(folder: &Path) -> Service {
+    Service { origins_certificate: Some(Certificate::within(folder).certificate), ..service(1, true) }
+}
+
 /// Writes the configuration, and has the program check it.
 fn check(driver: &'static Driver, arguments: &[&str]) {
     let Some(installed) = peer(driver) else { return };
@@ -46,7 +54,28 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
     let https = Service { tls, ..service(1, true) };
     let http2 = [service(1, true), https.clone()].map(|one| Service { version: Version::Http2, ..one });
     let [clear, encrypted] = http2;
-    for service in [service(1, true), service(2, true), service(1, false), https, clear, encrypted] {
+    let [to_tls, to_h2] =
+        [Upstream::Https, Upstream::H2].map(|upstream| Service { upstream, ..behind_tls(folder.path()) });
+    let passing = Service { layer: Layer::Four, ..service(2, true) };
+    let all = [
+        service(1, true),
+        service(2, true),
+        service(1, false),
+        https,
+        clear,
+        encrypted,
+        to_tls,
+        to_h2,
+        passing,
+    ];
+    for service in all {
+        // Of a distribution's program not all can be asked.
+        if driver.name == "nginx"
+            && service.upstream == Upstream::H2
+            && !nginx::speaks_h2_to_origins(&installed.version)
+        {
+            continue;
+        }
         let folder = tempfile::tempdir().expect("a folder");
         let launch = (driver.configure)(&installed, &service, folder.path()).expect("a configuration");
         for file in &launch.files {
@@ -166,6 +195,65 @@ fn nobody_does_in_silence_what_it_cannot() {
         let refused = (installed.driver.configure)(&installed, &asked, Path::new("/f"));
         assert!(refused.is_err(), "{} has no rate for all clients together", installed.name);
     }
+}
+
+#[test]
+fn origins_over_tls_or_http_2_and_layer_4_are_refused_by_all_that_are_not_driven_so() {
+    let asked = [
+        Service { upstream: Upstream::Https, ..behind_tls(Path::new("/f")) },
+        Service { upstream: Upstream::H2, ..service(1, true) },
+        Service { layer: Layer::Four, ..service(1, true) },
+    ];
+    let can = ["nginx", "haproxy"];
+    let configured = |installed: &Installed, asked: &Service| {
+        (installed.driver.configure)(installed, asked, Path::new("/f"))
+    };
+    for (installed, asked) in
+        every_peer().flat_map(|peer| asked.iter().map(move |asked| (peer.clone(), asked)))
+    {
+        let installed = Installed {
+            version: "2.0.0".to_owned(),
+            build: "--with-stream ".to_owned() + &installed.build,
+            ..installed
+        };
+        match configured(&installed, asked) {
+            Ok(_) => assert!(can.contains(&&*installed.name), "{} does {asked:?}", installed.name),
+            Err(error) => {
+                assert!(!can.contains(&&*installed.name), "{error}");
+                let said = error.to_string();
+                assert!(said.contains(&installed.name), "{said}");
+            }
+        }
+    }
+    // Older ones lack it.
+    let nginx = every_peer().find(|peer| peer.name == "nginx").expect("it is one of them");
+    let old = Installed { version: "1.29.3".to_owned(), ..nginx.clone() };
+    for (installed, asked, lacks) in [(&old, &asked[1], "HTTP/2"), (&nginx, &asked[2], "no stream")] {
+        assert!(configured(installed, asked).expect_err(lacks).to_string().contains(lacks));
+    }
+    let template = Installed::command("mine", vec!["mine".to_owned(), "{listen}".to_owned()]);
+    assert!(asked.iter().all(|asked| configured(&template, asked).is_err()), "nobody knows what it would do");
+}
+
+#[test]
+fn ours_has_a_file_for_what_there_is_no_flag_for() {
+    let own = Own { program: "/bin/vanward".into(), version: "1".to_owned() };
+    let installed = Installed::own(&vanward::DRIVER, &own);
+    let text = |asked: &Service| {
+        let launch = (installed.driver.configure)(&installed, asked, Path::new("/f")).expect("a command");
+        assert_eq!(launch.command.join(" "), "/bin/vanward run --config /f/vanward.toml");
+        launch.files[0].text.clone()
+    };
+    let to_tls = text(&Service { upstream: Upstream::Https, ..behind_tls(Path::new("/c")) });
+    assert!(to_tls.contains("servers = [\"https://127.0.0.1:18081\", \"https://[::1]:18082\"]"), "{to_tls}");
+    assert!(to_tls.contains("tls = { ca = \"/c/cert.pem\", name = \"localhost\" }"), "{to_tls}");
+    assert!(text(&Service { upstream: Upstream::H2, ..service(1, true) }).contains("protocol = \"h2\"\n"));
+    let passing =
+        text(&Service { layer: Layer::Four, upstream: Upstream::Https, ..behind_tls(Path::new("/c")) });
+    assert!(
+        passing.contains("tcp = \"origins\"\n") && passing.contains("http://127.0.0.1:18081"),
+        "{passing}"
+    );
 }
 
 #[test]

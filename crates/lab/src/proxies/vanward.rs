@@ -1,10 +1,11 @@
-//! Ours, as anybody would start it: the defaults, by flags.
+//! Ours, as anybody would start it: the defaults, by flags, and by a file what there is no flag for.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
-use report::results::Role;
+use report::results::{File, Layer, Role, Upstream};
 
-use super::{Driver, Installed, Launch, Service, text};
+use super::{Driver, Installed, Launch, ORIGIN_NAME, Service, text};
 use crate::error::Error;
 use crate::plan::Features;
 
@@ -15,6 +16,9 @@ pub const DRIVER: Driver =
 fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
     if !service.keep_alive {
         return Err(Error::Unsupported { name: DRIVER.name, what: "keep-alive off" });
+    }
+    if service.layer == Layer::Four || service.upstream != Upstream::Http {
+        return by_file(installed, service, folder);
     }
     let mut command: Vec<String> =
         vec![text(&installed.program), "proxy".into(), "--from".into(), service.listen.to_string()];
@@ -42,4 +46,39 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
         command.extend(["--log".to_owned(), text(&folder.join("access.log"))]);
     }
     Ok(Launch { command, ..Launch::default() })
+}
+
+/// Passing on at layer 4, or to servers that speak something else than HTTP/1.1 in the clear.
+fn by_file(installed: &Installed, service: &Service, folder: &Path) -> Result<Launch, Error> {
+    service.has_no_features(DRIVER.name)?;
+    let mut out = format!("workers = {}\n", service.workers);
+    if service.access_log {
+        if service.layer == Layer::Four {
+            return Err(Error::Unsupported { name: DRIVER.name, what: "an access log at layer 4" });
+        }
+        let _ = writeln!(out, "[log]\ntarget = {:?}", text(&folder.join("access.log")));
+    }
+    let _ = writeln!(out, "[[listen]]\naddress = \"{}\"", service.listen);
+    if let Some(tls) = &service.tls {
+        let _ = writeln!(out, "tls = {{ cert = {:?}, key = {:?} }}", text(&tls.certificate), text(&tls.key));
+    }
+    // At layer 4 whatever clients and servers speak is theirs.
+    let (scheme, rest) = match (service.layer, service.upstream, &service.origins_certificate) {
+        (Layer::Four, ..) => ("http", String::new()),
+        (Layer::Seven, Upstream::Https, Some(ca)) => {
+            ("https", format!("tls = {{ ca = {:?}, name = \"{ORIGIN_NAME}\" }}\n", text(ca)))
+        }
+        (Layer::Seven, Upstream::H2, _) => ("http", "protocol = \"h2\"\n".to_owned()),
+        (Layer::Seven, ..) => ("http", String::new()),
+    };
+    out += match service.layer {
+        Layer::Four => "tcp = \"origins\"\n",
+        Layer::Seven => "[[route]]\nupstream = \"origins\"\n",
+    };
+    let servers: Vec<String> =
+        service.origins.iter().map(|origin| format!("\"{scheme}://{origin}\"")).collect();
+    let _ = write!(out, "[upstream.origins]\nservers = [{}]\n{rest}", servers.join(", "));
+    let file = File { name: "vanward.toml".to_owned(), text: out };
+    let command = [text(&installed.program), "run".into(), "--config".into(), text(&folder.join(&file.name))];
+    Ok(Launch { command: command.to_vec(), files: vec![file], ..Launch::default() })
 }

@@ -21,6 +21,7 @@ pub(super) fn outcome(seen: Vec<Seen>) -> Result<(String, Outcome), Error> {
         whole.proxy = whole.proxy.or(one.proxy);
         whole.origins = whole.origins.or(one.origins);
         whole.generators.extend(one.generator);
+        whole.origin_connections = whole.origin_connections.or(one.origin_connections);
         whole.origins_cpu_seconds = whole.origins_cpu_seconds.or(one.origins_cpu_seconds);
         whole.machine_cpu_seconds.push(one.machine_cpu_seconds);
         whole.network = added(whole.network, one.network);
@@ -44,6 +45,7 @@ struct Meanwhile {
     origins: Option<Watched>,
     generators: Vec<Watched>,
     origins_cpu_seconds: Option<f64>,
+    origin_connections: Option<u64>,
     machine_cpu_seconds: Vec<Option<f64>>,
     network: Network,
 }
@@ -57,6 +59,7 @@ impl Meanwhile {
             }
             measured.origins = self.origins;
             measured.load = self.generators.into_iter().reduce(watched_together);
+            measured.origin_connections = self.origin_connections;
             measured.origins_cpu_seconds = self.origins_cpu_seconds;
             // Of a machine that does not tell, nothing is known of the whole.
             measured.machine_cpu_seconds = self.machine_cpu_seconds.into_iter().sum();

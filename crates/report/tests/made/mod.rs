@@ -42,6 +42,7 @@ pub(crate) fn measured(
         load_cpu_seconds: None,
         load_threads: None,
         origins_cpu_seconds: None,
+        origin_connections: None,
         machine_cpu_seconds: None,
         samples: Vec::new(),
         load: None,
@@ -79,15 +80,9 @@ pub(crate) fn run(proxy: &Proxy, case: &Case, round: usize, outcome: Outcome) ->
     }
 }
 
-/// Vanward is cheaper than nginx beyond the spread, takes more memory, and is even with haproxy.
-pub(crate) fn sample() -> Results {
-    let proxies = vec![
-        proxy("direct", Role::Direct),
-        proxy("vanward", Role::Subject),
-        proxy("nginx", Role::Peer),
-        proxy("haproxy", Role::Peer),
-    ];
-    let case = |name: &str, payload_bytes, arrivals| Case {
+/// A closed loop or a constant rate of 32 connections.
+fn case(name: &str, payload_bytes: u64, arrivals: Arrivals) -> Case {
+    Case {
         name: name.to_owned(),
         scheme: Scheme::Http,
         version: Version::Http1,
@@ -98,10 +93,25 @@ pub(crate) fn sample() -> Results {
         workers: 1,
         requests: None,
         measured_seconds: None,
+        upstream: Upstream::Http,
+        layer: Layer::Seven,
         features: Vec::new(),
         published: None,
         generator: OWN_GENERATOR.to_owned(),
-    };
+    }
+}
+
+/// Vanward is cheaper than nginx beyond the spread, takes more memory, and is even with haproxy.
+pub(crate) fn sample() -> Results {
+    let proxies = Vec::from(
+        [
+            ("direct", Role::Direct),
+            ("vanward", Role::Subject),
+            ("nginx", Role::Peer),
+            ("haproxy", Role::Peer),
+        ]
+        .map(|(name, role)| proxy(name, role)),
+    );
     let cases = vec![
         case("tiny-closed", 128, Arrivals::Closed),
         case("tiny-constant", 128, Arrivals::Constant { rate_per_second: 12_000.0 }),

@@ -14,7 +14,7 @@ use ::lab::{
     CasePlan, Features, Load, Own, Payload, Placement, Plan, Progress, Serving, Sites, Timing, generator,
     proxies,
 };
-use report::results::{Scheme, Version};
+use report::results::{Layer, Scheme, Upstream, Version};
 use report::{Results, Summary, figure};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -131,11 +131,12 @@ async fn show(arguments: &Args) -> Result<ExitCode, String> {
     })
 }
 
+fn not_here(name: &str) -> String {
+    format!("{name} is not installed here and was left out; to compare with it: apt-get install {name}.")
+}
+
 fn plan(arguments: &Args, own: &Own) -> Plan {
     let proxies = proxies::installed(own);
-    let not_here = |name: &str| {
-        format!("{name} is not installed here and was left out; to compare with it: apt-get install {name}.")
-    };
     let mut notes: Vec<String> = proxies::missing(&proxies).into_iter().map(not_here).collect();
     notes.push(
         "Vanward adds Via, Forwarded and X-Forwarded-* to each request; the peers, as configured here, add none of them."
@@ -160,6 +161,8 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
             scheme,
             payload,
             version: Version::Http1,
+            upstream: Upstream::Http,
+            layer: Layer::Seven,
             urls: None,
             generator: generator::ALL[0],
             load,
@@ -198,6 +201,7 @@ fn plan(arguments: &Args, own: &Own) -> Plan {
         changes: Vec::new(),
         published: Vec::new(),
         expectations: Vec::new(),
+        says_keep_alive: false,
     }
 }
 

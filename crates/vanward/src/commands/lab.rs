@@ -388,6 +388,7 @@ async fn plan(
         notes,
         changes,
         expectations: written.expectations,
+        says_keep_alive: written.says_keep_alive,
     };
     Ok((plan, sites))
 }
