@@ -233,7 +233,7 @@ fn admit(
     {
         return Err(Failure::BodyTooLarge);
     }
-    admitted.connection = ConnectionOptions::of(head, bytes).map_err(|_| Failure::BadFraming)?;
+    admitted.connection = ConnectionOptions::of(head, bytes).map_err(|_| too_long_or_unclear(head, bytes))?;
     admitted.wants_upgrade = wire::wants_upgrade(head, bytes, admitted.connection);
     admitted.client = seen::client(call, head, bytes);
     if admitted.client != call.client.address {
@@ -250,6 +250,12 @@ fn admit(
     admitted.has_policies = meant.policies.is_some();
     admitted.is_cached = meant.is_cached;
     Ok(())
+}
+
+/// What is wrong with a Connection that is refused.
+#[cold]
+fn too_long_or_unclear(head: &RequestHead, bytes: &[u8]) -> Failure {
+    if wire::is_connection_too_long(head, bytes) { Failure::HeadTooLarge } else { Failure::BadFraming }
 }
 
 /// The index of the route that the request takes.
@@ -275,6 +281,7 @@ fn is_addressed_to_us(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> 
 /// Answers a failure, where that is still possible.
 async fn fail(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>, failure: Failure) -> Next {
     record.failure = Some(failure);
+    record.explain(memory, failure);
     answer::failure(call, memory, failure, record).await
 }
 

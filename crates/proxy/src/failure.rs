@@ -86,6 +86,8 @@ failures! {
     UpstreamHandshake Upstream 502 "upstream-handshake" "The server could not be agreed with.",
     UpstreamReset Upstream 502 "upstream-reset" "The server closed the connection without an answer.",
     UpstreamMalformed Upstream 502 "upstream-malformed" "The server's answer is not valid HTTP.",
+    UpstreamHeadTooLarge Upstream 502 "upstream-head-too-large" "The header fields of the server's answer are too large.",
+    UpstreamInterims Upstream 502 "upstream-interims" "The server sent too many interim responses.",
     UpstreamFraming Upstream 502 "upstream-framing" "The length of the server's answer is not clear.",
     UpstreamTruncated Upstream 502 "upstream-truncated" "The server's answer ended early.",
     UpstreamStatus Upstream 502 "upstream-status" "The server answered that it cannot.",
@@ -138,6 +140,16 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Of a response's head.
+    pub(crate) fn of_response(error: HeadError) -> Self {
+        match error {
+            HeadError::TooLarge | HeadError::TooManyFields => Failure::UpstreamHeadTooLarge,
+            _ => Failure::UpstreamMalformed,
+        }
+    }
+}
+
 impl From<HeadError> for Failure {
     /// Of a request's head.
     fn from(error: HeadError) -> Self {
@@ -170,8 +182,12 @@ impl From<FramingError> for Failure {
 
 impl From<ChunkError> for Failure {
     /// Of a request.
-    fn from(_: ChunkError) -> Self {
-        Failure::BadBody
+    fn from(error: ChunkError) -> Self {
+        match error {
+            ChunkError::ExtensionsTooLarge => Failure::BodyTooLarge,
+            ChunkError::TrailersTooLarge => Failure::HeadTooLarge,
+            _ => Failure::BadBody,
+        }
     }
 }
 

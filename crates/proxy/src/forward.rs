@@ -34,7 +34,7 @@ use crate::upstream::{Admission, Asked, Connection, Upstream};
 use crate::worker::Worker;
 
 /// Interim responses that a server may send before the final one.
-const INTERIM_MAX: usize = 32;
+pub(crate) const INTERIM_MAX: usize = 32;
 
 /// First read of a response whose body is likely to be spliced: little more than its head.
 const HEAD_ALONE: usize = 1024;
@@ -131,7 +131,7 @@ pub(crate) async fn forward(
             }
             Err(failure) => failure,
         };
-        let setback = attempt.failed(&asked, failure, progress, record);
+        let setback = attempt.failed(&asked, failure, progress, (memory, record));
         match attempts.after(setback, is_whole(&memory.request)) {
             Verdict::GiveUp => break failure,
             Verdict::Elsewhere => leave_aside((upstream, &choice), &mut tried, index, (failure, progress)),
@@ -300,8 +300,15 @@ struct Attempt<'a> {
 impl Attempt<'_> {
     /// It came to nothing.
     #[cold]
-    fn failed(&self, asked: &Asked, failure: Failure, progress: Progress, record: &Record<'_>) -> Setback {
+    fn failed(
+        &self,
+        asked: &Asked,
+        failure: Failure,
+        progress: Progress,
+        (memory, record): (&mut Memory, &mut Record<'_>),
+    ) -> Setback {
         record.attempt_failed(failure);
+        record.explain(memory, failure);
         let setback = Setback::Failed(failure, progress);
         let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
         record.server_changed(self.upstream.failed(self.call.worker, asked, is_its_fault));
@@ -541,7 +548,7 @@ impl Attempt<'_> {
                 _ => return Ok(()),
             }
         }
-        Err(Failure::UpstreamMalformed)
+        Err(Failure::UpstreamInterims)
     }
 
     async fn receive_head(
@@ -566,7 +573,7 @@ impl Attempt<'_> {
                         return Ok(());
                     }
                     Ok(Parsed::Partial) => {}
-                    Err(_) => return Err(Failure::UpstreamMalformed),
+                    Err(error) => return Err(Failure::of_response(error)),
                 }
                 if response.buffer.spare().is_empty() {
                     response.buffer.compact();

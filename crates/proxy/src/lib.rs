@@ -77,6 +77,8 @@ mod respond;
 mod answer;
 /// What can go wrong, and what is said of it.
 mod failure;
+/// What exactly was wrong, for the log.
+mod explain;
 /// Notes for the log.
 mod record;
 /// Time-outs.

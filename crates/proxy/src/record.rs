@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use balance::Event;
 use telemetry::{Entry, Places, Retried, WorkerLog};
-use wire::{Name, Version};
+use wire::{Glimpse, Name, Version};
 
 use crate::choose::Detours;
 use crate::client_tls::ClientTls;
 use crate::exchange::Call;
+use crate::explain;
 use crate::failure::Failure;
 use crate::faults::Drawn;
 use crate::lane::{Memory, Request};
@@ -203,6 +204,22 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Notes what exactly was wrong, behind what is noted already of earlier attempts. Only the log tells.
+    #[cold]
+    pub(crate) fn explain(&mut self, memory: &mut Memory, failure: Failure) {
+        if !self.call.worker.is_logging() {
+            return;
+        }
+        if let Some(told) = explain::failure(self.call, memory, failure) {
+            self.detail = Some(match self.detail.take() {
+                // The last attempt's failure is that of the request as well.
+                Some(before) if before.ends_with(&told) => before,
+                Some(before) => format!("{before}; {told}").into(),
+                None => told.into(),
+            });
+        }
+    }
+
     /// The one exit of every exchange: counts and logs it.
     pub(crate) fn finish(&self, memory: &Memory) {
         let request = &memory.request;
@@ -268,8 +285,12 @@ impl<'a> Record<'a> {
         Some(end?.duration_since(self.attempt_began?))
     }
 
-    /// Head and body, without the framing of chunks; of a request that went to no server only its head.
+    /// Head and body, without the framing of chunks; of a request that went to no server only its head, and of a head that
+    /// was refused what was read of it.
     fn bytes_received(&self, request: &Request) -> u64 {
+        if request.head.len == 0 {
+            return request.buffer.len() as u64;
+        }
         let body = if self.server.is_some() { request.body.moved } else { 0 };
         request.head.len as u64 + body
     }
@@ -278,9 +299,11 @@ impl<'a> Record<'a> {
         let bytes = request.head_bytes();
         let plan = &self.call.snapshot.plan;
         let head = &request.head;
-        // A head that was refused has no fields to be quoted.
         let is_whole = head.len > 0;
-        let value = |name| if is_whole { head.value(bytes, name).unwrap_or(b"") } else { b"" };
+        // Of a head that was refused, those fields that were read before.
+        let value = |name| head.value(bytes, name).unwrap_or(b"");
+        let glimpse = if is_whole { Glimpse::default() } else { Glimpse::of(bytes) };
+        let version = if is_whole { Some(head.start.version) } else { glimpse.version };
         let route = self.route.map(|route| &plan.routes[route]);
         let policies = route.and_then(|route| route.policies.as_deref());
         let upstream = self.server.map(|(upstream, _)| &plan.upstreams[upstream]);
@@ -295,9 +318,9 @@ impl<'a> Record<'a> {
             request_id: self.request_id(request, policies),
             user: policies.map_or("", |policies| policies.user_name(self.user)),
             scheme: if is_whole { seen::scheme(self.call, head, bytes) } else { "" },
-            method: if is_whole { head.start.method_span.of(bytes) } else { b"" },
-            target: if is_whole { head.start.target.of(bytes) } else { b"" },
-            version: Some(match head.start.version {
+            method: if is_whole { head.start.method_span.of(bytes) } else { glimpse.method },
+            target: if is_whole { head.start.target.of(bytes) } else { glimpse.target },
+            version: version.map(|version| match version {
                 Version::Http10 => telemetry::Version(1, 0),
                 Version::Http11 => telemetry::Version(1, 1),
                 Version::Http2 => telemetry::Version(2, 0),

@@ -10,7 +10,7 @@ use std::io;
 use std::pin::pin;
 use std::task::Poll;
 
-use wire::{ChunkError, ChunkLimits, Chunked, Framing, chunk_prefix};
+use wire::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
 
 use crate::aside::at_once;
 use crate::buffer::{BULK, Buffer, SMALL, TINY};
@@ -213,6 +213,11 @@ impl Pump {
 
     fn has_trailers_for(&self, sink: &Socket) -> bool {
         sink.frames_itself() && !self.decoder.trailers().is_empty()
+    }
+
+    /// Why its chunks are refused, if they are; told once.
+    pub(crate) fn take_refusal(&mut self) -> Option<Box<ChunkRefusal>> {
+        self.decoder.take_refusal()
     }
 
     /// Bytes at the front of the buffer that are ready to be written.

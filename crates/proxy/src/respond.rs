@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use config::Page;
 use shape::Fault;
-use wire::{ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
+use wire::{ChunkError, ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
 
 use crate::answer;
 use crate::aside::{aside, at_once};
@@ -81,7 +81,7 @@ pub(crate) async fn respond(
     };
     record.body_bytes_sent = response.body.moved;
     if let Err(failure) = outcome {
-        break_off(call, &plan, failure, record);
+        break_off(call, &plan, failure, (memory, record));
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
             aside(|| faulty::broken_off(fault, call)).await?;
         }
@@ -116,12 +116,18 @@ fn leave_at_once(
 
 /// The head has left: all that can be said now is that the body is not whole.
 #[cold]
-fn break_off(call: &Call<'_>, plan: &Plan, failure: Failure, record: &mut Record<'_>) {
+fn break_off(
+    call: &Call<'_>,
+    plan: &Plan,
+    failure: Failure,
+    (memory, record): (&mut Memory, &mut Record<'_>),
+) {
     let socket = &call.client.socket;
     if plan.framing == Framing::UntilClose || socket.frames_itself() {
         socket.reset_on_drop();
     }
     record.failure = Some(failure);
+    record.explain(memory, failure);
 }
 
 /// Sends a page in the place of what a server says of an error. What it says itself is not waited for: where that is not
@@ -331,6 +337,7 @@ fn outcome(stop: Stop) -> Failure {
         Stop::Source(End::Stalled | End::TooSlow) => Failure::UpstreamStalled,
         Stop::Sink(End::Gone) => Failure::ClientGone,
         Stop::Sink(End::Stalled | End::TooSlow) => Failure::ClientStalled,
+        Stop::Malformed(ChunkError::TrailersTooLarge) => Failure::UpstreamHeadTooLarge,
         Stop::Malformed(_) | Stop::TooLarge => Failure::UpstreamFraming,
         Stop::Cut => Failure::FaultInjected,
     }

@@ -4,7 +4,7 @@
 
 use crate::edit::name_of;
 use crate::name::Name;
-use crate::parse::field;
+use crate::parse::{field, is_token_byte};
 
 /// Limits of what a chunked body may carry besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,17 +15,22 @@ pub struct ChunkLimits {
     pub trailer_bytes: usize,
 }
 
+/// What bodies may carry unless somebody says otherwise.
+pub(crate) const LIMITS: ChunkLimits = ChunkLimits { extension_bytes: 16 * 1024, trailer_bytes: 16 * 1024 };
+
 impl Default for ChunkLimits {
     fn default() -> Self {
-        Self { extension_bytes: 16 * 1024, trailer_bytes: 16 * 1024 }
+        LIMITS
     }
 }
 
 /// Why a chunked body is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkError {
-    /// A chunk size that is empty, not hexadecimal, or beyond 2^60.
+    /// A chunk size that is empty or not hexadecimal.
     Size,
+    /// A chunk size of more than 15 digits.
+    SizeTooLarge,
     /// A line or chunk that does not end in CRLF.
     Terminator,
     /// A control byte in an extension.
@@ -59,7 +64,21 @@ pub struct Chunked {
     /// How much of `trailers` is whole, checked lines.
     trailers_kept: usize,
     trailer_bytes: usize,
+    /// Why the body is refused, once it is.
+    refusal: Option<Box<ChunkRefusal>>,
 }
+
+/// Where a body is not as it has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkRefusal {
+    /// Which rule it breaks.
+    pub error: ChunkError,
+    /// The bytes there: the first is the one that breaks it. In the trailer section, the name of the field.
+    pub beginning: Vec<u8>,
+}
+
+/// What is kept of a body that is refused.
+const BEGINNING_BYTES: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -87,6 +106,28 @@ impl Chunked {
         self.trailers.clear();
         self.trailers_kept = 0;
         self.trailer_bytes = 0;
+        self.refusal = None;
+    }
+
+    /// Why the body is refused; `None` as long as it is not, or where that was told.
+    pub fn take_refusal(&mut self) -> Option<Box<ChunkRefusal>> {
+        self.refusal.take()
+    }
+
+    /// Notes what is wrong with these bytes, for whoever is to be told.
+    #[cold]
+    fn refuse(&mut self, error: ChunkError, bytes: &[u8]) -> ChunkError {
+        // Of a trailer its name alone: the value may be a secret.
+        let beginning = match self.state {
+            State::Trailer => {
+                let line = &self.trailers[self.trailers_kept..];
+                &line[..line.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(line.len())]
+            }
+            _ => bytes,
+        };
+        let beginning = beginning[..beginning.len().min(BEGINNING_BYTES)].to_vec();
+        self.refusal = Some(Box::new(ChunkRefusal { error, beginning }));
+        error
     }
 
     /// The trailer fields that may be sent on, as lines with their CRLF; whole once the body is done.
@@ -117,7 +158,8 @@ impl Chunked {
                 let left = left - count as u64;
                 self.state = if left == 0 { State::DataCr } else { State::Data { left } };
             } else {
-                self.framing_byte(buffer[read], limits)?;
+                self.framing_byte(buffer[read], limits)
+                    .map_err(|error| self.refuse(error, &buffer[read..]))?;
                 read += 1;
             }
         }
@@ -129,7 +171,7 @@ impl Chunked {
             (State::Size { value, digits }, _) if byte.is_ascii_hexdigit() => {
                 // 15 digits are 60 bits: no sum of such sizes and buffers overflows.
                 if digits == 15 {
-                    return Err(ChunkError::Size);
+                    return Err(ChunkError::SizeTooLarge);
                 }
                 State::Size { value: value << 4 | u64::from(hex_value(byte)), digits: digits + 1 }
             }

@@ -21,10 +21,10 @@ pub struct ConnectionOptions {
 pub struct ConnectionError;
 
 /// All Connection values of a message: each of its fields is looked for in them.
-const OPTIONS_BYTES_MAX: usize = 1024;
+pub(crate) const OPTIONS_BYTES_MAX: usize = 1024;
 
 /// Without these the next hop would read another message than this one did, or not see whom it came through.
-const NEVER_NAMED: NameSet = NameSet::NONE
+pub(crate) const NEVER_NAMED: NameSet = NameSet::NONE
     .with(Name::Host)
     .with(Name::ContentLength)
     .with(Name::TransferEncoding)
@@ -125,6 +125,6 @@ pub(crate) fn has_member<Start>(head: &Head<Start>, bytes: &[u8], field: Name, m
 }
 
 /// The members of a comma-separated list, empty ones left out (RFC 9110 §5.6.1).
-fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
 }

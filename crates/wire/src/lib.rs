@@ -33,11 +33,17 @@ mod forwarded;
 mod named;
 /// What an operator wants of a head.
 mod edit;
+/// Why a message is refused, in words.
+mod explain;
 /// Heads as they are sent on: hop-by-hop fields removed, the proxy's own added.
 mod write;
 
-pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, Decoded, chunk_prefix};
+pub use chunked::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, ChunkRefusal, Chunked, Decoded, chunk_prefix};
 pub use edit::{Edits, edit_lines};
+pub use explain::{
+    Glimpse, connection_refusal, framing_refusal, is_connection_too_long, quote, request_refusal,
+    response_refusal, target_refusal,
+};
 pub use forwarded::Client;
 pub use framing::{Framing, FramingError, request_framing, response_framing};
 pub use head::{Field, Fields, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};

@@ -130,7 +130,7 @@ pub fn is_valid_authority(authority: &[u8]) -> bool {
 }
 
 /// RFC 1035 §2.3.4.
-const HOST_BYTES_MAX: usize = 255;
+pub(crate) const HOST_BYTES_MAX: usize = 255;
 
 /// The host of `host[:port]`, an IPv6 address with its brackets.
 #[inline]

@@ -132,7 +132,8 @@ fn an_answer_that_ends_before_it_began_or_within_its_head() {
 fn a_head_beyond_the_limits() {
     let long = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(64 * 1024));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(257));
-    refused(MALFORMED, "upstream-malformed", &[long.as_bytes(), many.as_bytes()]);
+    let reason = "The header fields of the server's answer are too large.";
+    refused(reason, "upstream-head-too-large", &[long.as_bytes(), many.as_bytes()]);
 }
 
 /// What fits the buffer is waited for, for a moment: longer than a server takes to die, not longer than a client notices.

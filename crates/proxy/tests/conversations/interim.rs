@@ -64,7 +64,7 @@ fn interim_responses_without_an_end_are_refused() {
     for _ in 0..32 {
         assert!(client.head().starts_with("HTTP/1.1 102 "));
     }
-    let refusal = failure_and_go_on("502 Bad Gateway", "The server's answer is not valid HTTP.");
+    let refusal = failure_and_go_on("502 Bad Gateway", "The server sent too many interim responses.");
     client.gets(&crate::text::expand(&refusal, ""));
     server.is_closed();
 }

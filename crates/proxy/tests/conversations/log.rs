@@ -11,7 +11,7 @@ use crate::scene::Step::*;
 use crate::text::{GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
 /// Says something, ends the proxy, and returns the lines of its log.
-fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
+pub(crate) fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
     let scene = Scene::with(|config| {

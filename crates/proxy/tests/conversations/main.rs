@@ -41,5 +41,7 @@ mod limits;
 mod drain;
 /// Lines of the access log.
 mod log;
+/// What the log tells of messages that are refused.
+mod detail;
 /// From one configuration to the next.
 mod reload;
