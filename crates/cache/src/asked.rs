@@ -79,6 +79,12 @@ impl Asked {
         asked
     }
 
+    /// The same where the server does not see who asks: what it answers is for nobody alone (RFC 9111 §3.5).
+    #[must_use]
+    pub fn without_authorization(self) -> Self {
+        Self { present: self.present & !(Present::Authorization as u16), ..self }
+    }
+
     #[inline]
     pub(crate) fn has(&self, field: Present) -> bool {
         self.present & field as u16 != 0

@@ -102,7 +102,9 @@ impl Forward {
             Self::VaryMiss => {
                 Some("name in Vary only fields that the response depends on, with few values each")
             }
-            Self::Request => Some("set cache.ignore = [\"request-directives\"] if clients are not to decide"),
+            Self::Request => {
+                Some("set `cache.ignore = \"request-directives\"` for the route if clients are not to decide")
+            }
             Self::Stale => Some("send a greater max-age or s-maxage, or stale-while-revalidate beside it"),
             Self::Bypass | Self::Method | Self::UriMiss | Self::Partial => None,
         }

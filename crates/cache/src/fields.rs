@@ -1,6 +1,6 @@
 //! Fields of heads by their names, and what is read out of their values.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use wire::Head;
 
@@ -22,8 +22,27 @@ pub(crate) fn value<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8], name: &'a
 
 /// RFC 9110 §5.6.7: a date in one of its three forms, in seconds since 1970; one before that counts as 1970.
 pub(crate) fn date_unix_seconds(text: &[u8]) -> Option<u64> {
-    let date = httpdate::parse_http_date(str::from_utf8(text).ok()?).ok()?;
+    let text = str::from_utf8(text).ok()?;
+    let date = httpdate::parse_http_date(text).ok().or_else(|| in_usual_case(text))?;
     Some(date.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// RFC 9111 §4.2: names of days and months, and the zone, count in any case.
+#[cold]
+fn in_usual_case(text: &str) -> Option<SystemTime> {
+    const LONGEST: usize = "Wednesday, 09-Nov-94 08:49:37 GMT".len();
+    if text.len() > LONGEST || !text.is_ascii() {
+        return None;
+    }
+    let mut usual = text.to_ascii_lowercase();
+    for start in 0..usual.len() {
+        let is_first = start == 0 || !usual.as_bytes()[start - 1].is_ascii_alphabetic();
+        if is_first {
+            usual[start..=start].make_ascii_uppercase();
+        }
+    }
+    let usual = usual.strip_suffix("Gmt").map(|date| format!("{date}GMT")).unwrap_or(usual);
+    httpdate::parse_http_date(&usual).ok()
 }
 
 /// Appends a date in the form that is sent (RFC 9110 §5.6.7).
@@ -50,15 +69,39 @@ pub(crate) fn push_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// The value of a cookie of a request (RFC 6265 §4.2); the first, if there are several.
-pub(crate) fn cookie<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8], name: &'a [u8]) -> Option<&'a [u8]> {
-    values(head, bytes, b"cookie").flat_map(|value| value.split(|&byte| byte == b';')).find_map(|pair| {
-        let pair = pair.trim_ascii();
-        pair.strip_prefix(name)?.strip_prefix(b"=")
-    })
+/// The values of all cookies of this name in a request (RFC 6265 §4.2).
+pub(crate) fn cookies<'a, Start>(
+    head: &'a Head<Start>,
+    bytes: &'a [u8],
+    name: &'a [u8],
+) -> impl Iterator<Item = &'a [u8]> {
+    let pairs = values(head, bytes, b"cookie").flat_map(|value| value.split(|&byte| byte == b';'));
+    pairs.filter_map(move |pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))
 }
 
 /// The members of a comma-separated list, empty ones left out (RFC 9110 §5.6.1). For lists without quoted strings.
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc9111_4_2_dates_count_in_any_case() {
+        for date in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "SUN, 06 NOV 1994 08:49:37 GMT",
+            "sun, 06 nov 1994 08:49:37 gmt",
+            "sUnDaY, 06-nOv-94 08:49:37 gMt",
+            "SUN NOV  6 08:49:37 1994",
+        ] {
+            assert_eq!(date_unix_seconds(date.as_bytes()), Some(784_111_777), "{date}");
+        }
+        let long = format!("{} GMT", "sun, 06 nov 1994 08:49:37 ".repeat(9));
+        for text in ["", "0", "GMT", "Sun, 06 Nov 1994 08:49:37 CET", "Sun, 06 Nov 1994 08:49:37", &long] {
+            assert_eq!(date_unix_seconds(text.as_bytes()), None, "{text}");
+        }
+    }
 }

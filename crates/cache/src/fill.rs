@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::purge::Force;
 use crate::refusal::Refusal;
 use crate::store::Store;
+use crate::store::marks::Mark;
 use crate::store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 use crate::store::shelf::{Placing, Shelving};
 
@@ -53,7 +54,7 @@ impl Lead {
     /// The response may not be stored. All who wait are let go, each to ask for themselves, and so are all who come
     /// until then.
     pub fn refuse(mut self, until_seconds: u64) {
-        self.store.pass(self.flight.key, until_seconds);
+        self.store.mark(self.flight.key, Mark::Unstorable, until_seconds);
         self.end(Stage::Refused);
     }
 
@@ -90,7 +91,7 @@ impl Lead {
         old.purge(Force::Hard);
         // RFC 9111 §3.2: behind the store it has the head by which it could be stored.
         self.store.forget_behind(self.flight.key);
-        self.store.pass(self.flight.key, until_seconds);
+        self.store.mark(self.flight.key, Mark::Unstorable, until_seconds);
         self.end(Stage::Refused);
         object
     }
@@ -248,7 +249,7 @@ impl Fill {
         });
         if is_refused {
             self.store.refuse(self.flight.key, Refusal::TooLarge);
-            self.store.pass(self.flight.key, refused_until_seconds);
+            self.store.mark(self.flight.key, Mark::TooLarge, refused_until_seconds);
         }
         if wanted == Wanted::ToStore {
             self.place(bytes, total_bytes);

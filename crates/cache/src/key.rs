@@ -8,7 +8,7 @@ use std::hash::Hasher;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use wire::RequestHead;
 
-use crate::fields::{cookie, values};
+use crate::fields::{cookies, values};
 use crate::policy::{KeyOptions, Query};
 
 /// The key of a resource, whose variants share it.
@@ -115,6 +115,12 @@ impl<'a> Uri<'a> {
         Self { is_https, authority, path: if path.is_empty() { b"/" } else { path }, query }
     }
 
+    /// Whether its authority is written as it counts, so that a server that repeats it says the same to all.
+    pub fn is_plain(&self) -> bool {
+        self.plain_authority().len() == self.authority.len()
+            && !self.authority.iter().any(u8::is_ascii_uppercase)
+    }
+
     /// The authority without the port that its scheme implies (RFC 9110 §4.2.3); its case does not count.
     pub(crate) fn plain_authority(&self) -> &'a [u8] {
         let implied: &[u8] = if self.is_https { b":443" } else { b":80" };
@@ -135,6 +141,13 @@ pub fn write_key(
     passes: impl Fn(&[u8]) -> bool,
 ) {
     write_parts(&mut Text(out), uri, options, head, bytes, passes);
+}
+
+/// Appends path and query as far as they tell responses apart: all that a server is to see of them, where what comes is for
+/// all who have the same key.
+pub fn write_kept_target(out: &mut Vec<u8>, uri: &Uri<'_>, options: &KeyOptions) {
+    out.extend_from_slice(uri.path);
+    write_query(&mut Text(out), uri.query, options);
 }
 
 /// Takes the parts of a key, in order.
@@ -170,7 +183,8 @@ fn write_parts(
 ) {
     write_uri(sink, uri, options);
     for name in options.cookies.iter().filter(|_| passes(b"cookie")) {
-        if let Some(value) = cookie(head, bytes, name) {
+        // All of this name: which of them a server goes by is not known.
+        for value in cookies(head, bytes, name) {
             sink.write(b"\ncookie:");
             sink.write(name);
             sink.write(b"=");

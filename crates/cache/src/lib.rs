@@ -63,7 +63,7 @@ pub use directives::{RequestDirectives, ResponseDirectives, Source};
 pub use encoding::Codings;
 pub use fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
 pub use invalidate::{also_invalid, invalidates, is_unsafe};
-pub use key::{Key, KeySecret, Space, Uri, write_key};
+pub use key::{Key, KeySecret, Space, Uri, write_kept_target, write_key};
 pub use labels::{also_labelled, labels, names_tags, tags};
 pub use named::{Address, Named, NotNamed, purge_uri};
 pub use outcome::{Ending, Outcome};
@@ -79,6 +79,7 @@ pub use refresh::{
 pub use refusal::{REFUSALS, Refusal, RefusalRow};
 pub use status::{CacheStatus, Handling, write_age, write_content_length};
 pub use storable::{admit, write_cookies, write_named_fields};
+pub use store::apart::Apart;
 pub use store::behind::Behind;
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::record::Recorded;

@@ -71,7 +71,8 @@ pub struct Ignore {
     pub request_directives: bool,
     /// Cache-Control, CDN-Cache-Control, Expires and Pragma of responses: only the route's own times count.
     pub response_directives: bool,
-    /// Vary of responses: one variant for all. What differs by client will be mixed up, unless `key` tells it apart.
+    /// Vary of responses but for Accept-Encoding: one variant for all. What differs by client will be mixed up, unless `key`
+    /// tells it apart; what came for a cookie or an Authorization that Vary names is not stored.
     pub vary: bool,
     /// Set-Cookie of responses: they are stored without it.
     pub set_cookie: bool,
@@ -111,6 +112,12 @@ pub struct KeyOptions {
 }
 
 impl KeyOptions {
+    /// Whether something of a query does not count, be it the order.
+    #[inline]
+    pub fn leaves_out(&self) -> bool {
+        self.query != Query::Whole || self.sorts_query
+    }
+
     /// Whether nothing of a request counts but its URI.
     pub(crate) fn is_uri_alone(&self) -> bool {
         self.cookies.is_empty() && self.headers.is_empty()

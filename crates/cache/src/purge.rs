@@ -88,6 +88,8 @@ impl std::error::Error for RulesFull {}
 pub struct Rules {
     /// The number of the last purge.
     epoch: u64,
+    /// Purges up to this one may be forgotten.
+    forgotten: u64,
     all: Epochs,
     labels: HashMap<Label, Epochs>,
     prefixes: Vec<(Box<[u8]>, Epochs)>,
@@ -156,6 +158,11 @@ impl Rules {
         self.epoch
     }
 
+    /// What was asked for before this purge may have been met by one that is forgotten.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
     /// How many rules there are.
     pub fn len(&self) -> usize {
         self.labels.len() + self.prefixes.len() + usize::from(self.all.last() > 0)
@@ -196,6 +203,7 @@ impl Rules {
 
     /// Forgets the purges up to this one: nobody is left whom they meet.
     pub fn forget(&mut self, epoch: u64) {
+        self.forgotten = self.forgotten.max(epoch);
         if self.all.last() <= epoch {
             self.all = Epochs::default();
         }

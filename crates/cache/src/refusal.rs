@@ -27,6 +27,10 @@ pub enum Refusal {
     VaryTooLong,
     /// It varies by a field that the proxy writes itself.
     VaryRewritten,
+    /// Vary is left aside, but names a cookie or an Authorization that the request had.
+    VaryPersonal,
+    /// The request named its host otherwise than others do: with capitals, or the port that its scheme implies.
+    Host,
     /// It varies by Accept-Encoding, and its coding is none that the request named, of those that are known.
     Coding,
     /// It says `must-understand`, and its status is none whose demands on a cache are known here.
@@ -90,7 +94,7 @@ rows! {
         "nothing: the first GET is stored, and answers HEAD as well",
     RequestNoStore "request-no-store"
         "the client said Cache-Control: no-store"
-        "set cache.ignore = [\"request-directives\"] if clients are not to decide",
+        "set `cache.ignore = \"request-directives\"` for the route if clients are not to decide",
     NoStore "no-store"
         "the response said Cache-Control: no-store"
         "leave no-store out, and send max-age or s-maxage",
@@ -102,10 +106,10 @@ rows! {
         "leave private out where the response is the same for everybody; private=\"Name\" keeps single fields out",
     Authorization "authorization"
         "the request had an Authorization, and the response does not say that others may see it"
-        "send public, s-maxage or must-revalidate if they may (RFC 9111 section 3.5)",
+        "send public, s-maxage or must-revalidate if they may (RFC 9111 section 3.5); a route's own `auth` is no reason, unless `$user` is sent to servers",
     SetCookie "set-cookie"
         "the response sets a cookie"
-        "send the cookie elsewhere, or say public or s-maxage if everybody may have it; cache.ignore = [\"set-cookie\"] takes it away",
+        "send the cookie elsewhere, or say public or s-maxage if everybody may have it; `cache.ignore = \"set-cookie\"` takes it away",
     VaryStar "vary-star"
         "the response said Vary: *, so that none fits another request"
         "name the request fields that it depends on",
@@ -115,6 +119,12 @@ rows! {
     VaryRewritten "vary-rewritten"
         "the response's Vary names a field that the proxy writes itself, or edits of the route"
         "leave the field out of Vary and say Cache-Control: private, or name in Vary what clients send",
+    VaryPersonal "vary-personal"
+        "the response's Vary names Cookie or Authorization, and the request had it, so that it may be for one client"
+        "take the field out of requests by `request_headers`, or name the cookies that count in `cache.key_cookies` and do not ignore Vary",
+    Host "host"
+        "the request named its host with capitals, or with the port that its scheme implies"
+        "nothing: requests that name it plainly are stored, and answer the others as well",
     Coding "coding"
         "the response has a Content-Encoding that the request's Accept-Encoding did not name, or a rare one"
         "send gzip, br, zstd or deflate, and only to clients that name it; to others no coding",
@@ -126,19 +136,19 @@ rows! {
         "nothing: it is meant for its own request",
     NoFreshness "no-freshness"
         "the response does not say how long it is fresh"
-        "send Cache-Control: max-age, or Last-Modified or ETag; cache.default-ttl is for origins that cannot",
+        "send Cache-Control: max-age, or Last-Modified or ETag; `cache.default_ttl = \"1m\"` is for origins that cannot",
     Stale "stale"
         "the response was stale when it came, and has no validator"
         "send a greater max-age, or an ETag so that it can be validated",
     StatusTtlZero "status-ttl"
-        "cache.status-ttl of the route is zero for this status"
+        "`cache.status_ttl` of the route is zero for this status, or a page of `errors` stands in for it"
         "set a time if it is to be stored",
     Malformed "malformed"
         "the response contradicts itself"
         "look at its Content-Length and Content-Range",
     TooLarge "too-large"
         "the body is larger than one object may be"
-        "raise cache.object-max if it is worth the room",
+        "raise what limits it, if it is worth the room: `object` of `[cache]`, or its `memory`, of which one object may take an eighth",
     Incomplete "incomplete"
         "the body ended too early"
         "look at why the origin ends connections",
@@ -147,7 +157,7 @@ rows! {
         "nothing: the next request stores it",
     NoRoom "no-room"
         "everything in the store is in use"
-        "give the cache more memory",
+        "raise `memory` of `[cache]`",
 }
 
 /// Whether each row is where its reason looks for it.

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::decide::Forward;
 use crate::fill::flight::{Flight, Keeping, Stage};
@@ -29,8 +29,13 @@ pub(crate) mod behind;
 pub(crate) mod shelf;
 /// A part of the store, behind one lock.
 mod shard;
+/// Keys for which nobody waits.
+pub(crate) mod marks;
+/// Responses that nobody waited for.
+pub(crate) mod apart;
 
 use behind::Behind;
+use marks::Mark;
 use object::{Object, seconds};
 use shard::{Left, Shard};
 use shelf::{Shelf, Shelving};
@@ -100,7 +105,7 @@ pub enum Joined {
     Wait(Wait),
     /// The response comes already.
     Stream(Reader),
-    /// To ask for this request alone: it is remembered that nothing can be stored, or too much is under way.
+    /// To ask for this request alone: it is remembered that what came last was not stored, or too much is under way.
     Pass,
 }
 
@@ -152,11 +157,6 @@ impl Store {
         self.shard(key).peek(key).any(|object| self.is_good(object))
     }
 
-    /// It is no longer remembered that nothing can be stored under a key.
-    pub fn forget_pass(&self, key: Key) {
-        self.pass(key, 0);
-    }
-
     /// What to do for a request whose look-up gave nothing that answers it: `seen` is what it gave, if anything.
     pub fn join(
         self: &Arc<Self>,
@@ -173,7 +173,7 @@ impl Store {
         {
             return Joined::Hit(object.clone());
         }
-        if shard.passes(key, now_seconds) {
+        if shard.marks.of(key, now_seconds).is_some() {
             return Joined::Pass;
         }
         let hint = shard.peek(key).next().map(|object| variant_of(object.vary()));
@@ -295,7 +295,7 @@ impl Store {
 
     /// Whether there are purges that a sweep would let forget.
     pub fn is_sweep_due(&self) -> bool {
-        !self.rules.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.rules().is_empty()
     }
 
     /// Frees what purges met, and forgets these. It takes as long as there are objects, a shard's at a time, and holds
@@ -315,7 +315,7 @@ impl Store {
     #[inline]
     pub fn is_good(&self, object: &Object) -> bool {
         if object.checked() < self.epoch.load(Acquire) {
-            let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+            let rules = self.rules();
             let verdict = rules.verdict(object.epoch(), object.key_text(), object.labels());
             if verdict == Some(Force::Soft) {
                 let (text, labels) = (object.key_text(), object.labels());
@@ -334,7 +334,7 @@ impl Store {
             evicted: self.counts.evicted.load(Relaxed),
             evicted_bytes: self.counts.evicted_bytes.load(Relaxed),
             purges: self.counts.purges.load(Relaxed),
-            purge_rules: self.rules.read().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            purge_rules: self.rules().len() as u64,
             ..StoreTally::default()
         };
         for shard in &self.shards {
@@ -360,6 +360,10 @@ impl Store {
         self.settings.memory_bytes
     }
 
+    fn rules(&self) -> RwLockReadGuard<'_, Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[inline]
     fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
         lock(&self.shards[(key.as_u128() >> 64) as usize & (self.shards.len() - 1)])
@@ -380,7 +384,9 @@ impl Store {
         {
             let mut shard = self.shard(flight.key);
             self.is_good(object);
-            if flight.is_doomed() || object.is_gone() || object.is_softly_purged() {
+            // What purges came since it was asked for has to be known still.
+            let is_known = flight.epoch >= self.rules().forgotten();
+            if !is_known || flight.is_doomed() || object.is_gone() || object.is_softly_purged() {
                 return false;
             }
             left = shard.put(object);
@@ -397,8 +403,9 @@ impl Store {
         self.survey.touch(object.key(), object.weight_bytes());
     }
 
-    pub(crate) fn pass(&self, key: Key, until_seconds: u64) {
-        self.shard(key).pass(key, until_seconds);
+    /// Until then nobody waits for what another request brings.
+    pub(crate) fn mark(&self, key: Key, mark: Mark, until_seconds: u64) {
+        self.shard(key).marks.set(key, mark, until_seconds);
     }
 
     pub(crate) fn land(&self, flight: &Arc<Flight>) {

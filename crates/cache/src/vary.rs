@@ -8,7 +8,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use wire::{RequestHead, ResponseHead};
 
 use crate::encoding::Codings;
-use crate::fields::{members, values};
+use crate::fields::{members, value, values};
 use crate::key::KeySecret;
 use crate::policy::Policy;
 use crate::refusal::Refusal;
@@ -45,12 +45,13 @@ impl Vary {
     /// # Errors
     /// `Vary: *`, which fits no other request (RFC 9111 §4.1), and what is longer than the limit.
     pub fn of(head: &ResponseHead, bytes: &[u8], policy: &Policy) -> Result<Self, Refusal> {
-        if policy.ignore.vary {
-            return Ok(Self::default());
-        }
         let mut names: Vec<Box<[u8]>> = Vec::new();
         let mut len = 0;
         for name in values(head, bytes, b"vary").flat_map(members) {
+            if policy.ignore.vary && !name.eq_ignore_ascii_case(b"accept-encoding") {
+                // One variant for all of them; but who cannot decode a response has nothing of it.
+                continue;
+            }
             if name == b"*" {
                 return Err(Refusal::VaryStar);
             }
@@ -63,6 +64,31 @@ impl Vary {
         names.sort_unstable();
         names.dedup();
         Ok(Self { names: names.join(b",".as_slice()).into() })
+    }
+
+    /// Whether a response for which Vary is left aside may be stored for all: not if it says that it depends on a cookie or on
+    /// who asked, and its request had such a field that reached the server.
+    ///
+    /// # Errors
+    /// If it is for its own request.
+    pub fn check_ignored(
+        request: (&RequestHead, &[u8]),
+        passes: impl Fn(&[u8]) -> bool,
+        (head, bytes): (&ResponseHead, &[u8]),
+        policy: &Policy,
+    ) -> Result<(), Refusal> {
+        if !policy.ignore.vary {
+            return Ok(());
+        }
+        let is_personal = |name: &[u8]| {
+            [&b"cookie"[..], b"authorization"].into_iter().any(|personal| {
+                name.eq_ignore_ascii_case(personal)
+                    && passes(personal)
+                    && value(request.0, request.1, personal).is_some()
+            })
+        };
+        let is_for_one = values(head, bytes, b"vary").flat_map(members).any(is_personal);
+        if is_for_one { Err(Refusal::VaryPersonal) } else { Ok(()) }
     }
 
     /// From the text that `as_bytes` gave.

@@ -252,26 +252,29 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 }),
                 |cache: &mut RouteCacheWritten| &mut cache.ignore,
                 "What is left aside: `\"request-directives\"`, Cache-Control and Pragma of clients; \
-                 `\"response-directives\"`, Cache-Control, Expires and their kin of servers; `\"vary\"`; \
-                 `\"set-cookie\"`, which is then not sent on from the store.",
+                 `\"response-directives\"`, Cache-Control, Expires and their kin of servers; `\"vary\"`, but \
+                 for Accept-Encoding: the first response is for all, unless it varies by a cookie or an Authorization that its \
+                 request had; `\"set-cookie\"`, which is then not sent on from the store.",
             ),
             &key(
                 "query_keep",
                 OneOrMany(Name { expected: PARAMETER }),
                 |cache: &mut RouteCacheWritten| &mut cache.query_keep,
-                "Parameters of the query that tell responses apart; others do not. Left out, all do.",
+                "Parameters of the query that tell responses apart; servers do not see the others in GET and HEAD. \
+                 Left out, all do.",
             ),
             &key(
                 "query_drop",
                 OneOrMany(At(Name { expected: PARAMETER })),
                 |cache: &mut RouteCacheWritten| &mut cache.query_drop,
-                "Parameters that do not tell them apart, such as `\"utm_*\"`, or `\"*\"` for the whole query.",
+                "Parameters that do not tell responses apart, such as `\"utm_*\"`, or `\"*\"` for the whole query. Servers \
+                 do not see them in GET and HEAD.",
             ),
             &key(
                 "sort_query",
                 Switch,
                 |cache: &mut RouteCacheWritten| &mut cache.sort_query,
-                "Whether the order of parameters does not count.",
+                "Sorts the parameters by name, for servers as well: their order does not tell responses apart.",
             ),
             &key(
                 "key_headers",
@@ -284,7 +287,7 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 "key_cookies",
                 OneOrMany(At(Name { expected: COOKIE })),
                 |cache: &mut RouteCacheWritten| &mut cache.key_cookies,
-                "Cookies whose values do.",
+                "Cookies whose values do, all of the same name.",
             ),
             &key(
                 "show_key",

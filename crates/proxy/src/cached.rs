@@ -62,6 +62,7 @@ use hit::Told;
 pub(crate) use pass::invalidate;
 pub(crate) use purge::{is_purge, purge, sweep};
 use sent::Passing;
+pub(crate) use sent::{drops_authorization, kept_target, prepare};
 pub(crate) use tally::{miss_words, of_route, refusal_words};
 use tier::Below;
 
@@ -264,7 +265,10 @@ impl<'a> Ask<'a> {
         let passing = Passing::of(call, admitted);
         let key =
             Key::of(secret, &uri, &policy.key, &request.head, bytes, passing.passes(&request.head, bytes));
-        let asked = Asked::of(&request.head, bytes);
+        let mut asked = Asked::of(&request.head, bytes);
+        if passing.drops_authorization {
+            asked = asked.without_authorization();
+        }
         Some(Self { cache, policy, asked, key, passing, now_ms: call.worker.unix_ms() })
     }
 
@@ -391,6 +395,11 @@ impl<'a> Ask<'a> {
             && may_store
             && !asked.has_condition_for_origin()
             && (is_validated || !asked.has_range())
+    }
+
+    /// Whether what comes for this request alone may be stored, if it says so.
+    fn may_store(&self) -> bool {
+        self.asked.method == Method::Get && self.asked.may_be_answered()
     }
 
     fn told(&self, call: &Call<'_>, handling: Handling) -> Told {

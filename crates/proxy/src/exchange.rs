@@ -95,6 +95,21 @@ impl Admitted {
         if self.has_policies { call.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
     }
 
+    /// Whether responses of its route are stored.
+    #[inline]
+    pub(crate) fn is_cached(&self) -> bool {
+        self.is_cached
+    }
+
+    /// Whether what is stored may answer it, and what comes may be stored, as far as can be told from its kind.
+    #[inline]
+    pub(crate) fn may_be_stored(&self) -> bool {
+        self.is_cached
+            && matches!(self.method, Method::Get | Method::Head)
+            && self.framing == Framing::None
+            && !self.wants_upgrade
+    }
+
     /// Whether its client does not get to see what caches alone are told.
     pub(crate) fn hides_tags(&self, call: &Call<'_>) -> bool {
         let policy = || call.snapshot.plan.config.routes[self.route].cache.as_ref();
@@ -172,6 +187,9 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         && let Some(next) = aside(|| faulty::request(call, memory, &mut admitted, record)).await?
     {
         return Ok(next);
+    }
+    if admitted.is_cached {
+        cached::prepare(call, &admitted, &mut memory.request);
     }
     if let Some(policies) = admitted.policies(call) {
         if let Some(claim) = policy::ask(call, policies, &mut admitted, &memory.request, record)? {

@@ -14,7 +14,7 @@ use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Ver
 
 use crate::aside::{aside, at_once};
 use crate::buffer::{Buffer, SMALL};
-use crate::cached::Asking;
+use crate::cached::{self, Asking};
 use crate::choose::Choice;
 use crate::client::Client;
 use crate::client_tls::ClientTls;
@@ -441,9 +441,11 @@ impl Attempt<'_> {
         self.call.worker.buffers.warm_text(&mut out);
         let outcome = match self.admitted.policies(self.call) {
             None => {
-                let asking = request.texts.conditions.as_deref().map(|lines| Asking { lines, edits: None });
+                let asking = Asking::of(request.texts.conditions.as_deref(), false, None);
                 let edits = asking.as_ref().map(|asking| asking as &dyn wire::Edits);
-                wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite(edits));
+                let path_and_query = cached::kept_target(self.admitted, &request.texts);
+                let rewrite = RequestRewrite { path_and_query, ..rewrite(edits) };
+                wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
                 Ok(())
             }
             Some(policies) => {

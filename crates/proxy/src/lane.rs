@@ -48,6 +48,9 @@ pub(crate) struct Texts {
     pub(crate) host: Vec<u8>,
     /// What the request is called.
     pub(crate) id: Vec<u8>,
+    /// Path and query without what is not to reach a server, where a request may be answered from the store and something
+    /// is left out; set for each request to a route that has a cache.
+    pub(crate) kept_target: Option<Vec<u8>>,
     /// Lines of the cache, in the place of the client's own conditions; `None` leaves it those.
     pub(crate) conditions: Option<Vec<u8>>,
 }

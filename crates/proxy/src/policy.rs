@@ -11,7 +11,7 @@ use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrit
 use wire::{RequestRewrite, ResponseRewrite, Target};
 
 use crate::answer;
-use crate::cached::Asking;
+use crate::cached::{self, Asking};
 use crate::client_tls::ClientTls;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
@@ -104,7 +104,8 @@ pub(crate) fn act<'a>(
     out: &mut Vec<u8>,
 ) -> Result<Option<Answer<'a>>, Failure> {
     let mut texts = std::mem::take(&mut request.texts);
-    texts.path.clear();
+    let mut path = std::mem::take(&mut texts.path);
+    path.clear();
     texts.host.clear();
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
@@ -135,9 +136,13 @@ pub(crate) fn act<'a>(
         }
     };
     let rewritten = match &policies.meant.rewrite.path {
-        Some(rewrite) if answer.is_none() => rewrite.apply(&exchange, &mut texts.path),
+        Some(rewrite) if answer.is_none() => {
+            let kept_target = cached::kept_target(admitted, &texts);
+            rewrite.apply(&with_kept_query(exchange, kept_target), &mut path)
+        }
         _ => Ok(false),
     };
+    texts.path = path;
     request.texts = texts;
     rewritten.map_err(|_| Failure::AmbiguousPath)?;
     located.map_err(|_| Failure::BadHost)?;
@@ -161,7 +166,9 @@ pub(crate) fn write_request(
     out: &mut Vec<u8>,
 ) -> Result<(), Failure> {
     let mut texts = std::mem::take(&mut request.texts);
-    let Texts { path, host, id, conditions } = &mut texts;
+    let mut host_text = std::mem::take(&mut texts.host);
+    let Texts { path, id, conditions, .. } = &texts;
+    let kept_target = cached::kept_target(admitted, &texts);
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
     let edits = &policies.meant.request_headers;
@@ -174,25 +181,28 @@ pub(crate) fn write_request(
         captures: captures.as_ref(),
         ..exchange(call, policies, &Subject::of(admitted), request, &fields, id)
     };
-    host.clear();
-    let filled = policies.meant.rewrite.host.as_ref().map(|rewrite| rewrite.apply(&exchange, host));
+    let exchange = with_kept_query(exchange, kept_target);
+    host_text.clear();
+    let filled = policies.meant.rewrite.host.as_ref().map(|rewrite| rewrite.apply(&exchange, &mut host_text));
     let filled = match filled {
-        Some(Ok(())) => Ok(Some(host.as_slice())),
+        Some(Ok(())) => Ok(Some(host_text.as_slice())),
         Some(Err(_)) => Err(Failure::BadHost),
         None => Ok(rewrite.host),
     };
     let outcome = filled.map(|host| {
         let edited = Edited { headers: edits, exchange, response: None, has_page: false, besides: None };
         let edits = (!edits.is_empty()).then_some(&edited as &dyn wire::Edits);
-        let asking = conditions.as_deref().map(|lines| Asking { lines, edits });
+        let drops_authorization = cached::drops_authorization(admitted, policies);
+        let asking = Asking::of(conditions.as_deref(), drops_authorization, edits);
         let rewrite = RequestRewrite {
-            path_and_query: (!path.is_empty()).then_some(path.as_slice()),
+            path_and_query: Some(path.as_slice()).filter(|path| !path.is_empty()).or(kept_target),
             host,
             edits: asking.as_ref().map_or(edits, |asking| Some(asking)),
             ..rewrite
         };
         wire::write_request(out, &request.head, bytes, &rewrite);
     });
+    texts.host = host_text;
     request.texts = texts;
     outcome
 }
@@ -299,6 +309,16 @@ fn exchange<'a>(
         tls: call.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
         ..Exchange::of(seen, seen::scheme(call, &request.head, bytes))
     }
+}
+
+/// The same of a request of which the cache keeps some of the query from servers.
+fn with_kept_query<'a>(
+    exchange: Exchange<'a, Fields<'a>>,
+    kept_target: Option<&'a [u8]>,
+) -> Exchange<'a, Fields<'a>> {
+    let Some(target) = kept_target else { return exchange };
+    let query = target.iter().position(|&byte| byte == b'?').map(|mark| &target[mark + 1..]);
+    Exchange { request: route::Request { query, ..exchange.request }, ..exchange }
 }
 
 /// What the groups of the route's path matched, if anything names one.

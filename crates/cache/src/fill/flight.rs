@@ -121,6 +121,11 @@ impl Flight {
         self.is_doomed.load(Relaxed)
     }
 
+    /// Whether a response is on its way into the store.
+    pub(crate) fn is_streaming(&self) -> bool {
+        matches!(&self.progress().stage, Stage::Streaming(stream) if stream.end.is_none())
+    }
+
     /// Changes its stage, and wakes all.
     pub(crate) fn advance(&self, change: impl FnOnce(&mut Progress)) {
         let mut progress = self.progress();

@@ -10,6 +10,7 @@ use quick_cache::{OptionsBuilder, Weighter, unsync};
 use crate::fill::flight::Flight;
 use crate::key::Key;
 use crate::purge::Force;
+use crate::store::marks::Marks;
 use crate::store::object::Object;
 use crate::vary::{VariantKey, Vary};
 
@@ -22,14 +23,11 @@ const VARIANTS_SHARE: u64 = 2;
 /// As many fetches at once for one shard; who comes then asks for themselves.
 const FLIGHTS_MAX: usize = 16 << 10;
 
-/// As many keys are remembered as not storable; a newer one may displace another.
-const PASSES: usize = 2048;
-
 pub(crate) struct Shard {
     objects: unsync::Cache<u64, Entry, Weigher, BuildHasherDefault<AsIs>, CountEvicted>,
     flights: HashMap<Key, Vec<Arc<Flight>>>,
     flights_count: usize,
-    passes: Box<[Pass]>,
+    pub(crate) marks: Marks,
     /// Hits, and misses that were stored.
     pub(crate) requests: u64,
 }
@@ -43,12 +41,6 @@ pub(crate) enum Entry {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Variants(Vec<Arc<Object>>);
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Pass {
-    key: u64,
-    until_seconds: u64,
-}
 
 /// What left the shard in one step: it is dropped when the lock is free again.
 #[derive(Debug, Default)]
@@ -76,7 +68,7 @@ impl Shard {
             ),
             flights: HashMap::new(),
             flights_count: 0,
-            passes: vec![Pass::default(); PASSES].into(),
+            marks: Marks::default(),
             requests: 0,
         }
     }
@@ -162,18 +154,10 @@ impl Shard {
     pub(crate) fn purge(&mut self, key: Key, force: Force) -> (usize, Option<Entry>) {
         let flights = self.flights.remove(&key).unwrap_or_default();
         self.flights_count -= flights.len();
+        self.marks.purged(key);
         flights.iter().for_each(|flight| flight.doom());
         let met = self.peek(key).inspect(|object| object.purge(force)).count();
         (met, if force == Force::Hard { self.remove(key) } else { None })
-    }
-
-    pub(crate) fn pass(&mut self, key: Key, until_seconds: u64) {
-        self.passes[pass_index(key)] = Pass { key: slot(key), until_seconds };
-    }
-
-    pub(crate) fn passes(&self, key: Key, now_seconds: u64) -> bool {
-        let pass = self.passes[pass_index(key)];
-        pass.key == slot(key) && now_seconds < pass.until_seconds
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -186,12 +170,8 @@ impl Shard {
 }
 
 /// The half of a key that is looked up; the other chooses the shard. An object knows its key whole.
-fn slot(key: Key) -> u64 {
+pub(crate) fn slot(key: Key) -> u64 {
     key.as_u128() as u64
-}
-
-fn pass_index(key: Key) -> usize {
-    (slot(key) >> 20) as usize % PASSES
 }
 
 impl Entry {

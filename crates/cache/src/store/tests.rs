@@ -7,6 +7,8 @@ use crate::vary::{VariantKey, Vary};
 
 /// What is found, who waits for whom, what a purge leaves.
 mod behaviour;
+/// What one brings for itself.
+mod apart;
 /// What is held for those who read it as it comes.
 mod readers;
 /// What it all takes in memory.

@@ -3,24 +3,44 @@
 use ::cache::is_replaced_condition;
 use wire::Edits;
 
-/// Takes the client's preconditions and ranges out of a request, and puts lines of the cache in their place.
+/// Takes out of a request what is the client's alone, and puts lines of the cache in the place of its preconditions and
+/// ranges.
 pub(crate) struct Asking<'a> {
-    pub(crate) lines: &'a [u8],
+    /// `None` leaves it the client's own.
+    lines: Option<&'a [u8]>,
+    /// Who asks is known here, and is not for the server.
+    drops_authorization: bool,
     /// What the route wants besides.
-    pub(crate) edits: Option<&'a dyn Edits>,
+    edits: Option<&'a dyn Edits>,
+}
+
+impl<'a> Asking<'a> {
+    /// `None` where nothing changes but by the route.
+    pub(crate) fn of(
+        lines: Option<&'a [u8]>,
+        drops_authorization: bool,
+        edits: Option<&'a dyn Edits>,
+    ) -> Option<Self> {
+        (lines.is_some() || drops_authorization).then_some(Self { lines, drops_authorization, edits })
+    }
+
+    fn drops(&self, name: &[u8]) -> bool {
+        (self.lines.is_some() && is_replaced_condition(name))
+            || (self.drops_authorization && name.eq_ignore_ascii_case(b"authorization"))
+    }
 }
 
 impl Edits for Asking<'_> {
     fn touches(&self, name: &[u8]) -> bool {
-        is_replaced_condition(name) || self.edits.is_some_and(|edits| edits.touches(name))
+        self.drops(name) || self.edits.is_some_and(|edits| edits.touches(name))
     }
 
     fn removes(&self, name: &[u8]) -> bool {
-        is_replaced_condition(name) || self.edits.is_some_and(|edits| edits.removes(name))
+        self.drops(name) || self.edits.is_some_and(|edits| edits.removes(name))
     }
 
     fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-        if let Some(edits) = self.edits.filter(|_| !is_replaced_condition(name)) {
+        if let Some(edits) = self.edits.filter(|_| !self.drops(name)) {
             edits.replace(name, value, out);
         }
     }
@@ -29,6 +49,6 @@ impl Edits for Asking<'_> {
         if let Some(edits) = self.edits {
             edits.add(out);
         }
-        out.extend_from_slice(self.lines);
+        out.extend_from_slice(self.lines.unwrap_or_default());
     }
 }

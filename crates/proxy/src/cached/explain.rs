@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::cache::{
-    Address, Asked, Decision, Ending, Found, Freshness, Key, NotNamed, Object, Outcome, Policy, Uri, decide,
-    write_key,
+    Address, Asked, Decision, Ending, Found, Freshness, Key, NotNamed, Object, Outcome, Policy, Refusal, Uri,
+    decide, write_key,
 };
+use config::CacheStore;
 use wire::{HeadLimits, Parsed, RequestHead, Target, host_without_port};
 
 use super::Cache;
@@ -91,7 +92,7 @@ impl Question {
             keys.map(|secret| Key::of(secret, &uri, &policy.key, &self.head, &self.bytes, passes)).collect();
         // Of several upstreams one whose answer is stored says more.
         if let Some(key) = keys.iter().find(|key| cache.has(**key)).or(keys.first()) {
-            self.look(cache, policy, *key, &mut explained);
+            self.look(plan, cache, policy, *key, &mut explained);
         }
         Ok(explained)
     }
@@ -116,10 +117,11 @@ impl Question {
 
     /// Whether a server sees a field of a name, as a client that nobody trusts would send it.
     fn passes(&self) -> impl Fn(&[u8]) -> bool + Copy {
-        Passing { is_trusted: false, names_fields: false }.passes(&self.head, &self.bytes)
+        Passing { is_trusted: false, names_fields: false, drops_authorization: false }
+            .passes(&self.head, &self.bytes)
     }
 
-    fn look(&self, cache: &Cache, policy: &Policy, key: Key, explained: &mut Explained) {
+    fn look(&self, plan: &Plan, cache: &Cache, policy: &Policy, key: Key, explained: &mut Explained) {
         let Self { head, bytes, .. } = self;
         let now_ms = unix_ms();
         let stored = cache.store.variants(key);
@@ -146,7 +148,12 @@ impl Question {
             stored.iter().map(|object| StoredTold::of(object, is_asked_for(object), now_ms)).collect();
         let last = cache.store.outcome(key);
         explained.last_miss = last.map(|outcome| last_miss(&outcome, now_ms));
-        explained.remedies = remedies(decision, answering.map(AsRef::as_ref), last.as_ref());
+        let is_too_large = last.is_some_and(|last| last.ending == Ending::Refused(Refusal::TooLarge));
+        let meant = plan.config.cache.as_ref().filter(|_| is_too_large);
+        explained.remedies = match meant {
+            Some(meant) => vec![size_remedy(meant, cache.store.object_bytes_max())],
+            None => remedies(decision, answering.map(AsRef::as_ref), last.as_ref()),
+        };
     }
 }
 
@@ -173,6 +180,16 @@ fn last_miss(outcome: &Outcome, now_ms: u64) -> LastMiss {
         is_stored: matches!(outcome.ending, Ending::Stored | Ending::Validated),
         not_stored: refusal.map(|row| RefusalTold { reason: row.word.to_owned(), what: row.what.to_owned() }),
     }
+}
+
+/// What has larger responses stored: whichever option limits them.
+fn size_remedy(meant: &CacheStore, object_bytes_max: u64) -> String {
+    let of_memory = if meant.object_bytes_max > object_bytes_max {
+        "raise `memory` of `[cache]`, if it is worth that: one response may take an eighth of it at most"
+    } else {
+        "raise `object` of `[cache]`, if it is worth the room"
+    };
+    format!("{of_memory}; now that is {object_bytes_max} bytes")
 }
 
 /// What would make hits of the next requests.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ::cache::{
-    Decision, Ending, Force, Freshness, Handling, Joined, Lead, Object, Opening, OriginError, Reader,
+    Apart, Decision, Ending, Force, Freshness, Handling, Joined, Lead, Object, Opening, OriginError, Reader,
     Refreshed, Refusal, Times, Vary, Verdict, Waited, also_labelled, completes, is_about, is_head_of,
     judge_conditions, labels, refresh, write_completion, write_conditions, write_cookies, write_key,
     write_named_fields,
@@ -446,19 +446,13 @@ pub(super) fn part(
     let lead = opening.filter(is_kept_part).zip(ask.cache.store.lead_part(ask.key));
     let Some((opening, lead)) = lead else { return Err(reply) };
     ask.settle(206, Ending::Stored);
-    add_named_fields(ask, &mut memory.response);
-    let (fill, reader) = lead.open(opening);
-    record.received_apart(memory.response.head.len as u64);
-    let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
-    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
-    Ok(reader)
+    Ok(store(call, admitted, memory, ask, (lead, opening, reply), record))
 }
 
 /// Whether a part can be told from others, and is as long as is said.
 fn is_kept_part(opening: &Opening) -> bool {
     let Some(part) = opening.stored.part else { return false };
     opening.body_bytes == Some(part.end - part.start)
-        && part.whole_bytes.is_some()
         && opening.stored.strong_validator(&opening.head).is_some()
 }
 
@@ -491,31 +485,78 @@ fn settle(
     reply: Reply,
     record: &mut Record<'_>,
 ) -> Fetched {
-    let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
     let status = memory.response.head.start.status;
     match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
         Ok(opening) => {
             ask.settle(status, Ending::Stored);
-            add_named_fields(ask, &mut memory.response);
-            let (fill, reader) = lead.open(opening);
-            record.received_apart(memory.response.head.len as u64);
-            Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
-            Fetched::Coming(reader)
+            Fetched::Coming(store(call, admitted, memory, ask, (lead, opening, reply), record))
         }
         Err(refusal) => {
             tally::refused(call, admitted, refusal);
             ask.settle(status, Ending::Refused(refusal));
             // What a server says while it fails, or of one request alone, says nothing of the next.
             let is_passing = status >= 500
-                || matches!(refusal, Refusal::Status | Refusal::RequestNoStore | Refusal::Coding);
-            lead.refuse(if is_passing { 0 } else { refused_until_seconds });
+                || matches!(
+                    refusal,
+                    Refusal::Status
+                        | Refusal::RequestNoStore
+                        | Refusal::Coding
+                        | Refusal::VaryPersonal
+                        | Refusal::Host
+                );
+            lead.refuse(if is_passing { 0 } else { ask.now_ms / 1000 + REFUSED_FOR_SECONDS });
             Fetched::Passing(reply, refusal)
         }
     }
 }
 
+/// Has a response stored as it comes that one request has asked for by itself, if it may be; else says why not, where that
+/// is no matter of the request alone.
+pub(super) fn settle_apart(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    (apart, reply): (Apart, Reply),
+    record: &mut Record<'_>,
+) -> Result<Reader, (Reply, Option<Refusal>)> {
+    let status = memory.response.head.start.status;
+    let opening = match opening(call, admitted, ask, &memory.request, &memory.response, &reply) {
+        Ok(opening) => opening,
+        Err(Refusal::Status) => return Err((reply, None)),
+        Err(refusal) => {
+            tally::refused(call, admitted, refusal);
+            return Err((reply, Some(refusal)));
+        }
+    };
+    // A part of the whole is stored elsewhere, if it is at all.
+    let opening = Some(opening).filter(|opening| opening.stored.part.is_none());
+    let lead =
+        opening.as_ref().and_then(|opening| ask.cache.store.lead_apart(ask.key, apart, opening.body_bytes));
+    let Some((opening, lead)) = opening.zip(lead) else { return Err((reply, None)) };
+    ask.settle(status, Ending::Stored);
+    Ok(store(call, admitted, memory, ask, (lead, opening, reply), record))
+}
+
+/// Has a response stored as it comes.
+fn store(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    (lead, opening, reply): (Lead, Opening, Reply),
+    record: &mut Record<'_>,
+) -> Reader {
+    add_named_fields(ask, &mut memory.response);
+    let (fill, reader) = lead.open(opening);
+    record.received_apart(memory.response.head.len as u64);
+    let refused_until_seconds = ask.now_ms / 1000 + REFUSED_FOR_SECONDS;
+    Filling::new(call, admitted, refused_until_seconds, fill, reply).begin(&mut memory.response);
+    reader
+}
+
 /// What is stored of a response, up to its body.
-pub(super) fn opening(
+fn opening(
     call: &Call<'_>,
     admitted: &Admitted,
     ask: &Ask<'_>,
@@ -524,14 +565,18 @@ pub(super) fn opening(
     reply: &Reply,
 ) -> Result<Opening, Refusal> {
     let (head, bytes) = (&response.head, response.buffer.filled());
-    // The cookie of a session is one client's.
-    if !response.added.is_empty() {
-        return Err(Refusal::SetCookie);
-    }
+    // What was added for this client, such as the cookie of its session, is not part of the head, and not stored.
     // A page stands in for it each time.
     if answer::stand_in(call, admitted.policies(call), head.start.status).is_some() {
         return Err(Refusal::StatusTtlZero);
     }
+    let (request_bytes, uri) = (request.head_bytes(), uri(call, admitted, request));
+    // A server that repeats it would be heard by all who name it plainly.
+    if !uri.is_plain() {
+        return Err(Refusal::Host);
+    }
+    let passes = ask.passing.passes(&request.head, request_bytes);
+    Vary::check_ignored((&request.head, request_bytes), passes, (head, bytes), ask.policy)?;
     let vary = Vary::of(head, bytes, ask.policy)?;
     sent::check(call, admitted, &vary)?;
     vary.check_coding(ask.codings(request), head, bytes, ask.policy)?;
@@ -546,16 +591,7 @@ pub(super) fn opening(
         return Err(Refusal::TooLarge);
     }
     let mut key_text = Vec::new();
-    let request_bytes = request.head_bytes();
-    let uri = uri(call, admitted, request);
-    write_key(
-        &mut key_text,
-        &uri,
-        &ask.policy.key,
-        &request.head,
-        request_bytes,
-        ask.passing.passes(&request.head, request_bytes),
-    );
+    write_key(&mut key_text, &uri, &ask.policy.key, &request.head, request_bytes, passes);
     Ok(Opening {
         stored,
         variant: ask.variant(&vary, request),

@@ -35,8 +35,8 @@ pub(super) enum Extent {
     Whole,
     /// Its head: the client has the rest already.
     NotModified,
-    /// One range, of so many bytes in all.
-    Part(Range<u64>, u64),
+    /// One range, of so many bytes in all, where that is known.
+    Part(Range<u64>, Option<u64>),
     /// Several.
     Parts(Vec<Range<u64>>, Boundary),
 }
@@ -105,7 +105,7 @@ fn push_stored(out: &mut Vec<u8>, said: &Said<'_>) {
         Extent::Part(range, whole_bytes) => {
             out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
             push_fields(out, lines, |name| !name.eq_ignore_ascii_case(b"content-range"));
-            write_content_range(out, range, Some(*whole_bytes));
+            write_content_range(out, range, *whole_bytes);
         }
         Extent::Parts(_, boundary) => {
             out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 use ::cache::{
-    Asked, Boundary, CacheStatus, Handling, Object, Selection, Stored, Verdict, judge_conditions,
+    Asked, Boundary, CacheStatus, Handling, Object, Part, Selection, Stored, Verdict, judge_conditions,
     range_applies, select, write_content_length, write_unsatisfied_range,
 };
 use pages::Region;
@@ -155,7 +155,10 @@ async fn selected(
 ) -> Result<Next, Failure> {
     let part = object.stored().part;
     let whole_bytes = part.and_then(|part| part.whole_bytes).unwrap_or_else(|| object.body_bytes());
-    let wanted = wanted(&memory.request, object.stored(), object.head(), Some(whole_bytes));
+    let wanted = match part.filter(|part| part.whole_bytes.is_none()) {
+        Some(part) => of_part(&memory.request, &part),
+        None => wanted(&memory.request, object.stored(), object.head(), Some(whole_bytes)),
+    };
     let Wanted::Extent(extent) = wanted else {
         return unsatisfied(call, admitted, memory, whole_bytes, told, record).await;
     };
@@ -183,6 +186,12 @@ async fn selected(
     Ok(next)
 }
 
+/// What a request wants of a part of nobody knows how much.
+fn of_part(request: &Request, part: &Part) -> Wanted {
+    let range = part.select(&request.head, request.head_bytes());
+    Wanted::Extent(Extent::Part(range.unwrap_or(part.start..part.end), None))
+}
+
 /// What of a response goes to a client.
 pub(super) enum Wanted {
     Extent(Extent),
@@ -208,7 +217,7 @@ pub(super) fn wanted(
     let Some(whole_bytes) = whole_bytes.filter(|_| has_range) else { return Wanted::Extent(Extent::Whole) };
     Wanted::Extent(match select(head, bytes, whole_bytes) {
         Selection::Whole => Extent::Whole,
-        Selection::One(range) => Extent::Part(range, whole_bytes),
+        Selection::One(range) => Extent::Part(range, Some(whole_bytes)),
         Selection::Several(ranges) => Extent::Parts(ranges, Boundary::new(fastrand::u64(..))),
         Selection::Unsatisfiable => return Wanted::Nothing,
     })

@@ -29,7 +29,7 @@ pub(super) async fn coming(
 ) -> Result<Next, Failure> {
     let opening = reader.opening();
     let body_bytes = opening.body_bytes;
-    let part = opening.stored.part.and_then(|part| Some((part.start..part.end, part.whole_bytes?)));
+    let part = opening.stored.part.map(|part| (part.start..part.end, part.whole_bytes));
     let wanted = match part {
         // It is what this client has asked for, and nobody else.
         Some((range, whole_bytes)) => Wanted::Extent(Extent::Part(range, whole_bytes)),

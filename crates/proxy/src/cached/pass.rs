@@ -8,7 +8,7 @@ use ::cache::{
 use tokio::sync::oneshot;
 use wire::Method;
 
-use super::{Ask, Miss, Way, fetch, heir, hit, live, tally, uri};
+use super::{Ask, Miss, fetch, heir, hit, live, tally, uri};
 use crate::aside::aside;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
@@ -28,6 +28,7 @@ pub(super) async fn pass(
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
     ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
+    let apart = ask.may_store().then(|| ask.cache.store.apart(ask.key, ask.now_ms / 1000));
     let outcome = forward::forward(call, admitted, memory, record).await;
     let error = match &outcome {
         Ok(_) => OriginError::of_status(memory.response.head.start.status),
@@ -59,19 +60,16 @@ pub(super) async fn pass(
         }
         Err(reply) => reply,
     };
-    let refusal = match miss.way {
-        // It was refused before: what can be stored by now is fetched for all again.
-        Way::Fetch => {
-            let opening = fetch::opening(call, admitted, ask, &memory.request, &memory.response, &reply);
-            opening.map_err(Some).map_or_else(
-                |refusal| refusal,
-                |_| {
-                    ask.cache.store.forget_pass(ask.key);
-                    None
-                },
-            )
-        }
-        Way::Pass | Way::Change => None,
+    let (reply, refusal) = match apart {
+        Some(apart) => match fetch::settle_apart(call, admitted, memory, ask, (apart, reply), record) {
+            Ok(reader) => {
+                let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
+                let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
+                return live::coming(call, admitted, memory, reader, ask.told(call, told), record).await;
+            }
+            Err(passing) => passing,
+        },
+        None => (reply, None),
     };
     ask.settle(memory.response.head.start.status, refusal.map_or(Ending::Passed, Ending::Refused));
     relay(call, admitted, memory, (reply, miss.forward, refusal), record).await

@@ -1,11 +1,13 @@
 //! Which fields of a request reach a server as the client sent them: by those alone variants can be told apart.
 
-use ::cache::{Refusal, Vary};
+use ::cache::{Policy, Refusal, Uri, Vary, write_kept_target};
 use config::HostHeader;
 use route::HeaderEdit;
 use wire::{Name, RequestHead};
 
 use crate::exchange::{Admitted, Call};
+use crate::lane::{Request, Texts};
+use crate::plan::Policies;
 
 /// What of a request's fields is passed on.
 #[derive(Debug, Clone, Copy)]
@@ -14,12 +16,56 @@ pub(super) struct Passing {
     pub(super) is_trusted: bool,
     /// Whether its Connection names fields.
     pub(super) names_fields: bool,
+    /// Whether its Authorization is for this proxy alone.
+    pub(super) drops_authorization: bool,
+}
+
+/// Keeps from servers what of the query of a request does not count: what it changes would be stored for those without.
+#[inline]
+pub(crate) fn prepare(call: &Call<'_>, admitted: &Admitted, request: &mut Request) {
+    let policy = call.snapshot.plan.config.routes[admitted.route].cache.as_ref();
+    let leaves_out = policy.is_some_and(|policy| policy.key.leaves_out());
+    if leaves_out || request.texts.kept_target.is_some() {
+        keep_target(policy, admitted, request);
+    }
+}
+
+#[cold]
+fn keep_target(policy: Option<&Policy>, admitted: &Admitted, request: &mut Request) {
+    let (target, bytes) = (&admitted.target, request.head_bytes());
+    let policy = policy.filter(|policy| policy.key.leaves_out() && admitted.may_be_stored());
+    let kept = policy.map(|policy| {
+        let uri = Uri::new(false, target.authority.of(bytes), target.path_and_query.of(bytes));
+        let mut kept = Vec::new();
+        write_kept_target(&mut kept, &uri, &policy.key);
+        kept
+    });
+    request.texts.kept_target = kept;
+}
+
+/// Path and query that a server is to see, where they are not all that the client sent.
+#[inline]
+pub(crate) fn kept_target<'a>(admitted: &Admitted, texts: &'a Texts) -> Option<&'a [u8]> {
+    texts.kept_target.as_deref().filter(|_| admitted.is_cached())
+}
+
+/// Whether who asks is known to this proxy alone, so that what a server answers is for all who may ask (RFC 9111 §3.5): the
+/// route has asked for a password, and tells the server of no user.
+#[inline]
+pub(crate) fn drops_authorization(admitted: &Admitted, policies: &Policies) -> bool {
+    policies.auth.is_some() && admitted.may_be_stored() && !policies.meant.request_headers.has_user()
 }
 
 impl Passing {
     #[inline]
     pub(super) fn of(call: &Call<'_>, admitted: &Admitted) -> Self {
-        Self { is_trusted: call.client.is_trusted, names_fields: admitted.connection.names_fields }
+        Self {
+            is_trusted: call.client.is_trusted,
+            names_fields: admitted.connection.names_fields,
+            drops_authorization: admitted
+                .policies(call)
+                .is_some_and(|policies| drops_authorization(admitted, policies)),
+        }
     }
 
     /// Whether the server sees a field of a name as the client sent it.
@@ -35,7 +81,8 @@ impl Passing {
                 Name::of(name),
                 Name::XForwardedProto | Name::XForwardedHost | Name::XForwardedOther | Name::XClientCert
             );
-        !(is_dropped || (self.names_fields && is_of_hop(head, bytes, name)))
+        let is_ours = self.drops_authorization && name.eq_ignore_ascii_case(b"authorization");
+        !(is_dropped || is_ours || (self.names_fields && is_of_hop(head, bytes, name)))
     }
 }
 

@@ -111,3 +111,107 @@ fn what_is_no_request_or_not_stored_at_all_is_said() {
         assert!(status == 400 && told.contains(what), "{body}: {status} {told}");
     }
 }
+
+/// What is between backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn options_that_are_named_are_options_that_there_are() {
+    let reference = config::reference();
+    let refusals = ::cache::REFUSALS.iter().map(|row| row.remedy);
+    let forwards = ::cache::Forward::ALL.iter().filter_map(|forward| forward.remedy());
+    let mut named = 0;
+    for remedy in refusals.chain(forwards) {
+        // Whatever looks like an option is one, and between backquotes.
+        let mut bare = remedy.split('`').step_by(2);
+        assert!(!bare.any(|text| text.contains("cache.") || text.contains('_')), "{remedy}");
+        for quoted in quoted(remedy).filter(|quoted| !quoted.starts_with(['$', '['])) {
+            let (name, value) =
+                quoted.split_once(" = ").map_or((quoted, None), |(name, value)| (name, Some(value)));
+            assert!(
+                reference.contains(&format!("| `{name}` |")) || reference.contains(&format!("| `{name}.")),
+                "{name} of {remedy}"
+            );
+            if let (Some(option), Some(value)) = (name.strip_prefix("cache."), value) {
+                crate::scene::read(&format!(
+                    "[[listen]]\naddress = \"127.0.0.1:0\"\n{}",
+                    ONE_ROUTE
+                        .replace("{0}", "127.0.0.1:1")
+                        .replace("cache = {}", &format!("cache = {{ {option} = {value} }}"))
+                ));
+            }
+            named += 1;
+        }
+    }
+    assert!(named > 8, "{named}");
+}
+
+/// A cache, what a request and its response say, of which so much may be too large, the advice that is given, and the cache
+/// of one who has followed it.
+type Advised<'a> = ((&'a str, &'a str), &'a str, (&'a str, usize), &'a str, (&'a str, &'a str));
+
+#[test]
+fn advice_that_is_followed_helps() {
+    let (mib, sixteenth) = ("object = \"1MiB\"", "memory = \"1MiB\"");
+    let large = sixteenth.replace("1MiB", "64MiB");
+    let fresh = "Cache-Control: max-age=60\r\n";
+    let rows: [Advised<'_>; 7] = [
+        ((&large, mib), "", (fresh, 3 << 20), "raise `object` of `[cache]`", (&large, "object = \"4MiB\"")),
+        ((sixteenth, ""), "", (fresh, 300 << 10), "raise `memory` of `[cache]`", (&large, "")),
+        (
+            (&large, ""),
+            "cache-control: no-store\n",
+            (fresh, 2),
+            "request-directives",
+            (&large, "ignore = \"request-directives\""),
+        ),
+        (
+            (&large, ""),
+            "cache-control: no-cache\n",
+            (fresh, 2),
+            "request-directives",
+            (&large, "ignore = \"request-directives\""),
+        ),
+        ((&large, ""), "", ("", 2), "`cache.default_ttl = ", (&large, "default_ttl = \"1m\"")),
+        (
+            (&large, "status_ttl = { 200 = \"0s\" }"),
+            "",
+            (fresh, 2),
+            "`cache.status_ttl`",
+            (&large, "status_ttl = { 200 = \"1m\" }"),
+        ),
+        (
+            (&large, ""),
+            "",
+            ("Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n", 2),
+            "`cache.ignore = ",
+            (&large, "ignore = \"set-cookie\""),
+        ),
+    ];
+    for ((memory, options), fields, (answer, bytes), advice, (new_memory, new_options)) in rows {
+        let scene = |memory: &str, options: &str| {
+            // Of the store, or of the route.
+            let (store, route) = if options.starts_with("object") { (options, "") } else { ("", options) };
+            let text = ONE_ROUTE
+                .replace("memory = \"64MiB\"\nobject = \"1MiB\"", &format!("{memory}\n{store}"))
+                .replace("cache = {}", &format!("cache = {{ {route} }}"));
+            Scene::new(&format!("admin = \"{{dir}}/admin\"\n{text}"))
+        };
+        let asked = Asked { fields, ..get("/a") };
+        let answer = response(answer, &"x".repeat(bytes));
+        let before = scene(memory, options);
+        for _ in 0..2 {
+            before.exchange(Spoken::Http1, &asked, &answer);
+        }
+        let headers = fields.trim().split_once(": ");
+        let headers = headers.map(|(name, value)| format!("[\"{name}\",\"{value}\"]")).unwrap_or_default();
+        let url = format!("{{\"url\":\"http://test/a\",\"headers\":[{headers}]}}");
+        assert_has(&explain(&before, &url), &[advice.replace('"', "\\\"").as_str()]);
+        let after = scene(new_memory, new_options);
+        after.exchange(Spoken::Http1, &asked, &answer);
+        crate::judged::comes_to_be_stored(&after, Spoken::Http1, &get("/a"));
+        assert!(crate::judged::is_hit(&after.answer(Spoken::Http1, &asked)), "{advice}");
+    }
+}

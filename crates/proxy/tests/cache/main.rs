@@ -35,6 +35,10 @@ mod ranges;
 mod parts;
 /// What is no longer fresh.
 mod stale;
+/// What is judged response by response.
+mod judged;
+/// What requests are asked for all.
+mod kept;
 /// What goes past it.
 mod passed;
 /// What is counted.
