@@ -232,6 +232,7 @@ impl Connection {
         let count = bytes.len().min(room);
         let is_last = is_last && count == bytes.len();
         stream.send_window -= count as i64;
+        stream.body_sent += count as u64;
         self.send_window -= count as i64;
         if is_last {
             stream.outgoing = Outgoing::Ended;
@@ -249,6 +250,27 @@ impl Connection {
         count
     }
 
+    /// How much of a body was put into frames on a stream, less what never leaves where nothing more is sent.
+    pub fn body_sent(&self, key: Key, is_over: bool) -> u64 {
+        let stream = self.streams.at(key);
+        let unsent = if is_over { self.unsent_of(stream.id) } else { 0 };
+        stream.body_sent.saturating_sub(unsent)
+    }
+
+    /// Bytes of DATA for a stream among the frames that are not sent.
+    fn unsent_of(&self, id: u32) -> u64 {
+        let (mut at, mut unsent) = (0, 0);
+        // What is gathered begins with a frame.
+        while let Some(head) = self.out.bytes.get(at..).and_then(Head::parse) {
+            let end = at + HEAD_LEN + head.len;
+            if head.kind == DATA && head.stream == id {
+                unsent += end.saturating_sub(self.out.sent.max(at + HEAD_LEN)) as u64;
+            }
+            at = end;
+        }
+        unsent
+    }
+
     /// Begins a frame with so many bytes of a body, for which there is room, and returns its head. Neither passes through
     /// here: whoever asks sends both. With `is_last` the stream ends with them.
     pub fn begin_frame(&mut self, key: Key, count: usize, is_last: bool) -> [u8; HEAD_LEN] {
@@ -256,6 +278,7 @@ impl Connection {
         self.floods.carry();
         let stream = self.streams.change(key);
         stream.send_window -= count as i64;
+        stream.body_sent += count as u64;
         self.send_window -= count as i64;
         let flags = if is_last { END_STREAM } else { 0 };
         let head = Head { len: count, kind: DATA, flags, stream: stream.id };

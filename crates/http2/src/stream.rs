@@ -71,6 +71,8 @@ pub(crate) struct Stream {
     pub(crate) taken: Taken,
     /// What it may be sent.
     pub(crate) send_window: i64,
+    /// Bytes of DATA that were put into frames for it.
+    pub(crate) body_sent: u64,
 }
 
 impl Stream {
@@ -92,6 +94,7 @@ impl Stream {
             receive_window,
             taken: Taken::default(),
             send_window,
+            body_sent: 0,
         }
     }
 

@@ -10,11 +10,12 @@ use wire::{Framing, Method, Target, Version};
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
+use crate::grpc;
 use crate::lane::{Memory, Request};
 use crate::plan::Policies;
 use crate::policy::{self, Subject};
 use crate::record::Record;
-use crate::respond::{send, send_both};
+use crate::respond::send_counted;
 use crate::seen;
 use crate::tcp::Follows;
 
@@ -94,20 +95,70 @@ pub(crate) async fn own(
 ) -> Result<Next, Failure> {
     let Memory { request, response } = memory;
     let out = &mut response.out;
+    let told = record.status;
+    let body = if told >= 300 && answers_call(call, request, told, "", record, out) { b"" } else { body };
     out.extend_from_slice(&call.listener.added);
     push_date(call, out);
     if let Some(policies) = admitted.policies(call) {
         let start = start_line_len(out);
-        policy::edit_own(call, policies, &Subject::of(admitted), record.status, request, start, out);
+        policy::edit_own(call, policies, &Subject::of(admitted), told, request, start, out);
     }
-    let persists = admitted.framing == Framing::None
-        && admitted.version != Version::Http10
+    let persists = admitted.version != Version::Http10
         && admitted.connection.persists(admitted.version)
-        && may_go_on(call);
+        && may_go_on(call)
+        && (admitted.framing == Framing::None || has_taken_body(call, request, Ok(admitted.framing)));
     out.extend_from_slice(if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" });
     let is_head = admitted.method == Method::Head;
     whole(call, out, if is_head { b"" } else { body }, record).await?;
     Ok(if persists { Next::Reuse } else { Next::Linger })
+}
+
+/// Answers a call of gRPC in its own words; false where it is none.
+#[cold]
+fn answers_call(
+    call: &Call<'_>,
+    request: &Request,
+    status: u16,
+    message: &str,
+    record: &mut Record<'_>,
+    out: &mut Vec<u8>,
+) -> bool {
+    if request.head.len == 0 {
+        return false;
+    }
+    let Some(content_type) = grpc::content_type(&request.head, request.head_bytes()) else { return false };
+    let message = if message.is_empty() { wire::reason_phrase(status) } else { message };
+    grpc::write(out, content_type, status, message, call.client.socket.frames_itself());
+    record.status = 200;
+    true
+}
+
+/// Whether all of the request's body has been read, so that what follows is the next request. What is here of it is taken,
+/// and thrown away.
+#[cold]
+fn has_taken_body(
+    call: &Call<'_>,
+    request: &mut Request,
+    framing: Result<Framing, wire::FramingError>,
+) -> bool {
+    let Ok(framing) = framing else { return false };
+    if framing == Framing::None {
+        return true;
+    }
+    if !request.has_body_begun() {
+        request.keep_head();
+        request.body.begin(framing, false, call.snapshot.plan.config.limits.body_bytes);
+    }
+    let Request { body, buffer, .. } = request;
+    loop {
+        body.sent(buffer, body.unsent().min(buffer.len()));
+        if body.is_done() || body.taken().1 {
+            return body.is_done();
+        }
+        if buffer.is_empty() || body.take_in(buffer).is_err() {
+            return false;
+        }
+    }
 }
 
 /// Sends a head and the body that goes with it.
@@ -117,13 +168,20 @@ pub(crate) async fn whole(
     body: &[u8],
     record: &mut Record<'_>,
 ) -> Result<(), Failure> {
-    record.head_bytes_sent = head.len() as u64;
+    let head_bytes = head.len();
+    record.head_bytes_sent = head_bytes as u64;
     record.body_bytes_sent = body.len() as u64;
-    if body.len() <= ONE_PIECE_BYTES_MAX {
+    let mut sent = 0;
+    let outcome = if body.len() <= ONE_PIECE_BYTES_MAX {
         head.extend_from_slice(body);
-        return send(call, head, Follows::End).await;
+        send_counted(call, (head, b""), Follows::End, &mut sent).await
+    } else {
+        send_counted(call, (head, body), Follows::End, &mut sent).await
+    };
+    if outcome.is_err() {
+        record.body_bytes_sent = sent.saturating_sub(head_bytes) as u64;
     }
-    send_both(call, head, body, Follows::End).await
+    outcome
 }
 
 /// Whether the client's connection may serve another request, as far as this one does not decide.
@@ -148,15 +206,20 @@ pub(crate) async fn failure(
     let Memory { request, response } = memory;
     let policies = record.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
     let told = Told {
-        persists: outlives(call, request, failure, record),
+        persists: outlives(call, request, failure),
         page: page(call, policies, facts.status),
         added: &call.listener.added,
         challenge: policies.and_then(|policies| Some(policies.auth.as_deref()?.challenge.as_str())),
         retry_after_seconds: record.retry_after_seconds,
     };
     let out = &mut response.out;
-    let mut body = write_failure(out, failure, &call.worker.date(), &told);
     record.status = facts.status;
+    let mut body = b"".as_slice();
+    if answers_call(call, request, facts.status, facts.text, record, out) {
+        write_besides(out, failure, &call.worker.date(), &told);
+    } else {
+        body = write_failure(out, failure, &call.worker.date(), &told);
+    }
     if let (Some(policies), Some(subject)) = (policies, subject(call, request, record)) {
         let start = start_line_len(out);
         policy::edit_own(call, policies, &subject, facts.status, request, start, out);
@@ -173,19 +236,17 @@ pub(crate) async fn failure(
 }
 
 /// Whether the connection goes on: after a request that was whole, and not at fault itself.
-fn outlives(call: &Call<'_>, request: &Request, failure: Failure, record: &Record<'_>) -> bool {
+fn outlives(call: &Call<'_>, request: &mut Request, failure: Failure) -> bool {
     if request.head.len == 0 || request.head.start.version == Version::Http10 {
         return false;
     }
     let bytes = request.head_bytes();
-    // Until a server is asked, nothing has been read of the body.
-    let is_whole = wire::request_framing(&request.head, bytes) == Ok(Framing::None)
-        || (record.server.is_some() && request.body.is_done());
+    let framing = wire::request_framing(&request.head, bytes);
     (failure.facts().party != Party::Client || failure.is_of_policy())
-        && is_whole
         && wire::ConnectionOptions::of(&request.head, bytes)
             .is_ok_and(|options| options.persists(Version::Http11))
         && may_go_on(call)
+        && has_taken_body(call, request, framing)
 }
 
 /// What the request is about, if it came that far.
@@ -239,6 +300,12 @@ fn write_failure<'a>(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &To
             facts.text.as_bytes()
         }
     };
+    write_besides(out, failure, date, told);
+    body
+}
+
+/// Appends what is said of a failure besides its content.
+fn write_besides(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &Told<'_>) {
     if failure == Failure::MethodRefused {
         // RFC 9110 §15.5.6.
         out.extend_from_slice(b"Allow: ");
@@ -260,7 +327,6 @@ fn write_failure<'a>(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &To
     out.extend_from_slice(b"Date: ");
     out.extend_from_slice(date);
     out.extend_from_slice(b"\r\n");
-    body
 }
 
 /// Appends the whole response for a failure of which the client is told nothing more, and its connection's end.

@@ -150,7 +150,7 @@ pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {
         Ok(next) => next,
         Err(failure) => aside(|| fail(call, memory, &mut record, failure)).await,
     };
-    end(memory, &record);
+    end(memory, &mut record);
     next
 }
 
@@ -158,7 +158,7 @@ pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {
 pub(crate) async fn refuse(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Next {
     let mut record = Record::new(call);
     let next = fail(call, memory, &mut record, failure).await;
-    end(memory, &record);
+    end(memory, &mut record);
     next
 }
 
@@ -304,7 +304,7 @@ async fn fail(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>, fai
 }
 
 /// The one exit: what came of it is counted and logged.
-fn end(memory: &mut Memory, record: &Record<'_>) {
+fn end(memory: &mut Memory, record: &mut Record<'_>) {
     record.finish(memory);
     memory.request.end();
 }

@@ -84,7 +84,8 @@ failures! {
     FaultInjected Proxy 0 "fault-injected" "",
     UpstreamRefused Upstream 502 "upstream-refused" "The server could not be reached.",
     UpstreamHandshake Upstream 502 "upstream-handshake" "The server could not be agreed with.",
-    UpstreamReset Upstream 502 "upstream-reset" "The server closed the connection without an answer.",
+    UpstreamClosed Upstream 502 "upstream-closed" "The server closed the connection without an answer.",
+    UpstreamReset Upstream 502 "upstream-reset" "The server reset the connection without an answer.",
     UpstreamMalformed Upstream 502 "upstream-malformed" "The server's answer is not valid HTTP.",
     UpstreamHeadTooLarge Upstream 502 "upstream-head-too-large" "The header fields of the server's answer are too large.",
     UpstreamInterims Upstream 502 "upstream-interims" "The server sent too many interim responses.",
@@ -134,9 +135,9 @@ impl Failure {
         matches!(self, Failure::UpstreamRefused | Failure::UpstreamConnectTimeout)
     }
 
-    /// Whether a route does not want the request, with which nothing else is wrong.
+    /// Whether no route wants the request, with which nothing else is wrong.
     pub(crate) fn is_of_policy(self) -> bool {
-        matches!(self, Failure::Unauthorized | Failure::Forbidden | Failure::RateLimited)
+        matches!(self, Failure::Unauthorized | Failure::Forbidden | Failure::RateLimited | Failure::NoRoute)
     }
 }
 

@@ -284,7 +284,11 @@ fn unsent(connection: &Connection, error: &io::Error, progress: &mut Progress) -
 fn broken_off(connection: &Connection, error: Option<&io::Error>, progress: &mut Progress) -> Failure {
     progress.is_untouched = error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused);
     progress.is_stale = connection.has_ended() && (connection.is_reused || progress.is_untouched);
-    Failure::UpstreamReset
+    match error.map(io::Error::kind) {
+        // RFC 8446 §6.1: an end that nobody has sealed is an end all the same.
+        None | Some(ErrorKind::UnexpectedEof) => Failure::UpstreamClosed,
+        Some(_) => Failure::UpstreamReset,
+    }
 }
 
 /// One try with one server.

@@ -61,6 +61,11 @@ impl Request {
         if self.kept.is_empty() { self.buffer.filled() } else { &self.kept }
     }
 
+    /// Whether its body is being read.
+    pub(crate) fn has_body_begun(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// Makes way for the body: the buffer goes on behind the head.
     pub(crate) fn keep_head(&mut self) {
         if !self.kept.is_empty() {

@@ -75,6 +75,8 @@ mod late;
 mod respond;
 /// What the client is sent without a server.
 mod answer;
+/// The same for calls of gRPC.
+mod grpc;
 /// What can go wrong, and what is said of it.
 mod failure;
 /// What exactly was wrong, for the log.

@@ -221,13 +221,21 @@ impl<'a> Record<'a> {
     }
 
     /// The one exit of every exchange: counts and logs it.
-    pub(crate) fn finish(&self, memory: &Memory) {
+    pub(crate) fn finish(&mut self, memory: &Memory) {
         let request = &memory.request;
         let counters = &self.call.worker.counters;
+        if self.status == 101 && self.call.client.socket.frames_itself() {
+            // RFC 8441 §5: that is what the client is told of a stream that becomes another protocol's.
+            self.status = 200;
+        }
         if self.status > 0 {
             counters.response(self.status);
         }
         if let Some(failure) = self.failure {
+            // What waits for a window has not left.
+            if let Some(sent) = self.call.client.socket.body_sent() {
+                self.body_bytes_sent = self.body_bytes_sent.min(sent);
+            }
             counters.failure(failure as usize);
             if self.detours.shed.is_some() {
                 counters.requests_shed.increment();
@@ -304,6 +312,7 @@ impl<'a> Record<'a> {
         let value = |name| head.value(bytes, name).unwrap_or(b"");
         let glimpse = if is_whole { Glimpse::default() } else { Glimpse::of(bytes) };
         let version = if is_whole { Some(head.start.version) } else { glimpse.version };
+        let is_connect = head.start.version == Version::Http2 && head.field(Name::Upgrade).is_some();
         let route = self.route.map(|route| &plan.routes[route]);
         let policies = route.and_then(|route| route.policies.as_deref());
         let upstream = self.server.map(|(upstream, _)| &plan.upstreams[upstream]);
@@ -318,7 +327,14 @@ impl<'a> Record<'a> {
             request_id: self.request_id(request, policies),
             user: policies.map_or("", |policies| policies.user_name(self.user)),
             scheme: if is_whole { seen::scheme(self.call, head, bytes) } else { "" },
-            method: if is_whole { head.start.method_span.of(bytes) } else { glimpse.method },
+            // RFC 8441 §5: what is an upgrade here was a CONNECT there.
+            method: if is_connect {
+                b"CONNECT"
+            } else if is_whole {
+                head.start.method_span.of(bytes)
+            } else {
+                glimpse.method
+            },
             target: if is_whole { head.start.target.of(bytes) } else { glimpse.target },
             version: version.map(|version| match version {
                 Version::Http10 => telemetry::Version(1, 0),

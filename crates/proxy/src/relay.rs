@@ -49,6 +49,8 @@ pub(crate) struct Pump {
     fills: bool,
     /// Body bytes taken from the source so far, without framing.
     pub(crate) moved: u64,
+    /// How many of them are in the piece that is, or was last, to be written.
+    piece: usize,
     /// More than this many is `Stop::TooLarge`.
     limit: u64,
     /// Where it is broken off on purpose; `u64::MAX` is nowhere.
@@ -128,6 +130,7 @@ impl Pump {
             in_pipe: 0,
             fills: false,
             moved: 0,
+            piece: 0,
             limit: u64::MAX,
             cut_at: u64::MAX,
             is_cut: false,
@@ -153,6 +156,7 @@ impl Pump {
         }
         self.fills = false;
         self.moved = 0;
+        self.piece = 0;
         self.limit = limit.unwrap_or(u64::MAX);
         self.cut_at = u64::MAX;
         self.is_cut = false;
@@ -199,6 +203,12 @@ impl Pump {
     /// How far its source was read: data, and whether the end, which is no data, was met as well.
     pub(crate) fn taken(&self) -> (u64, bool) {
         (self.moved, self.incoming == Incoming::Ended)
+    }
+
+    /// Bytes of the body that the sink has taken, without framing. Of a piece with a chunk's end behind it that is not all
+    /// taken, a few may be missing.
+    pub(crate) fn passed_on(&self) -> u64 {
+        self.moved - (self.unsent.min(self.piece) + self.in_pipe) as u64
     }
 
     /// Whether the whole body was taken from its source and has been written.
@@ -250,6 +260,7 @@ impl Pump {
                 self.incoming = if left == count { Incoming::Ended } else { Incoming::Length(left - count) };
                 self.moved += count;
                 self.unsent = count as usize;
+                self.piece = count as usize;
             }
             Incoming::UntilClose => {
                 let data = self.up_to_cut(buffer.len());
@@ -303,6 +314,7 @@ impl Pump {
             }
         }
         self.unsent = data + tail_len;
+        self.piece = data;
         if !self.is_chunked_out {
             return;
         }

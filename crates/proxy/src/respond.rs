@@ -79,7 +79,7 @@ pub(crate) async fn respond(
             reply.upload.beside(call, admitted, &reply, request, Until::End, relay).await
         }
     };
-    record.body_bytes_sent = response.body.moved;
+    record.body_bytes_sent = response.body.passed_on();
     if let Err(failure) = outcome {
         break_off(call, &plan, failure, (memory, record));
         if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
@@ -402,7 +402,7 @@ async fn tunnel(
         }
     }
     request.body.moved += request_bytes;
-    record.body_bytes_sent = response.body.moved;
+    record.body_bytes_sent = response.body.passed_on();
     record.upstream_ended();
     Ok(Next::Drop)
 }
@@ -437,13 +437,24 @@ pub(crate) async fn send_paced(
 /// Sends a head and the body behind it from where they are, at once as far as the client takes them.
 pub(crate) async fn send_both(
     call: &Call<'_>,
-    mut head: &[u8],
-    mut body: &[u8],
+    head: &[u8],
+    body: &[u8],
     follows: Follows,
+) -> Result<(), Failure> {
+    send_counted(call, (head, body), follows, &mut 0).await
+}
+
+/// The same, and counts what is sent of them, also where it comes to nothing.
+pub(crate) async fn send_counted(
+    call: &Call<'_>,
+    (mut head, mut body): (&[u8], &[u8]),
+    follows: Follows,
+    sent: &mut usize,
 ) -> Result<(), Failure> {
     while !head.is_empty() || !body.is_empty() {
         let socket = &call.client.socket;
         let count = in_time(call, |context| socket.poll_write_both(context, head, body, follows)).await?;
+        *sent += count;
         let of_head = count.min(head.len());
         head = &head[of_head..];
         body = &body[count - of_head..];

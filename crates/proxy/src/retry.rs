@@ -133,8 +133,10 @@ impl<'a> Attempts<'a> {
             | Failure::UpstreamUnknown
             | Failure::UpstreamFull => on.connect,
             // RFC 9113 §8.7: a stream that was refused is no more than a connection that was.
-            Failure::UpstreamReset if progress.is_untouched => on.connect || on.reset,
-            Failure::UpstreamReset | Failure::UpstreamTruncated => on.reset,
+            Failure::UpstreamReset | Failure::UpstreamClosed if progress.is_untouched => {
+                on.connect || on.reset
+            }
+            Failure::UpstreamReset | Failure::UpstreamClosed | Failure::UpstreamTruncated => on.reset,
             Failure::UpstreamTimeout => on.timeout,
             _ => false,
         }
@@ -144,7 +146,7 @@ impl<'a> Attempts<'a> {
 /// Whether nothing was wrong but that a server closed a connection. Of one that resets streams, and so keeps its connection,
 /// something is: its requests are repeated as others are, within the budget, and open no further connections.
 fn is_stale_connection(setback: Setback) -> bool {
-    matches!(setback, Setback::Failed(Failure::UpstreamReset, progress) if progress.is_stale)
+    matches!(setback, Setback::Failed(Failure::UpstreamReset | Failure::UpstreamClosed, progress) if progress.is_stale)
 }
 
 impl Setback {

@@ -416,6 +416,11 @@ impl Session {
         self.0.engine.borrow().text_len(key)
     }
 
+    /// Bytes of a body that left on a stream, or are about to.
+    pub(crate) fn body_sent(&self, key: Key) -> u64 {
+        self.0.engine.borrow().body_sent(key, self.is_over())
+    }
+
     pub(crate) fn wants_head(&self, key: Key) -> bool {
         self.0.engine.borrow().wants_head(key)
     }

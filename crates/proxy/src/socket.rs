@@ -216,6 +216,14 @@ impl Socket {
         matches!(self, Self::Plain(_) | Self::Secure(_))
     }
 
+    /// Bytes of a body that left on a stream, where they are counted.
+    pub(crate) fn body_sent(&self) -> Option<u64> {
+        match self {
+            Self::Stream(stream) => Some(stream.body_sent()),
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => None,
+        }
+    }
+
     /// Whether something has begun to arrive that cannot be read yet.
     pub(crate) fn holds_part(&self) -> bool {
         match self {

@@ -42,6 +42,11 @@ impl Stream {
         self.session.text_len(self.key)
     }
 
+    /// Bytes of a body that left on it, or are about to.
+    pub(crate) fn body_sent(&self) -> u64 {
+        self.session.body_sent(self.key)
+    }
+
     /// Ready when there is something to read, or the end.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.session.poll_readable(context, self.key).map(Ok)

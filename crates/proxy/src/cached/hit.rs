@@ -66,12 +66,16 @@ pub(super) async fn stored(
     let pace = Pace::new(Way::Down, call.worker);
     if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
         out.extend_from_slice(object.body_at(0));
-        send(call, out, follows).await?;
-        return Ok(next);
+        let sent = send(call, out, follows).await;
+        return sent.map(|()| next).inspect_err(|_| record.body_bytes_sent = 0);
     }
-    match send_whole(call, admitted, &pace, out, object, follows).await {
+    let mut sent_bytes = 0;
+    match send_whole(call, admitted, &pace, out, object, (follows, &mut sent_bytes)).await {
         Ok(()) => Ok(next),
-        Err(failure) => Ok(cut(call, record, failure)),
+        Err(failure) => {
+            record.body_bytes_sent = sent_bytes.saturating_sub(record.head_bytes_sent);
+            Ok(cut(call, record, failure))
+        }
     }
 }
 
@@ -82,15 +86,14 @@ async fn send_whole(
     pace: &Pace,
     head: &[u8],
     object: &Object,
-    follows: Follows,
+    (follows, sent_bytes): (Follows, &mut u64),
 ) -> Result<(), Failure> {
     let whole_bytes = head.len() as u64 + object.body_bytes();
-    let mut sent_bytes = 0;
-    while sent_bytes < whole_bytes {
-        let of_head = (head.len() as u64).min(sent_bytes);
-        let (head, at) = (&head[of_head as usize..], sent_bytes - of_head);
+    while *sent_bytes < whole_bytes {
+        let of_head = (head.len() as u64).min(*sent_bytes);
+        let (head, at) = (&head[of_head as usize..], *sent_bytes - of_head);
         let tcp = call.client.socket.spliceable().filter(|_| pace.is_free(call.worker));
-        sent_bytes += match (tcp, region(object)) {
+        *sent_bytes += match (tcp, region(object)) {
             (Some(tcp), Some(region)) => send_region(call, tcp, head, region, at).await?,
             (Some(tcp), None) => send_gathered(call, tcp, head, object, at, follows).await?,
             (None, _) => {
@@ -178,6 +181,7 @@ async fn selected(
             let is_last = record.body_bytes_sent == length;
             if let Err(failure) = outlet.send(out, bytes, if is_last { follows } else { Follows::More }).await
             {
+                record.body_bytes_sent -= bytes.len() as u64;
                 return Ok(cut(call, record, failure));
             }
             out.clear();

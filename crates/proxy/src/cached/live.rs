@@ -118,7 +118,10 @@ impl Sending<'_> {
             }
             record.body_bytes_sent += part.len() as u64;
             let follows = if self.is_sent(record) { at_end } else { Follows::Nothing };
-            self.outlet.send(out, &part, follows).await?;
+            if let Err(failure) = self.outlet.send(out, &part, follows).await {
+                record.body_bytes_sent -= part.len() as u64;
+                return Err(failure);
+            }
             out.clear();
         }
         if is_chunked {

@@ -9,7 +9,8 @@ use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on};
 const MALFORMED: &str = "The server's answer is not valid HTTP.";
 const UNCLEAR: &str = "The length of the server's answer is not clear.";
 const ENDED_EARLY: &str = "The server's answer ended early.";
-const NO_ANSWER: &str = "The server closed the connection without an answer.";
+const CLOSED: &str = "The server closed the connection without an answer.";
+const RESET: &str = "The server reset the connection without an answer.";
 
 /// Each is answered 502; the client's connection goes on, the server's is closed at once.
 fn refused(reason: &str, cause: &str, responses: &[&[u8]]) {
@@ -102,9 +103,11 @@ fn answers_whose_length_is_not_clear() {
 
 #[test]
 fn an_answer_that_ends_before_it_began_or_within_its_head() {
-    let answer = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
     for (name, said) in [("nothing", ""), ("half a head", "HTTP/1.1 200 OK\r\nContent-Le")] {
-        for ending in [ServerCloses, ServerResets] {
+        for (ending, reason, cause) in
+            [(ServerCloses, CLOSED, "upstream-closed"), (ServerResets, RESET, "upstream-reset")]
+        {
+            let answer = failure_and_go_on("502 Bad Gateway", reason);
             let scene = Scene::new();
             scene.play(
                 name,
@@ -123,7 +126,7 @@ fn an_answer_that_ends_before_it_began_or_within_its_head() {
                     ClientGets(OK_GOT),
                 ],
             );
-            scene.assert_failures(&["upstream-reset"]);
+            scene.assert_failures(&[cause]);
         }
     }
 }

@@ -172,7 +172,7 @@ fn what_may_not_be_done_twice_is_not_tried_elsewhere() {
 
 #[test]
 fn retries_keep_to_their_budget() {
-    let refused = failure_and_go_on("502 Bad Gateway", "The server closed the connection without an answer.");
+    let refused = failure_and_go_on("502 Bad Gateway", "The server reset the connection without an answer.");
     let mut pair = Pair::new(|upstream| {
         upstream.retry_budget = RetrySettings { percent: 50, per_second_min: 0 };
         upstream.settings.ejection = None;

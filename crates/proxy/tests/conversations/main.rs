@@ -41,6 +41,8 @@ mod limits;
 mod drain;
 /// Lines of the access log.
 mod log;
+/// Answers of the proxy's own: to requests with bodies, and to calls of gRPC.
+mod own;
 /// What the log tells of messages that are refused.
 mod detail;
 /// From one configuration to the next.

@@ -11,6 +11,7 @@ use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_
 
 const REFUSED: &str = "The server could not be reached.";
 const NO_ANSWER: &str = "The server closed the connection without an answer.";
+const RESET: &str = "The server reset the connection without an answer.";
 
 #[test]
 fn one_connection_serves_two_clients() {
@@ -115,9 +116,9 @@ fn a_connection_that_its_server_has_closed_is_not_used() {
 
 /// A pooled connection dies when it has the request; what happens to that request.
 fn dies_with(request: &str, seen: &str, is_repeated: bool) {
-    for ending in [ServerCloses, ServerResets] {
+    for (ending, reason) in [(ServerCloses, NO_ANSWER), (ServerResets, RESET)] {
         let scene = Scene::new();
-        let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
+        let refused = failure_and_go_on("502 Bad Gateway", reason);
         let mut steps = vec![
             ClientSends(GET),
             ServerAccepts,
@@ -171,9 +172,9 @@ fn what_may_not_be_done_twice_is_not_repeated() {
 fn a_body_whose_end_has_been_sent_is_not_repeated_without_it() {
     let head = "PUT /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
     let seen = "PUT /a HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n{ours}\r\n5\r\nhello\r\n";
-    let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
     for end in ["0\r\n\r\n", "0\r\nX-Sum: 1\r\n\r\n"] {
-        for ending in [ServerCloses, ServerResets] {
+        for (ending, reason) in [(ServerCloses, NO_ANSWER), (ServerResets, RESET)] {
+            let refused = failure_and_go_on("502 Bad Gateway", reason);
             let scene = Scene::new();
             scene.play(
                 end,

@@ -3,8 +3,102 @@
 use config::{AccessLog, LogFormat, LogTarget, Protocol};
 use serde_json::Value;
 
-use crate::frame::{headers, last_data, last_headers};
+use crate::frame::{Frame, INITIAL_WINDOW_SIZE, headers, last_data, last_headers, reset};
 use crate::scene::Scene;
+
+/// What the log says of what happens between clients and servers that speak this version.
+pub(crate) fn logged(protocol: Protocol, talk: impl FnOnce(&Scene)) -> Vec<Value> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("access.log");
+    let scene = Scene::with(protocol, 1, |config| {
+        config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), LogFormat::Json));
+    });
+    talk(&scene);
+    let Scene { running, .. } = scene;
+    running.drain();
+    running.wait();
+    let text = std::fs::read_to_string(&path).expect("the log is there");
+    text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect()
+}
+
+const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
+
+#[test]
+fn bytes_that_never_left_are_not_counted() {
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n{}", "b".repeat(50_000));
+    for (window, gives_up) in [(0, true), (0, false), (700, true), (700, false)] {
+        let lines = logged(Protocol::Http1, |scene| {
+            let mut client = scene.client_with(&[(INITIAL_WINDOW_SIZE, window)]);
+            client.takes_all = false;
+            client.sends(last_headers(1, GET));
+            let mut server = scene.accept1();
+            server.head();
+            server.sends(&answer);
+            client.next_on(1);
+            let mut got = 0;
+            while got < window {
+                let Frame::Data { bytes, .. } = client.next_on(1) else { panic!("no data") };
+                got += bytes.len() as u32;
+            }
+            if gives_up {
+                client.sends(reset(1, 8));
+                client.is_heard();
+            }
+            drop((client, server));
+        });
+        let sent = &lines[0]["body_bytes_sent"];
+        assert_eq!((&lines[0]["status"], sent), (&200.into(), &window.into()), "{}", lines[0]);
+        assert_eq!(lines[0]["cause"], "client-gone", "{}", lines[0]);
+    }
+}
+
+#[test]
+fn an_upgraded_stream_is_logged_as_its_client_sees_it() {
+    let connect = ":method: CONNECT\n:protocol: chat\n:scheme: http\n:authority: test\n:path: /chat\n";
+    let lines = logged(Protocol::Http1, |scene| {
+        let mut client = scene.client();
+        client.sends(headers(1, connect));
+        let mut server = scene.accept1();
+        server.head();
+        server.sends("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n");
+        client.next_on(1);
+        client.sends(last_data(1, ""));
+        server.gets_the_end();
+        drop(server);
+        client.whole(1);
+        // One that the server does not take.
+        client.sends(headers(3, connect));
+        let mut server = scene.accept1();
+        server.head();
+        server.sends("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
+        client.next_on(3);
+    });
+    let told: Vec<_> = lines.iter().map(|line| (&line["method"], &line["target"], &line["status"])).collect();
+    let (method, target) = (Value::from("CONNECT"), Value::from("/chat"));
+    assert_eq!(told, [(&method, &target, &200.into()), (&method, &target, &403.into())]);
+}
+
+#[test]
+fn a_call_that_no_server_answers_gets_a_head_with_the_status_of_grpc_and_no_more() {
+    let scene = Scene::with(Protocol::Http2, 1, |config| {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
+        let address = gone.local_addr().expect("it listens");
+        config.upstreams[0].servers = vec![format!("http://{address}").parse().expect("is a URL")];
+    });
+    let mut client = scene.client();
+    let call = format!("{}content-type: application/grpc\nte: trailers\n", GET.replace("GET", "POST"));
+    client.sends([headers(1, &call), last_data(1, "\0\0\0\0\0")].concat());
+    let Frame::Headers { fields, ends, .. } = client.next_on(1) else { panic!("no head") };
+    assert!(ends, "trailers alone");
+    for line in [
+        ":status: 200",
+        "content-type: application/grpc",
+        "grpc-status: 14",
+        "grpc-message: The server could not be reached.",
+    ] {
+        assert!(fields.lines().any(|found| found == line), "{line} in {fields}");
+    }
+}
 
 const FIELDS: &str = ":method: POST\n:scheme: http\n:authority: test\n:path: /a?b\nreferer: http://from/\n\
                       user-agent: me\n";
