@@ -30,6 +30,10 @@ pub(crate) enum Failure {
         "the server did not agree to HTTP/2 (ALPN h2); leave --h2 out, or switch HTTP/2 on at the server"
     )]
     NoHttp2,
+    #[error(
+        "the server's SETTINGS did not come within {after:?}, or allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS)"
+    )]
+    NoStreams { after: Duration },
     #[error("cannot send the request: {0}")]
     Write(io::Error),
     #[error("cannot read the response: {0}")]
@@ -51,7 +55,9 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn class(&self) -> ErrorClass {
         match self {
-            Self::Connect { .. } | Self::ConnectTimeout { .. } => ErrorClass::Connect,
+            Self::Connect { .. } | Self::ConnectTimeout { .. } | Self::NoStreams { .. } => {
+                ErrorClass::Connect
+            }
             Self::Handshake(_) | Self::Tls { .. } | Self::NoHttp2 => ErrorClass::Tls,
             Self::Write(_) => ErrorClass::Write,
             Self::Read(_) | Self::Cut(_) => ErrorClass::Read,

@@ -29,6 +29,10 @@ mod secure;
 mod send;
 /// Many requests at once on connections of HTTP/2.
 mod multiplex;
+/// How many at once the server takes.
+mod slots;
+/// Whether the server is gone. Pure.
+mod vigil;
 /// Why a request failed, and the pause after that.
 mod failure;
 /// The time-out of a connection.
@@ -50,7 +54,8 @@ mod error;
 
 pub use error::Error;
 pub use outcome::{
-    Cpu, Distribution, ErrorClass, Errors, Outcome, Problem, SCHEMA, ScheduleKept, Settings, TlsMade,
+    Cpu, Distribution, ErrorClass, Errors, MissedBy, Outcome, Problem, SCHEMA, ScheduleKept, Settings,
+    TlsMade,
 };
 pub use plan::{Arrival, CONNECTIONS_MAX, Plan, STREAMS_MAX, THREADS_MAX, Tls, TlsVersion, URLS_MAX};
 pub use run::{Control, Progress, Running, run, start};

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use ::h2::client::{Builder, SendRequest};
-use ::h2::{RecvStream, SendStream};
+use ::h2::{Reason, RecvStream, SendStream};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Mutex;
@@ -23,6 +23,7 @@ use crate::connect;
 use crate::failure::{Failure, Setbacks};
 use crate::give_up::GiveUp;
 use crate::record::Moments;
+use crate::slots::{Slot, Slots};
 use crate::target::Requests;
 use crate::tls::Sessions;
 use crate::transport::Transport;
@@ -49,7 +50,14 @@ pub(crate) fn drive_all(worker: &Rc<Worker>, connection: usize, senders: &mut Jo
 /// Sends one request at a time until the run is over.
 async fn drive(link: Rc<Link>, index: usize) {
     let timeout = Duration::from_secs_f64(link.worker.shared.plan.timeout_seconds);
-    let mut sender = Sender { link, index, give_up: GiveUp::new(timeout), setbacks: Setbacks::default() };
+    let mut sender = Sender {
+        link,
+        index,
+        held: None,
+        last_server: 0,
+        give_up: GiveUp::new(timeout),
+        setbacks: Setbacks::default(),
+    };
     match sender.open_ahead().await {
         Ok(()) => sender.link.worker.shared.reach.succeeded(),
         // A server that is down for some of them is counted when the load begins.
@@ -77,6 +85,8 @@ struct Link {
 #[derive(Clone)]
 struct Session {
     requests: SendRequest<Bytes>,
+    /// How many requests it takes at once.
+    slots: Rc<Slots>,
     /// Tells it from those before and after it.
     number: u64,
 }
@@ -147,27 +157,54 @@ impl Link {
         let mut builder = Builder::new();
         builder
             .enable_push(false)
+            // Until the server has said how many it takes.
+            .initial_max_send_streams(0)
             .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(FIELDS_BYTES_MAX);
         let (requests, connection) = builder.handshake(channel).await?;
         // What ends it, its requests are told.
-        tokio::task::spawn_local(async move { drop(connection.await) });
+        let slots = Rc::<Slots>::default();
+        tokio::task::spawn_local(Rc::clone(&slots).drive(connection));
+        // RFC 9113 §3.4: the server says first how many streams it takes. Those beyond that it would refuse.
+        let after = give_up.after();
+        let opened = slots.opened(|| requests.current_max_send_streams());
+        give_up.bound(opened).await.ok_or(Failure::NoStreams { after })?;
         let number = self.traffic.connections.get() + 1;
         self.traffic.connections.set(number);
-        Ok(Session { requests, number })
+        Ok(Session { requests, slots, number })
     }
 
     /// The connection takes no more requests.
     fn forget(&self, server: usize, session: &Session) {
         self.open.borrow_mut()[server].take_if(|open| open.number == session.number);
+        // Who waits for a slot on it waits for one on the next instead, and has tried nothing yet.
+        session.slots.end();
     }
+}
+
+impl Session {
+    /// Takes a slot; `None` once the connection is over.
+    async fn slot(&self) -> Option<(Slot, bool)> {
+        self.slots.take(|| self.requests.current_max_send_streams()).await
+    }
+}
+
+/// A connection with a slot on it, for one request after the other.
+struct Held {
+    session: Session,
+    server: usize,
+    /// Free again when this goes.
+    _slot: Slot,
 }
 
 /// One of those that send on a link.
 struct Sender {
     link: Rc<Link>,
     index: usize,
+    held: Option<Held>,
+    /// Where the last request went.
+    last_server: usize,
     give_up: GiveUp,
     setbacks: Setbacks,
 }
@@ -189,18 +226,53 @@ impl Sender {
         self.link.session(0, &mut self.give_up).await.map(drop)
     }
 
+    /// Gets ready for a request, where it is known which server it will go to: it has a connection then, and a slot on
+    /// it. Whether it had to wait for them.
+    async fn hold_ahead(&mut self) -> Result<bool, Failure> {
+        let is_ready = self.held.as_ref().is_some_and(|held| !held.session.slots.is_over());
+        if is_ready || !self.link.worker.opens_ahead() {
+            return Ok(false);
+        }
+        Box::pin(self.hold(0)).await.map(|_| true)
+    }
+
+    /// Has a connection to that server, and a slot on it.
+    async fn hold(&mut self, server: usize) -> Result<bool, Failure> {
+        self.held = None;
+        loop {
+            let session = self.link.session(server, &mut self.give_up).await?;
+            // It may have ended meanwhile: then there is another.
+            let Some((slot, waited)) = session.slot().await else {
+                self.link.forget(server, &session);
+                continue;
+            };
+            self.held = Some(Held { session, server, _slot: slot });
+            return Ok(waited);
+        }
+    }
+
     /// Waits for the next request to send; `None` is the end of the run. `free` becomes the time at which the sender
     /// was ready for it.
     async fn next_turn(&mut self, free: &mut Instant) -> Option<Turn> {
         let worker = Rc::clone(&self.link.worker);
-        while let Err(failure) = self.open_ahead().await {
-            *free = Instant::now();
-            if worker.spend_on_failure(*free) {
-                return None;
+        loop {
+            match self.hold_ahead().await {
+                Ok(false) => break,
+                // It was not ready for a request while it waited for a slot: that is no delay of the generator's.
+                Ok(true) => {
+                    *free = Instant::now();
+                    break;
+                }
+                Err(failure) => {
+                    *free = Instant::now();
+                    if worker.spend_on_failure(*free) {
+                        return None;
+                    }
+                    let counted = worker.is_measured(*free);
+                    Box::pin(self.setbacks.fail(&worker, &failure, *free, counted)).await;
+                    *free = Instant::now();
+                }
             }
-            let counted = worker.is_measured(*free);
-            Box::pin(self.setbacks.fail(&worker, &failure, *free, counted)).await;
-            *free = Instant::now();
         }
         match poll_fn(|context| worker.arrivals().poll_next(self.index, *free, context)).await {
             Next::Send(turn) => Some(turn),
@@ -222,6 +294,10 @@ impl Sender {
             let exchanged = self.exchange(message.server, &message.head, sent).await;
             match exchanged {
                 Err(failure) if failure.is_unprocessed() && attempt < ATTEMPTS_MAX => attempt += 1,
+                // RFC 9113 §8.7: not looked at, since more were under way than the server takes.
+                Err(Failure::Reset(Reason::REFUSED_STREAM)) if self.waits_for_another(sent).await => {
+                    worker.record.borrow_mut().streams_refused += u64::from(turn.counted);
+                }
                 exchanged => break exchanged,
             }
         };
@@ -255,18 +331,34 @@ impl Sender {
         head: &::http::Request<()>,
         sent: Instant,
     ) -> Result<Received, Failure> {
-        let mut session = self.link.session(server, &mut self.give_up).await?;
+        let is_held = |held: &Held| held.server == server && !held.session.slots.is_over();
+        if !self.held.as_ref().is_some_and(is_held) {
+            Box::pin(self.hold(server)).await?;
+        }
+        self.last_server = server;
+        let Some(held) = &mut self.held else { unreachable!("it has just been taken") };
         // The time-out covers the whole request, its connect included.
         self.give_up.start(sent);
         let after = self.give_up.after();
-        let exchange = request(&mut session.requests, head.clone(), &self.link.body);
+        let exchange = request(&mut held.session.requests, head.clone(), &self.link.body);
         let exchanged = self.give_up.bound(exchange).await.unwrap_or(Err(Failure::Timeout { after }));
         match &exchanged {
             // The connection is as good as before.
             Ok(_) | Err(Failure::Reset(_)) => {}
-            Err(_) => self.link.forget(server, &session),
+            Err(_) => self.link.forget(server, &held.session),
+        }
+        if exchanged.is_err() || !self.link.worker.opens_ahead() {
+            self.held = None;
         }
         exchanged
+    }
+
+    /// Waits until another request on the connection is over, within the time that this one has. False if there is none,
+    /// or that time is over.
+    async fn waits_for_another(&mut self, sent: Instant) -> bool {
+        let Some(session) = self.link.open.borrow()[self.last_server].clone() else { return false };
+        self.give_up.start(sent);
+        self.give_up.bound(session.slots.freed()).await.unwrap_or(false)
     }
 }
 

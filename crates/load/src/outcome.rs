@@ -24,10 +24,14 @@ pub struct Outcome {
     /// What was asked.
     pub settings: Settings,
     /// From the start of the measured window to its end. With a rate the requests that are under way or overdue
-    /// when the schedule ends are waited for (at most `timeout_seconds`), and then this lasts until the last one.
+    /// when the schedule ends are waited for, for less than a second, and then this lasts until the last one.
     pub measured_seconds: f64,
     /// Whether the run was stopped before its end.
     pub interrupted: bool,
+    /// Why the run ended before its number of requests, where the server was gone: nothing was answered any more, and
+    /// everything failed.
+    #[serde(default)]
+    pub server_gone: Option<String>,
     /// Whole responses with a status of 2xx or 3xx. Only these are in the distributions.
     pub requests: u64,
     /// `requests` by `measured_seconds`.
@@ -51,6 +55,10 @@ pub struct Outcome {
     pub oldest_unfinished_us: u64,
     /// Connections opened in the window.
     pub connections_opened: u64,
+    /// HTTP/2: streams that the server refused without a look at them, and that were sent again when another was over. They
+    /// are no errors.
+    #[serde(default)]
+    pub streams_refused: u64,
     /// The headline. With a rate from when the request was due, otherwise from when it was sent, to the end of
     /// the response. A request that has to connect first counts from its connect.
     pub latency: Distribution,
@@ -149,7 +157,7 @@ pub struct Errors {
     pub read: u64,
     /// Requests that could not be sent.
     pub write: u64,
-    /// Responses that were not whole in time.
+    /// Responses that were not whole in time: they are in no distribution.
     pub timeout: u64,
     /// Whole responses with a status other than 2xx and 3xx.
     pub status: u64,
@@ -269,6 +277,9 @@ pub struct Cpu {
     pub us_per_request: f64,
     /// `total_seconds` by window and threads: 1 is every load thread busy all the time.
     pub utilisation: f64,
+    /// Time that the load threads had something to do and no core to do it on; 0 where the kernel does not tell.
+    #[serde(default)]
+    pub waited_seconds: f64,
 }
 
 /// Why a run must not be believed.
@@ -292,8 +303,23 @@ pub enum Problem {
         slip_us: u64,
         /// What was allowed: a hundredth of the window.
         limit_us: u64,
-        /// Of those sent, how many had to wait for a free connection: if most, the server was too slow for the rate
-        /// or the connections too few; if not, the generator was.
+        /// Of those sent, how many had to wait for a free connection.
         waited_for_connection: u64,
+        /// Whose fault it was.
+        #[serde(default)]
+        by: MissedBy,
     },
+}
+
+/// Why a rate was missed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MissedBy {
+    /// No connection was free: the server was too slow for the rate, or the connections too few.
+    #[default]
+    Server,
+    /// Connections failed, and were tried again after a pause.
+    Errors,
+    /// The generator was short of processor time.
+    Generator,
 }

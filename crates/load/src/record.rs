@@ -89,6 +89,8 @@ pub(crate) struct Record {
     pub(crate) body_bytes: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) connections_opened: u64,
+    /// Streams of HTTP/2 that were refused, and sent again.
+    pub(crate) streams_refused: u64,
     pub(crate) sent: u64,
     pub(crate) sent_in_window: u64,
     pub(crate) waited_for_connection: u64,
@@ -118,6 +120,7 @@ impl Record {
             body_bytes: 0,
             bytes_sent: 0,
             connections_opened: 0,
+            streams_refused: 0,
             sent: 0,
             sent_in_window: 0,
             waited_for_connection: 0,
@@ -198,6 +201,11 @@ impl Record {
         self.error_examples.entry(class).or_insert_with(words);
     }
 
+    /// Whole responses, of whatever status, and requests that failed otherwise.
+    pub(crate) fn answered_and_failed(&self) -> (u64, u64) {
+        (self.requests + self.errors.status, self.errors.total() - self.errors.status)
+    }
+
     /// The times of the headline.
     pub(crate) fn headline(&self) -> &Times {
         if self.open_model { &self.latency } else { &self.service }
@@ -225,6 +233,7 @@ impl Record {
         self.body_bytes += other.body_bytes;
         self.bytes_sent += other.bytes_sent;
         self.connections_opened += other.connections_opened;
+        self.streams_refused += other.streams_refused;
         self.sent += other.sent;
         self.sent_in_window += other.sent_in_window;
         self.waited_for_connection += other.waited_for_connection;

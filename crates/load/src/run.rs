@@ -17,8 +17,9 @@ use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::schedule::Window;
-use crate::summary::{self, Measured};
+use crate::summary::{self, Ending, Measured};
 use crate::target::{Requests, Targets};
+use crate::vigil::Vigil;
 use crate::worker::{Live, Orders, Reach, Shared, Worker};
 use crate::{multiplex, send};
 
@@ -26,6 +27,11 @@ use crate::{multiplex, send};
 const OTHER_DESCRIPTORS: u64 = 32;
 /// From the moment at which every connection is ready to the first request, so that all threads hear of it.
 const HEAD_START: Duration = Duration::from_millis(2);
+/// A schedule waits so long for what is under way or overdue when it ends: leaving all of that out would leave out the
+/// worst, and with it the run still ends within a second of its time.
+const OVERTIME: Duration = Duration::from_millis(800);
+/// Between two looks at whether the server is gone.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 /// The stack of a load thread, which calls nothing deep.
 const STACK_BYTES: usize = 512 * 1024;
 
@@ -67,7 +73,7 @@ fn spawn(running: &Running, thread: usize, unready: Arc<AtomicUsize>) -> Result<
     let guard = StopOnFailure(Some(control.clone()));
     let load = move || {
         let (orders, live) = (control.orders.subscribe(), Arc::clone(&control.live));
-        let measured = measure(Worker::new(shared, thread, orders, live, Box::new(ready)));
+        let measured = measure(Worker::new(shared, thread, orders, live, Box::new(ready)), &control);
         guard.lift(measured.is_ok());
         measured
     };
@@ -99,8 +105,13 @@ impl Running {
         if let Some(reason) = self.shared.reach.refusal() {
             return Err(Error::Unreachable { reason: reason.to_owned() });
         }
-        let interrupted = self.control.orders.borrow().stop;
-        Ok(summary::outcome(&self.shared, parts, interrupted))
+        let Orders { stop, is_gone, .. } = *self.control.orders.borrow();
+        let ending = match (is_gone, stop) {
+            (true, _) => Ending::Gone,
+            (false, true) => Ending::Interrupted,
+            (false, false) => Ending::Planned,
+        };
+        Ok(summary::outcome(&self.shared, parts, ending))
     }
 }
 
@@ -124,6 +135,11 @@ impl Control {
     /// Ends the run now; what was measured so far is its outcome.
     pub fn stop(&self) {
         self.orders.send_modify(|orders| orders.stop = true);
+    }
+
+    /// Ends the run, since the server is gone.
+    fn give_up(&self) {
+        self.orders.send_modify(|orders| (orders.stop, orders.is_gone) = (true, true));
     }
 
     /// Where the run is.
@@ -179,7 +195,7 @@ fn window(plan: &Plan, load: Instant) -> Window {
 }
 
 /// One load thread, from its runtime to its record.
-fn measure(worker: Worker) -> Result<Measured, Error> {
+fn measure(worker: Worker, control: &Control) -> Result<Measured, Error> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(tokio::runtime::LocalOptions::default());
     let runtime = runtime.map_err(|source| Error::System { action: "start an event loop", source })?;
@@ -204,13 +220,17 @@ fn measure(worker: Worker) -> Result<Measured, Error> {
             () = tokio::time::sleep_until(window.start.into()) => {}
             () = worker.wait_for_stop() => return Ok(Measured::nothing()),
         }
-        let (started_at, cpu_before) = (SystemTime::now(), cpu_time());
+        let (started_at, cpu_before, waited_before) = (SystemTime::now(), cpu_time(), waited());
         let end = window.end.map(|end| end + overtime(&worker));
         tokio::select! {
             () = all_done(&mut connections, worker.arrivals(), window.end) => {}
             () = sleep_until(end) => {}
             () = worker.wait_for_stop() => {}
+            // The end of a time comes by itself.
+            () = until_gone(&worker), if window.end.is_none() => control.give_up(),
         }
+        // Whoever is done waits for nobody.
+        worker.tell_gone(true);
         let ended = Instant::now();
         let cpu = cpu_time().saturating_sub(cpu_before);
         let (unfinished, oldest_unfinished) = worker.under_way.borrow().at(ended);
@@ -219,6 +239,7 @@ fn measure(worker: Worker) -> Result<Measured, Error> {
             window: Some((window, ended)),
             started_at,
             cpu,
+            waited: waited().saturating_sub(waited_before),
             unclaimed: worker.arrivals().unclaimed(due_by),
             unfinished,
             oldest_unfinished,
@@ -232,7 +253,7 @@ fn measure(worker: Worker) -> Result<Measured, Error> {
 fn overtime(worker: &Worker) -> Duration {
     match worker.arrivals() {
         Arrivals::Closed(_) => Duration::ZERO,
-        Arrivals::Open(_) => Duration::from_secs_f64(worker.shared.plan.timeout_seconds),
+        Arrivals::Open(_) => OVERTIME.min(Duration::from_secs_f64(worker.shared.plan.timeout_seconds)),
     }
 }
 
@@ -261,6 +282,24 @@ async fn sleep_until(end: Option<Instant>) {
         Some(end) => tokio::time::sleep_until(end.into()).await,
         None => std::future::pending().await,
     }
+}
+
+/// Ready when the server is gone for all threads.
+async fn until_gone(worker: &Worker) {
+    let mut vigil = Vigil::new(worker.senders(), Instant::now());
+    loop {
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+        if worker.tell_gone(worker.is_gone(&mut vigil, Instant::now())) {
+            return;
+        }
+    }
+}
+
+/// How long this thread has been ready to run, and waited for a core; 0 where the kernel does not tell.
+fn waited() -> Duration {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = told.split_whitespace().nth(1).and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
 /// User and system time of this thread.

@@ -7,7 +7,9 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
 use crate::error::Error;
-use crate::outcome::{Cpu, Distribution, Outcome, Problem, SCHEMA, ScheduleKept, Settings, TlsMade};
+use crate::outcome::{
+    Cpu, Distribution, ErrorClass, MissedBy, Outcome, Problem, SCHEMA, ScheduleKept, Settings, TlsMade,
+};
 use crate::plan::Plan;
 use crate::record::{Record, Times};
 use crate::schedule::Window;
@@ -22,6 +24,10 @@ const OWN_LATENESS_DIVISOR: u64 = 10;
 const SLIP_DIVISOR: u64 = 100;
 /// And always by this much: a short window has no hundredth worth judging.
 const SLIP_US: u64 = 10_000;
+/// Threads that run, or wait for a core, for so much of their time cannot do more.
+const BUSY: f64 = 0.95;
+/// One connection that fails for so many requests sent is enough to keep a rate from being kept.
+const FAILED_DIVISOR: u64 = 10;
 
 /// What one thread measured.
 #[derive(Debug)]
@@ -30,6 +36,8 @@ pub(crate) struct Measured {
     pub(crate) window: Option<(Window, Instant)>,
     pub(crate) started_at: SystemTime,
     pub(crate) cpu: Duration,
+    /// Ready to run, and without a core.
+    pub(crate) waited: Duration,
     /// Requests that were due and that no connection took.
     pub(crate) unclaimed: u64,
     /// Requests under way at the end.
@@ -46,6 +54,7 @@ impl Measured {
             window: None,
             started_at: SystemTime::now(),
             cpu: Duration::ZERO,
+            waited: Duration::ZERO,
             unclaimed: 0,
             unfinished: 0,
             oldest_unfinished: Duration::ZERO,
@@ -60,6 +69,7 @@ impl Measured {
         };
         self.started_at = self.started_at.min(other.started_at);
         self.cpu += other.cpu;
+        self.waited += other.waited;
         self.unclaimed += other.unclaimed;
         self.unfinished += other.unfinished;
         self.oldest_unfinished = self.oldest_unfinished.max(other.oldest_unfinished);
@@ -67,8 +77,19 @@ impl Measured {
     }
 }
 
+/// What ended a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its time, or its number of requests.
+    Planned,
+    /// Whoever had started it.
+    Interrupted,
+    /// The server was gone.
+    Gone,
+}
+
 /// Puts the parts of a run together.
-pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, interrupted: bool) -> Outcome {
+pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, ending: Ending) -> Outcome {
     let all = parts.into_iter().reduce(|mut all, part| {
         all.merge(part);
         all
@@ -79,8 +100,14 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, interrupted: bool) 
     let measured_seconds = measured_seconds(&all);
     let latency = distribution(record.headline());
     let schedule = plan.arrival.requests_per_second().map(|_| schedule_kept(&all));
+    let cpu = cpu(&all, plan.threads, measured_seconds);
     let problems = match &schedule {
-        Some(kept) => problems(kept, latency.p99_us, measured_seconds),
+        Some(kept) => problems(
+            kept,
+            latency.p99_us,
+            measured_seconds,
+            by(kept, record, &cpu, plan.threads, measured_seconds),
+        ),
         None => Vec::new(),
     };
     Outcome {
@@ -92,7 +119,8 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, interrupted: bool) 
             .map_or(0, |since| since.as_millis() as u64),
         settings: settings(plan),
         measured_seconds,
-        interrupted,
+        interrupted: ending == Ending::Interrupted,
+        server_gone: (ending == Ending::Gone).then(|| gone(record)),
         requests: record.requests,
         requests_per_second: ratio(record.requests as f64, measured_seconds),
         bytes_received: record.bytes_received,
@@ -108,13 +136,14 @@ pub(crate) fn outcome(shared: &Shared, parts: Vec<Measured>, interrupted: bool) 
         unfinished: all.unfinished,
         oldest_unfinished_us: u64::try_from(all.oldest_unfinished.as_micros()).unwrap_or(u64::MAX),
         connections_opened: record.connections_opened,
+        streams_refused: record.streams_refused,
         latency,
         service: distribution(&record.service),
         first_byte: distribution(&record.first_byte),
         connect: distribution(&record.connect),
         tls: shared.targets.tls.as_ref().map(|_| tls_made(record, measured_seconds)),
         schedule,
-        cpu: cpu(&all, plan.threads, measured_seconds),
+        cpu,
         problems,
     }
 }
@@ -190,7 +219,12 @@ fn schedule_kept(all: &Measured) -> ScheduleKept {
 }
 
 /// Why a run with a rate must not be believed. The limits are told with each problem.
-fn problems(kept: &ScheduleKept, headline_p99_us: u64, measured_seconds: f64) -> Vec<Problem> {
+fn problems(
+    kept: &ScheduleKept,
+    headline_p99_us: u64,
+    measured_seconds: f64,
+    missed_by: MissedBy,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     let limit_us = OWN_LATENESS_US.max(headline_p99_us / OWN_LATENESS_DIVISOR);
     let own_lateness_p99_us = kept.own_lateness.p99_us;
@@ -206,9 +240,38 @@ fn problems(kept: &ScheduleKept, headline_p99_us: u64, measured_seconds: f64) ->
             slip_us: kept.slip_us,
             limit_us,
             waited_for_connection: kept.waited_for_connection,
+            // Whoever is late with a connection free is too late for the rate as well.
+            by: if problems.is_empty() { missed_by } else { MissedBy::Generator },
         });
     }
     problems
+}
+
+/// Whose fault it is if the rate was missed.
+fn by(kept: &ScheduleKept, record: &Record, cpu: &Cpu, threads: usize, measured_seconds: f64) -> MissedBy {
+    let busy = ratio(cpu.total_seconds + cpu.waited_seconds, measured_seconds * threads as f64);
+    let errors = &record.errors;
+    // What times out was not answered: that is the server's slowness, and what is answered is no failure of a connection.
+    let failed = errors.total() - errors.status - errors.timeout;
+    if busy >= BUSY {
+        MissedBy::Generator
+    } else if failed * FAILED_DIVISOR > record.sent {
+        MissedBy::Errors
+    } else if kept.own_lateness.max_us * 2 > kept.lateness.max_us && kept.slip_us > 0 && kept.unsent == 0 {
+        MissedBy::Generator
+    } else {
+        MissedBy::Server
+    }
+}
+
+/// How a server was found to be gone, in words.
+fn gone(record: &Record) -> String {
+    let (answered, failed) = record.answered_and_failed();
+    let examples = &record.error_examples;
+    // What came last is that nobody is there at all.
+    let example = examples.get(&ErrorClass::Connect).or_else(|| examples.values().next());
+    let example = example.map(|words| format!(": {words}")).unwrap_or_default();
+    format!("nothing was answered any more, after {answered} responses and {failed} failures{example}")
 }
 
 fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
@@ -218,6 +281,7 @@ fn cpu(all: &Measured, threads: usize, measured_seconds: f64) -> Cpu {
         total_seconds,
         us_per_request: ratio(total_seconds * 1e6, responses as f64),
         utilisation: ratio(total_seconds, measured_seconds * threads as f64),
+        waited_seconds: all.waited.as_secs_f64(),
     }
 }
 
@@ -298,7 +362,7 @@ mod tests {
         ];
         for (case, (is_late, is_missed)) in cases {
             let (own_us, headline_us, slip_us, unsent, seconds) = case;
-            let found = problems(&kept(own_us, slip_us, unsent), headline_us, seconds);
+            let found = problems(&kept(own_us, slip_us, unsent), headline_us, seconds, MissedBy::Server);
             assert_eq!(found.iter().any(late(1_000.max(headline_us / 10))), is_late, "{case:?}");
             assert_eq!(
                 found.iter().any(|found| matches!(found, Problem::RateMissed { .. })),
@@ -331,7 +395,7 @@ mod tests {
         let told = outcome(
             &Shared { plan, targets, reach: Reach::default() },
             vec![Measured::nothing(), Measured::nothing()],
-            true,
+            Ending::Interrupted,
         );
         assert_eq!((told.requests, told.requests_per_second, told.cpu), (0, 0.0, Cpu::default()));
         assert_eq!((told.measured_seconds, told.latency.clone()), (0.0, Distribution::default()));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::error::Error;
-use crate::outcome::{Distribution, Outcome, Problem, TlsMade};
+use crate::outcome::{Distribution, MissedBy, Outcome, Problem, TlsMade};
 use crate::plan::Arrival;
 
 /// Lines of the percentile format for each halving of the distance to 100%.
@@ -22,7 +22,11 @@ pub fn report(outcome: &Outcome) -> String {
 fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
     write_settings(text, outcome)?;
     write_times(text, outcome)?;
-    let interrupted = if outcome.interrupted { ", interrupted" } else { "" };
+    let interrupted = match (outcome.interrupted, &outcome.server_gone) {
+        (_, Some(_)) => ", until the server was gone",
+        (true, None) => ", interrupted",
+        (false, None) => "",
+    };
     let (requests, received) = (outcome.requests, bytes(outcome.bytes_received as f64));
     let measured = seconds(outcome.measured_seconds);
     writeln!(text, "  {requests} requests in {measured}{interrupted}, {received} received")?;
@@ -33,6 +37,10 @@ fn write_report(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
             text,
             "  {unfinished} more were under way at the end, one for {oldest}, and are not counted"
         )?;
+    }
+    if outcome.streams_refused > 0 {
+        let refused = count_of(outcome.streams_refused, "stream");
+        writeln!(text, "  {refused} more than the server takes at once, sent again when others were over")?;
     }
     writeln!(text, "  Requests/s {:>12.2}", outcome.requests_per_second)?;
     let transfer = if outcome.measured_seconds > 0.0 {
@@ -123,6 +131,11 @@ fn write_times(text: &mut String, outcome: &Outcome) -> std::fmt::Result {
             outcome.latency.clamped
         )?;
     }
+    if outcome.errors.timeout > 0 {
+        let (count, limit) =
+            (count_of(outcome.errors.timeout, "request"), seconds(outcome.settings.timeout_seconds));
+        writeln!(text, "  {count} timed out after {limit}: longer than these times, and not in them")?;
+    }
     writeln!(text)
 }
 
@@ -188,11 +201,18 @@ fn words(problem: &Problem) -> String {
             time(own_lateness_p99_us as f64),
             time(limit_us as f64),
         ),
-        Problem::RateMissed { due, unsent, slip_us, limit_us, waited_for_connection } => {
-            let fault = if waited_for_connection > due / 2 {
-                "The server was too slow for it: lower the rate (-R) or open more connections (-c)."
-            } else {
-                "Requests rarely waited for a connection, so look at the errors and at the generator's processor time."
+        Problem::RateMissed { due, unsent, slip_us, limit_us, by, .. } => {
+            let fault = match by {
+                MissedBy::Server => {
+                    "No connection was free: the server was too slow for it; lower the rate (-R) or open more connections (-c)."
+                }
+                MissedBy::Errors => {
+                    "Connections failed, and nothing is sent on them until they are tried again: look at the errors first."
+                }
+                MissedBy::Generator => {
+                    "The generator was short of processor time: give it a quiet core or more threads (-t), or lower the \
+                     rate (-R)."
+                }
             };
             let unsent = match unsent {
                 0 => String::new(),
@@ -258,6 +278,10 @@ fn bytes(bytes: f64) -> String {
     }
 }
 
+fn count_of(number: u64, thing: &str) -> String {
+    count(usize::try_from(number).unwrap_or(usize::MAX), thing)
+}
+
 fn count(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
@@ -275,7 +299,11 @@ mod tests {
     fn nothing(plan: Plan) -> Outcome {
         let targets = Targets::new(&plan).expect("a good plan");
         let measured = Measured { started_at: SystemTime::UNIX_EPOCH, ..Measured::nothing() };
-        outcome(&Shared { plan, targets, reach: Reach::default() }, vec![measured], true)
+        outcome(
+            &Shared { plan, targets, reach: Reach::default() },
+            vec![measured],
+            crate::summary::Ending::Interrupted,
+        )
     }
 
     #[test]
@@ -310,6 +338,7 @@ mod tests {
                 slip_us: 1_200_000,
                 limit_us: 10_000,
                 waited_for_connection: 90,
+                by: MissedBy::Server,
             },
         ];
         let text = report(&told);

@@ -19,6 +19,7 @@ use crate::schedule::{Schedule, Window};
 use crate::send::Scratch;
 use crate::target::Targets;
 use crate::tls::Sessions;
+use crate::vigil::Vigil;
 
 /// What all threads read.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub(crate) struct Orders {
     pub(crate) window: Option<Window>,
     /// Set to end the run early.
     pub(crate) stop: bool,
+    /// Set with it where the server is gone.
+    pub(crate) is_gone: bool,
 }
 
 /// Counters that the live line reads. A cache line of its own for each thread, which alone writes it.
@@ -66,6 +69,8 @@ pub(crate) struct Orders {
 pub(crate) struct Live {
     pub(crate) requests: AtomicU64,
     pub(crate) errors: AtomicU64,
+    /// Whether the server is gone for this thread, or the thread is done.
+    pub(crate) is_gone: AtomicBool,
 }
 
 /// Called once, when the connections of a thread are ready.
@@ -269,6 +274,25 @@ impl Worker {
     pub(crate) fn settled(&self, number: usize) {
         self.under_way.borrow_mut().remove(number);
         self.publish();
+    }
+
+    /// Whether the server is gone for this thread, as of now.
+    pub(crate) fn is_gone(&self, vigil: &mut Vigil, now: Instant) -> bool {
+        let (answered, failed) = self.record.borrow().answered_and_failed();
+        let (count, age) = self.under_way.borrow().at(now);
+        let oldest = (count > 0).then(|| now.checked_sub(age)).flatten();
+        vigil.is_gone(answered, failed, oldest, now)
+    }
+
+    /// Tells the other threads that the server is gone for this one, or that it is back. Whether it is for all of them.
+    pub(crate) fn tell_gone(&self, is_gone: bool) -> bool {
+        self.live[self.thread].is_gone.store(is_gone, Ordering::Relaxed);
+        is_gone && self.live.iter().all(|live| live.is_gone.load(Ordering::Relaxed))
+    }
+
+    /// How many send requests here.
+    pub(crate) fn senders(&self) -> usize {
+        senders(&self.shared.plan, self.thread)
     }
 
     /// Tells the live line.

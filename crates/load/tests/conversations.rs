@@ -5,11 +5,12 @@ mod scripted;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use load::{Arrival, Error, ErrorClass, Errors, Outcome, Plan, Problem};
+use load::{Arrival, Error, ErrorClass, Errors, MissedBy, Outcome, Plan, Problem};
 use scripted::{OK, Peer, answering, plan, server};
 
 fn run(plan: &Plan) -> Outcome {
@@ -241,9 +242,94 @@ fn a_rate_above_what_the_server_can_do_makes_the_run_invalid() {
         ..plan(address, 1)
     });
     let missed = told.problems.iter().find(|problem| matches!(problem, Problem::RateMissed { .. }));
-    let Some(Problem::RateMissed { due, unsent, .. }) = missed else { panic!("{:?}", told.problems) };
+    let Some(Problem::RateMissed { due, unsent, by, .. }) = missed else { panic!("{:?}", told.problems) };
+    assert_eq!(*by, MissedBy::Server, "{:?}", told.schedule);
     assert!(*unsent > 0 && unsent < due && told.requests < *due, "{:?}", told.schedule);
     assert!(!told.is_valid() && load::report(&told).contains("INVALID"));
+}
+
+#[test]
+fn a_rate_is_missed_by_a_server_that_answers_none_or_whose_connections_fail() {
+    // It stalls: few were sent, and so few had waited.
+    let stalls = server(|mut peer, number| {
+        peer.request();
+        if number > 0 {
+            peer.stall();
+        } else {
+            peer.send(OK);
+        }
+        peer.stall();
+    });
+    let resets = server(|mut peer, number| {
+        peer.request();
+        if number == 0 {
+            peer.send(OK);
+        }
+        peer.reset();
+    });
+    for (address, expected) in [(stalls, MissedBy::Server), (resets, MissedBy::Errors)] {
+        let arrival = Arrival::Constant { requests_per_second: 1_000.0 };
+        let ended =
+            Plan { arrival, duration_seconds: Some(0.5), requests: None, connections: 2, ..plan(address, 1) };
+        let told = run(&ended);
+        let missed = told.problems.iter().find_map(|problem| match problem {
+            Problem::RateMissed { by, .. } => Some(*by),
+            Problem::GeneratorLate { .. } => None,
+        });
+        assert_eq!(missed, Some(expected), "{:?} {:?}", told.problems, told.errors);
+        // What hangs is not waited for until it times out: it is under way at the end.
+        assert!(
+            expected == MissedBy::Errors || told.unfinished > 0 && told.errors == Errors::default(),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_ends_a_run_of_a_number_which_says_so() {
+    // It stops to listen, it hangs, it closes every connection: in each case after ten answers.
+    let hangs = server(|mut peer, _| {
+        static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+        while peer.request().is_some() {
+            if ANSWERED.fetch_add(1, Ordering::Relaxed) < 10 {
+                peer.send(OK);
+            }
+        }
+    });
+    let closes = server(|mut peer, _| {
+        static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+        while peer.request().is_some() && ANSWERED.fetch_add(1, Ordering::Relaxed) < 10 {
+            peer.send(OK);
+        }
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let leaves = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        use std::io::{Read, Write};
+        for mut stream in listener.incoming().flatten().take(10) {
+            assert!(stream.read(&mut [0; 1024]).expect("a request") > 0);
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                .expect("sent");
+        }
+    });
+    let runs = [(hangs, 2, 0.2, 4), (closes, 1, 10.0, 4), (leaves, 1, 10.0, 1)].map(
+        |(address, threads, timeout_seconds, connections)| {
+            let plan = Plan { connections, threads, timeout_seconds, ..plan(address, 1_000_000) };
+            thread::spawn(move || run(&plan))
+        },
+    );
+    for (started, example) in runs.into_iter().zip(["no whole response", "connection", "cannot connect"]) {
+        let told = started.join().expect("it ends");
+        let gone = told.server_gone.as_ref().expect(example);
+        assert!(gone.contains(example) && gone.contains("after 10 responses"), "{gone}");
+        assert!(!told.interrupted && told.requests == 10, "{told:?}");
+        assert!(load::report(&told).contains("until the server was gone"), "{}", load::report(&told));
+        assert!(
+            example != "no whole response" || load::report(&told).contains("timed out after"),
+            "{told:?}"
+        );
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod made;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -206,6 +207,118 @@ fn a_schedule_goes_to_whichever_stream_is_free() {
     let kept = told.schedule.as_ref().expect("a schedule");
     assert_eq!((told.requests, kept.due, kept.unsent), (40, 40, 0), "{:?}", told.error_examples);
     assert!(told.latency.min_us >= 50_000);
+}
+
+/// Answers so many streams at once, and refuses those beyond; says in its SETTINGS that it takes `said`. Each answer is held
+/// back until as many are under way as it takes, or `total` have come.
+fn taking(most: usize, said: Option<u32>, total: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            listener.set_nonblocking(true).expect("a socket");
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
+            let (tcp, _) = listener.accept().await.expect("a connection");
+            let mut builder = h2::server::Builder::new();
+            if let Some(said) = said {
+                builder.max_concurrent_streams(said);
+            }
+            let mut connection = builder.handshake::<_, Bytes>(tcp).await.expect("HTTP/2");
+            let (mut held, mut answered) = (Vec::new(), 0);
+            while let Some(Ok((_, mut answer))) = connection.accept().await {
+                if held.len() == most {
+                    answer.send_reset(Reason::REFUSED_STREAM);
+                } else {
+                    held.push(answer);
+                }
+                if held.len() == most || answered + held.len() == total {
+                    answered += held.len();
+                    held.drain(..).for_each(|answer| respond(answer, 200, b"hello"));
+                }
+            }
+        });
+    });
+    address
+}
+
+#[test]
+fn rfc_9113_5_1_2_streams_beyond_what_the_server_takes_wait() {
+    let told = run(&Plan { streams: 32, ..plan(taking(8, Some(8), 400), 400) });
+    assert_eq!((told.requests, told.errors), (400, Errors::default()), "{:?}", told.error_examples);
+    assert_eq!((told.streams_refused, told.connections_opened), (0, 0));
+    // With a rate those that wait are no delay of the generator's.
+    let arrival = Arrival::Constant { requests_per_second: 2_000.0 };
+    let told = run(&Plan { arrival, streams: 32, ..plan(taking(4, Some(4), 100), 100) });
+    assert_eq!((told.requests, told.errors), (100, Errors::default()), "{:?}", told.error_examples);
+}
+
+#[test]
+fn who_waits_for_a_stream_has_not_tried_yet_when_the_connection_takes_no_more() {
+    // Each connection answers some requests, and is then followed by another, as behind nginx (keepalive_requests).
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for tcp in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.expect("a runtime").block_on(async {
+                    tcp.set_nonblocking(true).expect("a socket");
+                    let tcp = TcpStream::from_std(tcp).expect("a socket");
+                    let mut builder = h2::server::Builder::new();
+                    builder.max_concurrent_streams(2);
+                    let Ok(mut connection) = builder.handshake::<_, Bytes>(tcp).await else { return };
+                    let mut number = 0;
+                    while let Some(Ok((_, answer))) = connection.accept().await {
+                        number += 1;
+                        if number == 5 {
+                            connection.graceful_shutdown();
+                        }
+                        respond(answer, 200, b"hello");
+                    }
+                });
+            });
+        }
+    });
+    let told = run(&Plan { streams: 16, ..plan(address, 200) });
+    assert_eq!((told.requests, told.errors), (200, Errors::default()), "{:?}", told.error_examples);
+    assert!(told.connections_opened >= 10, "{told:?}");
+}
+
+#[test]
+fn rfc_9113_8_7_a_stream_that_is_refused_beside_others_is_sent_again_and_one_alone_is_an_error() {
+    // It does not say what it takes.
+    let address = server(|_, _, mut answer, number| {
+        if number % 4 == 1 {
+            answer.send_reset(Reason::REFUSED_STREAM);
+        } else {
+            respond(answer, 200, b"hello");
+        }
+    });
+    let told = run(&Plan { streams: 4, ..plan(address, 40) });
+    assert_eq!(told.requests + told.errors.reset, 40, "{told:?}");
+    assert!(told.streams_refused > 0 && told.requests > 30, "{told:?}");
+    assert!(load::report(&told).contains("more than the server takes at once"), "{}", load::report(&told));
+    let always = server(|_, _, mut answer, _| answer.send_reset(Reason::REFUSED_STREAM));
+    let told = run(&plan(always, 3));
+    assert_eq!((told.requests, told.errors.reset, told.streams_refused), (0, 3, 0), "{told:?}");
+}
+
+#[test]
+fn a_server_that_is_gone_ends_a_run_of_a_number() {
+    // All that it answers is the first requests of the first connections.
+    let address = server(|connection, _, answer, number| {
+        static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+        if ANSWERED.fetch_add(1, Ordering::Relaxed) < 10 && number < 10 {
+            respond(answer, 200, b"hello");
+        } else {
+            connection.abrupt_shutdown(Reason::INTERNAL_ERROR);
+        }
+    });
+    let told = run(&Plan { streams: 4, connections: 2, threads: 2, ..plan(address, 1_000_000) });
+    let gone = told.server_gone.as_ref().expect("it says so");
+    assert!(gone.contains("after 10 responses"), "{gone}");
+    assert!(!told.interrupted && told.requests == 10 && told.errors.total() < 100_000, "{told:?}");
 }
 
 #[test]

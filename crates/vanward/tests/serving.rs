@@ -75,6 +75,22 @@ fn load_tells_errors_apart_from_successes() {
 }
 
 #[test]
+fn load_ends_with_1_if_more_requests_fail_than_may() {
+    let pair = Pair::start();
+    let list = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(list.path(), "/tiny\n/tiny\n/tiny\n/status/404\n").expect("a list");
+    let (list, url) = (list.path().to_string_lossy().into_owned(), format!("http://{}/", pair.address));
+    // One in four of 40.
+    for (most, code) in [(None, 1), (Some("9"), 1), (Some("10"), 0), (Some("24%"), 1), (Some("25%"), 0)] {
+        let bound = most.map_or_else(Vec::new, |most| vec!["--max-errors", most]);
+        let load = ["load", "-c", "1", "-n", "40", "--urls", &list];
+        let ended = run(&[&load[..], &bound, &[&url]].concat()).with_code(code);
+        assert!(ended.output.contains("status 10") || code == 0, "{ended:?}");
+        assert_eq!(ended.errors.contains("10 requests failed, and --max-errors is"), code == 1, "{ended:?}");
+    }
+}
+
+#[test]
 fn load_on_nothing_says_what_to_look_at() {
     let address = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");

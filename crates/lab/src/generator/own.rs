@@ -77,7 +77,8 @@ fn outcome(told: &load::Outcome) -> Outcome {
         load_cpu_seconds: Some(told.cpu.total_seconds),
         ..super::measured(told.measured_seconds, told.requests, told.bytes_received, latency)
     };
-    match doubt(told).or_else(|| hung(told)) {
+    let gone = || Some((format!("the server was gone: {}", told.server_gone.as_ref()?), false));
+    match gone().or_else(|| doubt(told)).or_else(|| hung(told)) {
         Some((reason, is_generators)) => Outcome::Invalid { reason, measured, is_generators },
         None => super::counted(measured, &examples(told)),
     }
@@ -104,9 +105,13 @@ fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
                 );
                 (late, true)
             }
-            load::Problem::RateMissed { due, unsent, slip_us, waited_for_connection, .. } => {
-                let is_proxys = waited_for_connection * 2 > due;
-                let who = if is_proxys { "the proxy was too slow for it" } else { "the load generator was" };
+            load::Problem::RateMissed { due, unsent, slip_us, by, .. } => {
+                let is_proxys = by != load::MissedBy::Generator;
+                let who = match by {
+                    load::MissedBy::Server => "the proxy was too slow for it",
+                    load::MissedBy::Errors => "connections failed",
+                    load::MissedBy::Generator => "the load generator was short of processor time",
+                };
                 let unsent = match unsent {
                     0 => String::new(),
                     unsent => format!("{unsent} of {due} requests were never sent and "),
@@ -120,11 +125,11 @@ fn doubt(told: &load::Outcome) -> Option<(String, bool)> {
     is_other.then(|| (format!("it spoke {} and not {VERSION} {CIPHER}", tls.agreed.join(", ")), false))
 }
 
-/// Requests of a closed loop that had no response when it ended, long after the slowest of the others had its own: they are
+/// Requests that had no response when the load ended, long after the slowest of the others had its own: they are
 /// in no figure, and what does not answer is no faster for it.
 fn hung(told: &load::Outcome) -> Option<(String, bool)> {
     let (oldest_us, slowest_us) = (told.oldest_unfinished_us, told.latency.max_us);
-    let is_hung = told.schedule.is_none() && oldest_us > HUNG_US.max(slowest_us.saturating_mul(HUNG_TIMES));
+    let is_hung = oldest_us > HUNG_US.max(slowest_us.saturating_mul(HUNG_TIMES));
     let words = || {
         let [oldest, slowest] = [oldest_us, slowest_us].map(|us| figure::duration_us(us as f64));
         let unfinished = figure::things(told.unfinished as usize, "request");
@@ -181,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_spoils_a_closed_loop() {
+    fn what_hangs_spoils_a_measurement() {
         let mut told = told();
         (told.unfinished, told.latency.max_us) = (4, 200_000);
         let mut refusal = |oldest_us| {
@@ -193,6 +198,7 @@ mod tests {
         assert!(said.contains("4 requests had no response, one for 1.90 s"), "{said}");
         told.latency.max_us = 3_000;
         told.oldest_unfinished_us = 400_000;
+        told.schedule = Some(load::ScheduleKept::default());
         assert_eq!(outcome(&told).refusal(), None, "that is no time for a machine that pauses");
     }
 }

@@ -87,6 +87,9 @@ pub(crate) struct Args {
     /// Gives a request up that is not answered whole after this long
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "10s")]
     timeout: f64,
+    /// Ends with exit code 1 if more requests fail than this number, or than this percentage of all: 10, 0.1%
+    #[arg(long, value_name = "N", value_parser = max_errors, default_value = "0")]
+    max_errors: MaxErrors,
     /// Sends load for this long before anything is counted
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "0s")]
     warm_up: f64,
@@ -96,6 +99,33 @@ pub(crate) struct Args {
     /// Writes the percentiles of the headline latency to this file, for HdrHistogram's plotters
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
+}
+
+/// How many requests may fail.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum MaxErrors {
+    Count(u64),
+    /// Of all requests.
+    Share(f64),
+}
+
+impl MaxErrors {
+    fn are_exceeded_by(self, outcome: &Outcome) -> bool {
+        let failed = outcome.errors.total();
+        match self {
+            Self::Count(most) => failed > most,
+            Self::Share(most) => failed as f64 > most * (failed + outcome.requests) as f64,
+        }
+    }
+}
+
+impl std::fmt::Display for MaxErrors {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Count(most) => write!(formatter, "{most}"),
+            Self::Share(most) => write!(formatter, "{}%", most * 100.0),
+        }
+    }
 }
 
 /// A version of TLS.
@@ -126,9 +156,14 @@ Over https the TLS handshake has times and counts of its own, full and resumed; 
 before the measured window. A handshake that fails, or a certificate that is not trusted, is an error of class TLS; a
 request that an HTTP/2 server resets or refuses is one of class reset.
 
+With -d a run ends within a second of its time: what is then under way is told by its number and age, and is in no time
+that is shown; nor is what timed out. With -n alone it ends once the server is gone: nothing was answered for 5 seconds,
+and every connection failed twice or more.
+
 A run with -R is invalid (exit code 98) if own lateness at p99 is above 1 ms and above a tenth of the headline's
 p99; if the last request was sent later than a hundredth of the run (at least 10 ms); or if more than one request
-in a hundred was never sent. Without one success the exit code is 1.";
+in a hundred was never sent. The exit code is 1 without one success, if the server was gone before the end, and if
+more requests failed than --max-errors lets pass.";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let plan = match plan(arguments) {
@@ -146,7 +181,14 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Err(error) => return super::fail(super::FAILED, error),
     };
     match present(arguments, &outcome) {
+        Ok(()) if let Some(reason) = &outcome.server_gone => {
+            super::fail(super::FAILED, format_args!("the server is gone: {reason}"))
+        }
         Ok(()) if outcome.requests == 0 => super::fail(super::FAILED, "no request succeeded"),
+        Ok(()) if arguments.max_errors.are_exceeded_by(&outcome) => {
+            let (failed, most) = (outcome.errors.total(), arguments.max_errors);
+            super::fail(super::FAILED, format_args!("{failed} requests failed, and --max-errors is {most}"))
+        }
         Ok(()) if !outcome.is_valid() => ExitCode::from(INVALID),
         Ok(()) => ExitCode::SUCCESS,
         // Nobody reads any longer: as with any filter, that is no failure of this command.
@@ -272,6 +314,13 @@ fn whole_number(text: &str) -> Result<u64, String> {
     Ok(number as u64)
 }
 
+fn max_errors(text: &str) -> Result<MaxErrors, String> {
+    let Some(percent) = text.strip_suffix('%') else { return whole_number(text).map(MaxErrors::Count) };
+    let percent = percent.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    let expected = || "expected a number such as 10, or a percentage from 0% to 100%".to_owned();
+    percent.map(|percent| MaxErrors::Share(percent / 100.0)).ok_or_else(expected)
+}
+
 /// Waits for the end of a run, with a live line on a terminal; Ctrl-C ends it early.
 fn watched(running: Running) -> Result<Outcome, load::Error> {
     let control = running.control();
@@ -384,6 +433,15 @@ mod tests {
         );
         for text in ["", "k", "x", "1.5", "-1", "NaN", "inf", "1e300"] {
             assert!(whole_number(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bound_on_errors_is_a_number_or_a_share() {
+        assert_eq!(max_errors("10k"), Ok(MaxErrors::Count(10_000)));
+        assert_eq!(max_errors("0.5%"), Ok(MaxErrors::Share(0.005)));
+        for text in ["", "%", "-1", "1.5", "101%", "NaN%", "-0.1%"] {
+            assert!(max_errors(text).is_err(), "{text}");
         }
     }
 
