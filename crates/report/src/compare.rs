@@ -5,10 +5,12 @@
 
 /// A comparison as sentences, a table and JSON.
 pub mod show;
+/// What two runs have unlike before any figure is.
+mod unlike;
 
 use crate::results::{Arrivals, Case, Proxy, Results, Role, Run};
 use crate::statistics::{Estimate, median};
-use crate::summary::{self, Metric};
+use crate::summary::{self, Metric, Summary};
 
 /// The chance of claiming any difference where there is none, over all that is compared at once.
 const FALSE_CLAIM: f64 = 0.04;
@@ -35,6 +37,11 @@ pub struct Comparison<'r> {
     pub changes: Vec<Change>,
     /// Proxies and cases that only one of them has.
     pub unmatched: Vec<String>,
+    /// What else the two have unlike: durations, rates, machines; a sentence each.
+    pub differences: Vec<String>,
+    /// Whose figures a gate is about: the subject's, and where both runs have none those of programs whose version nobody
+    /// knows. Peers are what a change is seen beside.
+    pub gated: Vec<String>,
 }
 
 /// What differences are taken beside.
@@ -88,6 +95,8 @@ pub enum Verdict {
     Even,
     /// Too few repeats.
     Unjudged,
+    /// The judge refuses the figure in one of the results: see there.
+    Refused,
 }
 
 /// The figures of a proxy, metric and case in both runs, as logarithms beside the controls.
@@ -99,6 +108,8 @@ struct Cell<'r> {
     logs: [Vec<f64>; 2],
     /// Which controls they are beside: those that were measured in every round that it was.
     controls: Vec<String>,
+    /// Whether the judge refuses it in one of the results.
+    is_refused: bool,
 }
 
 impl<'r> Comparison<'r> {
@@ -109,7 +120,8 @@ impl<'r> Comparison<'r> {
             Basis::Controls(names) => names.as_slice(),
             Basis::SameMachine | Basis::Machines => &[],
         };
-        let cells = cells(before, after, controls);
+        let summaries = [before, after].map(Summary::of);
+        let cells = cells(before, after, controls, &summaries);
         if let Basis::Controls(names) = &mut basis {
             // Whoever no figure could be taken beside has taken no drift off.
             names.retain(|name| cells.iter().any(|cell| cell.controls.contains(name)));
@@ -137,14 +149,23 @@ impl<'r> Comparison<'r> {
                 changes.push(cell.change(Some(cell.case.name.clone()), shift, errors, cell.drift()));
             }
         }
-        Self { before, after, unmatched: unmatched(before, after), basis, changes }
+        let (unmatched, differences) = (unmatched(before, after), unlike::differences(before, after));
+        Self { before, after, unmatched, differences, basis, changes, gated: gated(before, after) }
     }
 
-    /// What became worse by at least `threshold`, a share.
+    /// What became worse of those that a gate is about, by at least `threshold`, a share.
     pub fn regressions(&self, threshold: f64) -> impl Iterator<Item = &Change> {
-        self.changes
-            .iter()
+        self.of_gate()
             .filter(move |change| change.verdict == Verdict::Worse && change.magnitude() >= threshold)
+    }
+
+    /// Whether a gate has anything to go by.
+    pub fn has_judged(&self) -> bool {
+        self.of_gate().any(|change| !matches!(change.verdict, Verdict::Unjudged | Verdict::Refused))
+    }
+
+    fn of_gate(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(|change| self.gated.contains(&change.proxy))
     }
 }
 
@@ -174,7 +195,7 @@ impl Shift {
 
 impl Cell<'_> {
     fn is_judged(&self) -> bool {
-        self.logs.iter().all(|logs| logs.len() >= REPEATS_LEAST)
+        !self.is_refused && self.logs.iter().all(|logs| logs.len() >= REPEATS_LEAST)
     }
 
     /// What may differ though nothing was changed.
@@ -207,6 +228,7 @@ impl Cell<'_> {
         };
         let more_is_better = self.metric == Metric::RequestsPerSecond;
         let verdict = match (ratio.low > 1.0, ratio.high < 1.0) {
+            _ if case.is_some() && self.is_refused => Verdict::Refused,
             _ if case.is_some() && !self.is_judged() => Verdict::Unjudged,
             (false, false) => Verdict::Even,
             (higher, _) if higher == more_is_better => Verdict::Better,
@@ -227,7 +249,8 @@ fn basis(before: &Results, after: &Results) -> Basis {
         return Basis::Machines;
     }
     let same = |proxy: &&Proxy| {
-        proxy.role != Role::Subject
+        // Of a program that tells no version nobody knows whether it is the same.
+        (proxy.role == Role::Direct || proxy.role == Role::Peer && !proxy.version.is_empty())
             && after
                 .proxies
                 .iter()
@@ -237,16 +260,46 @@ fn basis(before: &Results, after: &Results) -> Basis {
     if controls.is_empty() { Basis::SameMachine } else { Basis::Controls(controls) }
 }
 
+/// Whom a gate is about.
+fn gated(before: &Results, after: &Results) -> Vec<String> {
+    let names = |is_it: &dyn Fn(&Proxy) -> bool| -> Vec<String> {
+        let here = before.proxies.iter().filter(|proxy| is_it(proxy));
+        let there =
+            |proxy: &&Proxy| after.proxies.iter().any(|other| other.name == proxy.name && is_it(other));
+        here.filter(there).map(|proxy| proxy.name.clone()).collect()
+    };
+    let has_subject =
+        [before, after].iter().any(|results| results.proxies.iter().any(|proxy| proxy.role == Role::Subject));
+    if has_subject {
+        names(&|proxy| proxy.role == Role::Subject)
+    } else {
+        names(&|proxy| proxy.role == Role::Peer && proxy.version.is_empty())
+    }
+}
+
+/// Whether the judge refuses a figure of a proxy in a case of that summary.
+fn is_refused(summary: &Summary<'_>, proxy: &str, case: &str, metric: Metric) -> bool {
+    let is_rate = metric == Metric::RequestsPerSecond;
+    let of_case = summary.cases.iter().filter(|one| one.case.name == case);
+    of_case.flat_map(|one| &one.findings).any(|finding| finding.spoils(proxy, is_rate))
+}
+
 /// In the order of the results: proxies, metrics, cases.
-fn cells<'r>(before: &'r Results, after: &'r Results, controls: &[String]) -> Vec<Cell<'r>> {
+fn cells<'r>(
+    before: &'r Results,
+    after: &'r Results,
+    controls: &[String],
+    summaries: &[Summary<'r>; 2],
+) -> Vec<Cell<'r>> {
     let mut cells = Vec::new();
     for proxy in
         before.proxies.iter().filter(|proxy| after.proxies.iter().any(|other| other.name == proxy.name))
     {
         for metric in Metric::ALL {
-            for case in
-                before.cases.iter().filter(|case| after.cases.iter().any(|other| other.name == case.name))
-            {
+            let is_asked_again = |case: &&Case| {
+                after.cases.iter().any(|other| other.name == case.name && unlike::is_same(case, other))
+            };
+            for case in before.cases.iter().filter(is_asked_again) {
                 if !metric.is_comparable(case) {
                     continue;
                 }
@@ -261,7 +314,10 @@ fn cells<'r>(before: &'r Results, after: &'r Results, controls: &[String]) -> Ve
                     let controls = if metric == Metric::Memory { &[] } else { controls };
                     let others: Vec<&String> = controls.iter().filter(|name| **name != proxy.name).collect();
                     let (logs, controls) = beside(before, after, &proxy.name, &others, case, metric);
-                    cells.push(Cell { proxy, case, metric, figures: [one, other], logs, controls });
+                    let is_refused =
+                        summaries.iter().any(|summary| is_refused(summary, &proxy.name, &case.name, metric));
+                    let figures = [one, other];
+                    cells.push(Cell { proxy, case, metric, figures, logs, controls, is_refused });
                 }
             }
         }

@@ -15,6 +15,8 @@ use crate::table::{NOTHING, Table};
 const LISTED_MOST: usize = 8;
 /// The same where nothing is claimed: the judge names each.
 const REFUSED_LISTED_MOST: usize = 3;
+/// Proxies and cases, beyond the first, whose measurements did not count for the same kind of reason, that are listed each.
+const ALIKE_MOST: usize = 3;
 /// A load average above this share of the cores, before the run began, is another's work.
 const IDLE_LOAD: f64 = 0.25;
 
@@ -95,9 +97,7 @@ pub fn caveats(summary: &Summary<'_>) -> Vec<String> {
         ));
     }
     said.extend(absences(summary));
-    for case in &summary.cases {
-        said.extend(case.rows.iter().flat_map(|row| refusals(case, row)));
-    }
+    said.extend(refusals(summary));
     said
 }
 
@@ -322,7 +322,58 @@ fn brief(case: &CaseSummary<'_>) -> String {
     words.join(" ")
 }
 
-fn refusals(case: &CaseSummary<'_>, row: &Row<'_>) -> Option<String> {
+/// Measurements that do not count. What many proxies and cases have of one kind is said once, with the first of them.
+fn refusals(summary: &Summary<'_>) -> Vec<String> {
+    type Rows<'s> = Vec<(&'s CaseSummary<'s>, &'s Row<'s>)>;
+    // Of one kind are reasons that differ in their numbers alone.
+    let kind = |reason: &str| reason.replace(|letter: char| letter.is_ascii_digit(), "");
+    let mut kinds: Vec<(String, Rows<'_>)> = Vec::new();
+    for (case, row) in summary.cases.iter().flat_map(|case| case.rows.iter().map(move |row| (case, row))) {
+        let Some(first) = row.refused.first() else { continue };
+        let kind = kind(first.reason);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, rows)) => rows.push((case, row)),
+            None => kinds.push((kind, vec![(case, row)])),
+        }
+    }
+    kinds.into_iter().flat_map(|(_, rows)| refusals_of_a_kind(&rows)).collect()
+}
+
+fn refusals_of_a_kind(rows: &[(&CaseSummary<'_>, &Row<'_>)]) -> Vec<String> {
+    let [(case, row), others @ ..] = rows else { return Vec::new() };
+    if others.len() < ALIKE_MOST {
+        return rows.iter().filter_map(|(case, row)| refusal(case, row)).collect();
+    }
+    let Some(first) = row.refused.first() else { return Vec::new() };
+    let count: usize = rows.iter().map(|(_, row)| row.refused.len()).sum();
+    let without = rows.iter().filter(|(_, row)| row.valid == 0).count();
+    let without = match without {
+        0 => String::new(),
+        without => format!(
+            " {} without a figure for it.",
+            match without {
+                1 => "One row is".to_owned(),
+                many => format!("{many} rows are"),
+            }
+        ),
+    };
+    let mut seen = HashSet::new();
+    let cases = rows.iter().filter(|(case, _)| seen.insert(case.case.name.as_str())).count();
+    let mut proxies: Vec<&str> = rows.iter().map(|(_, row)| row.proxy.name.as_str()).collect();
+    let mut seen = HashSet::new();
+    proxies.retain(|name| seen.insert(*name));
+    vec![format!(
+        "{count} measurements do not count, of {} in {}; round {} of {}, {}: {}.{without}",
+        proxies.join(", "),
+        figure::things(cases, "case"),
+        first.round,
+        row.proxy.name,
+        case.title(),
+        first.reason
+    )]
+}
+
+fn refusal(case: &CaseSummary<'_>, row: &Row<'_>) -> Option<String> {
     let (first, others) = row.refused.split_first()?;
     let of = format!("{}, {}", row.proxy.name, case.title());
     let others = match others.len() {

@@ -210,6 +210,20 @@ impl Row<'_> {
         Estimate::of(self.measured.iter().map(|measured| measured.received_bytes as f64 / measured.seconds))
     }
 
+    /// Why it has no figure, for a chart; `None` where it counts.
+    pub(crate) fn lacks(&self) -> Option<&'static str> {
+        match (self.valid, self.refused.is_empty()) {
+            (0, true) => Some("not measured"),
+            (0, false) => Some("no valid round"),
+            _ => None,
+        }
+    }
+
+    /// Requests of the valid measurements that timed out: they are in no latency.
+    pub(crate) fn timeouts(&self) -> u64 {
+        self.measured.iter().filter_map(|measured| measured.errors.get("timeout")).sum()
+    }
+
     /// Connections that were made to the origins in each.
     pub fn origin_connections(&self) -> Option<Estimate> {
         let counts = self.measured.iter().filter_map(|measured| measured.origin_connections);

@@ -84,17 +84,21 @@ pub fn cpu(case: &CaseSummary<'_>) -> Table {
 /// Latency at the usual percentiles, of all repeats together.
 pub fn percentiles(case: &CaseSummary<'_>) -> Table {
     let quantiles = PERCENTILES.map(|(quantile, _)| quantile);
+    // What timed out took longer than all of these, and is in none of them.
+    let has_timeouts = case.rows.iter().any(|row| row.timeouts() > 0);
     let rows = case.rows.iter().map(|row| {
         let mut latencies = row.latency.at_quantiles_us(&quantiles).into_iter();
         let cells =
             quantiles.iter().map(|_| or_nothing(latencies.next().map(|us| figure::duration_us(us as f64))));
-        [row.proxy.name.clone()].into_iter().chain(cells.collect::<Vec<_>>()).collect()
+        let timeouts = has_timeouts.then(|| figure::count(row.timeouts() as f64));
+        [row.proxy.name.clone()].into_iter().chain(cells.collect::<Vec<_>>()).chain(timeouts).collect()
     });
     Table {
         caption: "Latency percentiles, all repeats together".to_owned(),
         headings: [""]
             .into_iter()
             .chain(PERCENTILES.map(|(_, heading)| heading))
+            .chain(has_timeouts.then_some("timed out"))
             .map(str::to_owned)
             .collect(),
         rows: rows.collect(),

@@ -7,7 +7,7 @@ use report::compare::Comparison;
 use report::judge::Trait;
 use report::results::*;
 use report::summary::Metric;
-use report::{Summary, export, markdown, page, published, text};
+use report::{Summary, chart, export, markdown, page, published, table, text};
 
 use made::{measured, proxy, refuse, run, sample};
 
@@ -412,6 +412,63 @@ fn what_does_not_count_is_left_out_and_said() {
 }
 
 #[test]
+fn charts_show_every_proxy_and_one_without_a_valid_round_as_such() {
+    let mut results = sample();
+    for run in results.runs.iter_mut().filter(|run| run.proxy == "haproxy" && run.case == "tiny-closed") {
+        run.outcome = Outcome::Failed { reason: "it did not start".to_owned() };
+    }
+    results.runs.retain(|run| run.proxy != "nginx" || run.case != "tiny-closed");
+    let summary = Summary::of(&results);
+    let case = &summary.cases[0];
+    for chart in [chart::cpu_per_request(case, "id"), chart::latency(case, "id")] {
+        let chart = chart.expect("vanward has figures");
+        for (name, word) in [("haproxy", "no valid round"), ("nginx", "not measured")] {
+            assert!(chart.contains(name) && chart.contains(word), "{name}: {chart}");
+        }
+    }
+    let page = page::render(&summary).expect("a page");
+    // In both groups of requests per second and throughput, in that of CPU time, of latency; and in the two above.
+    assert!(page.matches("no valid round").count() >= 6, "{}", page.matches("no valid round").count());
+}
+
+#[test]
+fn what_does_not_count_for_one_reason_is_said_in_one_sentence() {
+    let mut results = sample();
+    for (number, run) in results.runs.iter_mut().enumerate() {
+        let Outcome::Measured(measured) = run.outcome.clone() else { continue };
+        let reason = format!("it was late by {number} µs");
+        run.outcome = Outcome::Invalid { reason, measured, is_generators: true };
+    }
+    let said = text::render(&Summary::of(&results)).replace("\n  ", " ");
+    assert_eq!(said.matches("it was late by").count(), 1, "{said}");
+    assert!(
+        said.contains("24 measurements do not count, of direct, vanward, nginx, haproxy in 2 cases"),
+        "{said}"
+    );
+    assert!(said.contains("8 rows are without a figure for it."), "{said}");
+}
+
+#[test]
+fn what_timed_out_stands_beside_the_percentiles_that_it_is_not_in() {
+    let mut results = sample();
+    assert!(!text::render(&Summary::of(&results)).contains("timed out"));
+    for run in results.runs.iter_mut().filter(|run| run.proxy == "nginx") {
+        let Outcome::Measured(measured) = &mut run.outcome else { continue };
+        measured.errors.insert("timeout".to_owned(), 7);
+        measured.origin_connections = Some(42);
+    }
+    let summary = Summary::of(&results);
+    let percentiles = table::percentiles(&summary.cases[0]);
+    assert_eq!(percentiles.headings.last().map(String::as_str), Some("timed out"));
+    let last: Vec<&str> = percentiles.rows.iter().filter_map(|row| row.last().map(String::as_str)).collect();
+    assert_eq!(last, ["0", "0", "21", "0"]);
+    // How many connections were made is a column where it is known.
+    let figures = table::figures(&summary.cases[0]);
+    let column = figures.headings.iter().position(|heading| heading == "connections made").expect("a column");
+    assert_eq!((figures.rows[2][column].as_str(), figures.rows[1][column].as_str()), ("42", "—"));
+}
+
+#[test]
 fn nothing_measured_is_a_dash_and_never_a_number() {
     let mut results = sample();
     for run in &mut results.runs {
@@ -620,6 +677,6 @@ fn csv_has_a_line_for_each_measurement_and_the_reason_of_a_refusal() {
     });
     let csv = export::csv(&results);
     let columns = csv.lines().next().map_or(0, |line| line.split(',').count());
-    assert_eq!((csv.lines().count(), columns), (1 + results.runs.len(), 16));
+    assert_eq!((csv.lines().count(), columns), (1 + results.runs.len(), 17));
     assert!(csv.contains("\"late, it was\"") && csv.contains("vanward,tiny-closed,1,,"), "{csv}");
 }

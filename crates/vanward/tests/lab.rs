@@ -59,7 +59,9 @@ fn a_run_leaves_its_figures_in_every_form_and_two_alike_show_no_difference() {
     packing.write_all(results.to_json().as_bytes()).and_then(|()| packing.try_finish()).expect("written");
 
     let compare = ["lab", "compare", "kept", "out/results.json", "--fail-on", "0", "--html", "both.html"];
-    let compared = Process::start_in(folder.path(), &compare).ended().with_code(0);
+    // Of one round nothing is judged, and a gate that has nothing to go by is none.
+    let compared = Process::start_in(folder.path(), &compare).ended().with_code(INVALID_RUN);
+    assert!(compared.errors.contains("nothing to go by"), "{compared:?}");
     assert!(compared.output.contains("No difference beyond noise and drift."), "{}", compared.output);
     assert!(folder.path().join("both.html").exists());
 

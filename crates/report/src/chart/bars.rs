@@ -16,19 +16,23 @@ const BAR: f64 = 20.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 40.0;
 
+/// A proxy, and its figure with its parts; `None` where no measurement counts.
+type Bar<'c> = (series::Look, &'c Row<'c>, Option<(Estimate, [f64; 2])>);
+
 /// The proxies of a case, the bar from user (full) to user and system (light), a whisker over the range.
 /// `id` is unique in the page. `None` where no proxy has a figure.
 pub fn cpu_per_request(case: &CaseSummary<'_>, id: &str) -> Option<String> {
     let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
-    let bars: Vec<(series::Look, &Row<'_>, Estimate, [f64; 2])> = series::looks(&proxies)
+    let figure = |row: &Row<'_>| Some((row.cell(Metric::CpuPerRequest).estimate?, row.cpu_split_us?));
+    let bars: Vec<Bar<'_>> = series::looks(&proxies)
         .into_iter()
         .zip(&case.rows)
         .filter(|(_, row)| row.proxy.role != Role::Direct)
-        .filter_map(|(look, row)| {
-            Some((look, row, row.cell(Metric::CpuPerRequest).estimate?, row.cpu_split_us?))
-        })
+        .map(|(look, row)| (look, row, figure(row)))
+        .filter(|(_, row, figure)| figure.is_some() || row.lacks().is_some())
         .collect();
-    let most = bars.iter().map(|(_, _, total, _)| total.high).reduce(f64::max)?;
+    let figures = bars.iter().filter_map(|(_, _, figure)| figure.as_ref());
+    let most = figures.map(|(total, _)| total.high).reduce(f64::max)?;
     let ticks = axis::linear(most, 4);
     let end = *ticks.last()?;
     let x = |us: f64| LEFT + (WIDTH - LEFT - RIGHT) * us / end;
@@ -56,33 +60,28 @@ pub fn cpu_per_request(case: &CaseSummary<'_>, id: &str) -> Option<String> {
         x(end / 2.0),
         floor + 33.0
     );
-    for (index, (look, row, total, split)) in bars.iter().enumerate() {
+    for (index, (look, row, figure)) in bars.iter().enumerate() {
         let middle = TOP + ROW * (index as f64 + 0.5);
-        out.push_str(&bar(*look, row, total, *split, middle, x));
+        out.push_str(&name(row, middle));
+        match figure {
+            Some((total, split)) => out.push_str(&bar(*look, total, *split, middle, x)),
+            None => {
+                let (at, baseline, word) = (LEFT + 6.0, middle + 4.0, row.lacks().unwrap_or_default());
+                let _ = write!(out, "<text class=\"quiet\" x=\"{at:.1}\" y=\"{baseline:.1}\">{word}</text>");
+            }
+        }
     }
     let _ =
         write!(out, "<line class=\"base\" x1=\"{LEFT}\" y1=\"{TOP}\" x2=\"{LEFT}\" y2=\"{floor}\"/></svg>");
     Some(out)
 }
 
-fn bar(
-    look: series::Look,
-    row: &Row<'_>,
-    total: &Estimate,
-    split: [f64; 2],
-    middle: f64,
-    x: impl Fn(f64) -> f64,
-) -> String {
+fn bar(look: series::Look, total: &Estimate, split: [f64; 2], middle: f64, x: impl Fn(f64) -> f64) -> String {
     let user = x(split[0]);
     let end = x(total.median);
     let (low, high) = (x(total.low), x(total.high));
     let class = look.class();
     let (top, tick, baseline) = (middle - BAR / 2.0, middle - 4.0, middle + 4.0);
-    let name = format!(
-        "<text class=\"end\" x=\"{:.1}\" y=\"{baseline:.1}\">{}</text>",
-        LEFT - 8.0,
-        escaped(&row.proxy.name)
-    );
     let parts = format!(
         "<rect class=\"user {class}\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>\
          <rect class=\"system {class}\" x=\"{user:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
@@ -97,7 +96,12 @@ fn bar(
         high.max(end) + 7.0,
         figure::duration_us(total.median)
     );
-    name + &parts + &whisker + &value
+    parts + &whisker + &value
+}
+
+fn name(row: &Row<'_>, middle: f64) -> String {
+    let (at, baseline, name) = (LEFT - 8.0, middle + 4.0, escaped(&row.proxy.name));
+    format!("<text class=\"end\" x=\"{at:.1}\" y=\"{baseline:.1}\">{name}</text>")
 }
 
 /// `2.5`, `20`

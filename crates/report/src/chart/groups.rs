@@ -31,6 +31,14 @@ pub struct Groups<'s> {
     pub figure: fn(f64) -> String,
 }
 
+/// A proxy in a group.
+struct Bar<'c> {
+    look: series::Look,
+    row: &'c Row<'c>,
+    /// Its figure, or why it has none.
+    figure: Result<Estimate, &'static str>,
+}
+
 impl Groups<'_> {
     /// The chart; `None` where nothing was measured.
     pub fn draw(&self, summary: &Summary<'_>) -> Option<String> {
@@ -77,10 +85,19 @@ impl Groups<'_> {
         Some(out)
     }
 
-    fn bars<'c>(&self, case: &'c CaseSummary<'c>) -> Vec<(series::Look, &'c Row<'c>, Estimate)> {
+    /// Every proxy of a case: one without a figure has a word in its place, unless there is no such figure of it.
+    fn bars<'c>(&self, case: &'c CaseSummary<'c>) -> Vec<Bar<'c>> {
         let proxies: Vec<_> = case.rows.iter().map(|row| row.proxy).collect();
         let looks = series::looks(&proxies).into_iter().zip(&case.rows);
-        looks.filter_map(|(look, row)| Some((look, row, (self.value)(row)?))).collect()
+        let bar = |(look, row): (series::Look, &'c Row<'c>)| {
+            let figure = (self.value)(row).ok_or(row.lacks());
+            match figure {
+                Err(None) => None,
+                Err(Some(word)) => Some(Bar { look, row, figure: Err(word) }),
+                Ok(estimate) => Some(Bar { look, row, figure: Ok(estimate) }),
+            }
+        };
+        looks.filter_map(bar).collect()
     }
 
     /// The bars of a case under its name; where the next begins.
@@ -94,8 +111,22 @@ impl Groups<'_> {
             escaped(&case.title())
         );
         let bars = self.bars(case);
-        for (index, (look, row, estimate)) in bars.iter().enumerate() {
+        for (index, Bar { look, row, figure }) in bars.iter().enumerate() {
             let middle = top + HEAD + ROW * (index as f64 + 0.5);
+            let estimate = match figure {
+                Ok(estimate) => estimate,
+                Err(word) => {
+                    let (name, baseline) = (escaped(&row.proxy.name), middle + 4.0);
+                    let (name_at, word_at) = (LEFT - 20.0, LEFT + 6.0);
+                    let marker = look.marker(LEFT - 10.0, middle);
+                    let _ = write!(
+                        out,
+                        "<text class=\"end\" x=\"{name_at:.1}\" y=\"{baseline:.1}\">{name}</text>{marker}\
+                         <text class=\"quiet\" x=\"{word_at:.1}\" y=\"{baseline:.1}\">{word}</text>"
+                    );
+                    continue;
+                }
+            };
             let (low, high, end) = (x(estimate.low), x(estimate.high), x(estimate.median));
             let (tick, baseline) = (middle - 3.0, middle + 4.0);
             let class = look.class();

@@ -54,6 +54,16 @@ pub fn latency(case: &CaseSummary<'_>, id: &str) -> Option<String> {
     for curve in &curves {
         draw(&mut out, &scale, curve);
     }
+    // Who has no curve is said, and is not just missing.
+    let lacking: Vec<String> = case
+        .rows
+        .iter()
+        .filter_map(|row| Some(format!("{}: {}", escaped(&row.proxy.name), row.lacks()?)))
+        .collect();
+    if !lacking.is_empty() {
+        let (x, y, said) = (WIDTH - RIGHT - 4.0, TOP + 12.0, lacking.join("; "));
+        let _ = write!(out, "<text class=\"quiet end\" x=\"{x}\" y=\"{y}\">{said}</text>");
+    }
     out.push_str("</svg>");
     Some(out)
 }

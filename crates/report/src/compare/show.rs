@@ -30,6 +30,12 @@ pub fn sentences(comparison: &Comparison<'_>) -> Vec<String> {
     if comparison.changes.iter().any(|change| change.verdict == Verdict::Unjudged) {
         said.push("Where fewer than three repeats count on either side, nothing is claimed.".to_owned());
     }
+    if comparison.changes.iter().any(|change| change.verdict == Verdict::Refused) {
+        said.push(
+            "What the judge refused in one of the results is not compared: the reasons are in their own reports.".to_owned(),
+        );
+    }
+    said.extend(comparison.differences.iter().cloned());
     said.push(match &comparison.basis {
         Basis::Controls(names) => format!(
             "Ratios are taken beside {}, which are the same in both: what the machine drifted is taken off.",
@@ -71,7 +77,13 @@ pub fn table(comparison: &Comparison<'_>) -> Table {
         let figure = |side: usize| match change.figures {
             Some(figures) => {
                 let estimate = figures[side];
-                format!("{} ±{}", change.metric.figure(estimate.median), figure::percent(estimate.spread()))
+                let median = change.metric.figure(estimate.median);
+                // Of one round nobody knows the spread.
+                if estimate.count > 1 {
+                    format!("{median} ±{}", figure::percent(estimate.spread()))
+                } else {
+                    median
+                }
             }
             None => NOTHING.to_owned(),
         };
@@ -108,6 +120,8 @@ pub fn json(comparison: &Comparison<'_>) -> String {
         controls: &'c [String],
         changes: Vec<ShownChange<'c>>,
         unmatched: &'c [String],
+        differences: &'c [String],
+        gated: &'c [String],
     }
     #[derive(Serialize)]
     struct ShownChange<'c> {
@@ -136,7 +150,8 @@ pub fn json(comparison: &Comparison<'_>) -> String {
         ratio: is_known(change).then_some([change.ratio.low, change.ratio.middle, change.ratio.high]),
         verdict: change.verdict,
     });
-    let shown = Shown { basis, controls, changes: changes.collect(), unmatched: &comparison.unmatched };
+    let Comparison { unmatched, differences, gated, .. } = comparison;
+    let shown = Shown { basis, controls, changes: changes.collect(), unmatched, differences, gated };
     serde_json::to_string(&shown).expect("strings and finite numbers")
 }
 
@@ -152,7 +167,8 @@ fn shift(change: &Change) -> String {
 }
 
 fn is_known(change: &Change) -> bool {
-    change.verdict != Verdict::Unjudged && change.ratio.low.is_finite() && change.ratio.high.is_finite()
+    let is_claimed = !matches!(change.verdict, Verdict::Unjudged | Verdict::Refused);
+    is_claimed && change.ratio.low.is_finite() && change.ratio.high.is_finite()
 }
 
 fn word(verdict: Verdict) -> &'static str {
@@ -161,6 +177,7 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::Worse => "worse",
         Verdict::Even => "no difference",
         Verdict::Unjudged => "unjudged",
+        Verdict::Refused => "refused",
     }
 }
 

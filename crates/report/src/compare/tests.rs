@@ -47,7 +47,7 @@ fn made(random: &mut fastrand::Rng, how: Made) -> Results {
                 let (p50, p99) = (1_000.0 * cost * noise(0.02), 4_000.0 * cost * noise(0.08));
                 let requests = (100_000.0 / slower) as u64;
                 let usage = json!({"seconds": 5.0, "user_seconds": 0.0, "memory_bytes": 9_000_000, "processes": 1,
-                    "threads": 2, "system_seconds": cpu * 20e-6 * requests as f64});
+                    "threads": 2, "system_seconds": cpu * 48e-6 * requests as f64});
                 runs.push(json!({"proxy": name, "case": case, "round": round, "began_seconds": 0.0, "command": "",
                     "outcome": {"kind": "measured", "seconds": 5.0, "requests": requests, "received_bytes": 1,
                         "errors": {}, "latency": [[p50 as u64, 60], [p99 as u64, 40]], "lateness_p99_us": null,
@@ -171,6 +171,102 @@ fn a_regression_has_to_reach_the_threshold() {
     assert_eq!(comparison.regressions(0.5).count(), 0);
     let better = Comparison::of(&other, &one);
     assert_eq!(better.regressions(0.0).filter(|change| change.proxy == "vanward").count(), 0);
+}
+
+#[test]
+fn a_gate_judges_the_subject_and_not_its_peers() {
+    let mut random = fastrand::Rng::with_seed(12);
+    let (one, mut other) = (made(&mut random, QUICK), made(&mut random, QUICK));
+    for run in other.runs.iter_mut().filter(|run| run.proxy == "nginx") {
+        let crate::results::Outcome::Measured(measured) = &mut run.outcome else { panic!("{run:?}") };
+        measured.usage.as_mut().expect("it was watched").memory_bytes *= 2;
+    }
+    let comparison = Comparison::of(&one, &other);
+    assert!(
+        comparison.changes.iter().any(|change| change.proxy == "nginx" && change.verdict == Verdict::Worse)
+    );
+    assert!(comparison.has_judged() && comparison.gated == ["vanward"]);
+    assert_eq!(comparison.regressions(0.0).count(), 0);
+}
+
+#[test]
+fn programs_whose_version_nobody_knows_are_no_controls_and_are_judged_where_there_is_no_subject() {
+    let mut random = fastrand::Rng::with_seed(13);
+    let mut both = [1.0, 1.3].map(|subject_cost| made(&mut random, Made { subject_cost, ..QUICK }));
+    for results in &mut both {
+        let mine = results.proxies.iter_mut().find(|proxy| proxy.name == "vanward").expect("it is there");
+        (mine.role, mine.version) = (Role::Peer, String::new());
+    }
+    let comparison = Comparison::of(&both[0], &both[1]);
+    assert_eq!(comparison.basis, Basis::Controls(["direct", "nginx", "haproxy"].map(str::to_owned).to_vec()));
+    assert_eq!(comparison.gated, ["vanward"]);
+    assert!(comparison.regressions(0.1).count() > 3);
+    // Peers alone are nobody's to be judged.
+    both.iter_mut().for_each(|results| results.proxies.retain(|proxy| proxy.name != "vanward"));
+    let peers = Comparison::of(&both[0], &both[1]);
+    assert!(peers.gated.is_empty() && !peers.has_judged());
+}
+
+#[test]
+fn what_the_judge_refused_in_either_is_left_out() {
+    let mut random = fastrand::Rng::with_seed(14);
+    let (one, mut other) = (made(&mut random, QUICK), made(&mut random, Made { subject_cost: 1.3, ..QUICK }));
+    for run in other.runs.iter_mut().filter(|run| run.proxy == "vanward" && run.case == "tiny") {
+        let crate::results::Outcome::Measured(measured) = &mut run.outcome else { panic!("{run:?}") };
+        measured.errors.insert("read".to_owned(), measured.requests / 10);
+    }
+    let comparison = Comparison::of(&one, &other);
+    let of_tiny: Vec<Verdict> = comparison
+        .changes
+        .iter()
+        .filter(|change| change.proxy == "vanward" && change.case.as_deref() == Some("tiny"))
+        .map(|change| change.verdict)
+        .collect();
+    assert_eq!(of_tiny, [Verdict::Refused; 5]);
+    assert!(comparison.regressions(0.1).all(|change| change.case.as_deref() != Some("tiny")));
+    let said = crate::text::comparison(&comparison).replace("\n  ", " ");
+    assert!(said.contains("What the judge refused in one of the results is not compared"), "{said}");
+    let mut all = other;
+    all.cases.retain(|case| case.name == "tiny");
+    let nothing = Comparison::of(&one, &all);
+    assert!(!nothing.has_judged() && nothing.regressions(0.0).count() == 0);
+}
+
+#[test]
+fn two_plans_that_differ_are_said_to_and_what_was_asked_otherwise_is_not_compared() {
+    let mut random = fastrand::Rng::with_seed(15);
+    let (mut one, mut other) = (made(&mut random, QUICK), made(&mut random, QUICK));
+    assert!(Comparison::of(&one, &other).differences.is_empty());
+    one.cases[1].arrivals = Arrivals::Constant { rate_per_second: 700.0 };
+    other.cases[1].arrivals = Arrivals::Constant { rate_per_second: 1300.0 };
+    other.cases[2].connections = 64;
+    other.cases[3].upstream = crate::results::Upstream::Https;
+    other.conditions.measured_seconds = 1.0;
+    other.machine.kernel = "another".to_owned();
+    let comparison = Comparison::of(&one, &other);
+    let said = comparison.differences.join("\n");
+    for expected in [
+        "Durations differ: 5 s in the first results, 1 s in the second.",
+        "Machines differ: p, 2 cores",
+        "another in the second.",
+        "Rates of small differ: 700/s in the first results, 1,300/s in the second.",
+        "medium is not compared, since what was asked of the proxies there is other",
+        "origins over TLS in the second.",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let compared = |case: &str| comparison.changes.iter().any(|change| change.case.as_deref() == Some(case));
+    assert!(compared("tiny") && compared("small") && !compared("medium") && !compared("large"));
+    assert!(crate::markdown::comparison(&comparison).contains("Durations differ"));
+}
+
+#[test]
+fn one_round_has_no_spread() {
+    let mut random = fastrand::Rng::with_seed(16);
+    let once = Made { rounds: 1, ..QUICK };
+    let (one, other) = (made(&mut random, once), made(&mut random, once));
+    let said = crate::text::comparison(&Comparison::of(&one, &other));
+    assert!(!said.contains('±') && said.contains("unjudged"), "{said}");
 }
 
 #[test]

@@ -10,6 +10,8 @@ use report::{markdown, page, text};
 use super::demo::print;
 use super::lab_files;
 
+/// Nothing that could be judged.
+const UNJUDGED: u8 = 98;
 /// A threshold missed.
 const MISSED: u8 = 99;
 
@@ -30,7 +32,7 @@ pub(super) struct Args {
     /// Writes a page to this file too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Exits with 99 if a figure became worse by at least this many percent, beyond noise
+    /// Exits with 99 if a figure of Vanward's became worse by at least this many percent, beyond noise
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_on: Option<f64>,
 }
@@ -44,7 +46,10 @@ Examples:
   vanward lab compare main branch --fail-on 3       for a CI job
   vanward lab compare amd64 arm64 --html arms.html  two machines
 
-Exit codes: 0 done, 1 failed, 99 a figure became worse by --fail-on or more.";
+With --fail-on Vanward is judged, and where both results are without it the programs of [command]; peers are not, nor is what
+the judge of either run refused.
+
+Exit codes: 0 done, 1 failed, 98 --fail-on had nothing that could be judged, 99 a figure became worse by --fail-on or more.";
 
 pub(super) fn run(arguments: &Args) -> Result<ExitCode, String> {
     let [before, after] = [&arguments.before, &arguments.after].map(|path| lab_files::read_results(path));
@@ -63,8 +68,17 @@ pub(super) fn run(arguments: &Args) -> Result<ExitCode, String> {
     })?;
     let Some(threshold) = arguments.fail_on else { return Ok(ExitCode::SUCCESS) };
     let regressions = comparison.regressions(threshold).count();
-    if regressions == 0 {
+    if regressions == 0 && comparison.has_judged() {
         return Ok(ExitCode::SUCCESS);
+    }
+    if regressions == 0 {
+        let whose = match comparison.gated.as_slice() {
+            [] => "whoever is to be judged is not in both results".to_owned(),
+            names => {
+                format!("no figure of {} counts in both results, in three rounds or more", names.join(", "))
+            }
+        };
+        return Ok(super::fail(UNJUDGED, format!("--fail-on has nothing to go by: {whose}")));
     }
     let message = format!("{regressions} figures became worse by {:.1}% or more", threshold * 100.0);
     Ok(super::fail(MISSED, message))
