@@ -30,6 +30,7 @@ use crate::shaping::ConnectionTotals;
 use crate::snapshot::Snapshot;
 use crate::socket::Socket;
 use crate::tcp::{Follows, Tcp};
+use crate::unshaken;
 use crate::upstream::Kept;
 use crate::worker::{State, Worker};
 
@@ -231,18 +232,21 @@ async fn secured(
     mut client: Box<Client>,
 ) -> Option<(Box<Client>, bool)> {
     let counters = &worker.counters;
-    let Socket::Plain(tcp) = client.socket else { return None };
+    let Socket::Plain(tcp) = std::mem::replace(&mut client.socket, Socket::Nobody) else { return None };
     let handshake = Handshake::server(tls.config()).ok()?;
     client.deadline.set(worker.snapshot().ticks.client_header);
     let establish = Secure::establish(*tcp, handshake, &worker.records);
     let (secure, agreed) = match client.deadline.guard(establish).await {
         Ok(Ok(established)) => established,
         outcome => {
-            counters.handshake_failures.increment();
             let passes_on = worker.snapshot().listener(&client.listening).passes_on.is_some();
-            if let (false, Ok(Err(HandshakeError::InTheClear(tcp)))) = (passes_on, outcome) {
-                client.socket = Socket::Plain(Box::new(tcp));
-                answer_in_the_clear(worker, &client).await;
+            match outcome {
+                Ok(Err(HandshakeError::InTheClear(tcp))) if !passes_on => {
+                    counters.handshake_failures.increment();
+                    client.socket = Socket::Plain(Box::new(tcp));
+                    answer_in_the_clear(worker, &client).await;
+                }
+                outcome => unshaken::failed(worker, &mut client, outcome.ok().and_then(Result::err)).await,
             }
             return None;
         }
@@ -258,6 +262,7 @@ async fn secured(
 /// Tells a client that speaks HTTP to a listener with TLS what is wrong.
 async fn answer_in_the_clear(worker: &Worker, client: &Client) {
     worker.counters.failure(Failure::PlainHttp as usize);
+    unshaken::tell(worker, client, Failure::PlainHttp, "it speaks HTTP to a port of HTTPS", "");
     let mut out = Vec::with_capacity(256);
     answer::last_words(&mut out, Failure::PlainHttp, &worker.date());
     let write = client.socket.write(&out, Follows::Nothing);
@@ -464,6 +469,16 @@ async fn linger(client: &Client, buffer: &mut Buffer) {
     }
 }
 
+/// The same for one that is not served, of which there are only so many.
+pub(crate) async fn linger_briefly(worker: &Worker, client: &Client, buffer: &mut Buffer) {
+    let count = worker.turned_away.get();
+    if count < TURNED_AWAY_MAX {
+        worker.turned_away.set(count + 1);
+        linger(client, buffer).await;
+        worker.turned_away.set(worker.turned_away.get() - 1);
+    }
+}
+
 /// Turns away a client that there is no room for.
 pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
     let snapshot = worker.snapshot();
@@ -484,9 +499,7 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
     let mut buffer = worker.buffers.take(SMALL);
     let count = worker.turned_away.get();
     if count < TURNED_AWAY_MAX {
-        worker.turned_away.set(count + 1);
-        linger(&client, &mut buffer).await;
-        worker.turned_away.set(worker.turned_away.get() - 1);
+        linger_briefly(&worker, &client, &mut buffer).await;
     } else {
         // What is there is all that it can be heard of.
         let _ = at_once(|context| client.socket.poll_read(context, buffer.spare()));

@@ -78,6 +78,8 @@ failures! {
     EmptyFrameFlood Client 0 "http2-empty-frame-flood" "",
     Http2Excess Client 0 "http2-excess" "",
     Http2Malformed Client 0 "http2-malformed" "",
+    ClientHandshake Client 0 "tls-handshake" "",
+    ClientCertificate Client 0 "client-certificate" "",
     BadProxyHeader Client 0 "bad-proxy-header" "",
     ProxyHeaderTimeout Client 0 "proxy-header-timeout" "",
     TunnelIdle Client 0 "tunnel-idle" "",

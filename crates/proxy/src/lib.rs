@@ -19,6 +19,8 @@ mod listen;
 mod client;
 /// Whom a connection is from: the PROXY protocol.
 mod introduce;
+/// Handshakes of clients that fail.
+mod unshaken;
 /// What a client's TLS says of it.
 mod client_tls;
 /// A client's connection that is passed on as it is.

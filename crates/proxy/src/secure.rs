@@ -96,10 +96,17 @@ impl Secure {
             let advance = handshake.advance(&mut received, &mut out);
             let is_done = matches!(advance, Ok(advance) if advance.is_done);
             if !is_done {
-                send_all(&tcp, &out).await?;
+                // Beside an error, the alert.
+                let sent = send_all(&tcp, &out).await;
                 out.clear();
+                if advance.is_ok() {
+                    sent?;
+                }
             }
-            let advance = advance.map_err(HandshakeError::Refused)?;
+            let advance = match advance {
+                Ok(advance) => advance,
+                Err(error) => return Err(refused(error, tcp, &mut handshake)),
+            };
             received.drain(..advance.consumed);
             if is_done {
                 break;
@@ -114,7 +121,12 @@ impl Secure {
             }
             is_begun = true;
         }
-        let (session, agreed) = handshake.finish().map_err(HandshakeError::Refused)?;
+        let (session, agreed) = match handshake.finish() {
+            Ok(finished) => finished,
+            Err(error) => {
+                return Err(HandshakeError::Refused(error, Box::new(Unshaken { tcp, server_name: None })));
+            }
+        };
         // What is left of the handshake leaves with what is sent first, if that is soon: our request to a server is, and
         // the answer to a client's request that is here, where its tickets are all that is left.
         let is_soon = match role {
@@ -469,11 +481,23 @@ pub(crate) enum HandshakeError {
     /// The connection broke.
     Io,
     /// One side refused what the other said.
-    Refused(rustls::Error),
+    Refused(rustls::Error, Box<Unshaken>),
     /// More than any handshake needs.
     TooLong,
     /// The client speaks HTTP as it is.
     InTheClear(Tcp),
+}
+
+/// What is left of a connection whose handshake was refused.
+pub(crate) struct Unshaken {
+    pub(crate) tcp: Tcp,
+    /// What the client has asked for, as far as that was read.
+    pub(crate) server_name: Option<Box<str>>,
+}
+
+#[cold]
+fn refused(error: rustls::Error, tcp: Tcp, handshake: &mut Handshake) -> HandshakeError {
+    HandshakeError::Refused(error, Box::new(Unshaken { tcp, server_name: handshake.take_server_name() }))
 }
 
 impl From<io::Error> for HandshakeError {

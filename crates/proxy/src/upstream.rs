@@ -513,7 +513,7 @@ impl Server {
                 Err(Failure::UpstreamHandshake)
             }
             Err(HandshakeError::Io) => Err(Failure::UpstreamRefused),
-            Err(HandshakeError::Refused(error)) => {
+            Err(HandshakeError::Refused(error, _)) => {
                 notice(&format!("{}: no TLS: {}", self.plan.authority, tls::reason(&error)));
                 Err(Failure::UpstreamHandshake)
             }

@@ -33,6 +33,7 @@ use crate::session;
 use crate::shaping::Shaper;
 use crate::snapshot::Snapshot;
 use crate::tcp::Tcp;
+use crate::unshaken;
 
 /// What a worker is told from outside.
 pub(crate) enum Message {
@@ -141,6 +142,8 @@ pub(crate) struct Worker {
     pub(crate) state: Cell<State>,
     /// Clients there was no room for that are not gone yet.
     pub(crate) turned_away: Cell<usize>,
+    /// Handshakes that failed and were told of.
+    pub(crate) unshaken: unshaken::Told,
     pub(crate) loads: Loads,
     pub(crate) others: Arc<[UnboundedSender<Message>]>,
     pressure: Arc<Pressure>,
@@ -194,6 +197,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         log: RefCell::new(parts.log),
         state: Cell::new(State::Running),
         turned_away: Cell::new(0),
+        unshaken: unshaken::Told::default(),
         loads: parts.loads,
         others: parts.others,
         pressure: parts.pressure,

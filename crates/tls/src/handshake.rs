@@ -67,6 +67,11 @@ impl Handshake {
         Ok(Self { connection, seen: 0, server_name: None })
     }
 
+    /// What a client has asked for, as far as that was read: of a handshake that is given up.
+    pub fn take_server_name(&mut self) -> Option<Box<str>> {
+        self.server_name.take()
+    }
+
     /// Which side is ours.
     pub fn role(&self) -> Role {
         match self.connection {

@@ -114,7 +114,7 @@ async fn secured(
     let handshake = Handshake::client(config, name).map_err(|error| tls::reason(&error))?;
     match Secure::establish(tcp, handshake, shared.records()).await {
         Ok((secure, agreed)) => Ok((secure, agreed.is_http2())),
-        Err(HandshakeError::Refused(error)) => Err(format!("no TLS: {}", tls::reason(&error))),
+        Err(HandshakeError::Refused(error, _)) => Err(format!("no TLS: {}", tls::reason(&error))),
         Err(HandshakeError::Io) => Err("no TLS: it closed the connection".to_owned()),
         Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err("no TLS".to_owned()),
     }

@@ -1,10 +1,10 @@
 //! Handshakes with clients: full, resumed, many at once, refused, and none at all.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Certificates, UnknownNames};
+use config::{AccessLog, Certificates, ClientCertificates, LogFormat, LogTarget, UnknownNames};
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error, HandshakeKind};
@@ -193,4 +193,68 @@ fn certificates_are_chosen_by_name_or_refused() {
             assert!(matches!(refusal, Err(Ending::Refused(Error::InvalidCertificate(_)))), "{refusal:?}");
         }
     }
+}
+
+/// What is logged of a scene whose listener requires a certificate, beside what the scene has to talk.
+fn logged(talk: impl FnOnce(&Scene)) -> Vec<serde_json::Value> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("access.log");
+    let clients = Authority::new();
+    let scene = Scene::with(|config, _| {
+        listener_tls(config).client_certificates = ClientCertificates::Required { ca: clients.file.clone() };
+        let target = LogTarget::File(path.clone());
+        config.access_log = Some(AccessLog::new(target, LogFormat::Json));
+    });
+    talk(&scene);
+    scene.running.drain();
+    scene.running.wait();
+    let text = std::fs::read_to_string(&path).expect("the log is there");
+    text.lines().map(|line| serde_json::from_str(line).expect("is JSON")).collect()
+}
+
+#[test]
+fn a_handshake_that_fails_is_told_to_the_operator_and_to_its_client() {
+    let lines = logged(|scene| {
+        for protocol in ["h2", "http/1.1"] {
+            let mut config = scene.authority.client(&[&TLS13]);
+            config.alpn_protocols = vec![protocol.into()];
+            let mut client = End::client(scene.connect(), &Arc::new(config), "a.example");
+            // RFC 8446 §4.4.2.4: for the client the handshake is over before the server has looked at its certificate.
+            client.shakes_hands().expect("the client has all that it needs");
+            let mut alert = Vec::new();
+            client.tcp.read_to_end(&mut alert).expect("it ends in an orderly way");
+            // It goes on sending meanwhile, which must not end in a reset, behind which no alert is read.
+            for _ in 0..3 {
+                client.sends([0; 1000]);
+            }
+            let tls = client.tls();
+            tls.read_tls(&mut &alert[..]).expect("memory gives all");
+            let refused = tls.process_new_packets().expect_err("there is an alert");
+            assert_eq!(refused, Error::AlertReceived(AlertDescription::CertificateRequired), "{protocol}");
+        }
+        // What is no TLS at all, and a client that does not know who signed the proxy's certificate.
+        let mut client = End::plain(scene.connect());
+        client.sends(b"\x00\x01\x02\x03\x04\x05\x06\x07");
+        client.tcp.shutdown(std::net::Shutdown::Write).expect("is connected");
+        let _ = client.tcp.read(&mut [0; 64]);
+        let config = Authority::new().client(&[&TLS13]);
+        let mut client = End::client(scene.connect(), &Arc::new(config), "a.example");
+        assert!(client.shakes_hands().is_err());
+        scene.waits_for("all are counted", |counters| counters.handshake_failures == 4);
+        assert_eq!((scene.failures("client-certificate"), scene.failures("tls-handshake")), (2, 2));
+    });
+    let told: Vec<_> = lines.iter().map(|line| (&line["cause"], &line["tls_sni"], &line["detail"])).collect();
+    let [certificate, handshake] = ["client-certificate", "tls-handshake"].map(serde_json::Value::from);
+    let (name, none) = (serde_json::Value::from("a.example"), serde_json::Value::Null);
+    let required = "it has no certificate, and one is required".into();
+    assert_eq!(
+        told,
+        [
+            (&certificate, &name, &required),
+            (&certificate, &name, &required),
+            (&handshake, &none, &"what it sends is no TLS".into()),
+            (&handshake, &name, &"it does not accept the certificate that it was shown".into()),
+        ]
+    );
+    assert!(lines.iter().all(|line| line["client"] == "127.0.0.1"));
 }
