@@ -49,6 +49,8 @@ mod fill;
 mod purge;
 /// What a response can be purged by.
 mod labels;
+/// Patterns of URLs.
+mod pattern;
 /// What is named to be purged.
 mod named;
 /// Why requests were no hits.
@@ -65,8 +67,9 @@ pub use fill::{Fill, Filled, Lead, ReadError, Reader, Wait, Waited, Wanted};
 pub use invalidate::{also_invalid, invalidates, is_unsafe};
 pub use key::{Key, KeySecret, Space, Uri, write_kept_target, write_key};
 pub use labels::{also_labelled, labels, names_tags, tags};
-pub use named::{Address, Named, NotNamed, purge_uri};
+pub use named::{Address, Named, NotNamed, Ordered, purge_uri};
 pub use outcome::{Ending, Outcome};
+pub use pattern::Pattern;
 pub use policy::{Heuristic, Ignore, KeyOptions, Parameter, Policy, Query, StatusTtl};
 pub use purge::{Force, Label, Rules, RulesFull, Scope};
 pub use ranges::{
@@ -81,6 +84,7 @@ pub use status::{CacheStatus, Handling, write_age, write_content_length};
 pub use storable::{admit, write_cookies, write_named_fields};
 pub use store::apart::Apart;
 pub use store::behind::Behind;
+pub use store::count::{Met, Rule};
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::record::Recorded;
 pub use store::shelf::{Shelf, Shelved, Shelving};

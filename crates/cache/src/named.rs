@@ -5,9 +5,11 @@ use std::fmt;
 use wire::RequestHead;
 
 use crate::key::{Key, KeySecret, Space, Uri, write_key};
+use crate::pattern::Pattern;
 use crate::policy::KeyOptions;
 use crate::purge::{Force, Label, RulesFull, Scope};
 use crate::store::Store;
+use crate::store::count::Rule;
 use crate::store::object::seconds;
 
 /// What is to be purged.
@@ -17,6 +19,8 @@ pub enum Named {
     Url(Address),
     /// All whose URL begins so.
     Prefix(Address),
+    /// All whose URL a pattern meets.
+    Pattern(Pattern),
     /// All of a host, whatever the port.
     Host(Box<[u8]>),
     /// All with this tag.
@@ -47,6 +51,23 @@ impl fmt::Display for NotNamed {
 }
 
 impl std::error::Error for NotNamed {}
+
+impl NotNamed {
+    fn too_long(text: &str) -> Self {
+        Self { written: text.to_owned(), what: "is too long for a pattern, or has too many stars" }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.is_https {
+            None => "",
+            Some(false) => "http://",
+            Some(true) => "https://",
+        })?;
+        write!(formatter, "{}{}", self.authority.escape_ascii(), self.path_and_query.escape_ascii())
+    }
+}
 
 impl Address {
     /// From `http://HOST[:PORT]/PATH?QUERY`, `https://…`, or without the scheme.
@@ -115,9 +136,62 @@ const PREFIX: u8 = 2;
 const HOST: u8 = 3;
 const TAG: u8 = 4;
 const ALL: u8 = 5;
+const PATTERN: u8 = 6;
+
+/// What has become of a purge so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ordered {
+    /// Responses that were met by their keys.
+    pub responses: usize,
+    /// Purges that are in force, and may have met more: see [`Store::count`].
+    pub rules: Vec<Rule>,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(address) => write!(formatter, "URL {address}"),
+            Self::Prefix(address) => write!(formatter, "prefix {address}"),
+            Self::Pattern(pattern) => write!(formatter, "pattern {pattern}"),
+            Self::Host(host) => write!(formatter, "host {}", host.escape_ascii()),
+            Self::Tag(tag) => write!(formatter, "tag {}", String::from_utf8_lossy(tag)),
+            Self::All => formatter.write_str("everything"),
+        }
+    }
+}
 
 impl Named {
-    /// A host by its name.
+    /// A URL, or with `*` in it a pattern of URLs.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn url(text: &str) -> Result<Self, NotNamed> {
+        Self::located(Address::parse(text)?).ok_or_else(|| NotNamed::too_long(text))
+    }
+
+    /// The target of a request, or with `*` in it a pattern; `None` for one that is too long, or has too many stars.
+    pub fn located(address: Address) -> Option<Self> {
+        let Address { is_https, authority, path_and_query } = &address;
+        if !authority.contains(&b'*') && !path_and_query.contains(&b'*') {
+            return Some(Self::Url(address));
+        }
+        Pattern::of_url(*is_https, authority, path_and_query).map(Self::Pattern)
+    }
+
+    /// What a URL begins with.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn prefix(text: &str) -> Result<Self, NotNamed> {
+        if text.contains('*') {
+            let what =
+                "has a `*`, which has no meaning in a prefix; name it as a URL, which may be a pattern";
+            return Err(NotNamed { written: text.to_owned(), what });
+        }
+        Address::parse(text).map(Self::Prefix)
+    }
+
+    /// A host by its name, or with `*` in it a pattern of hosts.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -126,6 +200,10 @@ impl Named {
         if !is_host || wire::host_without_port(text.as_bytes()).len() < text.len() {
             let what = "is no host; write its name without scheme, port and path";
             return Err(NotNamed { written: text.to_owned(), what });
+        }
+        if text.contains('*') {
+            let pattern = Pattern::of_host(text.as_bytes()).ok_or_else(|| NotNamed::too_long(text))?;
+            return Ok(Self::Pattern(pattern));
         }
         Ok(Self::Host(text.as_bytes().into()))
     }
@@ -149,6 +227,10 @@ impl Named {
                 out.push(if matches!(self, Self::Url(_)) { URL } else { PREFIX });
                 return address.write(out);
             }
+            Self::Pattern(pattern) => {
+                out.push(PATTERN);
+                return pattern.write(out);
+            }
             Self::Host(host) => (HOST, host),
             Self::Tag(tag) => (TAG, tag),
             Self::All => (ALL, b""),
@@ -163,6 +245,7 @@ impl Named {
         Some(match kind {
             URL => Self::Url(Address::read(rest)?),
             PREFIX => Self::Prefix(Address::read(rest)?),
+            PATTERN => Self::Pattern(Pattern::read(rest)?),
             HOST => Self::Host(rest.into()),
             TAG => Self::Tag(rest.into()),
             ALL if rest.is_empty() => Self::All,
@@ -171,7 +254,7 @@ impl Named {
     }
 
     /// Purges it, for everybody who asks from now on, and what is being fetched of it, in all `spaces`. What is purged
-    /// softly is stale from `now_ms` on. Says how many stored responses it met, where it had to look at each.
+    /// softly is stale from `now_ms` on. Says how many stored responses it met by their keys, and what else may meet more.
     ///
     /// # Errors
     /// If too many purges have to be remembered.
@@ -182,10 +265,11 @@ impl Named {
         spaces: &[Space],
         force: Force,
         now_ms: u64,
-    ) -> Result<Option<usize>, RulesFull> {
+    ) -> Result<Ordered, RulesFull> {
         let scope = match self {
-            Self::Url(address) => return purge_url(address, store, secret, spaces, force, now_ms).map(Some),
+            Self::Url(address) => return purge_url(address, store, secret, spaces, force, now_ms),
             Self::Prefix(address) => {
+                let mut rules = Vec::new();
                 for uri in address.uris() {
                     let mut prefix = Vec::new();
                     write_key(
@@ -196,15 +280,16 @@ impl Named {
                         b"",
                         |_| true,
                     );
-                    store.purge_at(Scope::Prefix(prefix.into()), force, now_ms)?;
+                    rules.push(store.purge_rule(Scope::Prefix(prefix.into()), force, now_ms)?);
                 }
-                return Ok(None);
+                return Ok(Ordered { responses: 0, rules });
             }
+            Self::Pattern(pattern) => Scope::Pattern(pattern.clone()),
             Self::Host(host) => Scope::Label(Label::host(secret, host)),
             Self::Tag(tag) => Scope::Label(Label::tag(secret, tag)),
             Self::All => Scope::All,
         };
-        store.purge_at(scope, force, now_ms).map(|()| None)
+        Ok(Ordered { responses: 0, rules: vec![store.purge_rule(scope, force, now_ms)?] })
     }
 }
 
@@ -215,11 +300,12 @@ fn purge_url(
     spaces: &[Space],
     force: Force,
     now_ms: u64,
-) -> Result<usize, RulesFull> {
+) -> Result<Ordered, RulesFull> {
     let mut found: Vec<Key> = Vec::new();
+    let mut rules = Vec::new();
     for uri in address.uris() {
         found.extend(keys(&uri, spaces));
-        purge_labels(&uri, store, secret, spaces, force, now_ms)?;
+        rules.extend(purge_labels(&uri, store, secret, spaces, force, now_ms)?);
     }
     found.sort_unstable();
     found.dedup();
@@ -232,7 +318,7 @@ fn purge_url(
             }
         }
     }
-    Ok(met)
+    Ok(Ordered { responses: met, rules })
 }
 
 /// Purges one resource, with all its variants, in all spaces: what an unsafe request has made invalid (RFC 9111 §4.4).
@@ -259,10 +345,10 @@ fn purge_labels(
     spaces: &[Space],
     force: Force,
     now_ms: u64,
-) -> Result<(), RulesFull> {
+) -> Result<Vec<Rule>, RulesFull> {
     let labels = spaces.iter().filter(|space| !space.options.is_uri_alone());
-    let mut labels = labels.map(|space| Label::uri(secret, uri, &space.options));
-    labels.try_for_each(|label| store.purge_at(Scope::Label(label), force, now_ms))
+    let labels = labels.map(|space| Label::uri(secret, uri, &space.options));
+    labels.map(|label| store.purge_rule(Scope::Label(label), force, now_ms)).collect()
 }
 
 #[cfg(test)]
@@ -291,7 +377,13 @@ mod tests {
         let addresses = SCHEMES.map(|scheme| Address::of(scheme, b"a.example:81", b"/b?\xff"));
         let urls = addresses.iter().cloned().map(Named::Url);
         let prefixes = addresses.iter().cloned().map(Named::Prefix);
-        let names = [Named::Host(b"a"[..].into()), Named::Tag(b"news"[..].into()), Named::All];
+        let names = [
+            Named::Host(b"a"[..].into()),
+            Named::Tag(b"news"[..].into()),
+            Named::All,
+            Named::host("*.a").expect("is one"),
+            Named::url("a/b*").expect("is one"),
+        ];
         for named in urls.chain(prefixes).chain(names) {
             let mut bytes = Vec::new();
             named.write(&mut bytes);

@@ -9,6 +9,7 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 use crate::key::{Key, KeySecret, Uri};
+use crate::pattern::Pattern;
 use crate::policy::KeyOptions;
 
 /// What an object can be purged by beside its key: a host, a tag or a URI, as a hash.
@@ -68,6 +69,8 @@ pub enum Scope {
     Label(Label),
     /// What has a key whose text begins so.
     Prefix(Box<[u8]>),
+    /// What has a key that a pattern meets.
+    Pattern(Pattern),
 }
 
 /// There are as many rules as there may be, all newer than what is under way.
@@ -92,7 +95,23 @@ pub struct Rules {
     forgotten: u64,
     all: Epochs,
     labels: HashMap<Label, Epochs>,
-    prefixes: Vec<(Box<[u8]>, Epochs)>,
+    texts: Vec<(Texts, Epochs)>,
+}
+
+/// Keys by their text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Texts {
+    Prefix(Box<[u8]>),
+    Pattern(Pattern),
+}
+
+impl Texts {
+    fn has(&self, key_text: &[u8]) -> bool {
+        match self {
+            Self::Prefix(prefix) => key_text.starts_with(prefix),
+            Self::Pattern(pattern) => pattern.meets(key_text),
+        }
+    }
 }
 
 /// When something was last purged; 0 for never.
@@ -107,8 +126,8 @@ struct Epochs {
 impl Rules {
     /// As many hosts and tags can be remembered as purged. Each takes some 30 bytes.
     pub const LABELS_MAX: usize = 1 << 18;
-    /// As many prefixes. An object is compared with all of them, once.
-    pub const PREFIXES_MAX: usize = 256;
+    /// As many prefixes and patterns. An object is compared with all of them, once.
+    pub const TEXTS_MAX: usize = 256;
 
     /// Adds a purge with its number, which is greater than all before.
     ///
@@ -137,20 +156,25 @@ impl Rules {
                 }
                 self.labels.entry(*label).or_default().set(force, epoch, at_seconds);
             }
-            Scope::Prefix(prefix) => {
-                let known = self.prefixes.iter().position(|(known, _)| known == prefix);
-                if known.is_none() && self.prefixes.len() >= Self::PREFIXES_MAX {
-                    return Err(RulesFull);
-                }
-                let index = known.unwrap_or_else(|| {
-                    self.prefixes.push((prefix.clone(), Epochs::default()));
-                    self.prefixes.len() - 1
-                });
-                self.prefixes[index].1.set(force, epoch, at_seconds);
+            Scope::Prefix(prefix) => self.text(Texts::Prefix(prefix.clone()))?.set(force, epoch, at_seconds),
+            Scope::Pattern(pattern) => {
+                self.text(Texts::Pattern(pattern.clone()))?.set(force, epoch, at_seconds)
             }
         }
         self.epoch = epoch;
         Ok(())
+    }
+
+    fn text(&mut self, texts: Texts) -> Result<&mut Epochs, RulesFull> {
+        let known = self.texts.iter().position(|(known, _)| *known == texts);
+        if known.is_none() && self.texts.len() >= Self::TEXTS_MAX {
+            return Err(RulesFull);
+        }
+        let index = known.unwrap_or_else(|| {
+            self.texts.push((texts, Epochs::default()));
+            self.texts.len() - 1
+        });
+        Ok(&mut self.texts[index].1)
     }
 
     /// The number of the last purge.
@@ -165,7 +189,7 @@ impl Rules {
 
     /// How many rules there are.
     pub fn len(&self) -> usize {
-        self.labels.len() + self.prefixes.len() + usize::from(self.all.last() > 0)
+        self.labels.len() + self.texts.len() + usize::from(self.all.last() > 0)
     }
 
     /// Whether nothing was purged since the last sweep.
@@ -174,7 +198,7 @@ impl Rules {
     }
 
     /// What became of an object whose fetch began in this epoch, by all purges since. One step for each label, and one
-    /// for each prefix that is known.
+    /// for each prefix and pattern that is known.
     pub fn verdict(&self, epoch: u64, key_text: &[u8], labels: &[Label]) -> Option<Force> {
         let mut verdict = None;
         for epochs in self.met(key_text, labels) {
@@ -197,8 +221,8 @@ impl Rules {
     /// The rules that name an object.
     fn met(&self, key_text: &[u8], labels: &[Label]) -> impl Iterator<Item = &Epochs> {
         let by_label = labels.iter().filter_map(|label| self.labels.get(label));
-        let prefixes = self.prefixes.iter().filter(|(prefix, _)| key_text.starts_with(prefix));
-        std::iter::once(&self.all).chain(by_label).chain(prefixes.map(|(_, epochs)| epochs))
+        let by_text = self.texts.iter().filter(|(texts, _)| texts.has(key_text));
+        std::iter::once(&self.all).chain(by_label).chain(by_text.map(|(_, epochs)| epochs))
     }
 
     /// Forgets the purges up to this one: nobody is left whom they meet.
@@ -209,7 +233,7 @@ impl Rules {
         }
         self.labels.retain(|_, epochs| epochs.last() > epoch);
         self.labels.shrink_to(self.labels.len() * 2);
-        self.prefixes.retain(|(_, epochs)| epochs.last() > epoch);
+        self.texts.retain(|(_, epochs)| epochs.last() > epoch);
     }
 }
 

@@ -33,8 +33,11 @@ mod shard;
 pub(crate) mod marks;
 /// Responses that nobody waited for.
 pub(crate) mod apart;
+/// What purges have met.
+pub(crate) mod count;
 
 use behind::Behind;
+use count::Rule;
 use marks::Mark;
 use object::{Object, seconds};
 use shard::{Left, Shard};
@@ -275,6 +278,14 @@ impl Store {
     /// # Errors
     /// If too many purges have to be remembered for fetches that have been under way since.
     pub fn purge_at(&self, scope: Scope, force: Force, at_ms: u64) -> Result<(), RulesFull> {
+        self.purge_rule(scope, force, at_ms).map(|_| ())
+    }
+
+    /// The same for who wants to know what it meets: see [`Store::count`].
+    ///
+    /// # Errors
+    /// If too many purges have to be remembered for fetches that have been under way since.
+    pub fn purge_rule(&self, scope: Scope, force: Force, at_ms: u64) -> Result<Rule, RulesFull> {
         let at_seconds = seconds(at_ms);
         let purge = |scope: Scope| {
             let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
@@ -285,7 +296,7 @@ impl Store {
             }
             self.epoch.store(epoch, Release);
             self.counts.purges.fetch_add(1, Relaxed);
-            Ok(())
+            Ok(Rule { scope, force, epoch })
         };
         purge(scope.clone()).or_else(|RulesFull| {
             self.sweep();

@@ -65,7 +65,7 @@ pub(crate) static CACHE: Table<CacheWritten> = Table {
             "purge_from",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |cache: &mut CacheWritten| &mut cache.purge_from,
-            "Networks whose clients may purge by requests with the method PURGE: their URL, over http and https, or the tags \
+            "Networks whose clients may purge by requests with the method PURGE: their URL, over http and https and perhaps with `*` for any text, or the tags \
              that their `Surrogate-Key` or `Cache-Tag` names; with `Fastly-Soft-Purge: 1` it becomes stale. Others get 403. \
              Left out, PURGE is passed on like any method.",
         ),

@@ -60,7 +60,7 @@ pub(crate) use explain::Question;
 use heir::Heir;
 use hit::Told;
 pub(crate) use pass::invalidate;
-pub(crate) use purge::{is_purge, purge, sweep};
+pub(crate) use purge::{Purging, is_purge, purge, sweep};
 use sent::Passing;
 pub(crate) use sent::{drops_authorization, kept_target, prepare};
 pub(crate) use tally::{miss_words, of_route, refusal_words};

@@ -301,11 +301,17 @@ fn proxy_with_admin(cache: Option<&str>) -> (Process, TempDir) {
 fn what_is_stored_is_purged_by_a_command() {
     let (proxy, folder) = proxy_with_admin(Some("[cache]\nmemory = \"1MiB\"\n"));
     let purge = |arguments: &[&str]| run_in(folder.path(), &[&["cache", "purge"], arguments].concat());
-    let said = purge(&["http://test/a", "test/b", "--tag", "news", "--host", "test"]).with_code(0);
-    assert!(said.errors.contains("purged: 2 URLs, with 0 stored responses; 1 host; 1 tag"), "{said:?}");
-    assert!(purge(&["--all", "--soft"]).with_code(0).errors.contains("stale as of now: everything"));
-    let json = purge(&["--prefix", "http://test/img/", "--json"]).with_code(0).output;
-    assert_eq!(json.split_whitespace().collect::<String>(), "{\"named\":1,\"responses\":0}");
+    // A typing mistake is no success.
+    let mistaken = ["http://test/a*", "test/b", "--tag", "nwes*", "--host", "test"];
+    let said = purge(&mistaken).with_code(1);
+    assert!(said.errors.contains("purged: nothing that is stored"), "{said:?}");
+    assert!(said.errors.contains("pattern http://test/a*: nothing that is stored"), "{said:?}");
+    assert!(said.errors.contains("`*` has no meaning in a tag"), "{said:?}");
+    purge(&[&mistaken[..], &["--allow-none"]].concat()).with_code(0);
+    assert!(purge(&["--all", "--soft"]).with_code(0).errors.contains("stale as of now: nothing"));
+    let json = purge(&["--prefix", "http://test/img/", "--json"]).with_code(1).output;
+    let expected = r#"{"named":1,"responses":0,"met":[{"what":"prefixhttp://test/img/","responses":0}],"is_more_on_disk":false}"#;
+    assert_eq!(json.split_whitespace().collect::<String>(), expected);
     assert!(purge(&[]).with_code(2).errors.contains("--tag <TAG>"));
     assert!(purge(&["ftp://test/"]).with_code(1).errors.contains("another scheme"));
     proxy.signal(Signal::TERM);

@@ -117,11 +117,10 @@ impl Shard {
     }
 
     /// Judges all objects, removes those that are gone, and says in which epoch the oldest fetch under way began.
-    pub(crate) fn sweep(&mut self, judge: impl Fn(&Object)) -> Option<u64> {
-        self.objects.retain(|_, entry| {
-            entry.objects().iter().for_each(|object| judge(object));
-            entry.objects().iter().any(|object| !object.is_gone())
-        });
+    pub(crate) fn sweep(&mut self, mut judge: impl FnMut(&Object)) -> Option<u64> {
+        let objects = self.objects.iter().flat_map(|(_, entry)| entry.objects());
+        objects.for_each(|object| judge(object));
+        self.objects.retain(|_, entry| entry.objects().iter().any(|object| !object.is_gone()));
         self.flights.values().flatten().map(|flight| flight.epoch).min()
     }
 

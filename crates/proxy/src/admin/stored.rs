@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use ::cache::{Address, Force, Named, NotNamed};
+use ::cache::{Force, Named, NotNamed};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::{Sent, elsewhere, ending, json, refused};
-use crate::cached::Question;
+use crate::cached::{Purging, Question};
 use crate::change::Control;
 use crate::control::notice;
 
@@ -18,11 +18,11 @@ use crate::control::notice;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PurgeOrder {
-    /// With all their variants. Without a scheme, of http and https.
+    /// With all their variants. Without a scheme, of http and https. With `*`, which stands for any text, patterns of URLs.
     pub urls: Vec<String>,
     /// All whose URL begins so.
     pub prefixes: Vec<String>,
-    /// All of these hosts, without a port.
+    /// All of these hosts, without a port; `*` stands for any text.
     pub hosts: Vec<String>,
     /// All that have one of these tags, by `Surrogate-Key` or `Cache-Tag`.
     pub tags: Vec<String>,
@@ -33,19 +33,34 @@ pub struct PurgeOrder {
 }
 
 /// What was purged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Purged {
     /// How much was named.
     pub named: usize,
-    /// The stored responses with the URLs that were named. What prefixes, hosts and tags meet is not counted, since it is not
-    /// looked for.
+    /// The stored responses that answer no more, or are stale now: each that was usable in memory, and of those that are on the
+    /// disk alone the ones that were named by their URL, or all.
+    pub responses: usize,
+    /// The same for each name; one response may have several.
+    #[serde(default)]
+    pub met: Vec<MetTold>,
+    /// Whether more may have been met on the disk, which is not known before it is read.
+    #[serde(default)]
+    pub is_more_on_disk: bool,
+}
+
+/// What a name has met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetTold {
+    /// Such as `tag news`.
+    pub what: String,
+    /// How many stored responses.
     pub responses: usize,
 }
 
 impl PurgeOrder {
     fn named(&self) -> Result<Vec<Named>, NotNamed> {
-        let urls = self.urls.iter().map(|url| Address::parse(url).map(Named::Url));
-        let prefixes = self.prefixes.iter().map(|prefix| Address::parse(prefix).map(Named::Prefix));
+        let urls = self.urls.iter().map(|url| Named::url(url));
+        let prefixes = self.prefixes.iter().map(|prefix| Named::prefix(prefix));
         let hosts = self.hosts.iter().map(|host| Named::host(host));
         let tags = self.tags.iter().map(|tag| Named::tag(tag));
         let all = self.all.then_some(Ok(Named::All));
@@ -192,7 +207,7 @@ pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent
     let purged = elsewhere(control, move |control| {
         let plan = control.plan();
         plan.cache.as_ref().map(|cache| {
-            let purged = cache.purge(&plan.spaces, &named, force);
+            let purged = cache.purge(&plan.spaces, &named, force).map(Purging::count);
             // This is no thread of those who serve: it may wait.
             cache.hand_on(named, force).map(oneshot::Receiver::blocking_recv);
             purged

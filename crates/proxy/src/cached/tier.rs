@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use ::cache::{
-    Behind, Force, Key, KeySecret, Label, Object, Recorded, Rules, RulesFull, Scope, VariantKey, Vary,
+    Behind, Force, Key, KeySecret, Label, Object, Pattern, Recorded, Rules, RulesFull, Scope, VariantKey,
+    Vary,
 };
 use config::CacheDisk;
 use disk::{Disk, DiskSettings, DiskTally, Standing, Written};
@@ -248,14 +249,20 @@ fn rules_of(notes: &[Written]) -> Rules {
 const ALL: u8 = 0;
 const LABEL: u8 = 1;
 const PREFIX: u8 = 2;
+const PATTERN: u8 = 3;
 const SOFT: u8 = 0x80;
 
 /// A purge as it is noted: what it meets and how, its number, and what of the scope is to be said.
 fn note(scope: &Scope, force: Force, epoch: u64) -> Vec<u8> {
+    let mut written = Vec::new();
     let (kind, rest): (u8, &[u8]) = match scope {
         Scope::All => (ALL, b""),
         Scope::Label(label) => (LABEL, &label.as_u64().to_le_bytes()),
         Scope::Prefix(prefix) => (PREFIX, prefix),
+        Scope::Pattern(pattern) => {
+            pattern.write(&mut written);
+            (PATTERN, &written)
+        }
     };
     let soft = if force == Force::Soft { SOFT } else { 0 };
     [&[kind | soft][..], &epoch.to_le_bytes(), rest].concat()
@@ -268,6 +275,7 @@ fn noted(payload: &[u8]) -> Option<(Scope, Force, u64)> {
         ALL => Scope::All,
         LABEL => Scope::Label(Label::from_u64(u64::from_le_bytes(rest.try_into().ok()?))),
         PREFIX => Scope::Prefix(rest.into()),
+        PATTERN => Scope::Pattern(Pattern::read(rest)?),
         _ => return None,
     };
     let force = if first & SOFT == 0 { Force::Hard } else { Force::Soft };
@@ -284,6 +292,7 @@ mod tests {
             Scope::All,
             Scope::Label(Label::from_u64(u64::MAX - 1)),
             Scope::Prefix(b"http://a.example/"[..].into()),
+            Scope::Pattern(Pattern::of_url(None, b"a", b"/*").expect("is short")),
         ];
         for scope in scopes {
             for force in [Force::Hard, Force::Soft] {

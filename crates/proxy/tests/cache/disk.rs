@@ -214,7 +214,9 @@ fn what_was_purged_stays_purged() {
         r#"{"urls":["http://test/a"]}"#,
         r#"{"tags":["one"]}"#,
         r#"{"prefixes":["http://test/a"]}"#,
+        r#"{"urls":["test/*"]}"#,
         r#"{"hosts":["test"]}"#,
+        r#"{"hosts":["t*t"]}"#,
         r#"{"all":true}"#,
         r#"{"tags":["one"],"soft":true}"#,
     ] {
@@ -228,7 +230,16 @@ fn what_was_purged_stays_purged() {
         {
             // By the next process, which has never read it.
             let scene = ready(folder.path());
-            assert_eq!(order(&scene, "/cache/purge", order_body).0, 200, "{order_body}");
+            let (status, told) = order(&scene, "/cache/purge", order_body);
+            assert_eq!(status, 200, "{order_body}");
+            let told: String = told.split_whitespace().collect();
+            // What is named by neither URL nor all is counted in memory alone.
+            let is_counted = [(r#""urls":["http"#, 1), ("all", 2)]
+                .into_iter()
+                .find(|(named, _)| order_body.contains(named));
+            let (responses, is_more) = is_counted.map_or((0, true), |(_, count)| (count, false));
+            assert!(told.contains(&format!("\"responses\":{responses},\"met\"")), "{told}");
+            assert!(told.contains(&format!("\"is_more_on_disk\":{is_more}")), "{told}");
             assert!(!is_stored(&scene, &get("/a")), "{order_body}");
         }
         let scene = ready(folder.path());

@@ -62,19 +62,28 @@ fn whatever_is_named_is_gone_for_all_workers_at_once() {
         (r#"{"urls":["http://test/img/a"]}"#, 1, [true, false, false, false]),
         (r#"{"urls":["TEST:80/img/b?x=1","test/none"]}"#, 1, [false, true, false, false]),
         (r#"{"urls":["https://test/c"]}"#, 0, [false; 4]),
-        (r#"{"tags":["news"]}"#, 0, [true, false, false, true]),
-        (r#"{"tags":["front page"]}"#, 0, [false, true, false, false]),
-        (r#"{"prefixes":["http://test/img/"]}"#, 0, [true, true, false, false]),
-        (r#"{"hosts":["other.test"]}"#, 0, [false, false, false, true]),
-        (r#"{"hosts":["Test"],"soft":true}"#, 0, [true, true, true, false]),
-        (r#"{"all":true}"#, 0, [true; 4]),
+        (r#"{"tags":["news"]}"#, 2, [true, false, false, true]),
+        (r#"{"tags":["front page"]}"#, 1, [false, true, false, false]),
+        (r#"{"prefixes":["http://test/img/"]}"#, 2, [true, true, false, false]),
+        (r#"{"hosts":["other.test"]}"#, 1, [false, false, false, true]),
+        (r#"{"hosts":["Test"],"soft":true}"#, 3, [true, true, true, false]),
+        (r#"{"all":true}"#, 4, [true; 4]),
+        (r#"{"urls":["test/img/*"]}"#, 2, [true, true, false, false]),
+        (r#"{"urls":["http://TEST:80/*b?x=*"]}"#, 1, [false, true, false, false]),
+        (r#"{"urls":["https://test/*"]}"#, 0, [false; 4]),
+        (r#"{"urls":["*:8080/img/a"],"soft":true}"#, 1, [false, false, false, true]),
+        (r#"{"hosts":["*"]}"#, 4, [true; 4]),
+        (r#"{"hosts":["*.Test"]}"#, 1, [false, false, false, true]),
+        // Each once, whatever names it.
+        (r#"{"tags":["news"],"urls":["test/img/*","test/c"]}"#, 4, [true; 4]),
+        (r#"{"tags":["nwes","new*"]}"#, 0, [false; 4]),
     ] {
         let scene = scene("", "");
         for (host, target, fields) in STORED {
             store(&scene, &from(host, target), fields);
         }
         let answer = purge(&scene, body);
-        assert!(answer.contains(&format!("\"responses\":{told}}}")), "{body}: {answer}");
+        assert!(answer.contains(&format!("\"responses\":{told},\"met\"")), "{body}: {answer}");
         for ((host, target, _), is_gone) in STORED.iter().zip(gone) {
             assert_eq!(is_stored_anywhere(&scene, &from(host, target)), !is_gone, "{body} {host}{target}");
         }
@@ -136,6 +145,9 @@ fn what_is_not_understood_purges_nothing() {
         (r#"{"urls":["http://test/a","ftp://test/a"]}"#, "another scheme"),
         (r#"{"hosts":["test:80"]}"#, "without scheme, port and path"),
         (r#"{"url":"http://test/a"}"#, "unknown field"),
+        (r#"{"urls":["/a*"]}"#, "no valid host"),
+        (r#"{"prefixes":["test/a*"]}"#, "name it as a URL"),
+        (r#"{"hosts":["*********************"]}"#, "too many stars"),
     ] {
         let (status, told) = order(&scene, "/cache/purge", body);
         assert!(status == 400 && told.contains(what), "{body}: {status} {told}");
@@ -175,6 +187,43 @@ fn the_method_purge_is_for_some_networks() {
         store(&scene, &get("/a"), "");
         assert_eq!(asks_to_purge(&scene, spoken, "").status, 403);
         assert!(is_stored(&scene, spoken, &get("/a")));
+    }
+}
+
+#[test]
+fn what_is_purged_already_is_not_counted_again_and_each_name_has_its_count() {
+    let scene = scene("", "");
+    for (host, target, fields) in STORED {
+        store(&scene, &from(host, target), fields);
+    }
+    let told = purge(&scene, r#"{"tags":["sport"],"urls":["test/c*"],"soft":true}"#);
+    let met = r#""named":2,"responses":3,"met":[{"what":"patterntest/c*","responses":1},{"what":"tagsport","responses":2}]"#;
+    assert!(told.contains(met), "{told}");
+    let told = purge(&scene, r#"{"urls":["test/*"],"soft":true}"#);
+    assert!(told.contains(r#""responses":0,"#), "{told}");
+    // What is stale can still be removed.
+    let told = purge(&scene, r#"{"urls":["test/*"]}"#);
+    assert!(told.contains(r#""responses":3,"#), "{told}");
+    let told = purge(&scene, r#"{"all":true}"#);
+    assert!(told.contains(r#""responses":1,"#), "{told}");
+}
+
+#[test]
+fn the_method_purge_takes_patterns() {
+    for spoken in BOTH {
+        let scene = scene("purge_from = [\"127.0.0.0/8\"]", "");
+        for target in ["/a", "/a/b?c", "/b"] {
+            store(&scene, &get(target), "");
+        }
+        for responses in [2, 0] {
+            let got = scene.answer(spoken, &Asked { method: "PURGE", ..get("/a*") });
+            assert!(
+                got.status == 200 && got.body.contains(&format!("\"responses\":{responses},")),
+                "{}",
+                got.body
+            );
+        }
+        assert!(!is_stored_anywhere(&scene, &get("/a/b?c")) && is_stored_anywhere(&scene, &get("/b")));
     }
 }
 

@@ -35,7 +35,7 @@ enum Command {
 #[command(after_help = PURGE_EXAMPLES)]
 #[group(id = "what", required = true, multiple = true, args = ["urls", "prefixes", "hosts", "tags", "all"])]
 struct Purge {
-    /// URLs, with all their variants; without http:// or https:// both
+    /// URLs, with all their variants; without http:// or https:// both; `*` stands for any text
     #[arg(value_name = "URL")]
     urls: Vec<String>,
 
@@ -43,7 +43,7 @@ struct Purge {
     #[arg(long = "prefix", value_name = "URL")]
     prefixes: Vec<String>,
 
-    /// All of this host, whatever the port; may be repeated
+    /// All of this host, whatever the port; `*` stands for any text; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
@@ -58,6 +58,10 @@ struct Purge {
     /// Makes it stale only: it is validated before it answers again, and may stand in for a server that is down
     #[arg(long)]
     soft: bool,
+
+    /// Ends with 0 even if nothing that is stored is met, which else ends with 1
+    #[arg(long)]
+    allow_none: bool,
 
     /// Prints what was purged as JSON
     #[arg(long)]
@@ -74,6 +78,7 @@ Examples:
   vanward cache purge --tag news --tag sport --soft
   vanward cache purge --prefix https://www.example.com/img/
   vanward cache purge --host www.example.com
+  vanward cache purge 'www.example.com/*.css' --host '*.example.org'
   vanward cache purge --all --socket /run/vanward.sock";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
@@ -85,7 +90,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
 }
 
 fn purge(arguments: &Purge) -> Result<(), ExitCode> {
-    let Purge { urls, prefixes, hosts, tags, all, soft, json, reach } = arguments;
+    let Purge { urls, prefixes, hosts, tags, all, soft, allow_none, json, reach } = arguments;
     let order = PurgeOrder {
         urls: urls.clone(),
         prefixes: prefixes.clone(),
@@ -98,31 +103,34 @@ fn purge(arguments: &Purge) -> Result<(), ExitCode> {
     let purged: Purged = answer.told()?;
     if *json {
         print(&answer.body);
-        return Ok(());
+    } else {
+        super::say(page(*soft, &purged));
     }
-    super::say(sentence(&order, &purged));
-    Ok(())
+    // What is only on the disk may have been met.
+    let is_nothing = purged.responses == 0 && !purged.is_more_on_disk && !all;
+    if is_nothing && !allow_none { Err(ExitCode::FAILURE) } else { Ok(()) }
 }
 
-/// `purged 2 URLs, with 3 stored responses, and 1 tag`.
-fn sentence(order: &PurgeOrder, purged: &Purged) -> String {
-    let counted = |count: usize, noun: &str, plural: &str| match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{count} {noun}{plural}"),
+/// `purged: 3 stored responses`, and a line for each name where there are several, or where it met nothing.
+fn page(is_soft: bool, purged: &Purged) -> String {
+    let counted = |count: usize| match count {
+        0 => "nothing that is stored".to_owned(),
+        1 => "1 stored response".to_owned(),
+        _ => format!("{count} stored responses"),
     };
-    let responses = counted(purged.responses, "stored response", "s");
-    let urls = format!("{}, with {responses}", counted(order.urls.len(), "URL", "s"));
-    let parts = [
-        (order.urls.len(), urls),
-        (order.prefixes.len(), counted(order.prefixes.len(), "prefix", "es")),
-        (order.hosts.len(), counted(order.hosts.len(), "host", "s")),
-        (order.tags.len(), counted(order.tags.len(), "tag", "s")),
-        (usize::from(order.all), "everything".to_owned()),
-    ];
-    let parts: Vec<String> =
-        parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, part)| part).collect();
-    let what = parts.join("; ");
-    if order.soft { format!("stale as of now: {what}") } else { format!("purged: {what}") }
+    let done = if is_soft { "stale as of now" } else { "purged" };
+    let mut page = format!("{done}: {}", counted(purged.responses));
+    if purged.is_more_on_disk {
+        page.push_str(", and what is met on the disk alone, which is not counted");
+    }
+    for met in &purged.met {
+        if purged.met.len() > 1 || met.responses == 0 {
+            let star = met.what.starts_with("tag ") && met.what.contains('*');
+            let hint = if star && met.responses == 0 { " (`*` has no meaning in a tag)" } else { "" };
+            page.push_str(&format!("\n  {}: {}{hint}", met.what, counted(met.responses)));
+        }
+    }
+    page
 }
 
 pub(super) fn print(text: &[u8]) {
@@ -132,24 +140,37 @@ pub(super) fn print(text: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use ::proxy::stored::MetTold;
+
     use super::*;
 
     #[test]
-    fn a_purge_is_told_in_a_line() {
-        let order = |urls: usize, tags: usize, soft| PurgeOrder {
-            urls: vec![String::new(); urls],
-            tags: vec![String::new(); tags],
-            soft,
-            ..PurgeOrder::default()
+    fn a_purge_says_what_it_met_and_which_names_met_nothing() {
+        let purged = |responses, met: &[(&str, usize)], is_more_on_disk| Purged {
+            named: met.len(),
+            responses,
+            met: met
+                .iter()
+                .map(|(what, responses)| MetTold { what: (*what).to_owned(), responses: *responses })
+                .collect(),
+            is_more_on_disk,
         };
-        let purged = |responses| Purged { named: 1, responses };
-        for (order, responses, expected) in [
-            (order(1, 0, false), 1, "purged: 1 URL, with 1 stored response"),
-            (order(2, 1, false), 0, "purged: 2 URLs, with 0 stored responses; 1 tag"),
-            (order(0, 2, true), 0, "stale as of now: 2 tags"),
-            (PurgeOrder { all: true, ..PurgeOrder::default() }, 0, "purged: everything"),
+        for (is_soft, purged, expected) in [
+            (false, purged(1, &[("URL a/", 1)], false), "purged: 1 stored response"),
+            (true, purged(2, &[("tag a", 2)], false), "stale as of now: 2 stored responses"),
+            (
+                false,
+                purged(0, &[("pattern a/b*", 0)], false),
+                "purged: nothing that is stored\n  pattern a/b*: nothing that is stored",
+            ),
+            (
+                false,
+                purged(3, &[("tag a", 3), ("tag b*", 0)], true),
+                "purged: 3 stored responses, and what is met on the disk alone, which is not counted\n  \
+                 tag a: 3 stored responses\n  tag b*: nothing that is stored (`*` has no meaning in a tag)",
+            ),
         ] {
-            assert_eq!(sentence(&order, &purged(responses)), expected);
+            assert_eq!(page(is_soft, &purged), expected);
         }
     }
 }

@@ -654,7 +654,7 @@ fn more_purges_than_can_be_remembered_sweep_first() {
     assert!(!is_stored(&store, key(2)));
     // A fetch that is older than all of them still needs them.
     let _old = lead(&store, key(3));
-    for number in 0..Rules::PREFIXES_MAX {
+    for number in 0..Rules::TEXTS_MAX {
         store.purge(Scope::Prefix(number.to_string().as_bytes().into()), Force::Hard).expect("room");
     }
     assert!(store.purge(Scope::Prefix(b"one more"[..].into()), Force::Hard).is_err());
