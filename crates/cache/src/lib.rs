@@ -87,6 +87,7 @@ pub use store::behind::Behind;
 pub use store::count::{Met, Rule};
 pub use store::object::{Object, Opening, SHORT_BODY_BYTES_MAX};
 pub use store::record::Recorded;
+pub use store::resize::Resized;
 pub use store::shelf::{Shelf, Shelved, Shelving};
 pub use store::{Joined, Store, StoreSettings, StoreTally};
 pub use stored::{Stored, Times};

@@ -3,8 +3,8 @@
 //! All workers share it. A hit is one short lock and the count of one `Arc`; nothing is allocated. When and whether a
 //! response may be stored or used is decided elsewhere.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::decide::Forward;
@@ -35,6 +35,8 @@ pub(crate) mod marks;
 pub(crate) mod apart;
 /// What purges have met.
 pub(crate) mod count;
+/// More memory, or less.
+pub(crate) mod resize;
 
 use behind::Behind;
 use count::Rule;
@@ -54,8 +56,14 @@ pub struct StoreSettings {
 
 /// Responses in memory.
 pub struct Store {
+    /// As many as there may be, of which the first are in use.
     shards: Box<[Mutex<Shard>]>,
-    settings: StoreSettings,
+    /// What of a key says its shard: one less than there are in use.
+    mask: AtomicUsize,
+    memory_bytes: AtomicU64,
+    object_bytes_max: AtomicU64,
+    /// Held while all shards are gone through, so that nothing moves from one to another meanwhile.
+    round: Mutex<()>,
     /// The number of the last purge that is in force.
     epoch: AtomicU64,
     rules: RwLock<Rules>,
@@ -114,19 +122,38 @@ pub enum Joined {
 
 /// The least that a shard has, unless all is less: an object may take half of it.
 const SHARD_BYTES_MIN: u64 = 64 << 20;
-const SHARDS_MAX: u64 = 64;
+const SHARDS_MAX: usize = 64;
+
+/// What follows from the settings.
+struct Shape {
+    shards: usize,
+    shard_bytes: u64,
+    object_bytes_max: u64,
+}
+
+impl Shape {
+    fn of(settings: StoreSettings) -> Self {
+        let StoreSettings { memory_bytes, object_bytes_max } = settings;
+        let shards = (memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX as u64);
+        let shards = 1 << shards.ilog2();
+        // A tenth is left for bodies under way, and for what the allocator cannot give back.
+        let shard_bytes = (memory_bytes - memory_bytes / 10) / shards;
+        let object_bytes_max = object_bytes_max.min(memory_bytes / 8).min(shard_bytes / 2);
+        Self { shards: shards as usize, shard_bytes, object_bytes_max }
+    }
+}
 
 impl Store {
     /// An empty store, with what lies behind it.
     pub fn new(settings: StoreSettings, behind: Option<Arc<dyn Behind>>) -> Self {
-        let shards = (settings.memory_bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
-        let shards = 1 << shards.ilog2();
-        // A tenth is left for bodies under way, and for what the allocator cannot give back.
-        let shard_bytes = (settings.memory_bytes - settings.memory_bytes / 10) / shards;
-        let object_bytes_max = settings.object_bytes_max.min(settings.memory_bytes / 8).min(shard_bytes / 2);
+        let Shape { shards, shard_bytes, object_bytes_max } = Shape::of(settings);
+        let shard = |index| if index < shards { Shard::new(shard_bytes) } else { Shard::unused() };
         Self {
-            shards: (0..shards).map(|_| Mutex::new(Shard::new(shard_bytes))).collect(),
-            settings: StoreSettings { object_bytes_max, ..settings },
+            shards: (0..SHARDS_MAX).map(|index| Mutex::new(shard(index))).collect(),
+            mask: AtomicUsize::new(shards - 1),
+            memory_bytes: AtomicU64::new(settings.memory_bytes),
+            object_bytes_max: AtomicU64::new(object_bytes_max),
+            round: Mutex::default(),
             epoch: AtomicU64::new(0),
             rules: RwLock::default(),
             filling_bytes: Arc::default(),
@@ -312,6 +339,7 @@ impl Store {
     /// Frees what purges met, and forgets these. It takes as long as there are objects, a shard's at a time, and holds
     /// up look-ups of that shard.
     pub fn sweep(&self) {
+        let _round = self.round();
         let mut swept = self.epoch.load(Acquire);
         for shard in &self.shards {
             let oldest = lock(shard).sweep(|object| {
@@ -363,12 +391,12 @@ impl Store {
 
     /// What one object may take.
     pub fn object_bytes_max(&self) -> u64 {
-        self.settings.object_bytes_max
+        self.object_bytes_max.load(Relaxed)
     }
 
     /// All memory that it may take.
     pub fn memory_bytes(&self) -> u64 {
-        self.settings.memory_bytes
+        self.memory_bytes.load(Relaxed)
     }
 
     fn rules(&self) -> RwLockReadGuard<'_, Rules> {
@@ -377,7 +405,18 @@ impl Store {
 
     #[inline]
     fn shard(&self, key: Key) -> MutexGuard<'_, Shard> {
-        lock(&self.shards[(key.as_u128() >> 64) as usize & (self.shards.len() - 1)])
+        loop {
+            let mask = self.mask.load(Acquire);
+            let shard = lock(&self.shards[shard_of(key, mask)]);
+            // It changes only while all shards are locked.
+            if mask == self.mask.load(Relaxed) {
+                return shard;
+            }
+        }
+    }
+
+    fn round(&self) -> MutexGuard<'_, ()> {
+        self.round.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores an object, unless it was purged while it was fetched, and has it kept behind the store.
@@ -447,8 +486,7 @@ impl Store {
         body_bytes: Option<u64>,
         mut pieces: impl Iterator<Item = &'b [u8]>,
     ) -> Option<Box<dyn Shelving>> {
-        let mut shelving =
-            self.shelf.as_ref()?.begin(body_bytes.unwrap_or(self.settings.object_bytes_max))?;
+        let mut shelving = self.shelf.as_ref()?.begin(body_bytes.unwrap_or(self.object_bytes_max()))?;
         pieces.all(|piece| shelving.append(piece)).then_some(shelving)
     }
 
@@ -470,14 +508,18 @@ impl Store {
     pub(crate) fn is_filling_full(&self, own_bytes: u64) -> bool {
         // What is on its way to the shelf is in memory twice.
         let share = if self.shelf.is_some() { 16 } else { 8 };
-        self.filling_bytes.load(Relaxed).saturating_sub(own_bytes) >= self.settings.memory_bytes / share
+        self.filling_bytes.load(Relaxed).saturating_sub(own_bytes) >= self.memory_bytes() / share
     }
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Store").field("settings", &self.settings).finish_non_exhaustive()
+        formatter.debug_struct("Store").field("memory_bytes", &self.memory_bytes()).finish_non_exhaustive()
     }
+}
+
+fn shard_of(key: Key, mask: usize) -> usize {
+    (key.as_u128() >> 64) as usize & mask
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {

@@ -109,6 +109,11 @@ impl Survey {
         }
     }
 
+    /// The store has so much memory from now on. What was seen counts by what it had.
+    pub(crate) fn set_memory_bytes(&self, memory_bytes: u64) {
+        self.sample.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes = memory_bytes;
+    }
+
     /// What is known by now, after so many requests, if that is enough to say something.
     pub(crate) fn hit_rates(&self, requests: u64) -> Option<HitRates> {
         let mut sample = self.sample.lock().unwrap_or_else(PoisonError::into_inner);

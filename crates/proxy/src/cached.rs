@@ -38,8 +38,8 @@ use std::sync::Arc;
 
 use ::cache::{
     Asked, Behind, Codings, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
-    OriginError, Policy, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide, is_unsafe,
-    judge_conditions, range_applies, serves_on_error,
+    OriginError, Policy, Resized, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide,
+    is_unsafe, judge_conditions, range_applies, serves_on_error,
 };
 use config::CacheStore;
 use pages::Pages;
@@ -51,6 +51,7 @@ use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::forward;
 use crate::lane::{Memory, Request};
+use crate::plan::Plan;
 use crate::record::Record;
 use crate::respond;
 use crate::seen;
@@ -101,6 +102,28 @@ impl Cache {
         self.store.holds(key) || self.below.tier().is_some_and(|tier| tier.has(key))
     }
 
+    /// What a reload makes of what is stored, once it is in force: what fits stays. Says what does not.
+    pub(crate) fn follow(before: &Plan, now: &Plan) -> Option<String> {
+        let last = before.cache.as_ref()?;
+        let (Some(cache), Some(meant)) = (&now.cache, &now.config.cache) else {
+            return dropped(last, "there is none any more");
+        };
+        if !Arc::ptr_eq(&cache.store, &last.store) {
+            return dropped(last, "it has another disk, and begins anew");
+        }
+        let CacheStore { memory_bytes, object_bytes_max, .. } = *meant;
+        let known = before.config.cache.as_ref();
+        let is_same = |known: &CacheStore| {
+            (known.memory_bytes, known.object_bytes_max) == (memory_bytes, object_bytes_max)
+        };
+        if known.is_some_and(is_same) {
+            return None;
+        }
+        let Resized { kept, dropped } = cache.store.resize(StoreSettings { memory_bytes, object_bytes_max });
+        let told = format!("cache: {dropped} stored responses made room, those used least; {kept} are kept");
+        (dropped > 0).then_some(told)
+    }
+
     /// Another process is to have what lies on the disk.
     pub(crate) fn leave(&self) {
         if let Some(tier) = self.below.tier() {
@@ -114,6 +137,11 @@ impl Cache {
             tier.finish();
         }
     }
+}
+
+fn dropped(last: &Cache, why: &str) -> Option<String> {
+    let count = last.store.responses();
+    (count > 0).then(|| format!("cache: {why}: {count} stored responses in memory are dropped"))
 }
 
 /// What the store has to say of a request.

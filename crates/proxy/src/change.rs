@@ -239,8 +239,10 @@ impl Control {
     fn take_over(&self, file: Config) -> Result<Vec<String>, StartError> {
         let turn = self.turn()?;
         let overlay = self.overlay();
-        let remarks = self.remarks(&file);
+        let mut remarks = self.remarks(&file);
+        let before = self.plan();
         self.put(file, overlay)?;
+        remarks.extend(Cache::follow(&before, &self.plan()));
         drop(turn);
         self.reloads.fetch_add(1, Ordering::Relaxed);
         Ok(remarks)

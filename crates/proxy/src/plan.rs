@@ -220,10 +220,9 @@ impl Listener {
     }
 }
 
-/// How much is stored: what is stored is kept for as long as this does not change.
-fn stores(config: &Config) -> Option<(u64, u64, Option<&CacheDisk>)> {
-    let cache = config.cache.as_ref()?;
-    Some((cache.memory_bytes, cache.object_bytes_max, cache.disk.as_ref()))
+/// Where it is stored: what is stored is kept for as long as this does not change. How much is for `Cache::follow`.
+fn stores(config: &Config) -> Option<Option<&CacheDisk>> {
+    Some(config.cache.as_ref()?.disk.as_ref())
 }
 
 /// Where https is spoken: at its own port if anywhere there, else at the first listener's that has TLS.

@@ -13,7 +13,7 @@ use crate::store::marks::Mark;
 #[derive(Debug, Clone, Copy)]
 pub struct Apart {
     epoch: u64,
-    purges: u64,
+    purges: u32,
     is_too_large: bool,
 }
 

@@ -39,6 +39,7 @@ impl Store {
     pub fn count(&self, rules: &[Rule]) -> Met {
         let mut met = Met { by_rule: vec![0; rules.len()], responses: 0 };
         let Some(first) = rules.iter().map(|rule| rule.epoch).min() else { return met };
+        let _round = self.round();
         for shard in &self.shards {
             lock(shard).sweep(|object| {
                 // A look-up may have found the purge already.

@@ -24,7 +24,7 @@ struct Place {
     until_seconds: u64,
     mark: Mark,
     /// How many keys of this place were purged.
-    purges: u64,
+    purges: u32,
 }
 
 /// A shard's marks.
@@ -38,6 +38,11 @@ impl Default for Marks {
 }
 
 impl Marks {
+    /// Of a shard that is not in use.
+    pub(crate) fn none() -> Self {
+        Self(Box::new([]))
+    }
+
     pub(crate) fn set(&mut self, key: Key, mark: Mark, until_seconds: u64) {
         let place = &mut self.0[index(key)];
         (place.key, place.mark, place.until_seconds) = (slot(key), mark, until_seconds);
@@ -50,11 +55,12 @@ impl Marks {
     }
 
     pub(crate) fn purged(&mut self, key: Key) {
-        self.0[index(key)].purges += 1;
+        let purges = &mut self.0[index(key)].purges;
+        *purges = purges.wrapping_add(1);
     }
 
     /// A number that a purge of this key changes; a purge of another one seldom.
-    pub(crate) fn purges(&self, key: Key) -> u64 {
+    pub(crate) fn purges(&self, key: Key) -> u32 {
         self.0[index(key)].purges
     }
 }

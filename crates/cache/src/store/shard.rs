@@ -54,10 +54,12 @@ impl Shard {
     pub(crate) fn new(capacity_bytes: u64) -> Self {
         // For how many keys it is remembered that they were evicted of late: half as many as there are objects of this
         // size.
-        let options = OptionsBuilder::new()
-            .estimated_items_capacity((capacity_bytes / 2048).max(64) as usize)
-            .weight_capacity(capacity_bytes)
-            .build();
+        Self::with_items((capacity_bytes / 2048).max(64) as usize, capacity_bytes)
+    }
+
+    fn with_items(items: usize, capacity_bytes: u64) -> Self {
+        let options =
+            OptionsBuilder::new().estimated_items_capacity(items).weight_capacity(capacity_bytes).build();
         let Ok(options) = options else { unreachable!("both numbers are given") };
         Self {
             objects: unsync::Cache::with_options(
@@ -71,6 +73,41 @@ impl Shard {
             marks: Marks::default(),
             requests: 0,
         }
+    }
+
+    /// One that nothing is stored in.
+    pub(crate) fn unused() -> Self {
+        Self { marks: Marks::none(), ..Self::with_items(1, 1) }
+    }
+
+    /// Takes so much from now on: what is used least makes room, as far as that has to be.
+    pub(crate) fn set_capacity(&mut self, capacity_bytes: u64) {
+        self.objects.set_capacity(capacity_bytes);
+    }
+
+    /// How many responses are stored.
+    pub(crate) fn responses(&self) -> usize {
+        self.objects.iter().map(|(_, entry)| entry.objects().len()).sum()
+    }
+
+    /// Takes out all that is stored and all fetches under way.
+    pub(crate) fn take_all(&mut self) -> (Vec<Entry>, Vec<Arc<Flight>>) {
+        self.flights_count = 0;
+        let entries = self.objects.drain().map(|(_, entry)| entry).collect();
+        (entries, self.flights.drain().flat_map(|(_, flights)| flights).collect())
+    }
+
+    /// Takes in what another shard had.
+    pub(crate) fn take_in(&mut self, entry: Entry, left: &mut Left) {
+        if let Some(key) = entry.key() {
+            self.objects.insert_with_lifecycle(slot(key), entry, left);
+        }
+    }
+
+    /// Takes up a fetch that another shard had.
+    pub(crate) fn take_up(&mut self, flight: Arc<Flight>) {
+        self.flights_count += 1;
+        self.flights.entry(flight.key).or_default().push(flight);
     }
 
     /// The variant that answers.
@@ -174,6 +211,10 @@ pub(crate) fn slot(key: Key) -> u64 {
 }
 
 impl Entry {
+    pub(crate) fn key(&self) -> Option<Key> {
+        self.objects().first().map(|object| object.key())
+    }
+
     fn objects(&self) -> &[Arc<Object>] {
         match self {
             Self::One(object) => std::slice::from_ref(object),

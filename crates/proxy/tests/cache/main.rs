@@ -45,6 +45,8 @@ mod passed;
 mod counted;
 /// Many who want the same.
 mod shared;
+/// What a reload leaves.
+mod resized;
 /// What is purged.
 mod purged;
 /// What routes have to themselves.

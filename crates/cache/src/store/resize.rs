@@ -1,0 +1,69 @@
+//! More memory for a store, or less, while it is used: what fits stays.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::store::shard::{Left, Shard};
+use crate::store::{Shape, Store, StoreSettings, lock, shard_of};
+
+/// What became of what was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Resized {
+    /// Responses that stay.
+    pub kept: usize,
+    /// Responses that had to make room: those used least.
+    pub dropped: usize,
+}
+
+impl Store {
+    /// How many responses are stored, with all variants.
+    pub fn responses(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).responses()).sum()
+    }
+
+    /// Takes other settings. Where that makes it other shards, look-ups wait as long as it takes to move all that is stored
+    ///; else as long as what is too much is dropped from one of them.
+    pub fn resize(&self, settings: StoreSettings) -> Resized {
+        let _round = self.round();
+        let Shape { shards, shard_bytes, object_bytes_max } = Shape::of(settings);
+        let before = self.responses();
+        let in_use = self.mask.load(Relaxed) + 1;
+        self.object_bytes_max.store(object_bytes_max, Relaxed);
+        self.memory_bytes.store(settings.memory_bytes, Relaxed);
+        self.survey.set_memory_bytes(settings.memory_bytes);
+        // Each by its own policy, which knows what is used.
+        let all_bytes = shard_bytes * shards as u64;
+        for shard in &self.shards[..in_use] {
+            lock(shard).set_capacity(all_bytes / in_use as u64);
+        }
+        let left = if shards == in_use { Left::default() } else { self.reshape(shards, shard_bytes) };
+        drop(left);
+        let kept = self.responses();
+        let dropped = before.saturating_sub(kept);
+        self.counts.evicted.fetch_add(dropped as u64, Relaxed);
+        Resized { kept, dropped }
+    }
+
+    fn reshape(&self, shards: usize, shard_bytes: u64) -> Left {
+        let mut locked: Vec<MutexGuard<'_, Shard>> = self.shards.iter().map(lock).collect();
+        let taken: Vec<_> = locked.iter_mut().map(|shard| shard.take_all()).collect();
+        let requests = locked.iter().map(|shard| shard.requests).sum();
+        for (index, shard) in locked.iter_mut().enumerate() {
+            **shard = if index < shards { Shard::new(shard_bytes) } else { Shard::unused() };
+        }
+        let (mask, mut left) = (shards - 1, Left::default());
+        locked[0].requests = requests;
+        for (entries, flights) in taken {
+            for entry in entries {
+                if let Some(key) = entry.key() {
+                    locked[shard_of(key, mask)].take_in(entry, &mut left);
+                }
+            }
+            for flight in flights {
+                locked[shard_of(flight.key, mask)].take_up(flight);
+            }
+        }
+        self.mask.store(mask, Release);
+        left
+    }
+}
