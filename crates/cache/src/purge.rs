@@ -158,7 +158,7 @@ impl Rules {
             }
             Scope::Prefix(prefix) => self.text(Texts::Prefix(prefix.clone()))?.set(force, epoch, at_seconds),
             Scope::Pattern(pattern) => {
-                self.text(Texts::Pattern(pattern.clone()))?.set(force, epoch, at_seconds)
+                self.text(Texts::Pattern(pattern.clone()))?.set(force, epoch, at_seconds);
             }
         }
         self.epoch = epoch;
