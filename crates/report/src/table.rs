@@ -13,7 +13,7 @@ pub const NOTHING: &str = "—";
 pub const EVEN: &str = "≈";
 
 /// Connections that a proxy made to its origins while there was load, the median over the repeats.
-const CONNECTIONS: &str = "connections made";
+const CONNECTIONS: &str = "connects";
 
 /// The percentiles that tables list, and their headings.
 pub const PERCENTILES: [(f64, &str); 6] =

@@ -2,7 +2,7 @@
 
 use crate::compare::{Comparison, show};
 use crate::findings;
-use crate::summary::Summary;
+use crate::summary::{CaseSummary, Summary};
 use crate::table::{self, Table};
 
 /// Sentences are broken here; tables are as wide as they have to be.
@@ -37,13 +37,18 @@ pub fn comparison(comparison: &Comparison<'_>) -> String {
 pub fn legend(summary: &Summary<'_>) -> String {
     let rounds = summary.results.conditions.rounds;
     let subject = summary.subject().map_or("the subject", |proxy| proxy.name.as_str());
-    match rounds {
+    let marks = match rounds {
         0 | 1 => "One round: the figures have no spread, and no difference is claimed.".to_owned(),
         _ => format!(
             "Medians of {rounds} rounds; ± is the farthest from it. {} marks what differs from {subject} by less \
              than the spread.",
             table::EVEN
         ),
+    };
+    let tells = |case: &CaseSummary<'_>| case.rows.iter().any(|row| row.origin_connections().is_some());
+    match summary.cases.iter().any(tells) {
+        true => marks + " Connects are connections made to the origins while there was load.",
+        false => marks,
     }
 }
 

@@ -464,7 +464,7 @@ fn what_timed_out_stands_beside_the_percentiles_that_it_is_not_in() {
     assert_eq!(last, ["0", "0", "21", "0"]);
     // How many connections were made is a column where it is known.
     let figures = table::figures(&summary.cases[0]);
-    let column = figures.headings.iter().position(|heading| heading == "connections made").expect("a column");
+    let column = figures.headings.iter().position(|heading| heading == "connects").expect("a column");
     assert_eq!((figures.rows[2][column].as_str(), figures.rows[1][column].as_str()), ("42", "—"));
 }
 

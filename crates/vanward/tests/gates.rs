@@ -114,7 +114,7 @@ fn origins_that_speak_tls_or_http_2_are_asked_so_and_layer_4_passes_on() {
     let four = [made("passed-on", "vanward"), made("passed-on-tls", "vanward"), made("http", "direct")];
     assert_eq!(four, [4, 4, 4]);
     assert!(made("h2", "vanward") <= 1 && made("https", "vanward") <= 4);
-    assert!(ended.output.contains("connections made"), "{}", ended.output);
+    assert!(ended.output.contains("connects"), "{}", ended.output);
     // What it cannot do it is left out of, by name.
     let lacking: Vec<&str> =
         results.lacking.iter().filter(|each| each.proxy == "mine").map(|each| each.case.as_str()).collect();
