@@ -16,6 +16,8 @@ mod table;
 mod decode;
 /// Fields to header blocks.
 mod encode;
+/// What a WebSocket of HTTP/1.1 begins with.
+mod websocket;
 /// Fields to text.
 mod message;
 /// Text to fields.
@@ -41,4 +43,5 @@ pub use flood::Flood;
 pub use frame::{PAYLOAD_MAX, Reason};
 pub use send::WriteError;
 pub use stream::{Gone, Key};
+pub use websocket::accept_of;
 pub use windows::STREAM_WINDOW;

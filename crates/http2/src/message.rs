@@ -1,14 +1,9 @@
 //! Fields of HTTP/2 as the text of HTTP/1.1 (RFC 9113 §8). What this text means is decided by whoever parses it, as
 //! strictly as everything else; refused here is only what HTTP/2 itself forbids, or what no text could say.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use sha1::{Digest, Sha1};
 use wire::reason_phrase;
 
-/// RFC 6455 §1.3.
-const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-const WEBSOCKET: &[u8] = b"websocket";
+use crate::websocket::{WEBSOCKET, accept_of, fresh_key};
 
 /// How the bytes behind a head are framed in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +133,11 @@ impl Fields {
                 if self.content_length.replace(length).is_some_and(|other| other != length) {
                     return Err(Unfit::Malformed);
                 }
+                // RFC 9110 §8.6 allows `007`, which not everybody reads as a decimal number: it is passed on as `7`.
+                if value[0] == b'0' && value.len() > 1 {
+                    push(&mut self.text, name, length.to_string().as_bytes());
+                    return Ok(());
+                }
             }
             _ => {}
         }
@@ -184,6 +184,10 @@ impl Fields {
         let (authority, path) = (self.pseudo(AUTHORITY), self.pseudo(PATH));
         let is_connect = method == b"CONNECT";
         let is_tunnel = is_connect && upgrade.is_none();
+        // RFC 9113 §8.3.1: it is a scheme, of whichever protocol (RFC 3986 §3.1).
+        if self.pseudo(SCHEME).is_some_and(|scheme| !is_scheme(scheme)) {
+            return Err(Unfit::Malformed);
+        }
         // RFC 9113 §8.3.1, §8.5; RFC 8441 §4.
         let is_whole = (self.pseudo(SCHEME).is_some() && path.is_some_and(|path| !path.is_empty()))
             != is_tunnel
@@ -251,8 +255,7 @@ impl Fields {
             out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n");
             push(out, b"upgrade", protocol);
             if let Some(key) = key {
-                let accept = Sha1::new().chain_update(key).chain_update(ACCEPT_SUFFIX).finalize();
-                push(out, b"sec-websocket-accept", BASE64_STANDARD.encode(accept).as_bytes());
+                push(out, b"sec-websocket-accept", accept_of(key).as_bytes());
             }
             self.push_lines(out);
             out.extend_from_slice(b"\r\n");
@@ -335,6 +338,12 @@ fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| TOKEN[usize::from(byte)])
 }
 
+/// RFC 3986 §3.1.
+fn is_scheme(scheme: &[u8]) -> bool {
+    let is_of_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(is_of_scheme)
+}
+
 /// Whether it stands in a request line as it is; what it means is decided later.
 fn is_target(target: &[u8]) -> bool {
     !target.is_empty() && target.iter().all(|&byte| byte > b' ' && byte != 0x7f)
@@ -367,9 +376,4 @@ fn length_of(value: &[u8]) -> Option<u64> {
 fn status_of(value: &[u8]) -> Option<u16> {
     let is_status = value.len() == 3 && value.iter().all(u8::is_ascii_digit) && value[0] != b'0';
     is_status.then(|| value.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')))
-}
-
-/// RFC 6455 §4.1: a nonce. It keeps caches from answering, and keeps no secret.
-fn fresh_key() -> String {
-    BASE64_STANDARD.encode(fastrand::u128(..).to_le_bytes())
 }

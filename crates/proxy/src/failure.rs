@@ -92,6 +92,7 @@ failures! {
     UpstreamHeadTooLarge Upstream 502 "upstream-head-too-large" "The header fields of the server's answer are too large.",
     UpstreamInterims Upstream 502 "upstream-interims" "The server sent too many interim responses.",
     UpstreamFraming Upstream 502 "upstream-framing" "The length of the server's answer is not clear.",
+    UpstreamSwitch Upstream 502 "upstream-switch" "The server switched to a protocol that was not asked for.",
     UpstreamTruncated Upstream 502 "upstream-truncated" "The server's answer ended early.",
     UpstreamStatus Upstream 502 "upstream-status" "The server answered that it cannot.",
     UpstreamUnknown Upstream 503 "upstream-unknown" "The server's address is not known.",

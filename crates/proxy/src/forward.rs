@@ -27,6 +27,7 @@ use crate::record::Record;
 use crate::respond;
 use crate::retry::{Attempts, Progress, Setback, Verdict};
 use crate::shaping::{Pace, Way};
+use crate::switch;
 use crate::tcp::Follows;
 use crate::unwanted::Unwanted;
 use crate::upload::{self, Until, Upload};
@@ -362,7 +363,7 @@ impl Attempt<'_> {
                 .beside(self.call, self.admitted, &connection, request, Until::Head, receive)
                 .await?;
         }
-        self.read_framing(&mut connection, response)?;
+        self.read_framing(&mut connection, request, response)?;
         if let Some(whole) = rest_is_awaited(&connection, response) {
             self.settle(&connection, response, whole).await?;
         }
@@ -534,7 +535,7 @@ impl Attempt<'_> {
             match response.head.start.status {
                 // RFC 9110 §7.8: a server switches only to what it was asked for.
                 101 if self.admitted.wants_upgrade => return Ok(()),
-                101 => return Err(Failure::UpstreamMalformed),
+                101 => return Err(Failure::UpstreamSwitch),
                 100..=199 => {
                     // RFC 9110 §15.2: an HTTP/1.0 client knows none.
                     if self.admitted.version != Version::Http10 {
@@ -660,11 +661,20 @@ impl Attempt<'_> {
     }
 
     /// Decides what follows the head.
-    fn read_framing(&self, connection: &mut Connection, response: &Response) -> Result<(), Failure> {
+    fn read_framing(
+        &self,
+        connection: &mut Connection,
+        request: &Request,
+        response: &Response,
+    ) -> Result<(), Failure> {
         let bytes = response.buffer.filled();
         let head = &response.head;
         let options = ConnectionOptions::of(head, bytes).map_err(|_| Failure::UpstreamFraming)?;
         connection.framing = if head.start.status == 101 {
+            let made_key = self.call.client.socket.frames_itself();
+            if !switch::is_asked_for(request, response, options, made_key) {
+                return Err(Failure::UpstreamSwitch);
+            }
             Framing::None
         } else {
             wire::response_framing(head, bytes, self.admitted.method == Method::Head)

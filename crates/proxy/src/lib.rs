@@ -53,6 +53,8 @@ mod choose;
 mod line;
 /// Whether it is tried once more.
 mod retry;
+/// Whether a switch of protocols is the one asked for.
+mod switch;
 /// One request to a server.
 mod forward;
 /// The one body pump.

@@ -1,6 +1,6 @@
 //! The Connection field (RFC 9110 §7.6.1): what a sender says of this hop alone.
 
-use crate::head::{Fields, Head, RequestHead, Version};
+use crate::head::{Fields, Head, RequestHead, ResponseHead, Version};
 use crate::name::{Name, NameSet, is};
 
 /// The options that Connection names, of all its lines together.
@@ -99,6 +99,19 @@ impl ConnectionOptions {
 pub fn wants_upgrade(head: &RequestHead, bytes: &[u8], options: ConnectionOptions) -> bool {
     // RFC 9110 §7.8: an Upgrade in a request of HTTP/1.0 is ignored.
     options.upgrade && head.start.version != Version::Http10 && upgrades(head, bytes).next().is_some()
+}
+
+/// Whether a 101 is the switch that its request asks for (RFC 9110 §7.8): its Connection says so, and its Upgrade names
+/// protocols that were offered, no others.
+pub fn is_switch_asked_for(
+    request: (&RequestHead, &[u8]),
+    response: (&ResponseHead, &[u8]),
+    options: ConnectionOptions,
+) -> bool {
+    let is_offered =
+        |protocol: &[u8]| upgrades(request.0, request.1).any(|it| it.eq_ignore_ascii_case(protocol));
+    let mut protocols = response.0.values(response.1, Name::Upgrade).flat_map(tokens).peekable();
+    options.upgrade && protocols.peek().is_some() && protocols.all(is_offered)
 }
 
 /// The protocols of an Upgrade field that are passed on: all but those in which requests would go on, past the

@@ -47,7 +47,7 @@ pub use explain::{
 pub use forwarded::Client;
 pub use framing::{Framing, FramingError, request_framing, response_framing};
 pub use head::{Field, Fields, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
-pub use hop::{ConnectionError, ConnectionOptions, wants_upgrade};
+pub use hop::{ConnectionError, ConnectionOptions, is_switch_asked_for, wants_upgrade};
 pub use method::Method;
 pub use name::Name;
 pub use named::named_client;

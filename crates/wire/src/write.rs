@@ -78,8 +78,18 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
         // RFC 9110 §10.1.1: an expectation of an HTTP/1.0 client is ignored.
         dropped = dropped.with(Name::Expect);
     }
+    // RFC 9110 §8.6 allows `007`, which not everybody reads as a decimal number: it is passed on as `7`.
+    let length = odd_length(head, bytes, rewrite.framing);
+    if length.is_some() {
+        dropped = dropped.with(Name::ContentLength);
+    }
     let passing = Passing { connection: rewrite.connection, dropped, edits: rewrite.edits };
     copy_fields(out, &head.fields, &bytes[..head.len], run_start, &passing);
+    if let Some(length) = length {
+        out.extend_from_slice(b"Content-Length: ");
+        push_number(out, length);
+        out.extend_from_slice(b"\r\n");
+    }
     if decrements && let Some(left) = max_forwards(head, bytes) {
         out.extend_from_slice(b"Max-Forwards: ");
         push_number(out, left.saturating_sub(1));
@@ -92,6 +102,13 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     if let Some(edits) = rewrite.edits {
         edit_lines(out, own, edits);
     }
+}
+
+/// The length of a request's body, where it is written otherwise than numbers are.
+fn odd_length(head: &RequestHead, bytes: &[u8], framing: Framing) -> Option<u64> {
+    let value = head.value(bytes, Name::ContentLength)?;
+    let length = if let Framing::Length(length) = framing { length } else { 0 };
+    (value.len() > 1 && value[0] == b'0').then_some(length)
 }
 
 fn push_request_line(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>) {

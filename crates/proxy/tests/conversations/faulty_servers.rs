@@ -63,9 +63,19 @@ fn answers_that_are_not_http() {
             b"HTTP/1.1 200 OK\r\nA\x00: b\r\nContent-Length: 2\r\n\r\nok",
             b"HTTP/1.1 200 OK\r\nA: \x00\r\nContent-Length: 2\r\n\r\nok",
             b"HTTP/1.1 200 OK\r\nno colon\r\nContent-Length: 2\r\n\r\nok",
-            // Not asked for.
-            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
             b"HTTP/1.1 103 Early Hints\r\nA : b\r\n\r\n",
+        ],
+    );
+}
+
+#[test]
+fn switches_that_nobody_asked_for() {
+    refused(
+        "The server switched to a protocol that was not asked for.",
+        "upstream-switch",
+        &[
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+            b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
         ],
     );
 }

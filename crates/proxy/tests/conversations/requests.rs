@@ -28,7 +28,7 @@ fn a_body_with_a_length_is_passed_on_with_it() {
     passes(
         "a body of a GET",
         "GET / HTTP/1.1\r\nHost: test\r\ncontent-length: 003\r\n\r\nabc",
-        "GET / HTTP/1.1\r\nHost: test\r\ncontent-length: 003\r\n{ours}\r\nabc",
+        "GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n{ours}\r\nabc",
     );
 }
 

@@ -16,6 +16,8 @@ const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n
 const SWITCH_GOT: &str = "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: y\r\nConnection: upgrade\r\n\
     Upgrade: websocket\r\n{via}\r\n";
 
+const NOT_ASKED_FOR: &str = "The server switched to a protocol that was not asked for.";
+
 const UPGRADED: [Step<'static>; 5] =
     [ClientSends(ASK), ServerAccepts, ServerGets(ASK_SEEN), ServerSends(SWITCH), ClientGets(SWITCH_GOT)];
 
@@ -102,7 +104,7 @@ fn a_server_may_decline() {
 #[test]
 fn a_switch_that_was_not_asked_for_is_refused() {
     // RFC 9110 §7.8: a server switches only to what the request named; here nothing of it was passed on.
-    let refused = failure_and_go_on("502 Bad Gateway", "The server's answer is not valid HTTP.");
+    let refused = failure_and_go_on("502 Bad Gateway", NOT_ASKED_FOR);
     for fields in
         ["Connection: upgrade\r\nUpgrade: h2c\r\n", "Connection: upgrade\r\n", "Upgrade: websocket\r\n"]
     {
@@ -118,6 +120,35 @@ fn a_switch_that_was_not_asked_for_is_refused() {
                 ServerIsClosed,
             ],
         );
+    }
+}
+
+#[test]
+fn a_switch_to_something_else_is_refused() {
+    // RFC 9110 §7.8: a 101 names what it switches to, and it is what was offered.
+    let refused = failure_and_go_on("502 Bad Gateway", NOT_ASKED_FOR);
+    for fields in [
+        "Connection: upgrade\r\nUpgrade: other\r\n",
+        "Connection: upgrade\r\nUpgrade: websocket, other\r\n",
+        "Connection: upgrade\r\nUpgrade: h2c\r\n",
+        "Connection: upgrade\r\n",
+        "Upgrade: websocket\r\n",
+        "",
+    ] {
+        let scene = Scene::new();
+        let switch = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}Sec-WebSocket-Accept: y\r\n\r\n");
+        scene.play(
+            fields,
+            &[
+                ClientSends(ASK),
+                ServerAccepts,
+                ServerGets(ASK_SEEN),
+                ServerSends(&switch),
+                ClientGets(&refused),
+                ServerIsClosed,
+            ],
+        );
+        scene.assert_failures(&["upstream-switch"]);
     }
 }
 

@@ -77,6 +77,29 @@ fn a_request_with_two_hosts_or_none_is_refused() {
 }
 
 #[test]
+fn a_scheme_is_a_scheme() {
+    // RFC 9113 §8.3.1, RFC 3986 §3.1: one of another protocol is translated as it may be, what is none is malformed.
+    for scheme in ["http", "https", "HTTP", "coap+tcp", "a1.b-c"] {
+        passes(
+            scheme,
+            &[last_headers(1, &GET.replace("scheme: http", &format!("scheme: {scheme}")))],
+            "GET / HTTP/1.1\r\nhost: test\r\n{ours}\r\n",
+        );
+    }
+    let scene = Scene::to_http1();
+    let connect = ":method: CONNECT\n:protocol: websocket\n:scheme: ws:\n:authority: test\n:path: /\n";
+    for scheme in ["https://evil/", "https:", "1http", "-", "", "ht tp", "http,https", "ht\u{e9}", "http/1"] {
+        let mut client = scene.client();
+        client.sends(last_headers(1, &GET.replace("scheme: http", &format!("scheme: {scheme}"))));
+        assert_eq!(client.whole(1), "reset 1\n", "{scheme}");
+        client.sends(headers(3, connect));
+        assert_eq!(client.whole(3), "reset 1\n", "{scheme}");
+        client.is_heard();
+    }
+    scene.assert_no_more_connections();
+}
+
+#[test]
 fn cookies_are_joined() {
     // RFC 9113 §8.2.3.
     passes(
@@ -121,6 +144,12 @@ fn bodies_with_a_length_are_passed_on_as_they_are() {
     let with_length = format!("{post}content-length: 5\n");
     let seen = "POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 5\r\n{ours}\r\nhello";
     passes("in one frame", &[headers(1, &with_length), last_data(1, "hello")], seen);
+    // RFC 9110 §8.6: not everybody reads `005` as a decimal number.
+    passes(
+        "with zeros before",
+        &[headers(1, &format!("{post}content-length: 005\n")), last_data(1, "hello")],
+        seen,
+    );
     passes("in three", &[headers(1, &with_length), data(1, "he"), data(1, "llo"), last_data(1, "")], seen);
     passes(
         "of none",

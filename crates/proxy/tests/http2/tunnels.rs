@@ -18,6 +18,47 @@ fn field(head: &str, name: &str) -> Option<String> {
     fields.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
 }
 
+/// What a server answers that switches as this request asks, with more fields and the first bytes behind them.
+fn switch(head: &str, fields: &str, behind: &str) -> String {
+    let key = field(head, "Sec-WebSocket-Key").expect("there is a key");
+    let accept = http2::accept_of(key.as_bytes());
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n{fields}\r\n{behind}"
+    )
+}
+
+#[test]
+fn a_switch_that_does_not_answer_the_key_is_502() {
+    // RFC 6455 §4.1: the proxy has made the key, so that nobody else can tell.
+    let right = |head: &str| switch(head, "", "");
+    let accept = |head: &str| field(&switch(head, "", ""), "Sec-WebSocket-Accept").expect("it is there");
+    let rows: [(&str, &dyn Fn(&str) -> String); 9] = [
+        ("of another key", &|head| right(head).replace(&accept(head), ACCEPT)),
+        ("in other letters", &|head| right(head).replace(&accept(head), &accept(head).to_lowercase())),
+        ("empty", &|head| right(head).replace(&accept(head), "")),
+        ("none", &|head| right(head).replace("Sec-WebSocket-Accept", "X")),
+        ("one too many", &|head| switch(head, "Sec-WebSocket-Accept: x\r\n", "")),
+        ("no Upgrade", &|head| right(head).replace("Upgrade: websocket\r\n", "")),
+        ("to another protocol", &|head| right(head).replace("Upgrade: websocket", "Upgrade: other")),
+        ("no Connection", &|head| right(head).replace("Connection: Upgrade\r\n", "")),
+        ("nothing", &|_| "HTTP/1.1 101 Switching Protocols\r\n\r\n".to_owned()),
+    ];
+    for (name, wrong) in rows {
+        let scene = Scene::to_http1();
+        let mut client = scene.client();
+        client.sends(headers(1, CONNECT));
+        let mut server = scene.accept1();
+        let head = server.head();
+        server.sends(&wrong(&head));
+        server.is_closed();
+        let got = client.whole(1);
+        assert!(got.starts_with(":status: 502\n"), "{name}: {got}");
+        client.is_heard();
+        assert_eq!(scene.failures(), [("upstream-switch", 1)], "{name}");
+    }
+}
+
 #[test]
 fn a_websocket_over_a_stream_is_one_of_http_1_1() {
     let scene = Scene::to_http1();
@@ -32,10 +73,7 @@ fn a_websocket_over_a_stream_is_one_of_http_1_1() {
     assert_eq!(field(&head, "Sec-WebSocket-Protocol").as_deref(), Some("a, b"));
     assert_eq!(field(&head, "Sec-WebSocket-Key").map(|key| key.len()), Some(24), "{head}");
     assert_eq!(field(&head, "Content-Length").or(field(&head, "Transfer-Encoding")), None, "{head}");
-    server.sends(
-        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Accept: whatever\r\nSec-WebSocket-Protocol: b\r\n\r\nhello",
-    );
+    server.sends(&switch(&head, "Sec-WebSocket-Protocol: b\r\n", "hello"));
     client.gets_headers(1, ":status: 200\nsec-websocket-protocol: b\nvia: vanward\n");
     client.gets_data(1, "hello");
     client.sends(data(1, "ping"));
@@ -59,8 +97,8 @@ fn a_server_may_end_its_way_first() {
     let mut client = scene.client();
     client.sends(headers(1, CONNECT));
     let mut server = scene.accept1();
-    server.head();
-    server.sends("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    let head = server.head();
+    server.sends(&switch(&head, "", ""));
     client.next_on(1);
     server.half_closes();
     assert_eq!(client.whole(1), "---\n\n---\n");
@@ -76,8 +114,8 @@ fn a_stream_that_is_reset_ends_its_tunnel() {
     let mut client = scene.client();
     client.sends(headers(1, CONNECT));
     let mut server = scene.accept1();
-    server.head();
-    server.sends("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    let head = server.head();
+    server.sends(&switch(&head, "", ""));
     client.next_on(1);
     client.sends(reset(1, CANCEL));
     server.is_closed();

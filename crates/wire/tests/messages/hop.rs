@@ -1,8 +1,8 @@
 //! The Connection field, persistence, and which upgrades are passed on.
 
-use wire::{ConnectionError, ConnectionOptions, Version, wants_upgrade};
+use wire::{ConnectionError, ConnectionOptions, Version, is_switch_asked_for, wants_upgrade};
 
-use crate::{parse_request, request_with};
+use crate::{parse_request, parse_response, request_with};
 
 fn options(fields: &str) -> Result<ConnectionOptions, ConnectionError> {
     let bytes = request_with(fields);
@@ -93,5 +93,34 @@ fn upgrades_that_are_passed_on() {
         let head = parse_request(&bytes).unwrap();
         let options = ConnectionOptions::of(&head, &bytes).unwrap();
         assert_eq!(wants_upgrade(&head, &bytes, options), wants, "{line} {fields}");
+    }
+}
+
+/// RFC 9110 §7.8.
+#[test]
+fn switches_that_were_asked_for() {
+    for (offered, fields, expected) in [
+        ("websocket", "Connection: upgrade\r\nUpgrade: websocket\r\n", true),
+        ("WebSocket", "Connection: keep-alive, Upgrade\r\nUpgrade: webSocket\r\n", true),
+        ("a, b", "Connection: upgrade\r\nUpgrade: b\r\n", true),
+        ("a, b", "Connection: upgrade\r\nUpgrade: b, a\r\n", true),
+        ("spdy/3.1", "Connection: upgrade\r\nUpgrade: SPDY/3.1\r\n", true),
+        ("websocket", "Connection: upgrade\r\nUpgrade: other\r\n", false),
+        ("websocket", "Connection: upgrade\r\nUpgrade: websocket, other\r\n", false),
+        ("websocket", "Connection: upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n", false),
+        ("websocket", "Connection: upgrade\r\nUpgrade: websocket/13\r\n", false),
+        ("websocket", "Connection: upgrade\r\nUpgrade:\r\n", false),
+        ("websocket", "Connection: upgrade\r\n", false),
+        ("websocket", "Upgrade: websocket\r\n", false),
+        ("websocket", "Connection: close\r\nUpgrade: websocket\r\n", false),
+        // What is not passed on was not offered.
+        ("h2c, websocket", "Connection: upgrade\r\nUpgrade: h2c\r\n", false),
+    ] {
+        let request = request_with(&format!("Connection: upgrade\r\nUpgrade: {offered}\r\n"));
+        let response = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n").into_bytes();
+        let (asked, answered) = (parse_request(&request).unwrap(), parse_response(&response).unwrap());
+        let options = ConnectionOptions::of(&answered, &response).unwrap();
+        let found = is_switch_asked_for((&asked, &request), (&answered, &response), options);
+        assert_eq!(found, expected, "{offered}: {fields}");
     }
 }

@@ -56,6 +56,29 @@ fn a_plain_request() {
     );
 }
 
+/// RFC 9110 §8.6: `007` is a length, which some read as an octal number.
+#[test]
+fn a_length_is_passed_on_in_its_normal_form() {
+    for (sent, seen) in [("5", "5"), ("0", "0"), ("50", "50")] {
+        let line = format!("Content-Length: {sent}");
+        let seen = format!("Content-Length: {seen}");
+        check(
+            &["POST / HTTP/1.1", &line, "Host: h"],
+            &["POST / HTTP/1.1", &seen, "Host: h", "Via: 1.1 vanward", "{F}"],
+            "h",
+        );
+    }
+    for (sent, seen) in [("05", "5"), ("00", "0"), ("0000000000000000050", "50")] {
+        let line = format!("Content-Length: {sent}");
+        let seen = format!("Content-Length: {seen}");
+        check(
+            &["POST / HTTP/1.1", &line, "Host: h"],
+            &["POST / HTTP/1.1", "Host: h", &seen, "Via: 1.1 vanward", "{F}"],
+            "h",
+        );
+    }
+}
+
 #[test]
 fn an_empty_line_before_a_request_is_not_sent_on() {
     check(&["", "GET / HTTP/1.1", "Host: h"], &["GET / HTTP/1.1", "Host: h", "Via: 1.1 vanward", "{F}"], "h");
