@@ -21,7 +21,8 @@ pub(crate) struct RetryWritten {
     pub(crate) budget: RetrySettings,
 }
 
-const ON: &str = "After what a request is tried once more, with another server where there is one: no connection \
+const ON: &str = "After what a request is tried again, with another server while there is one that it was not tried on, \
+                  else with those once more: no connection \
                   (`connect`), one that was closed before there was a response (`reset`), no response in time \
                   (`timeout`), or a status, which is passed on where no other server has room. A request that a server \
                   may have seen is repeated only if its method is idempotent and its body is still there.";

@@ -187,8 +187,9 @@ fn leave_aside(
         return;
     }
     tried.push(index);
-    if failure.is_of_connecting() && !choice.has_untried(tried, Room::OrNot) {
-        // A server that is started anew is there again in a moment.
+    // A handshake that failed would fail again.
+    if failure != Failure::UpstreamHandshake && !choice.has_untried(tried, Room::OrNot) {
+        // There is no other, or all have failed: one that is started anew is there again in a moment.
         tried.clear();
     }
 }

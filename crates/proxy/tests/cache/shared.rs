@@ -259,7 +259,7 @@ fn ten_thousand_at_once_are_one_request_to_the_server() {
 
 #[test]
 fn ten_thousand_at_once_hear_of_a_server_that_dies_in_the_middle() {
-    let scene = Scene::new(ONE_ROUTE);
+    let scene = Scene::new(&format!("{ONE_ROUTE}[upstream.app.retry]\nattempts = 1\n"));
     let (clients, mut server) = multitude(&scene);
     server.sends("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 100\r\n\r\nhalf");
     drop(server);

@@ -118,7 +118,7 @@ fn an_answer_that_ends_before_it_began_or_within_its_head() {
             [(ServerCloses, CLOSED, "upstream-closed"), (ServerResets, RESET, "upstream-reset")]
         {
             let answer = failure_and_go_on("502 Bad Gateway", reason);
-            let scene = Scene::new();
+            let scene = Scene::with(|config| config.upstreams[0].retry.attempts = 1);
             scene.play(
                 name,
                 &[
@@ -152,7 +152,7 @@ fn a_head_beyond_the_limits() {
 /// What fits the buffer is waited for, for a moment: longer than a server takes to die, not longer than a client notices.
 #[test]
 fn a_short_body_that_breaks_off_is_answered_for() {
-    let scene = Scene::new();
+    let scene = Scene::with(|config| config.upstreams[0].retry.attempts = 1);
     let mut client = scene.client();
     for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",

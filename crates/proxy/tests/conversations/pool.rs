@@ -207,7 +207,8 @@ fn a_body_whose_end_has_been_sent_is_not_repeated_without_it() {
 #[test]
 fn it_is_repeated_only_once() {
     let refused = failure_and_go_on("502 Bad Gateway", NO_ANSWER);
-    Scene::new().play(
+    // Of the attempts that are configured this is none.
+    Scene::with(|config| config.upstreams[0].retry.attempts = 1).play(
         "dies twice",
         &[
             ClientSends(GET),

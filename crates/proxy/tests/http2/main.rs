@@ -27,6 +27,8 @@ mod through;
 mod tunnels;
 /// Connections to servers, and what is sent once more.
 mod servers;
+/// When a request is tried once more: each option of retries.
+mod retried;
 /// Clients that mean harm.
 mod hostile;
 /// The end of a connection.

@@ -90,7 +90,11 @@ impl Scene {
     }
 
     pub(crate) fn server_address(&self) -> SocketAddr {
-        self.servers[0].local_addr().expect("it listens")
+        self.server_address_of(0)
+    }
+
+    pub(crate) fn server_address_of(&self, server: usize) -> SocketAddr {
+        self.servers[server].local_addr().expect("it listens")
     }
 
     /// No connection waits for any server.

@@ -50,7 +50,7 @@ fn a_switch_that_does_not_answer_the_key_is_502() {
         client.sends(headers(1, CONNECT));
         let mut server = scene.accept1();
         let head = server.head();
-        server.sends(&wrong(&head));
+        server.sends(wrong(&head));
         server.is_closed();
         let got = client.whole(1);
         assert!(got.starts_with(":status: 502\n"), "{name}: {got}");
@@ -73,7 +73,7 @@ fn a_websocket_over_a_stream_is_one_of_http_1_1() {
     assert_eq!(field(&head, "Sec-WebSocket-Protocol").as_deref(), Some("a, b"));
     assert_eq!(field(&head, "Sec-WebSocket-Key").map(|key| key.len()), Some(24), "{head}");
     assert_eq!(field(&head, "Content-Length").or(field(&head, "Transfer-Encoding")), None, "{head}");
-    server.sends(&switch(&head, "Sec-WebSocket-Protocol: b\r\n", "hello"));
+    server.sends(switch(&head, "Sec-WebSocket-Protocol: b\r\n", "hello"));
     client.gets_headers(1, ":status: 200\nsec-websocket-protocol: b\nvia: vanward\n");
     client.gets_data(1, "hello");
     client.sends(data(1, "ping"));
@@ -98,7 +98,7 @@ fn a_server_may_end_its_way_first() {
     client.sends(headers(1, CONNECT));
     let mut server = scene.accept1();
     let head = server.head();
-    server.sends(&switch(&head, "", ""));
+    server.sends(switch(&head, "", ""));
     client.next_on(1);
     server.half_closes();
     assert_eq!(client.whole(1), "---\n\n---\n");
@@ -115,7 +115,7 @@ fn a_stream_that_is_reset_ends_its_tunnel() {
     client.sends(headers(1, CONNECT));
     let mut server = scene.accept1();
     let head = server.head();
-    server.sends(&switch(&head, "", ""));
+    server.sends(switch(&head, "", ""));
     client.next_on(1);
     client.sends(reset(1, CANCEL));
     server.is_closed();

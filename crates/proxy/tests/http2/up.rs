@@ -2,6 +2,8 @@
 
 use std::net::Shutdown;
 
+use config::Protocol;
+
 use crate::frame::{
     CANCEL, INTERNAL_ERROR, NO_ERROR, REFUSED_STREAM, data, headers, last_data, last_headers, reset,
 };
@@ -298,7 +300,7 @@ fn a_short_response_that_breaks_off_is_told_as_such() {
         ("a length that lies", vec![headers(1, OK), last_data(1, "o")]),
         ("a length that lies the other way", vec![headers(1, OK), data(1, "ok?")]),
     ] {
-        let scene = Scene::to_http2();
+        let scene = Scene::with(Protocol::Http2, 1, |config| config.upstreams[0].retry.attempts = 1);
         let mut client = scene.client1();
         client.sends("GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         let mut server = scene.accept();
