@@ -72,8 +72,10 @@ fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<St
             wire::response_refusal(bytes, &call.snapshot.head_limits)
         }
         Failure::UpstreamInterims => Some(format!("more than {INTERIM_MAX} interim responses")),
-        Failure::UpstreamMalformed if head.start.status == 101 => Some(
-            "a 101 that was not asked for, or came before the end of the request (RFC 9110 §7.8)".to_owned(),
+        Failure::UpstreamSwitch => Some(
+            "a 101 that was not asked for, to another protocol, with a Sec-WebSocket-Accept that is not of the key, or \
+             before the end of the request (RFC 9110 §7.8, RFC 6455 §4.1)"
+                .to_owned(),
         ),
         Failure::UpstreamFraming | Failure::UpstreamHeadTooLarge => chunks.or_else(|| {
             let to_head = request.head.start.method == Method::Head;

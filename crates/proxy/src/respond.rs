@@ -51,7 +51,7 @@ pub(crate) async fn respond(
     if record.status == 101 {
         if !reply.upload.is_done() {
             record.status = 0;
-            return Err(Failure::UpstreamMalformed);
+            return Err(Failure::UpstreamSwitch);
         }
         return aside(|| tunnel(call, admitted, memory, &reply, record)).await;
     }

@@ -132,8 +132,9 @@ fn an_answer_that_is_refused_is_told_by_field_and_rule() {
             ("upstream-head-too-large", "the head is larger than limits.header_bytes, 65536 bytes"),
             ("upstream-interims", "more than 32 interim responses"),
             (
-                "upstream-malformed",
-                "a 101 that was not asked for, or came before the end of the request (RFC 9110 §7.8)",
+                "upstream-switch",
+                "a 101 that was not asked for, to another protocol, with a Sec-WebSocket-Accept that is not of the \
+                 key, or before the end of the request (RFC 9110 §7.8, RFC 6455 §4.1)",
             ),
             (
                 "upstream-malformed",
