@@ -28,12 +28,15 @@ fn switch(head: &str, fields: &str, behind: &str) -> String {
     )
 }
 
+/// What is answered to a request.
+type Answer<'a> = &'a dyn Fn(&str) -> String;
+
 #[test]
 fn a_switch_that_does_not_answer_the_key_is_502() {
     // RFC 6455 §4.1: the proxy has made the key, so that nobody else can tell.
     let right = |head: &str| switch(head, "", "");
     let accept = |head: &str| field(&switch(head, "", ""), "Sec-WebSocket-Accept").expect("it is there");
-    let rows: [(&str, &dyn Fn(&str) -> String); 9] = [
+    let rows: [(&str, Answer<'_>); 9] = [
         ("of another key", &|head| right(head).replace(&accept(head), ACCEPT)),
         ("in other letters", &|head| right(head).replace(&accept(head), &accept(head).to_lowercase())),
         ("empty", &|head| right(head).replace(&accept(head), "")),
