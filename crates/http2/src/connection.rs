@@ -65,6 +65,22 @@ pub enum Event {
     GoingAway,
 }
 
+/// A request that was refused before anybody saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// What it was answered; 0 where its stream was reset.
+    pub status: u16,
+    /// What its stream was reset with.
+    pub reason: Reason,
+    /// What was wrong, in words.
+    pub wrong: String,
+    /// Its method, target and host as far as they were read.
+    pub glimpse: [Vec<u8>; 3],
+}
+
+/// Requests that are refused and told of at once; of more nothing is told.
+pub(crate) const REFUSED_MAX: usize = 64;
+
 /// A connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Broken {
@@ -136,8 +152,10 @@ pub struct Connection {
     pub(crate) open: u32,
     /// The last stream that the peer has begun, or that we have.
     pub(crate) last: u32,
-    /// Requests that were turned away for want of memory, and not yet told of.
-    pub(crate) refused: u32,
+    /// Requests that were refused here, and not yet told of.
+    pub(crate) refused: Vec<Refused>,
+    /// The frame for which the connection ends, in words.
+    pub(crate) offence: Option<Box<str>>,
     /// What the long heads of streams that are held take.
     pub(crate) long_heads: usize,
     pub(crate) peer: PeerSettings,
@@ -193,7 +211,8 @@ impl Connection {
             streams: Streams::default(),
             open: 0,
             last: 0,
-            refused: 0,
+            refused: Vec::new(),
+            offence: None,
             long_heads: 0,
             peer: PeerSettings { stream_window: WINDOW_DEFAULT, streams: u32::MAX, takes_upgrades: false },
             has_settings: false,
@@ -258,8 +277,13 @@ impl Connection {
             && self.last < STREAM_MAX - 2
     }
 
-    /// How many requests were turned away for want of memory since this was asked last.
-    pub fn take_refused(&mut self) -> u32 {
+    /// The frame for which the connection has to end, in words.
+    pub fn offence(&self) -> Option<&str> {
+        self.offence.as_deref()
+    }
+
+    /// Requests that were refused since this was asked last, the first of them.
+    pub fn take_refused(&mut self) -> Vec<Refused> {
         std::mem::take(&mut self.refused)
     }
 

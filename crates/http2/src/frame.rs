@@ -1,5 +1,7 @@
 //! Frames (RFC 9113 §4.1, §6): their heads read, and those without a body written.
 
+use std::fmt;
+
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -98,6 +100,53 @@ impl Reason {
     pub const COMPRESSION_ERROR: Self = Self(9);
     /// The peer keeps us busy with nothing.
     pub const ENHANCE_YOUR_CALM: Self = Self(11);
+}
+
+impl fmt::Display for Reason {
+    /// As RFC 9113 §7 calls it.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [&str; 14] = [
+            "NO_ERROR",
+            "PROTOCOL_ERROR",
+            "INTERNAL_ERROR",
+            "FLOW_CONTROL_ERROR",
+            "SETTINGS_TIMEOUT",
+            "STREAM_CLOSED",
+            "FRAME_SIZE_ERROR",
+            "REFUSED_STREAM",
+            "CANCEL",
+            "COMPRESSION_ERROR",
+            "CONNECT_ERROR",
+            "ENHANCE_YOUR_CALM",
+            "INADEQUATE_SECURITY",
+            "HTTP_1_1_REQUIRED",
+        ];
+        match NAMES.get(self.0 as usize) {
+            Some(name) => formatter.write_str(name),
+            None => write!(formatter, "error 0x{:x}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Head {
+    /// In words, without the payload: that may hold secrets.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const KINDS: [&str; 10] = [
+            "DATA",
+            "HEADERS",
+            "PRIORITY",
+            "RST_STREAM",
+            "SETTINGS",
+            "PUSH_PROMISE",
+            "PING",
+            "GOAWAY",
+            "WINDOW_UPDATE",
+            "CONTINUATION",
+        ];
+        let Self { len, kind, flags, stream } = self;
+        let name = KINDS.get(usize::from(*kind)).copied().unwrap_or("a frame of another kind");
+        write!(formatter, "{name} of {len} bytes on stream {stream} with flags 0x{flags:02x}")
+    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ mod receive;
 mod send;
 
 pub use compose::Scheme;
-pub use connection::{Broken, Cause, Connection, Event, Limits, Now, Role};
+pub use connection::{Broken, Cause, Connection, Event, Limits, Now, Refused, Role};
 pub use decode::{Decoder, Unreadable};
 pub use encode::Encoder;
 pub use flood::Flood;

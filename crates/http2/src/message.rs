@@ -54,6 +54,8 @@ const PATH: usize = 3;
 const PROTOCOL: usize = 4;
 const STATUS: usize = 5;
 const PSEUDO_COUNT: usize = 6;
+const PSEUDO: [&[u8]; PSEUDO_COUNT] =
+    [b":method", b":scheme", b":authority", b":path", b":protocol", b":status"];
 
 /// Takes fields as they are decoded and makes text of them.
 #[derive(Default)]
@@ -70,6 +72,8 @@ pub(crate) struct Fields {
     size: usize,
     limit: usize,
     unfit: Option<Unfit>,
+    /// The field that was wrong, in words.
+    wrong: Option<Box<str>>,
 }
 
 /// RFC 9113 §6.5.2.
@@ -96,6 +100,9 @@ impl Fields {
         self.size += name.len() + value.len() + FIELD_OVERHEAD;
         let outcome = if self.size > self.limit { Err(Unfit::TooLarge) } else { self.put(name, value) };
         self.unfit = outcome.err();
+        if let Some(unfit) = self.unfit {
+            self.wrong = Some(self.explain(unfit, name, value).into());
+        }
     }
 
     fn put(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unfit> {
@@ -143,6 +150,79 @@ impl Fields {
         }
         push(&mut self.text, name, value);
         Ok(())
+    }
+
+    /// What is wrong with a field. Its value may be a secret, and is not told but for pseudo-header fields.
+    #[cold]
+    fn explain(&self, unfit: Unfit, name: &[u8], value: &[u8]) -> String {
+        let shown = wire::quote(name);
+        if unfit == Unfit::TooLarge {
+            return format!(
+                "with the field {shown} the head is larger than limits.header_bytes, {} bytes",
+                self.limit
+            );
+        }
+        if !is_field_value(value) {
+            return format!(
+                "the value of {shown} holds a byte that no value has, or begins or ends with white space (RFC 9113 §8.2.1)"
+            );
+        }
+        match name {
+            [b':', ..] if !PSEUDO.contains(&name) => {
+                format!("{shown} is no pseudo-header field (RFC 9113 §8.3)")
+            }
+            [b':', ..] => format!(
+                "the pseudo-header field {shown} is there twice, or behind other fields (RFC 9113 §8.3)"
+            ),
+            _ if !is_field_name(name) => format!("{shown} is no field name in lower case (RFC 9113 §8.2.1)"),
+            b"te" => format!("te is {}, and may be 'trailers' alone (RFC 9113 §8.2.2)", wire::quote(value)),
+            b"content-length" => format!(
+                "content-length is {}: no number, or another one than before (RFC 9110 §8.6)",
+                wire::quote(value)
+            ),
+            b"host" => "there is more than one host (RFC 9112 §3.2)".to_owned(),
+            _ => format!("the field {shown} belongs to a connection of HTTP/1.1 (RFC 9113 §8.2.2)"),
+        }
+    }
+
+    /// What is wrong with fields that make no head, in words.
+    #[cold]
+    pub(crate) fn wrong(&self) -> String {
+        if let Some(wrong) = &self.wrong {
+            return wrong.to_string();
+        }
+        let pseudo = |at: usize| {
+            self.pseudo(at).map_or_else(
+                || "none".to_owned(),
+                |value| match at {
+                    // A query may hold secrets.
+                    PATH => format!("one of {} bytes", value.len()),
+                    _ => wire::quote(value),
+                },
+            )
+        };
+        if let Some(host) = &self.host
+            && self.pseudo(AUTHORITY).is_some_and(|authority| !authority.eq_ignore_ascii_case(host))
+        {
+            return format!(
+                "host is {}, and :authority {} (RFC 9113 §8.3.1)",
+                wire::quote(host),
+                pseudo(AUTHORITY)
+            );
+        }
+        format!(
+            "the pseudo-header fields make no message (RFC 9113 §8.3): :method {}, :scheme {}, :path {}, :status {}",
+            pseudo(METHOD),
+            pseudo(SCHEME),
+            pseudo(PATH),
+            pseudo(STATUS)
+        )
+    }
+
+    /// What can be told of a request that is refused: method, target and host, as far as they were read.
+    pub(crate) fn glimpse(&self) -> [Vec<u8>; 3] {
+        let host = self.pseudo(AUTHORITY).or(self.host.as_deref());
+        [self.pseudo(METHOD), self.pseudo(PATH), host].map(|value| value.unwrap_or_default().to_vec())
     }
 
     fn put_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Unfit> {

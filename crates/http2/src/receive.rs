@@ -1,6 +1,6 @@
 //! What a peer says: frames as they arrive, byte by byte if need be, to what they mean (RFC 9113 §5, §6).
 
-use crate::connection::{Broken, Connection, Event, Now, Role};
+use crate::connection::{Broken, Connection, Event, Now, REFUSED_MAX, Refused, Role};
 use crate::flood::Flood;
 use crate::frame::{
     self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD_LEN, HEADERS, Head, PADDED,
@@ -9,6 +9,7 @@ use crate::frame::{
 };
 use crate::message::{Framed, Told, Unfit};
 use crate::stream::{Incoming, Key, Outgoing};
+use wire::Glimpse;
 
 /// Where a connection is in what arrives.
 pub(crate) struct Parser {
@@ -119,7 +120,7 @@ impl Connection {
             };
             if let Some((frame, behind)) = rest.split_at_checked(len) {
                 *rest = behind;
-                return self.frame(frame);
+                return self.frame(frame).map_err(|broken| self.offended(broken, frame));
             }
         }
         // It takes two steps: the head says how much more is to come.
@@ -130,7 +131,7 @@ impl Connection {
                 None => HEAD_LEN,
             };
             if held.len() == wanted && wanted >= HEAD_LEN && Head::parse(&held).is_some() {
-                let outcome = self.frame(&held);
+                let outcome = self.frame(&held).map_err(|broken| self.offended(broken, &held));
                 held.clear();
                 held.shrink_to(KEEP_MAX);
                 self.parser.held = held;
@@ -144,6 +145,13 @@ impl Connection {
                 return Ok(());
             }
         }
+    }
+
+    /// Notes the frame for which the connection ends.
+    #[cold]
+    fn offended(&mut self, broken: Broken, frame: &[u8]) -> Broken {
+        self.offence = Head::parse(frame).map(|head| head.to_string().into());
+        broken
     }
 
     /// How much of a frame is taken at once.
@@ -540,6 +548,8 @@ impl Connection {
         if self.open >= self.limits.streams {
             // RFC 9113 §5.1.2.
             self.push_reset(id, Reason::REFUSED_STREAM);
+            let wrong = format!("more streams than the {} that may be open at once", self.limits.streams);
+            self.note_refused(0, Reason::REFUSED_STREAM, wrong);
             return Ok(());
         }
         let key = self.streams.add(id, self.stream_window, self.peer.stream_window);
@@ -572,15 +582,48 @@ impl Connection {
         };
         self.streams.remove(key);
         match refusal {
-            Refusal::Malformed => return self.provoked_by_id(id, Reason::PROTOCOL_ERROR),
+            Refusal::Malformed => {
+                let is_liar = told.is_ok();
+                let lie = "content-length tells of a body, and none comes (RFC 9113 §8.1.1)";
+                let wrong = if is_liar { lie.to_owned() } else { self.fields.wrong() };
+                self.note_refused(0, Reason::PROTOCOL_ERROR, wrong);
+                return self.provoked_by_id(id, Reason::PROTOCOL_ERROR);
+            }
             // It may come again.
             Refusal::Later => {
                 self.push_reset(id, Reason::REFUSED_STREAM);
-                self.refused += 1;
+                let limit = self.limits.long_heads_bytes;
+                let wrong = format!("the long heads of all streams are more than {limit} bytes");
+                self.note_refused(0, Reason::REFUSED_STREAM, wrong);
             }
-            Refusal::Status(status) => self.answer(id, status, ends),
+            Refusal::Status(status) => {
+                self.answer(id, status, ends);
+                let wrong = self.fields.wrong();
+                self.note_refused(status.parse().unwrap_or(0), Reason::NO_ERROR, wrong);
+            }
         }
         Ok(())
+    }
+
+    /// Notes a request that is refused, for whoever logs it.
+    #[cold]
+    fn note_refused(&mut self, status: u16, reason: Reason, wrong: String) {
+        if self.refused.len() < REFUSED_MAX {
+            self.refused.push(Refused { status, reason, wrong, glimpse: self.fields.glimpse() });
+        }
+    }
+
+    /// Lets go of a request that was reset before anybody looked at it; what was wrong with it is told of all the same.
+    pub fn take_back(&mut self, key: Key) {
+        let stream = self.streams.at(key);
+        if let (Some(wrong), Some(reason)) = (&stream.wrong, stream.broken)
+            && self.refused.len() < REFUSED_MAX
+        {
+            let Glimpse { method, target, .. } = Glimpse::of(stream.text.get());
+            let glimpse = [method.to_vec(), target.to_vec(), Vec::new()];
+            self.refused.push(Refused { status: 0, reason, wrong: wrong.to_string(), glimpse });
+        }
+        self.release(key);
     }
 
     /// The head of a response.
@@ -602,7 +645,10 @@ impl Connection {
                     return self.end_incoming(key);
                 }
             }
-            Err(_) => return self.provoked(key, Reason::PROTOCOL_ERROR),
+            Err(_) => {
+                stream.wrong = Some(self.fields.wrong().into());
+                return self.provoked(key, Reason::PROTOCOL_ERROR);
+            }
         }
         Ok(())
     }
@@ -612,6 +658,12 @@ impl Connection {
         let stream = self.streams.change(key);
         stream.tail.clear();
         if !ends || self.fields.trailers(&mut stream.tail).is_err() {
+            let wrong = if ends {
+                self.fields.wrong()
+            } else {
+                "a second head without the end of the stream (RFC 9113 §8.1)".to_owned()
+            };
+            stream.wrong = Some(format!("in the trailers: {wrong}").into());
             return self.provoked(key, Reason::PROTOCOL_ERROR);
         }
         // RFC 9113 §10.5.1: they wait for the body to be read, and count as long heads do.
@@ -628,7 +680,19 @@ impl Connection {
 
     /// Resets a stream for what the peer did wrong on it, which it may do only so often.
     pub(crate) fn provoked(&mut self, key: Key, reason: Reason) -> Result<(), Broken> {
-        let id = self.streams.at(key).id;
+        let stream = self.streams.change(key);
+        let id = stream.id;
+        if stream.wrong.is_none() {
+            let left = stream.content_left.filter(|_| reason == Reason::PROTOCOL_ERROR);
+            let wrong = match (reason, left) {
+                (Reason::FLOW_CONTROL_ERROR, _) => "more than its window allows (RFC 9113 §6.9)".to_owned(),
+                (_, Some(left)) => {
+                    format!("content-length does not say what came: {left} bytes were left (RFC 9113 §8.1.1)")
+                }
+                _ => format!("the stream was reset with {reason}"),
+            };
+            stream.wrong = Some(wrong.into());
+        }
         self.break_off(key, reason);
         self.events.push_back(Event::Reset(key));
         self.count_broken()?;

@@ -250,6 +250,11 @@ impl Connection {
         count
     }
 
+    /// What the peer did wrong on a stream that was reset for it, in words.
+    pub fn wrong(&self, key: Key) -> Option<&str> {
+        self.streams.at(key).wrong.as_deref()
+    }
+
     /// How much of a body was put into frames on a stream, less what never leaves where nothing more is sent.
     pub fn body_sent(&self, key: Key, is_over: bool) -> u64 {
         let stream = self.streams.at(key);

@@ -52,6 +52,8 @@ pub(crate) struct Stream {
     pub(crate) outgoing: Outgoing,
     /// Why it ended early, by whosever hand.
     pub(crate) broken: Option<Reason>,
+    /// What the peer did wrong on it, in words.
+    pub(crate) wrong: Option<Box<str>>,
     pub(crate) framed: Framed,
     pub(crate) asked: Asked,
     /// Whether its client asked for another protocol on it.
@@ -83,6 +85,7 @@ impl Stream {
             incoming: Incoming::Head,
             outgoing: Outgoing::Head,
             broken: None,
+            wrong: None,
             framed: Framed::Raw,
             asked: Asked::Other,
             asks_for_upgrade: false,

@@ -298,6 +298,13 @@ fn is_addressed_to_us(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> 
 
 /// Answers a failure, where that is still possible.
 async fn fail(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>, failure: Failure) -> Next {
+    // Who was reset for what it did has not left.
+    let failure = match failure {
+        Failure::ClientGone if call.client.socket.wrong().is_some_and(|wrong| wrong.is_of_stream) => {
+            Failure::Http2Malformed
+        }
+        failure => failure,
+    };
     record.failure = Some(failure);
     record.explain(memory, failure);
     answer::failure(call, memory, failure, record).await

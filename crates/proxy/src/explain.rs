@@ -54,6 +54,7 @@ fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<S
             })
         }),
         Failure::BadBody => chunks,
+        Failure::ClientGone | Failure::Http2Malformed => call.client.socket.wrong().map(|wrong| wrong.text),
         Failure::ClientHeaderTimeout => Some(format!(
             "{} bytes of the head came within timeouts.client_header, {:?}",
             buffer.len(),
@@ -64,6 +65,9 @@ fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<S
 }
 
 fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<String> {
+    if let Some(wrong) = memory.response.wrong.take() {
+        return Some(wrong);
+    }
     let chunks = chunks(&mut memory.response.body);
     let Memory { request, response: Response { head, buffer, .. } } = &*memory;
     let bytes = buffer.filled();

@@ -610,7 +610,11 @@ impl Attempt<'_> {
             });
             match heard.await {
                 Heard::Read(Ok(count)) if count > 0 => response.buffer.advance(count),
-                Heard::Read(read) => return Err(broken_off(connection, read.err().as_ref(), progress)),
+                Heard::Read(read) => {
+                    let failure = broken_off(connection, read.err().as_ref(), progress);
+                    response.wrong = connection.socket.wrong().map(|wrong| wrong.text);
+                    return Err(if response.wrong.is_some() { Failure::UpstreamMalformed } else { failure });
+                }
                 Heard::ClientGone => return Err(Failure::ClientGone),
                 Heard::Elapsed if is_uploading => is_armed = false,
                 Heard::Elapsed => return Err(Failure::UpstreamTimeout),

@@ -4,13 +4,17 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
-use http2::{Broken, Cause, Flood, Key, Limits, Reason, Role, STREAM_WINDOW, Scheme};
+use http2::{Broken, Cause, Flood, Key, Limits, Reason, Refused, Role, STREAM_WINDOW, Scheme};
+use telemetry::Entry;
 
 use crate::buffer::TINY;
 use crate::client::Client;
+use crate::client_tls::ClientTls;
 use crate::control::notice;
 use crate::deadline::{Deadline, Ticks};
 use crate::failure::Failure;
@@ -50,6 +54,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         worker: &worker,
         session,
         listening: Rc::clone(&listening),
+        address,
+        tls: tls.clone(),
         deadline,
         opened: Vec::new(),
         served: 0,
@@ -84,10 +90,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     let reason = match ended {
         Some(End::Broken(broken)) => {
             if let Some(failure) = failure_of(broken) {
-                worker.counters.failure(failure as usize);
-                if failure != Failure::Http2Malformed {
-                    notice(&format!("{address} was disconnected: {}", failure.facts().word));
-                }
+                driver.tell_broken(broken, failure);
             }
             Some(broken.reason)
         }
@@ -121,6 +124,8 @@ struct Driver<'a> {
     worker: &'a Worker,
     session: Session,
     listening: Rc<Listening>,
+    address: IpAddr,
+    tls: Option<Rc<ClientTls>>,
     deadline: Deadline,
     /// Requests that have come.
     opened: Vec<Key>,
@@ -135,7 +140,9 @@ impl Driver<'_> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         let driven = self.session.poll_drive(context, u32::MAX, &mut self.opened);
         let refused = self.session.engine().take_refused();
-        (0..refused).for_each(|_| self.worker.counters.failure(Failure::Http2Excess as usize));
+        if !refused.is_empty() {
+            self.tell_refused(&refused);
+        }
         if let Poll::Ready(end) = driven {
             return Poll::Ready(Some(end));
         }
@@ -172,6 +179,50 @@ impl Driver<'_> {
                 self.conclude();
                 self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
             }
+        }
+    }
+
+    /// Counts and logs requests that were refused before anybody saw them.
+    #[cold]
+    fn tell_refused(&self, refused: &[Refused]) {
+        for Refused { status, reason, wrong, glimpse: [method, target, host] } in refused {
+            let failure = match (*status, *reason) {
+                (0, Reason::REFUSED_STREAM) => Failure::Http2Excess,
+                (0, _) => Failure::Http2Malformed,
+                (431, _) => Failure::HeadTooLarge,
+                _ => Failure::BadRequest,
+            };
+            self.worker.counters.failure(failure as usize);
+            if *status > 0 {
+                self.worker.counters.response(*status);
+            }
+            let detail = if *status > 0 { wrong.clone() } else { format!("reset with {reason}: {wrong}") };
+            self.log(failure, &detail, |entry| Entry { method, target, host, status: *status, ..entry });
+        }
+    }
+
+    /// Counts and logs why the connection ends, which is no request's doing.
+    #[cold]
+    fn tell_broken(&self, broken: Broken, failure: Failure) {
+        self.worker.counters.failure(failure as usize);
+        if failure != Failure::Http2Malformed {
+            notice(&format!("{} was disconnected: {}", self.address, failure.facts().word));
+        }
+        let engine = self.session.engine();
+        let frame = engine.offence().unwrap_or("what was received");
+        self.log(failure, &format!("ended with {} for {frame}", broken.reason), |entry| entry);
+    }
+
+    fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {
+        if let Some(log) = self.worker.log.borrow_mut().as_mut() {
+            let entry = fill(Entry {
+                version: Some(telemetry::Version(2, 0)),
+                tls: self.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
+                cause: Some(failure.facts().word),
+                detail: Some(detail),
+                ..Entry::new(self.address)
+            });
+            log.record(&entry, self.worker.wall_clock_at(Instant::now()));
         }
     }
 

@@ -98,6 +98,8 @@ pub(crate) struct Response {
     /// Lines for it: the cookie of a session.
     pub(crate) added: Vec<u8>,
     pub(crate) body: Pump,
+    /// What was wrong with the stream that it was to come on, in words.
+    pub(crate) wrong: Option<String>,
 }
 
 /// The memory of a lane.
@@ -125,6 +127,7 @@ impl Memory {
                 out: Vec::with_capacity(read_area / 4),
                 added: Vec::new(),
                 body: Pump::new(),
+                wrong: None,
             },
         }
     }

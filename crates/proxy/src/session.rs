@@ -91,6 +91,14 @@ struct Shared {
     is_left: Cell<bool>,
 }
 
+/// What a peer did wrong.
+pub(crate) struct Wrong {
+    /// Whether it is the stream's own, and not that of all.
+    pub(crate) is_of_stream: bool,
+    /// In words.
+    pub(crate) text: String,
+}
+
 /// The task that a stream belongs to, and what it waits for.
 #[derive(Default)]
 struct Wait {
@@ -207,7 +215,7 @@ impl Session {
                 Some(Event::Reset(key)) if opened.contains(&key) => {
                     // It was taken back before anybody looked at it (CVE-2023-44487).
                     opened.retain(|&other| other != key);
-                    self.engine().release(key);
+                    self.engine().take_back(key);
                 }
                 Some(event) => self.happened(event),
                 None => return Ok(()),
@@ -414,6 +422,16 @@ impl Session {
 
     pub(crate) fn text_len(&self, key: Key) -> usize {
         self.0.engine.borrow().text_len(key)
+    }
+
+    /// What the peer did wrong on a stream, or on the connection.
+    pub(crate) fn wrong(&self, key: Key) -> Option<Wrong> {
+        let engine = self.0.engine.borrow();
+        if let Some(text) = engine.wrong(key) {
+            return Some(Wrong { is_of_stream: true, text: text.to_owned() });
+        }
+        let text = format!("the connection ended for {}", engine.offence()?);
+        Some(Wrong { is_of_stream: false, text })
     }
 
     /// Bytes of a body that left on a stream, or are about to.

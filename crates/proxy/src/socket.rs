@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use crate::late::Late;
 use crate::secure::Secure;
+use crate::session::Wrong;
 use crate::stream::Stream;
 use crate::tcp::{Follows, Pipe, Tcp};
 
@@ -214,6 +215,14 @@ impl Socket {
     /// Whether its bytes may be made late: they are those of a connection, and are not yet.
     pub(crate) fn may_be_late(&self) -> bool {
         matches!(self, Self::Plain(_) | Self::Secure(_))
+    }
+
+    /// What the peer did wrong on a stream that was reset for it, in words.
+    pub(crate) fn wrong(&self) -> Option<Wrong> {
+        match self {
+            Self::Stream(stream) => stream.wrong(),
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => None,
+        }
     }
 
     /// Bytes of a body that left on a stream, where they are counted.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use http2::{Gone, Key, Reason, Scheme, WriteError};
 
-use crate::session::Session;
+use crate::session::{Session, Wrong};
 use crate::tcp::{Follows, Pipe};
 
 /// A stream, as one side of an exchange.
@@ -40,6 +40,11 @@ impl Stream {
     /// The length of the text that waits to be read: at first, that of the head.
     pub(crate) fn text_len(&self) -> usize {
         self.session.text_len(self.key)
+    }
+
+    /// What the peer did wrong on it, in words.
+    pub(crate) fn wrong(&self) -> Option<Wrong> {
+        self.session.wrong(self.key)
     }
 
     /// Bytes of a body that left on it, or are about to.

@@ -150,3 +150,100 @@ fn a_stream_is_logged_like_any_request() {
         "{text}"
     );
 }
+
+#[test]
+fn a_request_that_is_refused_is_told_by_field_and_rule() {
+    let lines = logged(Protocol::Http1, |scene| {
+        let mut client = scene.client();
+        for (stream, fields) in [
+            (1, "X-Upper: a\n"),
+            (3, "connection: close\n"),
+            (5, "te: gzip\n"),
+            (7, "authorization: secret \n"),
+        ] {
+            client.sends(last_headers(stream, &format!("{}{fields}", GET.replace(": /", ": /orders"))));
+            client.gets_reset(stream, 1);
+        }
+        client.sends(last_headers(9, &GET.replace(":path: /\n", "")));
+        client.gets_reset(9, 1);
+        client.sends(last_headers(11, &format!("{GET}host: other\n")));
+        client.next_on(11);
+        client.sends(
+            [headers(13, &format!("{}content-length: 2\n", GET.replace("GET", "PUT"))), last_data(13, "abc")]
+                .concat(),
+        );
+        client.gets_reset(13, 1);
+        client.is_heard();
+        // What ends the connection is told as well: a window that grows by nothing.
+        client.sends([0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        client.ends();
+    });
+    let told: Vec<_> = lines
+        .iter()
+        .filter(|line| line["detail"].as_str().is_some_and(|detail| !detail.contains("content-length")))
+        .map(|line| (line["cause"].as_str().unwrap_or("-"), line["detail"].as_str().unwrap_or("-")))
+        .collect();
+    let expected = [
+        (
+            "http2-malformed",
+            "reset with PROTOCOL_ERROR: 'X-Upper' is no field name in lower case (RFC 9113 §8.2.1)",
+        ),
+        (
+            "http2-malformed",
+            "reset with PROTOCOL_ERROR: the field 'connection' belongs to a connection of HTTP/1.1 (RFC 9113 §8.2.2)",
+        ),
+        (
+            "http2-malformed",
+            "reset with PROTOCOL_ERROR: te is 'gzip', and may be 'trailers' alone (RFC 9113 §8.2.2)",
+        ),
+        (
+            "http2-malformed",
+            "reset with PROTOCOL_ERROR: the value of 'authorization' holds a byte that no value has, or begins or ends with white space (RFC 9113 §8.2.1)",
+        ),
+        (
+            "http2-malformed",
+            "reset with PROTOCOL_ERROR: the pseudo-header fields make no message (RFC 9113 §8.3): :method 'GET', :scheme 'http', :path none, :status none",
+        ),
+        ("bad-request", "host is 'other', and :authority 'test' (RFC 9113 §8.3.1)"),
+        (
+            "http2-malformed",
+            "ended with PROTOCOL_ERROR for WINDOW_UPDATE of 4 bytes on stream 0 with flags 0x00",
+        ),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(
+        (&lines[0]["method"], &lines[0]["target"], &lines[0]["host"]),
+        (&"GET".into(), &"/orders".into(), &"test".into())
+    );
+    let lying =
+        |line: &&Value| line["detail"].as_str().is_some_and(|detail| detail.contains("content-length"));
+    assert_eq!(
+        lines.iter().filter(lying).map(|line| line["cause"].clone()).collect::<Vec<_>>(),
+        ["http2-malformed"]
+    );
+}
+
+#[test]
+fn an_answer_that_is_refused_is_told_by_field_and_rule() {
+    let lines = logged(Protocol::Http2, |scene| {
+        let mut client = scene.client();
+        client.sends(last_headers(1, GET));
+        let mut server = scene.accept();
+        server.whole(1);
+        server.sends(last_headers(1, ":status: 200\nX Trace: 1\n"));
+        client.whole(1);
+        client.sends(last_headers(3, GET));
+        server.whole(3);
+        server.sends([0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        client.whole(3);
+    });
+    let told: Vec<_> = lines.iter().map(|line| (&line["status"], &line["cause"], &line["detail"])).collect();
+    let malformed = Value::from("upstream-malformed");
+    let details = [
+        "'X Trace' is no field name in lower case (RFC 9113 §8.2.1)",
+        "the connection ended for WINDOW_UPDATE of 4 bytes on stream 0 with flags 0x00",
+    ]
+    .map(Value::from);
+    let status = Value::from(502);
+    assert_eq!(told, [(&status, &malformed, &details[0]), (&status, &malformed, &details[1])]);
+}
