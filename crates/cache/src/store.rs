@@ -29,6 +29,8 @@ pub(crate) mod behind;
 pub(crate) mod shelf;
 /// A part of the store, behind one lock.
 mod shard;
+/// Variants of one resource.
+mod variants;
 /// Keys for which nobody waits.
 pub(crate) mod marks;
 /// Responses that nobody waited for.
@@ -99,6 +101,8 @@ pub struct StoreTally {
     pub evicted: u64,
     /// What these took.
     pub evicted_bytes: u64,
+    /// Variants among them that made room for others of the same resource.
+    pub displaced: u64,
     /// Purges since the start, each key and each scope for one.
     pub purges: u64,
     /// Purges that are still remembered.
@@ -255,6 +259,12 @@ impl Store {
         variants.into_iter().filter(|object| self.is_good(object)).collect()
     }
 
+    /// How many variants of a resource had to make room for others of it, of late, and what all of them may take.
+    pub fn displaced(&self, key: Key) -> (u64, u64) {
+        let shard = self.shard(key);
+        (shard.displaced(key), shard.variants_bytes_max())
+    }
+
     /// Remembers that nothing stored answers a request, and why.
     pub fn note(&self, key: Key, at_ms: u64, forward: Forward) {
         self.outcomes.note(key, Outcome { at_ms, forward, status: None, ending: Ending::Failed });
@@ -380,6 +390,7 @@ impl Store {
             let shard = lock(shard);
             tally.keys += shard.count() as u64;
             tally.bytes += shard.weight_bytes();
+            tally.displaced += shard.displaced;
         }
         tally
     }

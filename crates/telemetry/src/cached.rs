@@ -21,6 +21,8 @@ pub struct CacheState<'e> {
     pub keys: u64,
     /// Objects that had to make room.
     pub evictions: u64,
+    /// Those among them that made room for other variants of the same resource.
+    pub variant_evictions: u64,
     /// Purges.
     pub purges: u64,
     /// What lies behind the memory, if anything.
@@ -70,6 +72,9 @@ impl CacheState<'_> {
         text.family("vanward_cache_keys", Type::Gauge, help).sample(&[], self.keys);
         let help = "Responses that had to make room for others.";
         text.family("vanward_cache_evictions", Type::Counter, help).sample(&[], self.evictions);
+        let help = "Variants of a URL that had to make room for others of it, which may take half of a shard together.";
+        text.family("vanward_cache_variant_evictions", Type::Counter, help)
+            .sample(&[], self.variant_evictions);
         let help = "Purges of the cache.";
         text.family("vanward_cache_purges", Type::Counter, help).sample(&[], self.purges);
         if let Some(disk) = &self.disk {

@@ -48,11 +48,12 @@ impl Store {
         let mut locked: Vec<MutexGuard<'_, Shard>> = self.shards.iter().map(lock).collect();
         let taken: Vec<_> = locked.iter_mut().map(|shard| shard.take_all()).collect();
         let requests = locked.iter().map(|shard| shard.requests).sum();
+        let displaced = locked.iter().map(|shard| shard.displaced).sum();
         for (index, shard) in locked.iter_mut().enumerate() {
             **shard = if index < shards { Shard::new(shard_bytes) } else { Shard::unused() };
         }
         let (mask, mut left) = (shards - 1, Left::default());
-        locked[0].requests = requests;
+        (locked[0].requests, locked[0].displaced) = (requests, displaced);
         for (entries, flights) in taken {
             for entry in entries {
                 if let Some(key) = entry.key() {

@@ -12,10 +12,8 @@ use crate::key::Key;
 use crate::purge::Force;
 use crate::store::marks::Marks;
 use crate::store::object::Object;
+use crate::store::variants::Variants;
 use crate::vary::{VariantKey, Vary};
-
-/// Variants of one resource beyond these displace the one stored first.
-const VARIANTS_MAX: usize = 64;
 
 /// All variants of one resource may take this share of a shard, as one object may: they are evicted together.
 const VARIANTS_SHARE: u64 = 2;
@@ -30,22 +28,22 @@ pub(crate) struct Shard {
     pub(crate) marks: Marks,
     /// Hits, and misses that were stored.
     pub(crate) requests: u64,
+    /// Variants that had to make room for others of their resource.
+    pub(crate) displaced: u64,
 }
 
-/// What is stored under one key, the newest first.
+/// What is stored under one key.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     One(Arc<Object>),
     Several(Box<Variants>),
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Variants(Vec<Arc<Object>>);
-
 /// What left the shard in one step: it is dropped when the lock is free again.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     entries: Vec<Entry>,
+    objects: Vec<Arc<Object>>,
     pub(crate) evicted_count: u64,
     pub(crate) evicted_bytes: u64,
 }
@@ -72,6 +70,7 @@ impl Shard {
             flights_count: 0,
             marks: Marks::default(),
             requests: 0,
+            displaced: 0,
         }
     }
 
@@ -87,7 +86,7 @@ impl Shard {
 
     /// How many responses are stored.
     pub(crate) fn responses(&self) -> usize {
-        self.objects.iter().map(|(_, entry)| entry.objects().len()).sum()
+        self.objects.iter().map(|(_, entry)| entry.count()).sum()
     }
 
     /// Takes out all that is stored and all fetches under way.
@@ -116,34 +115,47 @@ impl Shard {
         self.objects.get(&slot(key))?.find(key, variant_of)
     }
 
-    /// All that is stored under a key, without having looked for it.
+    /// All that is stored under a key, without having looked for it; the newest first.
     pub(crate) fn peek(&self, key: Key) -> impl Iterator<Item = &Arc<Object>> {
-        let objects = self.objects.peek(&slot(key)).map_or(&[][..], Entry::objects);
-        objects.iter().filter(move |object| object.key() == key)
+        let objects = self.objects.peek(&slot(key)).into_iter().flat_map(Entry::objects);
+        objects.filter(move |object| object.key() == key)
+    }
+
+    /// How many variants of a resource had to make room for others of it, since the first of them that are stored.
+    pub(crate) fn displaced(&self, key: Key) -> u64 {
+        match self.objects.peek(&slot(key)) {
+            Some(Entry::Several(variants)) => variants.displaced(),
+            _ => 0,
+        }
+    }
+
+    /// What all variants of a resource may take.
+    pub(crate) fn variants_bytes_max(&self) -> u64 {
+        self.objects.capacity() / VARIANTS_SHARE
     }
 
     /// Stores an object in the place of that of its variant.
     pub(crate) fn put(&mut self, object: &Arc<Object>) -> Left {
         let mut left = Left::default();
-        let mut objects = vec![object.clone()];
-        let mut room_bytes = (self.objects.capacity() / VARIANTS_SHARE).saturating_sub(object.weight_bytes());
-        let others =
-            self.peek(object.key()).filter(|other| !other.is_gone() && !other.is_same_variant(object));
-        // The newest first.
-        for other in others {
-            let weight_bytes = other.weight_bytes();
-            if objects.len() < VARIANTS_MAX && weight_bytes <= room_bytes {
-                room_bytes -= weight_bytes;
-                objects.push(other.clone());
-            } else {
-                left.evicted_count += 1;
-                left.evicted_bytes += weight_bytes;
+        let bytes_max = self.variants_bytes_max();
+        let (before, mut gone) = (self.displaced, Vec::new());
+        let known =
+            self.objects.peek_mut(&slot(object.key())).and_then(|mut entry| entry.take_several(object));
+        let entry = match known {
+            None => Entry::One(object.clone()),
+            Some(mut variants) => {
+                let displaced = variants.displaced();
+                variants.put(object.clone(), bytes_max, &mut gone);
+                self.displaced += variants.displaced() - displaced;
+                Entry::Several(variants)
             }
-        }
-        let entry = match objects.len() {
-            1 => Entry::One(object.clone()),
-            _ => Entry::Several(Box::new(Variants(objects))),
         };
+        let displaced = (self.displaced - before) as usize;
+        left.evicted_count += displaced as u64;
+        // What was only replaced comes first, if it is among them.
+        left.evicted_bytes +=
+            gone.iter().rev().take(displaced).map(|object| object.weight_bytes()).sum::<u64>();
+        left.objects = gone;
         self.objects.insert_with_lifecycle(slot(object.key()), entry, &mut left);
         left
     }
@@ -157,7 +169,7 @@ impl Shard {
     pub(crate) fn sweep(&mut self, mut judge: impl FnMut(&Object)) -> Option<u64> {
         let objects = self.objects.iter().flat_map(|(_, entry)| entry.objects());
         objects.for_each(|object| judge(object));
-        self.objects.retain(|_, entry| entry.objects().iter().any(|object| !object.is_gone()));
+        self.objects.retain(|_, entry| entry.objects().any(|object| !object.is_gone()));
         self.flights.values().flatten().map(|flight| flight.epoch).min()
     }
 
@@ -212,26 +224,52 @@ pub(crate) fn slot(key: Key) -> u64 {
 
 impl Entry {
     pub(crate) fn key(&self) -> Option<Key> {
-        self.objects().first().map(|object| object.key())
+        self.objects().next().map(|object| object.key())
     }
 
-    fn objects(&self) -> &[Arc<Object>] {
+    /// The newest first.
+    fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let (one, several) = match self {
+            Self::One(object) => (Some(object), None),
+            Self::Several(variants) => (None, Some(variants)),
+        };
+        one.into_iter().chain(several.into_iter().flat_map(|variants| variants.iter()))
+    }
+
+    fn count(&self) -> usize {
         match self {
-            Self::One(object) => std::slice::from_ref(object),
-            Self::Several(variants) => &variants.0,
+            Self::One(_) => 1,
+            Self::Several(variants) => variants.len(),
         }
     }
 
+    /// What is stored beside an object that comes, to be put back with it; `None` where nothing is.
+    fn take_several(&mut self, coming: &Object) -> Option<Box<Variants>> {
+        match self {
+            Self::One(object) if object.key() != coming.key() => None,
+            Self::One(object) if object.is_gone() || object.is_same_variant(coming) => None,
+            Self::One(object) => {
+                let mut variants = Box::<Variants>::default();
+                variants.put(Arc::clone(object), u64::MAX, &mut Vec::new());
+                Some(variants)
+            }
+            Self::Several(variants) => {
+                let is_same = variants.iter().next().is_some_and(|object| object.key() == coming.key());
+                is_same.then(|| std::mem::take(variants))
+            }
+        }
+    }
+
+    #[inline]
     fn find(&self, key: Key, mut variant_of: impl FnMut(&Vary) -> VariantKey) -> Option<&Arc<Object>> {
-        let mut last: Option<(&Vary, VariantKey)> = None;
-        self.objects().iter().find(|object| {
-            let asked = match last {
-                Some((vary, variant)) if vary == object.vary() => variant,
-                _ => variant_of(object.vary()),
-            };
-            last = Some((object.vary(), asked));
-            object.key() == key && object.variant() == asked && !object.is_gone()
-        })
+        match self {
+            Self::One(object) => {
+                let is_found =
+                    object.key() == key && object.variant() == variant_of(object.vary()) && !object.is_gone();
+                is_found.then_some(object)
+            }
+            Self::Several(variants) => variants.find(key, variant_of),
+        }
     }
 }
 
@@ -240,11 +278,11 @@ struct Weigher;
 
 impl Weighter<u64, Entry> for Weigher {
     fn weight(&self, _: &u64, entry: &Entry) -> u64 {
-        let objects = entry.objects();
-        let beside = if objects.len() > 1 { 48 + 8 * objects.len() as u64 } else { 0 };
-        crate::store::object::INDEX_BYTES
-            + beside
-            + objects.iter().map(|object| object.weight_bytes()).sum::<u64>()
+        let objects_bytes = match entry {
+            Entry::One(object) => object.weight_bytes(),
+            Entry::Several(variants) => size_of::<Variants>() as u64 + variants.weight_bytes(),
+        };
+        crate::store::object::INDEX_BYTES + objects_bytes
     }
 }
 
@@ -256,7 +294,7 @@ impl quick_cache::Lifecycle<u64, Entry> for CountEvicted {
 
     /// Unlike `on_evict`, not called for what is replaced.
     fn before_evict(&self, left: &mut Left, key: &u64, entry: &mut Entry) {
-        left.evicted_count += entry.objects().len() as u64;
+        left.evicted_count += entry.count() as u64;
         left.evicted_bytes += Weigher.weight(key, entry);
     }
 

@@ -9,6 +9,8 @@ use crate::vary::{VariantKey, Vary};
 mod behaviour;
 /// What one brings for itself.
 mod apart;
+/// Many variants.
+mod varied;
 /// More memory, or less.
 mod resized;
 /// What is held for those who read it as it comes.

@@ -88,8 +88,14 @@ pub struct Explained {
     pub key: Option<String>,
     /// What would become of it now.
     pub now: NowTold,
-    /// All that is stored under its key.
+    /// What is stored under its key: the variant that it asks for, and the newest others.
     pub stored: Vec<StoredTold>,
+    /// How many variants are stored.
+    #[serde(default)]
+    pub variants: usize,
+    /// How many had to make room for others of the same key.
+    #[serde(default)]
+    pub variants_displaced: u64,
     /// The last request with its key that nothing stored answered, if that is still known.
     pub last_miss: Option<LastMiss>,
     /// What would make hits of the next ones.

@@ -3,6 +3,7 @@
 //! The request that is asked about is made and parsed as one of a client is, and decided about as one; nothing is sent.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::cache::{
@@ -17,6 +18,9 @@ use super::sent::Passing;
 use crate::admin::stored::{Explained, LastMiss, NowTold, RefusalTold, StoredTold};
 use crate::plan::Plan;
 use crate::seen::Fields;
+
+/// As many variants are told of one by one.
+const VARIANTS_TOLD_MAX: usize = 64;
 
 /// A GET that is asked about.
 pub(crate) struct Question {
@@ -76,6 +80,8 @@ impl Question {
             key: None,
             now: NowTold::Off,
             stored: Vec::new(),
+            variants: 0,
+            variants_displaced: 0,
             last_miss: None,
             remedies: Vec::new(),
         };
@@ -144,8 +150,10 @@ impl Question {
         }
         let decision = decide(&Asked::of(head, bytes), found, policy, now_ms);
         explained.now = now(decision);
-        explained.stored =
-            stored.iter().map(|object| StoredTold::of(object, is_asked_for(object), now_ms)).collect();
+        let told = |object: &Arc<Object>| StoredTold::of(object, is_asked_for(object), now_ms);
+        let (asked_for, others): (Vec<_>, Vec<_>) = stored.iter().partition(|object| is_asked_for(object));
+        explained.stored = asked_for.into_iter().chain(others).take(VARIANTS_TOLD_MAX).map(told).collect();
+        explained.variants = stored.len();
         let last = cache.store.outcome(key);
         explained.last_miss = last.map(|outcome| last_miss(&outcome, now_ms));
         let is_too_large = last.is_some_and(|last| last.ending == Ending::Refused(Refusal::TooLarge));
@@ -154,6 +162,14 @@ impl Question {
             Some(meant) => vec![size_remedy(meant, cache.store.object_bytes_max())],
             None => remedies(decision, answering.map(AsRef::as_ref), last.as_ref()),
         };
+        let (displaced, bytes_max) = cache.store.displaced(key);
+        explained.variants_displaced = displaced;
+        if displaced > 0 {
+            explained.remedies.push(format!(
+                "all variants of a URL may take {bytes_max} bytes together, and {displaced} had to make room: name in Vary only \
+                 fields with few values, or raise `memory` of `[cache]`"
+            ));
+        }
     }
 }
 

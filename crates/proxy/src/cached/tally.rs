@@ -103,7 +103,7 @@ fn disk_told(tally: DiskTally) -> DiskTold {
 impl Cache {
     /// For metrics.
     pub(crate) fn state<'e>(&self, misses: &'e [&'e str], refusals: &'e [&'e str]) -> CacheState<'e> {
-        let StoreTally { keys, bytes, filling_bytes, evicted, purges, .. } = self.store.tally();
+        let StoreTally { keys, bytes, filling_bytes, evicted, displaced, purges, .. } = self.store.tally();
         CacheState {
             misses,
             refusals,
@@ -112,6 +112,7 @@ impl Cache {
             filling_bytes,
             keys,
             evictions: evicted,
+            variant_evictions: displaced,
             purges,
             disk: self.below.tally().map(|tally| DiskState {
                 is_on: tally.standing == Standing::On,

@@ -215,3 +215,21 @@ fn advice_that_is_followed_helps() {
         assert!(crate::judged::is_hit(&after.answer(Spoken::Http1, &asked)), "{advice}");
     }
 }
+
+#[test]
+fn many_variants_are_stored_and_told_of_by_their_number() {
+    let scene = scene("", "");
+    let answer = response("Cache-Control: max-age=60\r\nVary: X-Kind\r\n", "ok");
+    let kinds: Vec<String> = (0..100).map(|number| format!("x-kind: {number}\n")).collect();
+    for fields in &kinds {
+        let asked = Asked { fields, ..get("/a") };
+        scene.exchange(Spoken::Http1, &asked, &answer);
+        crate::judged::comes_to_be_stored(&scene, Spoken::Http1, &asked);
+    }
+    for fields in &kinds {
+        assert!(crate::judged::is_hit(&scene.answer(Spoken::Http2, &Asked { fields, ..get("/a") })));
+    }
+    let told = explain(&scene, URL);
+    assert_has(&told, &[r#""variants": 100"#, r#""variants_displaced": 0"#]);
+    assert_eq!(told.matches(r#""is_asked_for""#).count(), 64);
+}

@@ -69,6 +69,16 @@ fn page(explained: &Explained) -> String {
     for (index, stored) in explained.stored.iter().enumerate() {
         line(if index == 0 { "stored" } else { "" }, &variant(stored));
     }
+    let untold = explained.variants.saturating_sub(explained.stored.len());
+    if untold > 0 {
+        line("", &format!("and {untold} more variants"));
+    }
+    if explained.variants_displaced > 0 {
+        line(
+            "",
+            &format!("{} variants had to make room for others of this URL", explained.variants_displaced),
+        );
+    }
     if let Some(last) = &explained.last_miss {
         for (index, text) in last_miss(last).iter().enumerate() {
             line(if index == 0 { "last miss" } else { "" }, text);
@@ -157,6 +167,8 @@ mod tests {
             key: Some("http://test/a\nx-kind=b".to_owned()),
             now: NowTold::Hit,
             stored: vec![stored, other],
+            variants: 3,
+            variants_displaced: 4,
             last_miss: Some(LastMiss {
                 seconds_ago: 4,
                 forward: "uri-miss".to_owned(),
@@ -181,6 +193,8 @@ found by    http://test/a
 a GET now   is a hit
 stored      200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding, x-kind; ETag \"a\"
             200, 5 bytes, age 3 s, stale for 2 s; varies by accept-encoding, x-kind, which is not what is asked for
+            and 1 more variants
+            4 variants had to make room for others of this URL
 last miss   4 s ago: nothing was stored
             the server's 200 was not stored (private): it was private
 to change   leave private out

@@ -1,0 +1,122 @@
+//! The variants of one resource: as many as their share of the memory holds, each found by one look.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::key::Key;
+use crate::store::object::Object;
+use crate::vary::{VariantKey, Vary};
+
+/// A server that names other fields in each Vary is remembered with so many; then all of them begin anew.
+const VARIES_MAX: usize = 16;
+
+/// What a variant takes beside its object: a place in the table and in the order, with the slack of growing.
+const PLACE_BYTES: u64 = 112;
+
+/// Variants of one resource.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Variants {
+    groups: Vec<Group>,
+    /// The oldest first. What is replaced leaves its place behind for a while.
+    order: VecDeque<Place>,
+    next_number: u64,
+    weight_bytes: u64,
+    /// How many had to make room for others of this resource.
+    displaced: u64,
+}
+
+/// Those that vary by the same fields.
+#[derive(Debug, Clone)]
+struct Group {
+    vary: Vary,
+    objects: HashMap<VariantKey, (u64, Arc<Object>)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    number: u64,
+    group: usize,
+    variant: VariantKey,
+}
+
+impl Variants {
+    /// The variant that a request asks for; of several the one that was stored last (RFC 9111 §4.1).
+    pub(crate) fn find(
+        &self,
+        key: Key,
+        mut variant_of: impl FnMut(&Vary) -> VariantKey,
+    ) -> Option<&Arc<Object>> {
+        let found = self.groups.iter().filter_map(|group| {
+            let found = group.objects.get(&variant_of(&group.vary))?;
+            (found.1.key() == key && !found.1.is_gone()).then_some(found)
+        });
+        found.max_by_key(|(number, _)| *number).map(|(_, object)| object)
+    }
+
+    /// The newest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.order.iter().rev().filter_map(|place| self.at(place))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.groups.iter().map(|group| group.objects.len()).sum()
+    }
+
+    pub(crate) fn weight_bytes(&self) -> u64 {
+        self.weight_bytes
+    }
+
+    pub(crate) fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
+    /// Stores one in the place of that of its variant. The oldest make room for it in so much memory, and are given back.
+    pub(crate) fn put(&mut self, object: Arc<Object>, bytes_max: u64, left: &mut Vec<Arc<Object>>) {
+        let known = self.groups.iter().position(|group| group.vary == *object.vary());
+        if known.is_none() && self.groups.len() >= VARIES_MAX {
+            let displaced = self.displaced + self.len() as u64;
+            left.extend(self.iter().cloned());
+            *self = Self { displaced, ..Self::default() };
+        }
+        let group = known.unwrap_or_else(|| {
+            self.groups.push(Group { vary: object.vary().clone(), objects: HashMap::new() });
+            self.groups.len() - 1
+        });
+        let (number, variant) = (self.next_number, object.variant());
+        self.next_number += 1;
+        self.weight_bytes += object.weight_bytes() + PLACE_BYTES;
+        self.order.push_back(Place { number, group, variant });
+        if let Some((_, replaced)) = self.groups[group].objects.insert(variant, (number, object)) {
+            self.weight_bytes -= replaced.weight_bytes() + PLACE_BYTES;
+            left.push(replaced);
+        }
+        // The one that has just come stays.
+        while self.weight_bytes > bytes_max && self.order.len() > 1 {
+            let Some(place) = self.order.pop_front() else { break };
+            if let Some(object) = self.remove(&place) {
+                self.displaced += u64::from(!object.is_gone());
+                left.push(object);
+            }
+        }
+        if self.order.len() > 2 * self.len() + 8 {
+            let Self { groups, order, .. } = self;
+            order.retain(|place| is_at(groups, place).is_some());
+        }
+    }
+
+    fn at(&self, place: &Place) -> Option<&Arc<Object>> {
+        is_at(&self.groups, place)
+    }
+
+    fn remove(&mut self, place: &Place) -> Option<Arc<Object>> {
+        self.at(place)?;
+        let (_, object) = self.groups.get_mut(place.group)?.objects.remove(&place.variant)?;
+        self.weight_bytes -= object.weight_bytes() + PLACE_BYTES;
+        Some(object)
+    }
+}
+
+fn is_at<'a>(groups: &'a [Group], place: &Place) -> Option<&'a Arc<Object>> {
+    let (number, object) = groups.get(place.group)?.objects.get(&place.variant)?;
+    (*number == place.number).then_some(object)
+}
