@@ -375,7 +375,8 @@ static TIMEOUTS: Table<Timeouts> = Table {
             "upstream_body",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.upstream_body,
-            "Without a byte of response body from the server; then the response is cut.",
+            "Without a byte of response body from the server, nor of a request body that is still on its way; then the \
+             response is cut.",
         ),
         &key(
             "tunnel_idle",
@@ -435,8 +436,9 @@ static LIMITS: Table<Limits> = Table {
             "minimum_rate",
             Count { range: 0..=1_000_000_000, unit: Unit::BytesPerSecond },
             |limits: &mut Limits| &mut limits.minimum_rate_bytes_per_second,
-            "A client that sends a body or takes a response more slowly than this over `rate_window` is dropped. What \
-             it waits for the server is not counted, nor is a body that it sends beside the response. 0 is no minimum.",
+            "A client that sends a body or takes a response more slowly than this over `rate_window` is dropped. A body is \
+             judged only while announced bytes of it are due: of its length, of a chunk, of a frame. What it waits for the \
+             server is not counted, nor is a body that it sends beside the response. 0 is no minimum.",
         ),
         &key(
             "rate_window",

@@ -549,6 +549,13 @@ const TIMEOUTS: Inline<RouteTimeouts> = Inline {
     table: &Table {
         options: &[
             &key(
+                "client_body",
+                Maybe(UP_TO_A_DAY),
+                |timeouts: &mut RouteTimeouts| &mut timeouts.client_body,
+                "Without a byte of request body from the client, until the response begins; then 408. For streams whose \
+                 clients may be quiet for long, such as those of gRPC.",
+            ),
+            &key(
                 "upstream_first_byte",
                 Maybe(UP_TO_A_DAY),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.upstream_first_byte,

@@ -64,6 +64,11 @@ impl Parser {
         Self { preface_left, held: Vec::new(), data: None, block: None }
     }
 
+    /// Whether a frame of a body has begun on a stream, and not ended.
+    pub(crate) fn owes(&self, key: Key) -> bool {
+        self.data.is_some_and(|data| data.key == Some(key))
+    }
+
     /// A stream is let go of: what is to come of a frame that has begun is nobody's, whoever has its place by then.
     pub(crate) fn let_go(&mut self, key: Key) {
         if let Some(data) = &mut self.data

@@ -24,6 +24,11 @@ impl Connection {
         self.streams.at(key).text.len()
     }
 
+    /// Whether the peer has begun a frame of a body on a stream and owes the rest of it.
+    pub fn owes(&self, key: Key) -> bool {
+        self.parser.owes(key)
+    }
+
     /// Whether there is something to read: bytes, the end, or what went wrong.
     pub fn is_readable(&self, key: Key) -> bool {
         let stream = self.streams.at(key);

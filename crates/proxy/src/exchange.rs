@@ -150,6 +150,10 @@ pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {
         Ok(next) => next,
         Err(failure) => aside(|| fail(call, memory, &mut record, failure)).await,
     };
+    if next == Next::Drop && record.failure == Some(Failure::ClientStalled) {
+        // What it has not taken would stay in the kernel for as long as it answers.
+        call.client.socket.reset_on_drop();
+    }
     end(memory, &mut record);
     next
 }

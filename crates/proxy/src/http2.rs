@@ -103,6 +103,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         let rest = poll_fn(|context| driver.session.poll_rest(context, &mut reads));
         let _ = driver.deadline.guard(rest).await;
     }
+    driver.session.reset_if_unsent();
 }
 
 /// What a client is disconnected for.

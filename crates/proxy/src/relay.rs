@@ -109,8 +109,10 @@ pub(crate) struct Ends<'a> {
     pub(crate) pace: &'a Pace,
     /// What decides about that.
     pub(crate) place: Place<'a>,
-    /// For a tunnel: the tick at which either direction last moved.
+    /// The tick at which either direction last moved, where both are under way: a source is not late while the other moves.
     pub(crate) activity: Option<&'a Cell<u32>>,
+    /// Whether this is a way of a tunnel: then a sink is not late either.
+    pub(crate) is_tunnel: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -388,7 +390,8 @@ impl Pump {
             } else if !buffer.is_empty() {
                 self.take_in(buffer)?;
             } else {
-                if ends.sink.frames_itself() || buffer.is_of_stream() || ends.activity.is_some() {
+                progress.is_owed = ends.minimum_rate.is_none() || self.is_owed_by(ends.source);
+                if ends.sink.frames_itself() || buffer.is_of_stream() || ends.is_tunnel {
                     self.make_way(ends, buffer, &mut progress).await?;
                 }
                 self.read(ends, buffer, &mut progress).await?;
@@ -399,6 +402,15 @@ impl Pump {
             return Err(Stop::Cut);
         }
         ends.sink.end(self.decoder.trailers()).map_err(|_| Stop::Sink(End::Gone))
+    }
+
+    /// Whether the source has announced bytes that it has not sent: then it is not just quiet.
+    fn is_owed_by(&self, source: &Socket) -> bool {
+        match self.incoming {
+            Incoming::Length(_) => true,
+            Incoming::Chunked => self.decoder.is_within() || source.owes(),
+            Incoming::Ended | Incoming::UntilClose => false,
+        }
     }
 
     /// What comes behind the unsent bytes.
@@ -465,7 +477,7 @@ impl Pump {
             ends.wait(Side::Source, progress, ends.source.readable()).await.map_err(Stop::Source)?;
             ends.wait(Side::Sink, progress, ends.sink.writable()).await.map_err(Stop::Sink)?;
         }
-        if ends.activity.is_some() {
+        if ends.is_tunnel {
             ends.worker.buffers.grow_to(buffer, SMALL);
         }
         Ok(())
@@ -554,6 +566,8 @@ impl Pump {
 struct Progress {
     waited_ticks: u32,
     moved: u64,
+    /// Whether the source owes what is waited for; a sink always does.
+    is_owed: bool,
 }
 
 impl Ends<'_> {
@@ -575,12 +589,17 @@ impl Ends<'_> {
         step: impl Future<Output = io::Result<usize>>,
     ) -> Result<usize, End> {
         let limit = if side == Side::Source { self.source_limit } else { self.sink_limit };
-        let rate = self.minimum_rate.filter(|_| self.paced == Some(side));
-        let slice = rate.map_or(limit, |rate| limit.min(rate.window));
-        let began = self.worker.deadlines.now();
-        let mut judged = began;
+        // Who has announced nothing may be quiet: that is no slowness.
+        let is_judged = self.paced == Some(side) && (side == Side::Sink || progress.is_owed);
+        let rate = self.minimum_rate.filter(|_| is_judged);
+        let activity = self.activity.filter(|_| self.is_tunnel || side == Side::Source);
+        let mut left = limit;
+        let mut judged = self.worker.deadlines.now();
+        let began = judged;
         let mut step = pin!(step);
         loop {
+            // The next to be looked at is what comes first: the end of the window, or of the wait.
+            let slice = rate.map_or(left, |rate| left.min(rate.left(progress)));
             let outcome = self.deadline.within(slice, step.as_mut()).await;
             let now = self.worker.deadlines.now();
             // The other side's slowness is none of the watched one's.
@@ -600,10 +619,11 @@ impl Ends<'_> {
             if let Some(rate) = rate {
                 rate.judge(progress)?;
             }
-            let last_moved = self.activity.map_or(began, Cell::get).max(began);
-            if now - last_moved >= limit.0 {
+            let quiet = now - activity.map_or(began, Cell::get).max(began);
+            if quiet >= limit.0 {
                 return Err(End::Stalled);
             }
+            left = Ticks(limit.0 - quiet);
         }
     }
 }
@@ -626,12 +646,17 @@ impl MinimumRate {
         (bytes > 0).then_some(Self { window, bytes })
     }
 
+    /// What is left of the window.
+    fn left(self, progress: &Progress) -> Ticks {
+        Ticks(self.window.0.saturating_sub(progress.waited_ticks).max(1))
+    }
+
     fn judge(self, progress: &mut Progress) -> Result<(), End> {
         if progress.waited_ticks < self.window.0 {
             return Ok(());
         }
         let is_too_slow = progress.moved < self.bytes;
-        *progress = Progress::default();
+        *progress = Progress { is_owed: progress.is_owed, ..Progress::default() };
         if is_too_slow { Err(End::TooSlow) } else { Ok(()) }
     }
 }

@@ -190,7 +190,8 @@ fn ends<'a>(
         closes_sink,
         pace,
         place: admitted.place(call),
-        activity: None,
+        activity: reply.upload.activity(),
+        is_tunnel: false,
     }
 }
 

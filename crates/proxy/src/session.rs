@@ -439,6 +439,18 @@ impl Session {
         self.0.engine.borrow().body_sent(key, self.is_over())
     }
 
+    /// Whether the peer has begun a frame of a body on a stream and owes the rest of it.
+    pub(crate) fn owes(&self, key: Key) -> bool {
+        self.0.engine.borrow().owes(key)
+    }
+
+    /// What the peer has not taken would stay in the kernel for as long as it answers: its connection is reset instead.
+    pub(crate) fn reset_if_unsent(&self) {
+        if !self.0.engine.borrow().unsent().is_empty() || self.0.piped.borrow().is_some() {
+            self.0.socket.reset_on_drop();
+        }
+    }
+
     pub(crate) fn wants_head(&self, key: Key) -> bool {
         self.0.engine.borrow().wants_head(key)
     }

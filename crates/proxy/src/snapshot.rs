@@ -55,6 +55,7 @@ impl TimeoutTicks {
     /// Those of a route that has some of its own.
     pub(crate) fn of_route(timeouts: &config::Timeouts, own: &config::RouteTimeouts) -> Self {
         Self::new(&config::Timeouts {
+            client_body: own.client_body.unwrap_or(timeouts.client_body),
             upstream_first_byte: own.upstream_first_byte.unwrap_or(timeouts.upstream_first_byte),
             upstream_body: own.upstream_body.unwrap_or(timeouts.upstream_body),
             tunnel_idle: own.tunnel_idle.unwrap_or(timeouts.tunnel_idle),

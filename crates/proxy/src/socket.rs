@@ -139,6 +139,14 @@ impl Socket {
         }
     }
 
+    /// Whether the peer has begun a frame of a body and owes the rest of it, where bodies are in frames.
+    pub(crate) fn owes(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Secure(_) | Self::Late(_) | Self::Nobody => false,
+            Self::Stream(stream) => stream.owes(),
+        }
+    }
+
     /// Whether the end of a message and its trailers are told apart from its bytes, with `end`.
     pub(crate) fn frames_itself(&self) -> bool {
         matches!(self, Self::Stream(_))

@@ -52,6 +52,11 @@ impl Stream {
         self.session.body_sent(self.key)
     }
 
+    /// Whether the peer has begun a frame of the body and owes the rest of it.
+    pub(crate) fn owes(&self) -> bool {
+        self.session.owes(self.key)
+    }
+
     /// Ready when there is something to read, or the end.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.session.poll_readable(context, self.key).map(Ok)

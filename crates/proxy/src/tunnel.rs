@@ -48,6 +48,7 @@ pub(crate) async fn run(
         pace,
         place,
         activity: Some(&activity),
+        is_tunnel: true,
     };
     let upward = async {
         let ends = ends(&client.socket, server, &upward_deadline, &paces[0]);

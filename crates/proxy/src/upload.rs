@@ -28,6 +28,8 @@ struct Rest {
     /// Its waits are not those of the response.
     deadline: Deadline,
     pace: Pace,
+    /// The tick at which either direction last moved.
+    activity: Cell<u32>,
     /// When it had been sent, if it was before the server answered.
     ended_at: Cell<Option<Instant>>,
 }
@@ -61,8 +63,13 @@ impl Upload {
     /// What is still to be sent of a body. `is_held` is one that the client may wait to be asked for.
     pub(crate) fn going_on(deadline: Deadline, pace: Pace, is_held: bool) -> Self {
         let state = if is_held { UploadState::Held } else { UploadState::Under };
-        let rest = Rest { deadline, pace, ended_at: Cell::new(None) };
+        let rest = Rest { deadline, pace, activity: Cell::new(0), ended_at: Cell::new(None) };
         Self { state: Cell::new(state), rest: Some(Box::new(rest)) }
+    }
+
+    /// The tick at which either direction last moved, of a body that did not leave with its head.
+    pub(crate) fn activity(&self) -> Option<&Cell<u32>> {
+        self.rest.as_ref().map(|rest| &rest.activity)
     }
 
     /// Whether the whole body has been sent.
@@ -133,13 +140,18 @@ impl Upload {
             source: &client.socket,
             sink: &connection.socket,
             deadline: &rest.deadline,
-            source_limit: if until == Until::Head { snapshot.ticks.client_body } else { Ticks::FOREVER },
+            source_limit: if until == Until::Head {
+                admitted.ticks(call).client_body
+            } else {
+                Ticks::FOREVER
+            },
             sink_limit: snapshot.ticks.upstream_body,
             paced: Some(Side::Source),
             closes_sink: false,
             pace: &rest.pace,
             place: admitted.place(call),
-            activity: None,
+            activity: Some(&rest.activity),
+            is_tunnel: false,
         };
         let mut upload = pin!(async {
             self.begun(client, &mut request.buffer).await;

@@ -130,6 +130,11 @@ impl Chunked {
         error
     }
 
+    /// Whether something that has begun is still to come: a size, the data of a chunk, trailers.
+    pub fn is_within(&self) -> bool {
+        !matches!(self.state, State::Size { digits: 0, .. } | State::Done)
+    }
+
     /// The trailer fields that may be sent on, as lines with their CRLF; whole once the body is done.
     pub fn trailers(&self) -> &[u8] {
         &self.trailers[..self.trailers_kept]

@@ -168,6 +168,8 @@ pub struct Rewrite {
 /// Waits of one route; `None` is that of `Config::timeouts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RouteTimeouts {
+    /// See `Timeouts::client_body`.
+    pub client_body: Option<Duration>,
     /// See `Timeouts::upstream_first_byte`.
     pub upstream_first_byte: Option<Duration>,
     /// See `Timeouts::upstream_body`.

@@ -213,6 +213,60 @@ fn a_pause_of_the_client_does_not_cut_the_response_that_is_under_way() {
     }
 }
 
+/// Rates are of bytes that are due: who has announced none is quiet, not slow.
+#[test]
+fn a_client_that_owes_nothing_is_not_too_slow() {
+    let quiet = |config: &mut Config| {
+        config.timeouts.client_header = 3 * SHORT;
+        config.limits.minimum_rate_bytes_per_second = 1_000_000;
+        config.limits.rate_window = SHORT;
+    };
+    let post = "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for piece in ["", "3\r\nsub\r\n"] {
+        let scene = scene(quiet);
+        let mut client = scene.client();
+        client.sends(format!("{post}{piece}"));
+        let mut server = scene.accept(0);
+        server.head();
+        server.gets(piece.as_bytes());
+        outlast(&scene);
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        assert_eq!(client.message().status(), 200, "{piece}");
+        scene.assert_failures(&["client-header-timeout"]);
+    }
+    for piece in ["5\r\nhe", "5", "0\r\nA: b"] {
+        let scene = scene(quiet);
+        let mut client = scene.client();
+        client.sends(format!("{post}{piece}"));
+        assert_eq!(client.message().status(), 408, "{piece}");
+        scene.assert_failures(&["client-too-slow"]);
+    }
+}
+
+/// A stream in both directions lives as long as either moves.
+#[test]
+fn a_response_is_not_late_while_its_request_moves() {
+    let scene = scene(|config| {
+        config.timeouts.upstream_body = 4 * SHORT;
+        config.timeouts.client_header = SHORT;
+    });
+    let mut client = scene.client();
+    client.sends("POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+    let mut server = scene.accept(0);
+    server.head();
+    server.gets(b"3\r\none\r\n");
+    server.sends("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.head();
+    for _ in 0..6 {
+        outlast(&scene);
+        client.sends("3\r\ntwo\r\n");
+        server.gets(b"3\r\ntwo\r\n");
+    }
+    server.sends("3\r\nend\r\n0\r\n\r\n");
+    client.gets(b"3\r\nend\r\n0\r\n\r\n");
+    scene.assert_failures(&["client-header-timeout"; 6]);
+}
+
 #[test]
 fn a_response_that_does_not_begin_is_504() {
     let scene = scene(|config| config.timeouts.upstream_first_byte = SHORT);
@@ -324,8 +378,10 @@ fn a_client_that_takes_nothing_is_dropped() {
     let (mut client, server) = (client, server);
     server.join().expect("no panic");
     // What was under way may still arrive; the whole never does.
-    let (rest, _) = client.rest();
+    let (rest, ending) = client.rest();
     assert!(rest.len() < RESPONSE_BYTES);
+    // What it has not taken does not stay in the kernel.
+    assert_eq!(ending, Ending::Reset);
     scene.assert_failures(&["client-stalled"]);
 }
 
@@ -370,7 +426,9 @@ fn a_client_below_the_minimum_rate_is_dropped() {
     let reader = scene(slow);
     let (mut client, server) = endless_response(&reader);
     server.join().expect("no panic");
-    assert!(client.rest().0.len() < RESPONSE_BYTES);
+    let (rest, ending) = client.rest();
+    assert!(rest.len() < RESPONSE_BYTES);
+    assert_eq!(ending, Ending::Reset);
     reader.assert_failures(&["client-stalled"]);
 }
 

@@ -99,6 +99,29 @@ fn a_scheme_is_a_scheme() {
     scene.assert_no_more_connections();
 }
 
+/// Rates are of bytes that are due: a stream of gRPC whose client waits is quiet, not slow.
+#[test]
+fn a_stream_that_owes_nothing_is_not_too_slow() {
+    let post = ":method: POST\n:scheme: http\n:authority: test\n:path: /\n";
+    let short = std::time::Duration::from_millis(300);
+    let quiet = Scene::with(config::Protocol::Http1, 1, |config| {
+        config.timeouts.client_header = 3 * short;
+        config.limits.minimum_rate_bytes_per_second = 1_000_000;
+        config.limits.rate_window = short;
+    });
+    let mut client = quiet.client();
+    client.sends([headers(1, post), data(1, "sub")].concat());
+    let mut server = quiet.accept1();
+    server.head();
+    server.gets(b"3\r\nsub\r\n");
+    // Lets time pass.
+    let mut clock = quiet.client1();
+    clock.sends("G");
+    assert_eq!(clock.message().status(), 408);
+    server.sends(OK);
+    assert!(client.whole(1).starts_with(":status: 200\n"));
+}
+
 #[test]
 fn cookies_are_joined() {
     // RFC 9113 §8.2.3.
