@@ -29,6 +29,8 @@ mod queue;
 mod shed;
 /// How many retries are allowed.
 mod retry;
+/// How many idle connections to a server are kept.
+mod idle;
 /// Active checks.
 mod check;
 /// Servers that are worse than the others.
@@ -41,6 +43,7 @@ pub use check::{CheckSettings, Health, Verdict};
 pub use eject::{EjectionSettings, Ejector, Judgement, Outlier, Spared};
 pub use fleet::{Event, Fleet, Member, NoneUp, SERVERS_MAX, Settings, WEIGHT_MAX};
 pub use hash::{Secret, ServerId};
+pub use idle::Idle;
 pub use picker::{Ask, Loss, Pick, Picker, Room};
 pub use policy::round_robin::RoundRobin;
 pub use policy::{AddressPrefixes, DEFAULT, POLICIES, PolicyRow, client_key, policy};

@@ -478,7 +478,9 @@ static POOL: Table<Pool> = Table {
             "idle",
             Count { range: 0..=1_000_000, unit: Unit::Things },
             |pool: &mut Pool| &mut pool.idle,
-            "Idle connections kept for reuse.",
+            "Idle connections kept for reuse, at most. How many are kept follows from how many were in use lately; \
+             those that are not needed are closed a few each second, sooner where descriptors or memory run short. \
+             0 keeps none.",
         ),
         &key(
             "connections",

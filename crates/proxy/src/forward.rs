@@ -400,20 +400,20 @@ impl Attempt<'_> {
     }
 
     async fn connect(&self, record: &mut Record<'_>) -> Result<Reply, Failure> {
+        let Call { worker, client, .. } = *self.call;
         let server = &self.upstream.servers[self.index];
         let connection = match self.upstream.plan.config.protocol {
-            Protocol::Http1 => server.connect(self.call.worker, self.call.client).await,
-            Protocol::Http2 => {
-                let (worker, deadline) = (self.call.worker, &self.call.client.deadline);
-                server.connect_for_streams(worker, deadline).await
+            Protocol::Http1 if self.may_reuse => {
+                server.connect_or_reuse(worker, client, self.admitted.method.is_idempotent()).await
             }
+            Protocol::Http1 => server.connect(worker, client).await,
+            Protocol::Http2 => server.connect_for_streams(worker, &client.deadline).await,
         };
-        match &connection {
-            Ok(connection) if connection.is_reused => self.call.worker.counters.upstream_reuses.increment(),
-            Ok(_) => self.call.worker.counters.upstream_connects.increment(),
-            Err(_) => self.call.worker.counters.upstream_connect_failures.increment(),
+        let is_reused = connection.as_ref().is_ok_and(|connection| connection.is_reused);
+        if is_reused {
+            worker.counters.upstream_reuses.increment();
         }
-        record.connected(connection.as_ref().is_ok_and(|connection| !connection.is_reused));
+        record.connected(connection.is_ok() && !is_reused);
         connection
     }
 

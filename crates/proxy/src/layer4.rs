@@ -148,7 +148,6 @@ struct Counted<'a> {
 
 impl Counted<'_> {
     fn connected(&self, server: usize, duration: Duration) {
-        self.worker.counters.upstream_connects.increment();
         if let Some((places, upstream)) = self.cell() {
             upstream.connect.observe(duration);
             let server = self.worker.series.server(places.server(self.upstream, server));
@@ -157,7 +156,6 @@ impl Counted<'_> {
     }
 
     fn failed(&self, server: usize, failure: Failure) {
-        self.worker.counters.upstream_connect_failures.increment();
         if let Some((places, upstream)) = self.cell() {
             upstream.failures.count(failure as usize);
             self.worker.series.server(places.server(self.upstream, server)).requests.count(0);

@@ -43,6 +43,8 @@ mod verify;
 mod upload;
 /// Servers and the connections to them.
 mod upstream;
+/// Idle connections to a server, and requests that wait for one.
+mod pool;
 /// Connections of HTTP/2 to a server, shared by many requests.
 mod multiplex;
 /// What is stored of responses.

@@ -240,6 +240,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
                 // Those that were accepted have theirs, however many wait.
                 tokio::task::coop::consume_budget().await;
             }
+            Err(error) if is_out_of_descriptors(&error) && worker.give_up_idle() => {}
             Err(error) if is_out_of_descriptors(&error) => {
                 worker.counters.accept_pauses.increment();
                 notice(&format!("accepting pauses: {error}{RAISE_LIMIT}"));

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::session::{End, Session};
 use crate::socket::Socket;
 use crate::stream::Stream;
-use crate::upstream::{Connection, Permit, Server};
+use crate::upstream::{Connection, Permit, Server, Tally, count_connect};
 use crate::worker::Worker;
 
 /// What a server may send on all streams of a connection together before the path has taken any of it. The windows of
@@ -23,87 +23,135 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Streams of a connection, whatever the server allows.
 const STREAMS_MAX: u32 = CONNECTION_WINDOW / STREAM_WINDOW;
 
+/// Steps of making a connection, each with a time-out: to connect, TLS, and the server's first word.
+const CONNECT_STEPS: u32 = 3;
+
 /// The connections of one worker to one server.
 #[derive(Default)]
 pub(crate) struct Multiplex {
     connections: RefCell<Vec<Shared>>,
-    /// Whether somebody is connecting, and what came of it last.
+    /// Whether one is being made.
     is_connecting: Cell<bool>,
-    failure: Cell<Option<Failure>>,
-    connected: Notify,
+    /// How many have been tried to make, and what was wrong with the last that failed.
+    tries: Cell<u64>,
+    failure: Cell<Option<(u64, Failure)>>,
+    waits: Rc<Waits>,
+}
+
+/// Requests that wait for a stream.
+#[derive(Default)]
+pub(crate) struct Waits {
+    count: Cell<usize>,
+    /// Told when there may be a stream.
+    room: Notify,
+}
+
+impl Waits {
+    /// A stream has ended: there is room for another.
+    pub(crate) fn has_room(&self) {
+        if self.count.get() > 0 {
+            self.room.notify_one();
+        }
+    }
 }
 
 /// A connection.
 struct Shared {
     session: Session,
-    streams: Rc<Cell<usize>>,
+    streams: Rc<Tally>,
+    /// Whether it is yet to carry an exchange.
+    is_fresh: Cell<bool>,
     /// The tick at which it was last seen busy.
     busy_at: Cell<u32>,
 }
 
 impl Multiplex {
-    /// A stream of a connection that is there, if one has room.
+    /// A stream of a connection that is there, if one has room and nobody waits for it.
     pub(crate) fn stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
+        if self.waits.count.get() > 0 { None } else { self.free_stream(scheme) }
+    }
+
+    fn free_stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|shared| !shared.is_over());
-        connections.iter().find_map(|shared| shared.stream(scheme, true))
+        connections.iter().find_map(|shared| shared.stream(scheme))
     }
 
-    /// A stream of a new connection. Where another request is connecting already, what that comes to is waited for.
+    /// A stream: of a new connection, or one that becomes free meanwhile, whichever comes first. A new connection is made
+    /// for all who wait, and is there for whoever comes next.
     pub(crate) async fn connect(
         &self,
-        worker: &Worker,
+        worker: &Rc<Worker>,
         deadline: &Deadline,
-        server: &Server,
+        server: &Rc<Server>,
     ) -> Result<Box<Connection>, Failure> {
-        while self.is_connecting.get() {
-            let limit = worker.snapshot().ticks.upstream_connect;
-            if deadline.within(limit, self.connected.notified()).await.is_err() {
-                return Err(Failure::UpstreamConnectTimeout);
+        let _counted = Counted::new(&self.waits.count);
+        let wait = async {
+            loop {
+                // Told before it looks, so that nothing is missed in between.
+                let room = self.waits.room.notified();
+                if !self.is_connecting.get() {
+                    self.begin_connect(worker, server);
+                }
+                let awaited = self.tries.get();
+                room.await;
+                if let Some(connection) = self.free_stream(server.scheme()) {
+                    return Ok(connection);
+                }
+                if let Some((_, failure)) = self.failure.get().filter(|(of, _)| *of >= awaited) {
+                    return Err(failure);
+                }
             }
-            if let Some(connection) = self.stream(server.scheme()) {
-                return Ok(connection);
-            }
-            if let Some(failure) = self.failure.get() {
-                return Err(failure);
-            }
-        }
-        let _connecting = Connecting::new(self);
-        // Should this request be given up, those who wait go on by themselves.
-        self.failure.set(None);
-        let outcome = self.establish(worker, deadline, server).await;
-        self.failure.set(outcome.as_ref().err().copied());
-        outcome
+        };
+        // Each step of making one has its own time-out, and so has each address.
+        let steps = CONNECT_STEPS.saturating_mul(server.addresses_count());
+        let limit = Ticks(worker.snapshot().ticks.upstream_connect.0.saturating_mul(steps));
+        deadline.within(limit, wait).await.unwrap_or(Err(Failure::UpstreamConnectTimeout))
     }
 
-    async fn establish(
-        &self,
-        worker: &Worker,
-        deadline: &Deadline,
-        server: &Server,
-    ) -> Result<Box<Connection>, Failure> {
-        let (socket, permit) = server.open(worker, deadline, b"").await?;
-        let shared = begin(worker, deadline, socket, permit).await?;
-        let connection = shared.stream(server.scheme(), false).ok_or(Failure::UpstreamHandshake)?;
-        self.connections.borrow_mut().push(shared);
-        Ok(connection)
+    /// Has a connection be made, whoever waits for it still when it is there.
+    fn begin_connect(&self, worker: &Rc<Worker>, server: &Rc<Server>) {
+        self.is_connecting.set(true);
+        self.tries.set(self.tries.get() + 1);
+        let (worker, server) = (Rc::clone(worker), Rc::clone(server));
+        tokio::task::spawn_local(async move {
+            let deadline = worker.deadlines.deadline();
+            let outcome = establish(&worker, &deadline, &server).await;
+            count_connect(&worker, outcome.is_ok());
+            let multiplex = server.multiplex();
+            match outcome {
+                Ok(shared) => multiplex.connections.borrow_mut().push(shared),
+                Err(failure) => multiplex.failure.set(Some((multiplex.tries.get(), failure))),
+            }
+            multiplex.is_connecting.set(false);
+            multiplex.waits.room.notify_waiters();
+        });
     }
 
     /// Connections without a stream.
     pub(crate) fn idle_connections(&self) -> usize {
         let connections = self.connections.borrow();
-        connections.iter().filter(|shared| !shared.is_over() && shared.streams.get() == 0).count()
+        connections.iter().filter(|shared| !shared.is_over() && shared.streams.count() == 0).count()
     }
 
     /// Closes connections that have been idle for long.
     pub(crate) fn sweep(&self, now: u32, idle: Ticks) {
         self.connections.borrow_mut().retain(|shared| {
-            if shared.streams.get() > 0 {
+            if shared.streams.count() > 0 {
                 shared.busy_at.set(now);
             }
             !shared.is_over() && now - shared.busy_at.get() < idle.0
         });
     }
+}
+
+async fn establish(worker: &Worker, deadline: &Deadline, server: &Server) -> Result<Shared, Failure> {
+    let (socket, permit) = server.open(worker, deadline, b"").await?;
+    let streams = Tally::telling(&server.multiplex().waits);
+    let shared = begin(worker, deadline, socket, permit, streams).await?;
+    // One that takes no stream is of no use to anybody.
+    let takes_one = shared.session.engine().takes_more();
+    if takes_one { Ok(shared) } else { Err(Failure::UpstreamHandshake) }
 }
 
 /// Begins HTTP/2 on a connection. It is there once the server has said how many streams it takes, and whether upgraded
@@ -113,6 +161,7 @@ async fn begin(
     deadline: &Deadline,
     socket: Socket,
     permit: Permit,
+    streams: Rc<Tally>,
 ) -> Result<Shared, Failure> {
     let limits = Limits {
         streams: STREAMS_MAX,
@@ -140,7 +189,7 @@ async fn begin(
         driven.finish(Some(reason));
         drop(permit);
     });
-    Ok(Shared { session, streams: Rc::default(), busy_at: Cell::new(worker.deadlines.now()) })
+    Ok(Shared { session, streams, is_fresh: Cell::new(true), busy_at: Cell::new(worker.deadlines.now()) })
 }
 
 /// Does what there is to do on a connection; ready when it has ended.
@@ -163,7 +212,7 @@ impl Shared {
     }
 
     /// A stream, where the server allows one more.
-    fn stream(&self, scheme: Scheme, is_reused: bool) -> Option<Box<Connection>> {
+    fn stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
         if self.is_over() || !self.session.engine().takes_more() {
             return None;
         }
@@ -173,7 +222,7 @@ impl Shared {
             Scheme::Https => http2::Scheme::Https,
         };
         let socket = Socket::Stream(Box::new(Stream::new(self.session.clone(), key, scheme)));
-        Some(Connection::new(socket, Permit::new(&self.streams), is_reused))
+        Some(Connection::new(socket, Permit::new(&self.streams), !self.is_fresh.replace(false)))
     }
 }
 
@@ -184,21 +233,18 @@ impl Drop for Shared {
     }
 }
 
-/// Tells those who wait when it is over, however it ends.
-struct Connecting<'a>(&'a Multiplex);
+/// Counts one who waits, for as long as it does.
+struct Counted<'a>(&'a Cell<usize>);
 
-impl<'a> Connecting<'a> {
-    fn new(multiplex: &'a Multiplex) -> Self {
-        multiplex.is_connecting.set(true);
-        // Whoever it is made for may leave: then nothing has failed, and one of those who wait makes it.
-        multiplex.failure.set(None);
-        Self(multiplex)
+impl<'a> Counted<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
     }
 }
 
-impl Drop for Connecting<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.is_connecting.set(false);
-        self.0.connected.notify_waiters();
+        self.0.set(self.0.get() - 1);
     }
 }

@@ -153,6 +153,19 @@ impl Secure {
         Ok((Self { tcp, records: Rc::clone(records), state: RefCell::new(state) }, agreed))
     }
 
+    /// Sends what is left of the handshake, where nothing is sent soon that it could leave with: until then the server
+    /// waits for it. Says whether that is done.
+    pub(crate) fn end_handshake(&self) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        if state.unsent.is_empty() {
+            return true;
+        }
+        // A fresh socket takes this little at once.
+        let is_sent = state.sent == 0 && state.unreported == 0 && self.tcp.send_at_once(&state.unsent);
+        state.unsent = Vec::new();
+        is_sent
+    }
+
     /// Ready when there is something to read, or the end.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let state = self.state.borrow();

@@ -72,6 +72,11 @@ impl Snapshot {
         now.or_else(|| listening.last()).unwrap_or(&NONE)
     }
 
+    /// The servers of all upstreams.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.upstreams.iter().flat_map(|upstream| &upstream.servers).map(Rc::as_ref)
+    }
+
     /// The lines of those who wait for servers with room.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &Line> {
         self.upstreams.iter().filter_map(|upstream| upstream.line.as_deref())

@@ -241,6 +241,15 @@ impl Socket {
         }
     }
 
+    /// Sends what is left of a handshake, on a connection that has yet to be used; says whether it can be.
+    pub(crate) fn end_handshake(&self) -> bool {
+        match self {
+            Self::Secure(secure) => secure.end_handshake(),
+            Self::Late(late) => late.socket().end_handshake(),
+            Self::Plain(_) | Self::Stream(_) | Self::Nobody => true,
+        }
+    }
+
     /// Whether something has begun to arrive that cannot be read yet.
     pub(crate) fn holds_part(&self) -> bool {
         match self {

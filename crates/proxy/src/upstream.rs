@@ -1,18 +1,17 @@
-//! The servers of each upstream as one worker sees them: their addresses, and the connections that it keeps.
-//!
-//! A pool is a stack: the connection used last is the one least likely to have been closed meanwhile, and idle ones
-//! at the bottom time out.
+//! The servers of each upstream as one worker sees them: their addresses, and how connections to them are made.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use balance::{
     Event, InFlight, Outcome, Passage, Picker, RetryBudget, Shed, ShedSettings, Standing, State, Time, Work,
 };
-use config::{Pool, Protocol, Scheme, ServerHost};
+use config::{Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
 use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
@@ -26,8 +25,9 @@ use crate::failure::Failure;
 use crate::introduce;
 use crate::late::Link;
 use crate::line::{Line, WhatFor};
-use crate::multiplex::Multiplex;
+use crate::multiplex::{Multiplex, Waits};
 use crate::plan::{ServerPlan, UpstreamPlan};
+use crate::pool::{Pool, Spare};
 use crate::secure::{HandshakeError, Secure};
 use crate::socket::Socket;
 use crate::tcp::Tcp;
@@ -65,22 +65,16 @@ pub(crate) struct Surroundings<'a> {
 /// One server and this worker's connections to it.
 pub(crate) struct Server {
     pub(crate) plan: Arc<ServerPlan>,
-    pool: Cell<Pool>,
+    /// Connections of HTTP/1.
+    pool: Pool,
     /// What it is behind.
     link: RefCell<Option<Arc<Link>>>,
     /// How a connection says whose it is.
     introduction: Cell<Option<ProxyVersion>>,
-    /// Connections of HTTP/1.
-    idle: RefCell<Vec<Idle>>,
     /// Connections of HTTP/2.
     multiplex: Multiplex,
     /// Connections that exist, busy and idle.
-    open: Rc<Cell<usize>>,
-}
-
-struct Idle {
-    connection: Box<Connection>,
-    since: u32,
+    open: Rc<Tally>,
 }
 
 /// A connection that is one client's alone, between two of its requests.
@@ -348,10 +342,9 @@ impl Server {
     fn new(plan: &Arc<ServerPlan>) -> Self {
         Self {
             plan: Arc::clone(plan),
-            pool: Cell::new(Pool::default()),
+            pool: Pool::default(),
             link: RefCell::default(),
             introduction: Cell::new(None),
-            idle: RefCell::default(),
             multiplex: Multiplex::default(),
             open: Rc::default(),
         }
@@ -367,14 +360,18 @@ impl Server {
         client: &Client,
         may_be_repeated: bool,
     ) -> Option<Box<Connection>> {
-        let mut connection = self.quiet(client, may_be_repeated)?;
+        let connection = self.quiet(client, may_be_repeated)?;
+        Some(self.reused(connection, worker))
+    }
+
+    fn reused(&self, mut connection: Box<Connection>, worker: &Worker) -> Box<Connection> {
         connection.is_reused = true;
         if let Some(link) = &*self.link.borrow() {
             // One that is there already meets what is changed as well.
             let socket = std::mem::replace(&mut connection.socket, Socket::Nobody);
             connection.socket = link.over(socket, worker);
         }
-        Some(connection)
+        connection
     }
 
     fn quiet(&self, client: &Client, may_be_repeated: bool) -> Option<Box<Connection>> {
@@ -383,28 +380,31 @@ impl Server {
             let is_good = Arc::ptr_eq(&server, &self.plan) && connection.serves_again(may_be_repeated);
             return is_good.then_some(connection);
         }
-        let mut idle = self.idle.borrow_mut();
-        while let Some(Idle { connection, .. }) = idle.pop() {
-            if connection.serves_again(may_be_repeated) {
-                return Some(connection);
-            }
-        }
-        None
+        self.pool.take(|connection| connection.serves_again(may_be_repeated))
     }
 
     /// Connections that exist, busy and idle.
     pub(crate) fn connections(&self) -> usize {
-        self.open.get()
+        self.open.count()
     }
 
     /// Those of them that carry no exchange.
     pub(crate) fn idle_connections(&self) -> usize {
-        self.idle.borrow().len() + self.multiplex.idle_connections()
+        self.pool.len() + self.multiplex.idle_connections()
+    }
+
+    /// Those of HTTP/1 that carry no exchange.
+    pub(crate) fn pooled_connections(&self) -> usize {
+        self.pool.len()
     }
 
     /// What it is spoken to in.
     pub(crate) fn scheme(&self) -> Scheme {
         self.plan.config.scheme
+    }
+
+    pub(crate) fn multiplex(&self) -> &Multiplex {
+        &self.multiplex
     }
 
     /// A stream of a connection that is there, if one has room.
@@ -416,16 +416,90 @@ impl Server {
     pub(crate) async fn connect(&self, worker: &Worker, client: &Client) -> Result<Box<Connection>, Failure> {
         let header = self.introduction.get().map(|version| introduce::header(version, client));
         let header = header.as_deref().unwrap_or_default();
-        let (socket, permit) = self.open(worker, &client.deadline, header).await?;
+        let (socket, permit) = {
+            let opened = self.open(worker, &client.deadline, header).await;
+            count_connect(worker, opened.is_ok());
+            opened?
+        };
         let mut connection = Connection::new(socket, permit, false);
         connection.is_private = !header.is_empty();
         Ok(connection)
     }
 
+    /// A connection for one exchange at a time: a new one, or one that becomes free meanwhile, whichever comes first. The
+    /// other one is for whoever comes next.
+    pub(crate) async fn connect_or_reuse(
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
+        client: &Client,
+        may_be_repeated: bool,
+    ) -> Result<Box<Connection>, Failure> {
+        // Without room for idle ones each connection is for one exchange.
+        if self.introduction.get().is_some() || self.pool.settings().idle == 0 {
+            return self.connect(worker, client).await;
+        }
+        let mut making = None;
+        loop {
+            let mut waiting = self.pool.wait(&worker.deadlines);
+            if making.is_none() && waiting.leans_on_others() {
+                // What others have begun should be there by then.
+                let given = poll_fn(|context| waiting.poll(context));
+                if let Ok(connection) = client.deadline.within(LEANING_MAX, given).await
+                    && let Some(connection) = self.fit(connection, worker, may_be_repeated)
+                {
+                    return Ok(connection);
+                }
+                waiting.stands_alone();
+            }
+            let make = making.get_or_insert_with(|| Box::pin(Self::make(Rc::clone(self), Rc::clone(worker))));
+            let either = poll_fn(|context| match make.as_mut().poll(context) {
+                Poll::Ready(made) => Poll::Ready(Either::Made(made)),
+                Poll::Pending => waiting.poll(context).map(Either::Given),
+            });
+            match either.await {
+                Either::Made(made) => return made,
+                Either::Given(connection) => {
+                    if let Some(connection) = self.fit(connection, worker, may_be_repeated) {
+                        if let Some(make) = making.take() {
+                            let (server, deadlines) = (Rc::clone(self), Rc::clone(&worker.deadlines));
+                            tokio::task::spawn_local(async move {
+                                let _spare = Spare::new(&server.pool);
+                                if let Ok(connection) = make.await
+                                    && connection.socket.end_handshake()
+                                {
+                                    server.pool.put(connection, deadlines.now());
+                                }
+                            });
+                        }
+                        return Ok(connection);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One that was handed over, if it is good for this request.
+    fn fit(
+        &self,
+        connection: Box<Connection>,
+        worker: &Worker,
+        may_be_repeated: bool,
+    ) -> Option<Box<Connection>> {
+        connection.serves_again(may_be_repeated).then(|| self.reused(connection, worker))
+    }
+
+    /// Makes one, and counts it, whoever will have it.
+    async fn make(self: Rc<Self>, worker: Rc<Worker>) -> Result<Box<Connection>, Failure> {
+        let deadline = worker.deadlines.deadline();
+        let opened = self.open(&worker, &deadline, b"").await;
+        count_connect(&worker, opened.is_ok());
+        opened.map(|(socket, permit)| Connection::new(socket, permit, false))
+    }
+
     /// A stream of a new connection, or of one that others have made meanwhile.
     pub(crate) async fn connect_for_streams(
-        &self,
-        worker: &Worker,
+        self: &Rc<Self>,
+        worker: &Rc<Worker>,
         deadline: &Deadline,
     ) -> Result<Box<Connection>, Failure> {
         self.multiplex.connect(worker, deadline, self).await
@@ -438,7 +512,7 @@ impl Server {
         deadline: &Deadline,
         header: &[u8],
     ) -> Result<(Socket, Permit), Failure> {
-        if self.open.get() >= self.pool.get().connections {
+        if self.open.count() >= self.pool.settings().connections {
             return Err(Failure::UpstreamFull);
         }
         // Counted before the wait, so that a crowd of connects keeps to the limit as well.
@@ -451,7 +525,11 @@ impl Server {
         let addresses = self.plan.addresses.load_full();
         let mut failure = Failure::UpstreamUnknown;
         for &address in addresses.iter() {
-            failure = match self.reach(worker, deadline, header, Tcp::connect(address)).await {
+            let mut reached = self.reach(worker, deadline, header, Tcp::connect(address)).await;
+            if matches!(reached, Err(Failure::OutOfDescriptors)) && worker.give_up_idle() {
+                reached = self.reach(worker, deadline, header, Tcp::connect(address)).await;
+            }
+            failure = match reached {
                 Ok(socket) => return Ok((socket, permit)),
                 Err(Failure::OutOfDescriptors) => return Err(Failure::OutOfDescriptors),
                 Err(failure) => failure,
@@ -541,35 +619,86 @@ impl Server {
             return;
         }
         connection.end();
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() < self.pool.get().idle {
-            idle.push(Idle { connection, since: deadlines.now() });
-        }
+        self.pool.put(connection, deadlines.now());
     }
 
-    /// Closes idle connections whose time is over, or that their server has closed.
-    pub(crate) fn sweep(&self, now: u32) {
-        let limit = Ticks::from(self.pool.get().idle_timeout);
-        self.idle.borrow_mut().retain(|idle| now - idle.since < limit.0 && idle.connection.socket.is_quiet());
-        self.multiplex.sweep(now, limit);
+    /// Closes idle connections whose time is over, that are not needed, or that their server has closed.
+    pub(crate) fn sweep(&self, worker: &Worker) {
+        let now = worker.deadlines.now();
+        self.pool.sweep(now, &self.plan.in_use, self.open.count(), worker.loads.len());
+        self.multiplex.sweep(now, Ticks::from(self.pool.settings().idle_timeout));
+    }
+
+    /// Closes half of the idle connections of HTTP/1, those that were used longest ago: others need what they take.
+    pub(crate) fn give_up_half(&self) {
+        self.pool.give_up_half();
+    }
+
+    /// How many addresses it has to try, at least one.
+    pub(crate) fn addresses_count(&self) -> u32 {
+        u32::try_from(self.plan.addresses.load().len()).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.pool.tell_in_use(&self.plan.in_use, 0);
+    }
+}
+
+/// A number of things that are there.
+#[derive(Default)]
+pub(crate) struct Tally {
+    count: Cell<usize>,
+    /// Who is told of each that goes.
+    told: Option<Rc<Waits>>,
+}
+
+impl Tally {
+    /// One that tells these.
+    pub(crate) fn telling(waits: &Rc<Waits>) -> Rc<Self> {
+        Rc::new(Self { count: Cell::default(), told: Some(Rc::clone(waits)) })
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.get()
     }
 }
 
 /// One of a number of things that is counted for as long as it is there.
-pub(crate) struct Permit(Rc<Cell<usize>>);
+pub(crate) struct Permit(Rc<Tally>);
 
 impl Permit {
-    pub(crate) fn new(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
-        Self(Rc::clone(count))
+    pub(crate) fn new(tally: &Rc<Tally>) -> Self {
+        tally.count.set(tally.count.get() + 1);
+        Self(Rc::clone(tally))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.count.set(self.0.count.get() - 1);
+        if let Some(waits) = &self.0.told {
+            waits.has_room();
+        }
     }
 }
+
+/// Counts a connection that was made, or could not be.
+pub(crate) fn count_connect(worker: &Worker, is_made: bool) {
+    let counters = &worker.counters;
+    let counter = if is_made { &counters.upstream_connects } else { &counters.upstream_connect_failures };
+    counter.increment();
+}
+
+/// What a request that waits for a connection has come to.
+enum Either {
+    Made(Result<Box<Connection>, Failure>),
+    Given(Box<Connection>),
+}
+
+/// How long a request waits for a connection that others have begun before it makes one of its own.
+const LEANING_MAX: Ticks = Ticks(2);
 
 /// Whether the process, or the machine, has no descriptor or memory left for a socket.
 pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {

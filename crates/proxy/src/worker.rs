@@ -34,6 +34,7 @@ use crate::shaping::Shaper;
 use crate::snapshot::Snapshot;
 use crate::tcp::Tcp;
 use crate::unshaken;
+use crate::upstream::Server;
 
 /// What a worker is told from outside.
 pub(crate) enum Message {
@@ -43,6 +44,8 @@ pub(crate) enum Message {
     Change(Box<Change>),
     /// This listener takes connections again, after it has refused them.
     Listen(ListenerId),
+    /// Descriptors are used up: idle connections to servers take some.
+    GiveUpIdle,
     /// A server of this upstream has room for somebody who waits.
     Room(Arc<WaitingWorkers>),
     /// Take nothing new, and end when the last client has gone: another process has taken over.
@@ -84,6 +87,9 @@ pub(crate) enum State {
 
 /// How often a worker without connections looks at what else there is.
 const REST: Duration = Duration::from_secs(1);
+
+/// The share, as a divisor, of the descriptors that a worker may use which idle connections to servers leave to others.
+const SCARCE_SHARE: u64 = 10;
 
 /// How long idle clients have to come with a request before they are left without an answer.
 const IDLE_GRACE: Duration = Duration::from_secs(2);
@@ -133,6 +139,8 @@ pub(crate) struct Worker {
     pub(crate) shaper: Shaper,
     pub(crate) alarms: Rc<Alarms>,
     gathering: Gathering,
+    /// The tick at which other workers were last asked to give up idle connections.
+    asked_others_at: Cell<u32>,
     pub(crate) faults: Arc<Faults>,
     pub(crate) frames: Rc<session::Stock>,
     pub(crate) counters: Counters,
@@ -190,6 +198,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         shaper,
         alarms,
         gathering: Gathering::default(),
+        asked_others_at: Cell::new(u32::MAX),
         faults: parts.faults,
         frames: session::Stock::new(),
         counters: parts.counters,
@@ -221,6 +230,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
             Message::Change(change) => worker.change(*change),
             Message::Listen(listener) => worker.listen_again(listener),
             Message::Room(waiting) => worker.call_next(&waiting),
+            Message::GiveUpIdle => worker.give_up_own_idle(),
             Message::Stop => break,
             Message::Retire => {
                 worker.leave(None, &mut messages).await;
@@ -253,9 +263,12 @@ async fn tick(worker: Rc<Worker>) {
             second = worker.deadlines.second();
             let snapshot = worker.snapshot();
             let mut open = 0;
-            for server in snapshot.upstreams.iter().flat_map(|upstream| &upstream.servers) {
-                server.sweep(worker.deadlines.now());
+            for server in snapshot.servers() {
+                server.sweep(&worker);
                 open += server.connections();
+            }
+            if worker.is_short_for_idle(open) {
+                worker.give_up_own_idle();
             }
             // Room that nobody told of: a server has come up, or was given more.
             snapshot.lines().for_each(Line::call_next);
@@ -287,6 +300,41 @@ impl Worker {
     /// The plan for what begins now.
     pub(crate) fn snapshot(&self) -> Rc<Snapshot> {
         Rc::clone(&self.snapshot.borrow())
+    }
+
+    /// Descriptors are used up: idle connections of this worker to servers are given up, else those of others. Says
+    /// whether there are some now.
+    pub(crate) fn give_up_idle(&self) -> bool {
+        if self.pooled() > 1 {
+            self.give_up_own_idle();
+            return true;
+        }
+        if self.asked_others_at.replace(self.deadlines.now()) != self.deadlines.now() {
+            let others = self.others.iter().enumerate().filter(|(index, _)| *index != self.index);
+            // A worker that has ended has none.
+            others.for_each(|(_, other)| drop(other.send(Message::GiveUpIdle)));
+        }
+        false
+    }
+
+    fn give_up_own_idle(&self) {
+        // The last one is as good as a descriptor.
+        if self.pooled() > 1 {
+            let snapshot = self.snapshot();
+            snapshot.servers().for_each(Server::give_up_half);
+        }
+    }
+
+    fn pooled(&self) -> usize {
+        self.snapshot().servers().map(Server::pooled_connections).sum()
+    }
+
+    /// Whether memory or descriptors are scarce, with so many connections to servers: before they are used up.
+    fn is_short_for_idle(&self, open: usize) -> bool {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let share = limit.unwrap_or(u64::MAX) / self.loads.len().max(1) as u64;
+        let used = self.own_load().load(Ordering::Relaxed) + open;
+        self.pressure.is_on() || used as u64 > share - share / SCARCE_SHARE
     }
 
     /// Notes how many connections there are to each server, and who waits for one, for whoever asks for metrics.
@@ -556,6 +604,7 @@ impl Worker {
             Message::Connection(stream, peer, listener) => self.take_over(stream, peer, listener),
             Message::Drain => *waits = waits.take().or_else(|| Some(self.last_waits())),
             Message::Room(waiting) => self.call_next(&waiting),
+            Message::GiveUpIdle => self.give_up_own_idle(),
             Message::Retire | Message::Change(_) | Message::Listen(_) => {}
             Message::Stop => return true,
         }

@@ -172,7 +172,7 @@ pub enum Protocol {
 /// Limits of the connections that one worker keeps to one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
-    /// Idle connections kept for reuse.
+    /// Idle connections kept for reuse, at most: how many there are follows from how many were in use lately.
     pub idle: usize,
     /// Connections in all, busy ones included; beyond it requests get 503.
     pub connections: usize,
@@ -182,7 +182,7 @@ pub struct Pool {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { idle: 512, connections: 16_384, idle_timeout: Duration::from_secs(60) }
+        Self { idle: 16_384, connections: 16_384, idle_timeout: Duration::from_secs(60) }
     }
 }
 

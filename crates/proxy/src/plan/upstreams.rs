@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 use balance::{Changes, Event, Fleet, Member, RetryReserve, Standing, Time, WaitingWorkers};
@@ -60,6 +60,8 @@ pub(crate) struct ServerPlan {
     pub(crate) addresses: Addresses,
     /// Whether the last try of a request to connect to it has failed.
     is_gone: AtomicBool,
+    /// Connections of all workers that were in use lately.
+    pub(crate) in_use: AtomicUsize,
 }
 
 impl UpstreamPlan {
@@ -227,6 +229,7 @@ impl ServerPlan {
             addresses: Arc::new(ArcSwap::from_pointee(listed.addresses.clone())),
             config: server.clone(),
             is_gone: AtomicBool::new(false),
+            in_use: AtomicUsize::new(0),
         }
     }
 

@@ -12,6 +12,7 @@ use config::{Config, ListenAddress, Listener};
 use proxy::{Running, StartError};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::peer::Peer;
 use crate::scene::{
     Scene, accept, answer, exchange, listen, listen_unix, loopback, meet, unix_listener, url,
 };
@@ -121,6 +122,51 @@ fn a_server_whose_queue_is_full_is_waited_for() {
     let listener = TcpListener::from(OwnedFd::from(listener));
     let mut server = meet(&mut client, || accept(&listener));
     answer(&mut client, &mut server);
+}
+
+/// A request that waits to connect takes a connection that becomes free before.
+#[test]
+fn a_request_that_waits_to_connect_takes_a_connection_that_becomes_free() {
+    let (mut listener, mut path) = (None, PathBuf::new());
+    let scene = Scene::with(0, |set| {
+        path = set.directory.join("server");
+        set.config.upstreams[0].servers = vec![url(&format!("http+unix:{}", path.display()))];
+        set.config.timeouts.upstream_connect = Duration::from_secs(600);
+        listener = Some(unix_socket());
+    });
+    let (listener, address) = (listener.expect("it was made"), SockAddr::unix(&path).expect("a short path"));
+    listener.bind(&address).expect("nothing is there");
+    listener.listen(0).expect("it listens");
+    let mut first = scene.client();
+    first.sends(GET);
+    let listener = TcpListener::from(OwnedFd::from(listener));
+    let mut server = accept(&listener);
+    assert!(server.gets_head().starts_with("GET / "));
+    let mut queue = Vec::new();
+    loop {
+        let socket = unix_socket();
+        socket.set_nonblocking(true).expect("is a socket");
+        match socket.connect(&address) {
+            Ok(()) => queue.push(socket),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let mut second = scene.client();
+    second.sends(GET);
+    while scene.running.counters().requests_active < 2 {
+        std::thread::yield_now();
+    }
+    server.sends(OK);
+    assert_eq!(first.message().status(), 200);
+    exchange_rest(&mut second, &mut server);
+}
+
+/// The rest of an exchange whose request was sent.
+fn exchange_rest(client: &mut Peer, server: &mut Peer) {
+    assert!(server.gets_head().starts_with("GET / "));
+    server.sends(OK);
+    assert_eq!(client.message().status(), 200);
 }
 
 fn unix_socket() -> Socket {

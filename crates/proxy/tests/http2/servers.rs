@@ -413,3 +413,33 @@ fn requests_that_one_client_gives_up_break_nobody_elses() {
     client.is_heard();
     scene.assert_no_more_connections();
 }
+
+/// A request that waits for another connection takes a stream that becomes free before.
+#[test]
+fn a_request_that_waits_for_a_connection_takes_a_stream_that_becomes_free() {
+    let scene = Scene::to_http2();
+    let mut first = scene.client1();
+    first.sends(GET);
+    let mut server = scene.accept_with(&[(MAX_CONCURRENT_STREAMS, 1)]);
+    server.whole(1);
+    server.is_heard();
+    let mut second = scene.client1();
+    second.sends(GET);
+    // It says nothing for now.
+    let silent = scene.accept_stream(0);
+    answer(&mut server, 1);
+    is_answered(&mut first);
+    server.whole(3);
+    answer(&mut server, 3);
+    is_answered(&mut second);
+    // The other connection is made all the same, for whoever comes when the first has no room.
+    let mut other = End::server(silent, &[(MAX_CONCURRENT_STREAMS, 1)]);
+    other.is_heard();
+    let mut third = asks(&scene, &mut server, 5);
+    let mut fourth = asks(&scene, &mut other, 1);
+    answer(&mut server, 5);
+    answer(&mut other, 1);
+    is_answered(&mut third);
+    is_answered(&mut fourth);
+    scene.assert_no_more_connections();
+}

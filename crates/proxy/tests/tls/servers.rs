@@ -281,3 +281,57 @@ fn a_request_leaves_with_the_end_of_the_handshake() {
     server.tcp.set_nonblocking(true).expect("is a socket");
     assert!(server.message().head.starts_with("GET / "));
 }
+
+/// A request that waits for a new connection takes one that becomes free before; the new one is for whoever comes next.
+#[test]
+fn a_request_that_waits_for_a_handshake_takes_a_connection_that_becomes_free() {
+    let scene = Scene::to_tls13();
+    let (mut first, mut second) = (scene.client(), scene.client());
+    first.asks("/1");
+    let mut server = scene.accept();
+    server.message();
+    second.asks("/2");
+    let mut other = scene.accept_unshaken();
+    server.answers(b"1");
+    assert_eq!(first.message().body, b"1");
+    assert!(server.message().head.starts_with("GET /2 "));
+    server.answers(b"2");
+    assert_eq!(second.message().body, b"2");
+    other.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
+    scene.waits_for("both are there", |counters| counters.upstream_connects == 2);
+    // The one that came last is used first.
+    asks(&mut first, &mut other, "/3");
+    scene.assert_no_more_connections();
+    let counters = scene.running.counters();
+    assert_eq!((counters.upstream_connects, counters.upstream_reuses), (2, 2));
+}
+
+/// What becomes free goes to who waits longest, and not to one who has lost its own connection.
+#[test]
+fn those_who_wait_for_handshakes_are_served_in_turn() {
+    let scene = Scene::to_tls13();
+    let mut clients = [scene.client(), scene.client(), scene.client()];
+    clients[0].asks("/0");
+    let mut server = scene.accept();
+    server.message();
+    clients[1].asks("/1");
+    let refused = scene.accept_unshaken();
+    clients[2].asks("/2");
+    let mut slow = scene.accept_unshaken();
+    for (at, client) in clients.iter_mut().enumerate().take(2) {
+        server.answers(b"ok");
+        assert_eq!(client.message().body, b"ok");
+        assert!(server.message().head.starts_with(&format!("GET /{} ", at + 1)));
+    }
+    // The third is under way, so that the connections begun for it and for the second are for whoever comes next; that
+    // one of them fails is nobody's failure.
+    drop(refused);
+    scene.waits_for("it is noticed", |counters| counters.upstream_connect_failures == 1);
+    clients[0].asks("/3");
+    slow.shakes_hands().unwrap_or_else(|ending| panic!("no handshake: {ending:?}"));
+    assert!(slow.message().head.starts_with("GET /3 "));
+    slow.answers(b"ok");
+    assert_eq!(clients[0].message().body, b"ok");
+    server.answers(b"ok");
+    assert_eq!(clients[2].message().body, b"ok");
+}
