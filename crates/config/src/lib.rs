@@ -50,6 +50,8 @@ mod named_file;
 mod options;
 /// Those of the access log.
 mod log_options;
+/// Those of messages.
+mod message_options;
 /// Those that say which requests something is for.
 mod requests;
 /// Those of routes.
@@ -84,6 +86,8 @@ mod injected_resolve;
 mod injected_read;
 /// And for TLS.
 mod tls_resolve;
+/// What has to be there on the machine.
+mod needs;
 /// From text to meaning, or to every mistake.
 mod read;
 /// What was read means: listeners, routes, upstreams, time-outs and limits.
@@ -103,13 +107,15 @@ pub use ipnet::IpNet;
 pub use meaning::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check, Config,
     CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Limits, Link, ListenAddress, Listener,
-    LogFormat, LogQuery, LogTarget, MemoryBound, Page, Pages, Policies, Pool, Probe, Protocol, QueueSettings,
-    RateLimit, Respond, Retry, RetryOn, Rewrite, Route, RouteTimeouts, Scheme, Scope, Server, ServerHost,
-    Shaping, Shedding, Statuses, StickyCookie, StickySessions, StickyTable, Timeouts, Upstream,
+    LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page, Pages,
+    Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route,
+    RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie,
+    StickySessions, StickyTable, Timeouts, Upstream,
 };
 pub use mistake::Mistake;
+pub use needs::{Need, Needed};
 pub use profile::{OwnProfile, PROFILES, Profile};
-pub use quantity::{duration, size};
+pub use quantity::{duration, size, written_duration};
 pub use read::{NamedFile, Owner, Reading, examine, examine_file, load, parse};
 pub use reference::{reference, schema};
 pub use tls::{

@@ -12,7 +12,7 @@ use crate::table::{Table, key, required};
 /// `[log]`.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
-    pub(crate) target: Option<LogTarget>,
+    pub(crate) target: Option<Located<LogTarget>>,
     pub(crate) format: LogFormat,
     pub(crate) query: LogQuery,
     pub(crate) mask: Located<Vec<String>>,
@@ -22,7 +22,7 @@ pub(crate) static LOG: Table<Log> = Table {
     options: &[
         &required(
             "target",
-            Unless { word: "off", kind: TARGET_KIND },
+            Unless { word: "off", kind: At(TARGET_KIND) },
             |log: &mut Log| &mut log.target,
             "Standard output, a file that lines are appended to, or nothing.",
         ),
@@ -69,7 +69,7 @@ impl Log {
             LogQuery::Full if !self.mask.value.is_empty() => LogQuery::Without(self.mask.value),
             query => query,
         };
-        Some(AccessLog { target: self.target?, format: self.format, query })
+        Some(AccessLog { target: self.target?.value, format: self.format, query })
     }
 }
 
@@ -88,7 +88,7 @@ impl From<Option<&AccessLog>> for Log {
             LogQuery::Without(names) => (LogQuery::Full, names),
             query => (query, Vec::new()),
         };
-        Self { target: Some(target), format, query, mask: located(mask) }
+        Self { target: Some(located(target)), format, query, mask: located(mask) }
     }
 }
 

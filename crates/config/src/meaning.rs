@@ -19,7 +19,10 @@ mod limits;
 
 pub use cache::{CacheDisk, CacheStore};
 pub use faults::{FaultRule, Faults, First};
-pub use limits::{AccessLog, Limits, LogFormat, LogQuery, LogTarget, MemoryBound, Shedding, Timeouts};
+pub use limits::{
+    AccessLog, Limits, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages,
+    Shedding, Timeouts,
+};
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
     Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts,
@@ -78,6 +81,8 @@ pub struct Config {
     pub cache: Option<CacheStore>,
     /// Where requests are logged; `None` is off.
     pub access_log: Option<AccessLog>,
+    /// What is said on standard error.
+    pub messages: Messages,
 }
 
 impl Config {
@@ -104,6 +109,7 @@ impl Config {
             shed: Shedding::default(),
             cache: None,
             access_log: None,
+            messages: Messages::default(),
         }
     }
 

@@ -19,8 +19,10 @@ use crate::injected_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, located, quoted};
 use crate::log_options::{LOG, Log};
 use crate::meaning::{
-    Bandwidth, GATHER, Limits, Link, ListenAddress, MemoryBound, Page as RoutePage, Shedding, Timeouts,
+    Bandwidth, GATHER, Limits, Link, ListenAddress, MemoryBound, Messages, Page as RoutePage, Shedding,
+    Timeouts,
 };
+use crate::message_options::MESSAGES;
 use crate::pairs::{OneOrMany, Pair};
 use crate::profile::{PROFILE, ProfileWritten};
 use crate::range::{Count, Unit, Wait};
@@ -38,7 +40,7 @@ use crate::upstream_options::{UPSTREAM, UPSTREAM_NAME, UpstreamWritten, is_upstr
 pub(crate) struct File {
     pub(crate) workers: Option<usize>,
     pub(crate) gather: Gather,
-    pub(crate) admin: Option<PathBuf>,
+    pub(crate) admin: Option<Located<PathBuf>>,
     pub(crate) metrics: Option<Located<SocketAddr>>,
     pub(crate) error_pages: Vec<Pair<PageFor, RoutePage>>,
     pub(crate) trusted_proxies: Vec<IpNet>,
@@ -53,6 +55,7 @@ pub(crate) struct File {
     pub(crate) shed: ShedWritten,
     pub(crate) cache: Option<Element<CacheWritten>>,
     pub(crate) log: Log,
+    pub(crate) messages: Messages,
 }
 
 /// `gather`, whose default is not zero.
@@ -83,7 +86,7 @@ pub(crate) static FILE: Table<File> = Table {
         ),
         &key(
             "admin",
-            Maybe(SOCKET),
+            Maybe(At(SOCKET)),
             |file: &mut File| &mut file.admin,
             "The Unix socket of the admin API, for `vanward status`, `reload` and `drain`; only the user of the process may \
              open it. Left out, there is none.",
@@ -185,6 +188,12 @@ pub(crate) static FILE: Table<File> = Table {
             table: &LOG,
             place: |file: &mut File| &mut file.log,
             doc: "The access log. Without this table there is none.",
+        },
+        &Section {
+            name: "messages",
+            table: &MESSAGES,
+            place: |file: &mut File| &mut file.messages,
+            doc: "What the running program says on standard error. Flags of `vanward run` come before it.",
         },
     ],
 };

@@ -50,7 +50,7 @@ pub(crate) fn percent(text: &str) -> Result<u64, ValueError> {
 }
 
 /// The duration as it would be written: `75s`, `1h`, `1500ms`.
-pub(crate) fn written_duration(duration: Duration) -> String {
+pub fn written_duration(duration: Duration) -> String {
     DURATION.write(duration.as_nanos(), "0s")
 }
 

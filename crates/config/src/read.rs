@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::meaning::Config;
 use crate::mistake::{Mistake, Places};
+use crate::needs::{Need, needs};
 use crate::options::FILE;
 use crate::reader::Reader;
 use crate::resolve::resolve;
@@ -24,6 +25,8 @@ pub struct Reading {
     pub warnings: Vec<Mistake>,
     /// The files that the configuration names for TLS. Nothing here has opened them.
     pub files: Vec<NamedFile>,
+    /// What else has to be there. Nothing here has looked.
+    pub needs: Vec<Need>,
 }
 
 /// A file that is named in the configuration, and where.
@@ -71,7 +74,13 @@ impl Reading {
     }
 
     fn failed(mistake: Mistake) -> Self {
-        Self { config: None, mistakes: vec![mistake], warnings: Vec::new(), files: Vec::new() }
+        Self {
+            config: None,
+            mistakes: vec![mistake],
+            warnings: Vec::new(),
+            files: Vec::new(),
+            needs: Vec::new(),
+        }
     }
 }
 
@@ -118,8 +127,8 @@ fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
 pub fn examine(text: &str, file_name: &str) -> Reading {
     let (mut reader, root) = Reader::new(text, file_name);
     let file = FILE.read(("the file", ""), root.get_ref(), &(0..0), &mut reader);
-    let files = named_files(&file, &reader);
+    let (files, needs) = (named_files(&file, &reader), needs(&file, &reader));
     let config = resolve(file, &mut reader);
     let (mistakes, warnings) = reader.finish();
-    Reading { config, mistakes, warnings, files }
+    Reading { config, mistakes, warnings, files, needs }
 }

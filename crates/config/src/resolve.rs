@@ -225,7 +225,7 @@ fn meaning(
     Some(Config {
         workers: file.workers.and_then(NonZeroUsize::new),
         gather: file.gather.0,
-        admin: file.admin,
+        admin: file.admin.map(|admin| admin.value),
         metrics: file.metrics.map(|metrics| metrics.value),
         listeners: listeners.collect::<Option<_>>()?,
         routes: routes.into_iter().collect::<Option<_>>()?,
@@ -242,6 +242,7 @@ fn meaning(
         },
         cache: file.cache.and_then(|cache| cache.value.meaning()),
         access_log: file.log.meaning(),
+        messages: file.messages,
     })
 }
 
@@ -263,7 +264,7 @@ impl From<&Config> for File {
         Self {
             workers: config.workers.map(NonZeroUsize::get),
             gather: Gather(config.gather),
-            admin: config.admin.clone(),
+            admin: config.admin.clone().map(located),
             metrics: config.metrics.map(located),
             error_pages: config.error_pages.pages().map(|(scope, page)| pair(scope, page.clone())).collect(),
             trusted_proxies: config.trusted_proxies.clone(),
@@ -283,6 +284,7 @@ impl From<&Config> for File {
             shed: ShedWritten::from(&config.shed),
             cache: config.cache.as_ref().map(|cache| element(CacheWritten::from(cache))),
             log: Log::from(config.access_log.as_ref()),
+            messages: config.messages,
         }
     }
 }

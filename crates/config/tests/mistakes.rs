@@ -27,7 +27,7 @@ fn one_mistake_each() {
         (
             "worker = 2",
             "4:1: unknown key \"worker\" in the file; expected workers, gather, admin, metrics, error_pages, \
-             trusted_proxies, listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault or log; did you mean \"workers\"?",
+             trusted_proxies, listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages; did you mean \"workers\"?",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
@@ -105,11 +105,15 @@ fn one_mistake_each() {
             "[log]\ntarget = \"stdout\"\nmask = [\"\"]",
             "6:9: mask: it is empty; expected the name of a parameter such as token",
         ),
+        (
+            "[messages]\nformat = \"json\"\nlevel = \"debug\"",
+            "6:9: level: unknown word \"debug\"; expected \"error\", \"warn\" or \"info\"",
+        ),
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",
             "4:2: unknown key \"tls\" in the file; expected workers, gather, admin, metrics, error_pages, trusted_proxies, \
-             listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault or log",
+             listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
     ] {
         let expected: Vec<&str> = Some(expected).filter(|line| !line.is_empty()).into_iter().collect();

@@ -182,11 +182,14 @@ async fn configuration(State(control): State<Weak<Control>>) -> Response {
 }
 
 async fn reload(State(control): State<Weak<Control>>) -> Response {
-    let Some(reloaded) = elsewhere(control, |control| control.reload()).await else { return ending() };
+    let Some(reloaded) =
+        elsewhere(control, |control| control.reload(", as the admin API was asked to")).await
+    else {
+        return ending();
+    };
     let told = |mistakes: Vec<Mistake>| mistakes.iter().map(MistakeTold::of).collect();
     match reloaded {
         Ok(Reloaded { warnings, remarks }) => {
-            notice("reloaded, as the admin API was asked to");
             json(StatusCode::OK, &ReloadTold { warnings: told(warnings), remarks })
         }
         Err(ReloadError::Mistakes(mistakes)) => {

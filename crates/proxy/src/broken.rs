@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use shape::{ConnectionFault, Link, Ways};
 use telemetry::Entry;
+use telemetry::message;
 use tokio::io::Interest;
 
 use crate::alarm::Alarms;
 use crate::chaos::relay::{self, Way};
-use crate::control::notice;
 use crate::failure::Failure;
 use crate::faults::{Drawn, Rule};
 use crate::listen::Listening;
@@ -53,7 +53,7 @@ pub(crate) fn drawn(
             seen
         }
         Err(error) => {
-            notice(&format!("fault {:?} is not injected: {error}", drawn.rule.meant.name));
+            message::warn(&format!("fault {:?} is not injected: {error}", drawn.rule.meant.name));
             None
         }
     }

@@ -43,10 +43,10 @@ use ::cache::{
 };
 use config::CacheStore;
 use pages::Pages;
+use telemetry::message;
 use wire::Method;
 
 use crate::client::Next;
-use crate::control::notice;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::forward;
@@ -87,7 +87,7 @@ impl Cache {
         let mut store = Store::new(settings, behind);
         match Pages::new() {
             Ok(pages) => store = store.with_shelf(Arc::new(pages)),
-            Err(error) => notice(&format!("stored bodies are copied into each connection: {error}")),
+            Err(error) => message::warn(&format!("stored bodies are copied into each connection: {error}")),
         }
         Self { store: Arc::new(store), secret, below, heir: Arc::default() }
     }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use telemetry::message;
 use tls::{Problem, Reload};
 
 use crate::change::Control;
@@ -52,12 +53,12 @@ fn report(reload: &Reload) {
     }
     for problem in &reload.problems {
         let consequence = if problem.is_usable() { "" } else { "; the old one stays in use" };
-        notice(&format!("{problem}{consequence}"));
+        message::warn(&format!("{problem}{consequence}"));
     }
 }
 
 fn say(problems: &[Problem]) {
     for problem in problems {
-        notice(&problem.to_string());
+        message::warn(&problem.to_string());
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use balance::Time;
 use config::{Config, ListenAddress, LogFormat, LogQuery, LogTarget, Mistake, Reading};
+use telemetry::message;
 use telemetry::{AccessLog, Reader, WorkerLog};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -22,7 +23,7 @@ use crate::admin::Admin;
 use crate::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::cached::Cache;
 use crate::certificates;
-use crate::control::{Reread, StartError, notice};
+use crate::control::{Reread, StartError, speak};
 use crate::faults::Faults;
 use crate::handover::{self, Estate, Inheritance, Purpose};
 use crate::legacy::Legacy;
@@ -37,7 +38,7 @@ use crate::unix::SocketFile;
 use crate::worker::{Change, LogChange, Message};
 
 /// How long a change waits for the first addresses of names.
-const RESOLVE_FIRST: Duration = Duration::from_secs(5);
+pub(crate) const RESOLVE_FIRST: Duration = Duration::from_secs(5);
 
 /// Which plan is in force, and how it becomes another one. Shared by all that change something.
 pub(crate) struct Control {
@@ -159,7 +160,10 @@ impl Control {
         plan.places = metrics.places(&plan);
         plan.inherit(&std::mem::take(&mut inherited.legacy), Time::START);
         overlay.settle(&plan, Time::START);
-        certificates::remark(&plan, None);
+        if reread.is_none() {
+            // Else its mistakes and warnings tell of them, with their places.
+            certificates::remark(&plan, None);
+        }
         let faults = Faults::new(&file, std::mem::take(&mut inherited.faults));
         Ok(Arc::new(Self {
             plan: ArcSwap::from_pointee(plan),
@@ -210,6 +214,7 @@ impl Control {
         let metrics = self.metrics.open(plan.config.metrics, inherited)?;
         let admin = self.admin.open(plan.config.admin.as_deref(), inherited)?;
         let log = plan.config.access_log.as_ref().map(open_log).transpose()?;
+        speak(&plan.config.messages);
         metrics.into_iter().for_each(|moved| self.metrics.listen(moved));
         admin.into_iter().for_each(|moved| self.admin.listen(moved));
         self.metrics.tell_of(log.as_ref());
@@ -243,16 +248,36 @@ impl Control {
         let before = self.plan();
         self.put(file, overlay)?;
         remarks.extend(Cache::follow(&before, &self.plan()));
+        remarks.extend(self.plan().names.unresolved());
         drop(turn);
         self.reloads.fetch_add(1, Ordering::Relaxed);
         Ok(remarks)
     }
 
-    /// Reads the file again, and puts it in force. Blocks, as `change` does.
+    /// Reads the file again, and puts it in force. What came of it is said here, and told to whoever asked: `asked` is
+    /// how. Blocks, as `change` does.
     ///
     /// # Errors
     /// Why everything stays as it is.
-    pub(crate) fn reload(&self) -> Result<Reloaded, ReloadError> {
+    pub(crate) fn reload(&self, asked: &str) -> Result<Reloaded, ReloadError> {
+        let outcome = self.reread();
+        match &outcome {
+            Ok(Reloaded { warnings, remarks }) => {
+                warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
+                remarks.iter().for_each(|remark| message::warn(remark));
+                message::info(&format!("reloaded{asked}"));
+            }
+            Err(ReloadError::Mistakes(mistakes)) => {
+                for mistake in mistakes {
+                    message::error(&format!("not reloaded, and nothing has changed: {mistake}"));
+                }
+            }
+            Err(error) => message::error(&format!("not reloaded, and nothing has changed: {error}")),
+        }
+        outcome
+    }
+
+    fn reread(&self) -> Result<Reloaded, ReloadError> {
         let Reading { config, mistakes, warnings, .. } = self.reread.as_ref().ok_or(ReloadError::NoFile)?();
         let Some(config) = config else {
             self.metrics.changed(false);
@@ -368,7 +393,7 @@ impl Control {
                 (Ok(false), _) => {}
                 (Err(error), rule) => {
                     let done = if rule.is_some() { "refuse" } else { "take" };
-                    notice(&format!(
+                    message::warn(&format!(
                         "listener {bound} does not {done} connections as faults want it: {error}"
                     ));
                 }
@@ -504,7 +529,9 @@ impl Control {
         admin.into_iter().for_each(|moved| self.admin.listen(moved));
         plan.places = self.metrics.places(&plan);
         overlay.settle(&plan, now);
-        certificates::remark(&plan, Some(&before));
+        if self.reread.is_none() {
+            certificates::remark(&plan, Some(&before));
+        }
         let given_back = self.tell(plan, &next, opened, log.as_ref());
         self.faults.reread(&file, self.time_ns());
         let mut held = lock(&self.held);

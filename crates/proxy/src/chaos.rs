@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use config::ListenAddress;
+use telemetry::message;
 use tokio::runtime::Builder;
 use tokio::sync::{Mutex, oneshot};
 
@@ -73,7 +74,7 @@ async fn run(listener: TcpListener, seed: u64, ended: oneshot::Receiver<()>) {
             let router = api::router(Arc::new(Mutex::new(Proxies::new(seed))));
             tokio::task::spawn_local(service::serve(listener, router, service::Guests::default()));
         }
-        Err(error) => crate::control::notice(&format!("the API of the chaos proxy is not served: {error}")),
+        Err(error) => message::error(&format!("the API of the chaos proxy is not served: {error}")),
     }
     // Told or dropped: either way the tasks end with this runtime.
     let _ = ended.await;
@@ -90,7 +91,7 @@ impl Drop for Chaos {
     fn drop(&mut self) {
         drop(self.end.take());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            crate::control::notice("the chaos proxy ended in a panic");
+            message::error("the chaos proxy ended in a panic");
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The control side: starting and ending the workers, and what is said on standard error.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use config::{Config, ListenAddress, Reading};
+use config::{Config, ListenAddress, MessageFormat, MessageLevel, Reading};
 use rustix::io::Errno;
-use telemetry::{Counters, Reader, Series, Snapshot};
+use telemetry::{Counters, Reader, Series, Snapshot, message};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -41,7 +41,7 @@ pub enum StartError {
         error: io::Error,
     },
     /// The access log could not be opened.
-    #[error("cannot open the access log {target}: {error}")]
+    #[error("cannot open the access log {target}: {error}{}", room_for_folder(.error))]
     Log {
         /// As configured.
         target: String,
@@ -80,6 +80,15 @@ fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
             "; the process has to be allowed to write to its directory"
         }
         (ListenAddress::Unix(_), io::ErrorKind::NotFound) => "; its directory has to exist",
+        _ => room_for_files(error),
+    }
+}
+
+/// What to do about a file of which the folder is missing, or closed to us.
+fn room_for_folder(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; its directory has to exist",
+        io::ErrorKind::PermissionDenied => "; the process has to be allowed to write to it and its directory",
         _ => room_for_files(error),
     }
 }
@@ -142,6 +151,7 @@ pub(crate) fn start_resolving(
     setup: Setup,
     resolver: resolve::Maker,
 ) -> Result<Running, StartError> {
+    speak(&config.messages);
     let mut inherited = setup.inheritance.unwrap_or_default();
     let count = worker_count(&config);
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
@@ -335,7 +345,7 @@ impl Running {
     fn join(&mut self) {
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
-                notice("a worker ended in a panic");
+                message::error("a worker ended in a panic");
             }
         }
         if let Some(log) = self.control.take_log() {
@@ -359,18 +369,23 @@ impl Drop for Running {
     }
 }
 
-/// Says something to the operator, each text at most once a second.
+/// Has messages written as this configuration wants them, from now on.
+pub fn speak(messages: &config::Messages) {
+    let form = match messages.format {
+        MessageFormat::Text => message::Form::Text,
+        MessageFormat::Json => message::Form::Json,
+    };
+    let level = match messages.level {
+        MessageLevel::Error => message::Level::Error,
+        MessageLevel::Warn => message::Level::Warn,
+        MessageLevel::Info => message::Level::Info,
+    };
+    message::set(form, level);
+}
+
+/// Says what has changed to the operator.
 pub(crate) fn notice(text: &str) {
-    static LAST: Mutex<Vec<(String, Instant)>> = Mutex::new(Vec::new());
-    let now = Instant::now();
-    let mut last = LAST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    last.retain(|(_, said)| now.duration_since(*said) < Duration::from_secs(1));
-    if last.iter().any(|(said, _)| said == text) {
-        return;
-    }
-    last.push((text.to_owned(), now));
-    // Nothing can be done where nobody listens.
-    let _ = writeln!(io::stderr(), "vanward: {text}");
+    message::info(text);
 }
 
 #[cfg(test)]

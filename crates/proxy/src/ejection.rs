@@ -7,9 +7,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use balance::{Cause, Ejector, Judgement, Outlier, ServerId, Spared, Time};
+use config::written_duration;
+use telemetry::message::{self, Level};
 
 use crate::change::Control;
-use crate::control::notice;
 use crate::plan::{Plan, UpstreamPlan};
 use crate::probe::{Shared, watch_return};
 
@@ -92,7 +93,12 @@ impl Compared {
                     watch_return(upstream, index, shared);
                 }
             } else if ejected_before.contains(&member.id) {
-                say(upstream, index, "no longer left out; its requests become more little by little");
+                say(
+                    upstream,
+                    index,
+                    Level::Info,
+                    "no longer left out; its requests become more little by little",
+                );
             }
         }
     }
@@ -105,11 +111,12 @@ fn tell(upstream: &UpstreamPlan, judgement: &Judgement, now: Time) {
             let watch = &upstream.watches[judgement.server];
             watch.count_ejection();
             watch.is_outlier(until, reason.clone());
-            say(upstream, judgement.server, &format!("left out for {:?}: {reason}", until.since(now)));
+            let what = format!("left out for {}: {reason}", written_duration(until.since(now)));
+            say(upstream, judgement.server, Level::Warn, &what);
         }
         Err(Spared::TooFewLeft) => {
             let what = format!("{reason}; it is still asked, as too few would be left");
-            say(upstream, judgement.server, &what);
+            say(upstream, judgement.server, Level::Warn, &what);
         }
         Err(Spared::NotUp | Spared::Busy) => {}
     }
@@ -127,6 +134,8 @@ fn reason(outlier: Outlier) -> String {
     }
 }
 
-fn say(upstream: &UpstreamPlan, server: usize, what: &str) {
-    notice(&format!("upstream {}, server {}: {what}", upstream.config.name, upstream.servers[server].label));
+fn say(upstream: &UpstreamPlan, server: usize, level: Level, what: &str) {
+    let text =
+        format!("upstream {}, server {}: {what}", upstream.config.name, upstream.servers[server].label);
+    message::say(level, &text);
 }

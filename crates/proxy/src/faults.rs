@@ -16,9 +16,9 @@ use arc_swap::ArcSwap;
 use config::{Config, FaultRule, IpNet};
 use route::{Fields as _, FirstRequests, RouteTable};
 use shape::{ConnectionFault, Dice, Draws, Fault};
+use telemetry::message;
 use tokio::sync::{Notify, watch};
 
-use crate::control::notice;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::Request;
@@ -318,7 +318,7 @@ impl Held {
         for rule in
             self.file.rules.extract_if(.., |rule| self.added.iter().any(|added| added.name == rule.name))
         {
-            notice(&format!(
+            message::warn(&format!(
                 "fault {:?} of the file is not injected: one that was added has its name",
                 rule.name
             ));
@@ -341,7 +341,7 @@ impl Added {
     fn read(&mut self, config: &Config) {
         let meant = rule_of(&self.text, config);
         if let Err(mistake) = &meant {
-            notice(&format!("fault {:?} happens to nothing now: {mistake}", self.name));
+            message::warn(&format!("fault {:?} happens to nothing now: {mistake}", self.name));
         }
         self.meant = meant.ok();
     }

@@ -17,9 +17,9 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
 };
 use serde::{Deserialize, Serialize};
+use telemetry::message;
 
 use crate::admin::shaped::ShapingOrder;
-use crate::control::notice;
 use crate::faults::FaultBequest;
 use crate::legacy::{Bequest, Legacy};
 use crate::overlay::{Overlay, ServerChange};
@@ -211,7 +211,7 @@ fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) ->
     // The new process takes no such message, and would not start. Sockets have short names.
     if text.len() > MESSAGE_BYTES_MAX && sockets.is_empty() {
         let begin = String::from_utf8_lossy(&text[..TOLD_BYTES]);
-        notice(&format!("it does not outlive this process, since it is too long: {begin}..."));
+        message::warn(&format!("it does not outlive this process, since it is too long: {begin}..."));
         return Ok(());
     }
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];

@@ -11,11 +11,11 @@ use std::time::Instant;
 
 use http2::{Broken, Cause, Flood, Key, Limits, Reason, Refused, Role, STREAM_WINDOW, Scheme};
 use telemetry::Entry;
+use telemetry::message;
 
 use crate::buffer::TINY;
 use crate::client::Client;
 use crate::client_tls::ClientTls;
-use crate::control::notice;
 use crate::deadline::{Deadline, Ticks};
 use crate::failure::Failure;
 use crate::introduce::Introduced;
@@ -207,7 +207,7 @@ impl Driver<'_> {
     fn tell_broken(&self, broken: Broken, failure: Failure) {
         self.worker.counters.failure(failure as usize);
         if failure != Failure::Http2Malformed {
-            notice(&format!("{} was disconnected: {}", self.address, failure.facts().word));
+            message::warn(&format!("{} was disconnected: {}", self.address, failure.facts().word));
         }
         let engine = self.session.engine();
         let frame = engine.offence().unwrap_or("what was received");

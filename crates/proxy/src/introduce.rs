@@ -12,9 +12,9 @@ use route::{
     PROXY_HEADER_BYTES_MAX, ProxyHeader, ProxyIntroduction, ProxyOrigin, ProxyVersion, parse_proxy_header,
     tlv_kind, write_proxy_header,
 };
+use telemetry::message;
 
 use crate::client::Client;
-use crate::control::notice;
 use crate::failure::Failure;
 use crate::listen::NOWHERE;
 use crate::socket::Socket;
@@ -62,11 +62,11 @@ pub(crate) async fn read(worker: &Worker, mut client: Box<Client>) -> Option<Box
         Ok(Err(Refused::Silent)) => return None,
         Ok(Err(Refused::Gone)) => Failure::ClientGone,
         Ok(Err(Refused::Header(error))) => {
-            notice(&format!("{} was disconnected: {error}", client.address));
+            message::warn(&format!("{} was disconnected: {error}", client.address));
             Failure::BadProxyHeader
         }
         Err(_) => {
-            notice(&format!("{} was disconnected: no PROXY header came in time", client.address));
+            message::warn(&format!("{} was disconnected: no PROXY header came in time", client.address));
             Failure::ProxyHeaderTimeout
         }
     };

@@ -145,6 +145,7 @@ pub mod chaos;
 pub use admin::shaped;
 pub use admin::stored;
 pub use admin::told as status;
-pub use control::{Reread, Running, Setup, StartError, start, start_with};
+pub use control::{Reread, Running, Setup, StartError, speak, start, start_with};
 pub use handover::Inheritance;
+pub use resolve::unresolved;
 pub use signals::run_until_signal;

@@ -18,11 +18,12 @@ use nix::sys::socket::sockopt::SetUsize;
 use nix::{libc, setsockopt_impl};
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use telemetry::message;
 use tokio::io::Interest;
 use tokio::sync::watch;
 
 use crate::client::{self, Client};
-use crate::control::{RAISE_LIMIT, notice};
+use crate::control::RAISE_LIMIT;
 use crate::plan::Listener;
 use crate::tcp::{self, Tcp};
 use crate::unix::{self, SocketFile};
@@ -204,7 +205,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
     let listener = TcpStream::from(OwnedFd::from(listener));
     let mut listener = match tokio::net::TcpStream::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return notice(&format!("cannot listen: {error}")),
+        Err(error) => return message::error(&format!("cannot listen: {error}")),
     };
     let mut settled = listening.settled.subscribe();
     settled.mark_changed();
@@ -228,7 +229,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
                 // The runtime takes a socket that was shut down for one that stays so.
                 listener = match listener.into_std().and_then(tokio::net::TcpStream::from_std) {
                     Ok(listener) => listener,
-                    Err(error) => return notice(&format!("cannot listen any more: {error}")),
+                    Err(error) => return message::error(&format!("cannot listen any more: {error}")),
                 };
                 refuses = false;
                 continue;
@@ -243,7 +244,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             Err(error) if is_out_of_descriptors(&error) && worker.give_up_idle() => {}
             Err(error) if is_out_of_descriptors(&error) => {
                 worker.counters.accept_pauses.increment();
-                notice(&format!("accepting pauses: {error}{RAISE_LIMIT}"));
+                message::error(&format!("accepting pauses: {error}{RAISE_LIMIT}"));
                 worker.alarms.sleep(PAUSE).await;
             }
             // Somebody else has taken it, or there was none.
@@ -253,7 +254,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
             // The client has gone before it was accepted.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                notice(&format!("cannot accept a connection: {error}"));
+                message::warn(&format!("cannot accept a connection: {error}"));
                 worker.alarms.sleep(PAUSE).await;
             }
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::control::notice;
+use telemetry::message;
 
 /// Tells the service manager, if there is one.
 pub(crate) fn tell(state: &str) {
@@ -22,7 +22,7 @@ pub(crate) fn tell(state: &str) {
         UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)
     };
     if let Err(error) = send() {
-        notice(&format!("cannot tell the service manager at {}: {error}", place.display()));
+        message::warn(&format!("cannot tell the service manager at {}: {error}", place.display()));
     }
 }
 

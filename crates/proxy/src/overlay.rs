@@ -10,8 +10,8 @@ use std::sync::Arc;
 use balance::{Cause, Time, WEIGHT_MAX};
 use config::{Config, Server};
 use serde::{Deserialize, Serialize};
+use telemetry::message;
 
-use crate::control::notice;
 use crate::plan::Plan;
 
 pub(crate) use reshaped::{ReshapeRefusal, Reshaped};
@@ -195,7 +195,7 @@ impl Overlay {
                 }
             }
             if servers.is_empty() {
-                notice(&format!(
+                message::warn(&format!(
                     "upstream {}: all servers that the file has were removed; they stay, as it has no other",
                     upstream.name
                 ));

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use config::MemoryBound;
+use telemetry::message;
 
 use crate::change::Control;
 use crate::control::notice;
@@ -46,7 +47,7 @@ impl Pressure {
         let is_on = used_bytes > if was_on { limit / 100 * ENOUGH_PERCENT } else { limit };
         self.0.store(is_on, Ordering::Relaxed);
         if is_on && !was_on {
-            notice(&format!(
+            message::warn(&format!(
                 "memory is short: {used_bytes} bytes of at most {limit} are in use, and most requests are refused; \
                  [shed] memory sets the bound"
             ));
@@ -60,7 +61,7 @@ impl Pressure {
 pub(crate) async fn watch(control: Weak<Control>) {
     let statm = match File::open("/proc/self/statm") {
         Ok(statm) => statm,
-        Err(error) => return notice(&format!("memory is not watched: /proc/self/statm: {error}")),
+        Err(error) => return message::warn(&format!("memory is not watched: /proc/self/statm: {error}")),
     };
     let mut available = available_bytes();
     let (mut pause, mut known_for) = (INTERVAL_MIN, Duration::ZERO);

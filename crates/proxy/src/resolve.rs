@@ -7,21 +7,25 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak, mpsc as blocking};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use config::{Config, ServerHost};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{LookupIpStrategy, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use telemetry::message;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
 
-use crate::change::Control;
-use crate::control::notice;
+use crate::change::{Control, RESOLVE_FIRST};
 
 /// Records are kept for at least this long, whatever they say.
 const TTL_MIN: Duration = Duration::from_secs(1);
@@ -40,6 +44,8 @@ pub(crate) struct Name {
     text: String,
     /// As its records came, but those of IPv4 first; empty until it is resolved.
     found: ArcSwap<Vec<IpAddr>>,
+    /// Why the last look-up came to nothing.
+    trouble: ArcSwapOption<String>,
 }
 
 /// The names of a configuration, each once.
@@ -64,12 +70,24 @@ impl Names {
             }
             let known = before.and_then(|before| before.0.get(text)).cloned();
             let name = known.unwrap_or_else(|| {
-                wanted.push(Arc::new(Name { text: text.clone(), found: ArcSwap::default() }));
+                wanted.push(Arc::new(Name::new(text)));
                 Arc::clone(&wanted[wanted.len() - 1])
             });
             names.0.insert(text.clone(), name);
         }
         (names, wanted)
+    }
+
+    /// Why names have no addresses, of those that have none.
+    pub(crate) fn unresolved(&self) -> Vec<String> {
+        let unresolved = self.0.values().filter(|name| name.found.load().is_empty());
+        let reason = |name: &Arc<Name>| match &*name.trouble.load() {
+            Some(trouble) => String::clone(trouble),
+            None => format!("cannot resolve {}: no answer yet", name.text),
+        };
+        let mut reasons: Vec<String> = unresolved.map(reason).collect();
+        reasons.sort();
+        reasons
     }
 
     /// What a name stands for; nothing until it is resolved.
@@ -119,7 +137,7 @@ pub(crate) type Maker = Box<dyn FnMut() -> Option<TokioResolver> + Send>;
 /// A resolver for the machine's own settings; without any it still knows the hosts file.
 pub(crate) fn resolver() -> Option<TokioResolver> {
     let builder = TokioResolver::builder_tokio().unwrap_or_else(|error| {
-        notice(&format!("no name servers: {error}; names are looked up in the hosts file alone"));
+        message::warn(&format!("no name servers: {error}; names are looked up in the hosts file alone"));
         let none = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
         TokioResolver::builder_with_config(none, TokioRuntimeProvider::default())
     });
@@ -128,7 +146,7 @@ pub(crate) fn resolver() -> Option<TokioResolver> {
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     // A name that does not exist yet is not to be believed missing for a day.
     options.negative_max_ttl = Some(TTL_MIN);
-    builder.build().map_err(|error| notice(&format!("cannot resolve names: {error}"))).ok()
+    builder.build().map_err(|error| message::error(&format!("cannot resolve names: {error}"))).ok()
 }
 
 async fn watch_name(
@@ -144,6 +162,7 @@ async fn watch_name(
         let Some(name) = name.upgrade() else { return };
         let wait = match name.look_up(&resolver).await {
             Ok((news, holds)) => {
+                name.trouble.store(None);
                 if news == News::Some {
                     changed.notify_one();
                 }
@@ -151,7 +170,8 @@ async fn watch_name(
                 holds
             }
             Err(reason) => {
-                notice(&reason);
+                message::warn(&reason);
+                name.trouble.store(Some(Arc::new(reason)));
                 let wait = retry;
                 retry = (retry * 2).min(RETRY_MAX);
                 wait
@@ -163,6 +183,44 @@ async fn watch_name(
     }
 }
 
+/// Which of these names have no address now, and why; each is looked up once, all at the same time.
+///
+/// # Errors
+/// When a thread of its own cannot be made for that.
+pub fn unresolved(names: Vec<String>) -> io::Result<Vec<(String, String)>> {
+    let look_up = async {
+        let Some(resolver) = resolver() else { return Vec::new() };
+        let mut lookups = JoinSet::new();
+        for text in names {
+            let resolver = resolver.clone();
+            lookups.spawn(async move {
+                let name = Name::new(&text);
+                let looked_up = tokio::time::timeout(RESOLVE_FIRST, name.look_up(&resolver)).await;
+                let late = || format!("cannot resolve {text}: no name server has answered in time");
+                let reason = looked_up.unwrap_or_else(|_| Err(late())).err();
+                reason.map(|reason| (text, reason))
+            });
+        }
+        lookups.join_all().await.into_iter().flatten().collect()
+    };
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(look_up))
+}
+
+/// Why a name could not be resolved.
+fn reason(error: &NetError) -> String {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+            ResponseCode::NXDomain => "there is no such name".to_owned(),
+            ResponseCode::NoError => "it has no address".to_owned(),
+            code => format!("the name server answers \"{code}\""),
+        },
+        NetError::Dns(DnsError::ResponseCode(code)) => format!("the name server answers \"{code}\""),
+        NetError::Timeout => "no name server has answered in time".to_owned(),
+        NetError::NoConnections => "no name server can be reached".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// Whether a lookup has found other addresses than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
@@ -171,10 +229,14 @@ enum News {
 }
 
 impl Name {
+    fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), found: ArcSwap::default(), trouble: ArcSwapOption::empty() }
+    }
+
     /// Resolves it once, and says how long the answer holds.
     async fn look_up(&self, resolver: &TokioResolver) -> Result<(News, Duration), String> {
         let lookup = resolver.lookup_ip(self.text.as_str()).await;
-        let lookup = lookup.map_err(|error| format!("cannot resolve {}: {error}", self.text))?;
+        let lookup = lookup.map_err(|error| format!("cannot resolve {}: {}", self.text, reason(&error)))?;
         let mut found: Vec<_> = lookup.iter().collect();
         // A host without a route to IPv6 would wait for every connection.
         found.sort_by_key(IpAddr::is_ipv6);
@@ -183,7 +245,7 @@ impl Name {
         }
         if found.len() > ADDRESSES_MAX {
             let count = found.len();
-            notice(&format!("{} has {count} addresses: {ADDRESSES_MAX} of them are used", self.text));
+            message::warn(&format!("{} has {count} addresses: {ADDRESSES_MAX} of them are used", self.text));
             // Always the same ones.
             found.sort_by_key(|address| (address.is_ipv6(), *address));
             found.truncate(ADDRESSES_MAX);

@@ -5,12 +5,13 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use telemetry::message;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_blocking;
 
-use crate::change::{Control, Reloaded};
+use crate::change::Control;
 use crate::control::{Running, notice};
 use crate::notify::{self, PidFile};
 use crate::upgrade::{Program, Successors, upgrade};
@@ -83,7 +84,7 @@ pub fn run_until_signal(
                     Wish::End => stage = end(&control, stage),
                     // Its last requests are logged as well, and the file may be rotated meanwhile.
                     Wish::Reopen => control.reopen_log(),
-                    _ => notice("this process is on its way out: only SIGTERM, SIGINT and SIGUSR1 mean something to it"),
+                    _ => message::warn("this process is on its way out: only SIGTERM, SIGINT and SIGUSR1 mean something to it"),
                 },
             }
         }
@@ -136,7 +137,7 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
                         ));
                         let _ = taken_over.send(());
                     }
-                    Err(error) => notice(&format!("not upgraded, and nothing has changed: {error}")),
+                    Err(error) => message::error(&format!("not upgraded, and nothing has changed: {error}")),
                 }));
             }
         }
@@ -157,13 +158,7 @@ fn end(control: &Control, stage: Stage) -> Stage {
 
 fn reload(control: &Control) {
     notify::tell_of_reload();
-    match control.reload() {
-        Ok(Reloaded { warnings, remarks }) => {
-            warnings.iter().for_each(|warning| notice(&format!("warning: {warning}")));
-            remarks.iter().for_each(|remark| notice(remark));
-            notice("reloaded");
-        }
-        Err(error) => notice(&format!("not reloaded, and nothing has changed: {error}")),
-    }
+    // It says by itself what came of it.
+    let _: Result<_, _> = control.reload("");
     notify::tell("READY=1");
 }

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 
+use config::written_duration;
 use rustls::{AlertDescription, CertificateError, Error};
+use telemetry::message;
 use telemetry::{ClientTls, Entry};
 
 use crate::buffer::SMALL;
 use crate::client::{self, Client};
-use crate::control::notice;
 use crate::failure::Failure;
 use crate::secure::HandshakeError;
 use crate::socket::Socket;
@@ -55,7 +56,7 @@ pub(crate) async fn failed(worker: &Worker, client: &mut Client, error: Option<H
         }
         None => {
             let limit = worker.snapshot().plan.config.timeouts.client_header;
-            let reason = format!("it did not end within timeouts.client_header, {limit:?}");
+            let reason = format!("it did not end within timeouts.client_header, {}", written_duration(limit));
             (Failure::ClientHandshake, reason, None)
         }
     };
@@ -89,7 +90,7 @@ pub(crate) fn tell(worker: &Worker, client: &Client, failure: Failure, reason: &
         }
         None => {
             let name = wire::quote(server_name.as_bytes());
-            notice(&format!("{}: {word}: no TLS for the name {name}: {detail}", client.address));
+            message::warn(&format!("{}: {word}: no TLS for the name {name}: {detail}", client.address));
         }
     }
 }

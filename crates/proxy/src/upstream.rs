@@ -13,13 +13,13 @@ use balance::{
 };
 use config::{Protocol, Scheme, ServerHost};
 use route::ProxyVersion;
+use telemetry::message;
 use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
 use wire::{ConnectionOptions, Framing};
 
 use crate::aside::aside;
 use crate::client::Client;
-use crate::control::notice;
 use crate::deadline::{Deadline, Deadlines, Ticks};
 use crate::failure::Failure;
 use crate::introduce;
@@ -584,7 +584,7 @@ impl Server {
                 Ok(Socket::Secure(Box::new(secure)))
             }
             Ok(_) => {
-                notice(&format!(
+                message::warn(&format!(
                     "{}: the server does not speak the protocol that is configured",
                     self.plan.authority
                 ));
@@ -592,7 +592,7 @@ impl Server {
             }
             Err(HandshakeError::Io) => Err(Failure::UpstreamRefused),
             Err(HandshakeError::Refused(error, _)) => {
-                notice(&format!("{}: no TLS: {}", self.plan.authority, tls::reason(&error)));
+                message::warn(&format!("{}: no TLS: {}", self.plan.authority, tls::reason(&error)));
                 Err(Failure::UpstreamHandshake)
             }
             Err(HandshakeError::TooLong | HandshakeError::InTheClear(_)) => Err(Failure::UpstreamHandshake),

@@ -28,6 +28,19 @@ pub(crate) fn word(bytes: &[u8], line: &mut Vec<u8>) {
     }
 }
 
+/// A text that stays one line, and that no terminal takes orders from; all else is as it was.
+pub(crate) fn control(text: &str, line: &mut Vec<u8>) {
+    for piece in text.split_inclusive(is_order) {
+        let kept = piece.trim_end_matches(is_order);
+        line.extend_from_slice(kept.as_bytes());
+        json(&piece.as_bytes()[kept.len()..], line);
+    }
+}
+
+fn is_order(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
+}
+
 /// As JSON escapes (RFC 8259 §7). UTF-8 is kept; a byte that is not part of it becomes U+FFFD.
 pub(crate) fn json(bytes: &[u8], line: &mut Vec<u8>) {
     copy_plain(bytes, line, |rest, line| {
@@ -45,7 +58,7 @@ pub(crate) fn json(bytes: &[u8], line: &mut Vec<u8>) {
             '\r' => line.extend_from_slice(b"\\r"),
             '\t' => line.extend_from_slice(b"\\t"),
             // JSON allows the last two as they are, but many readers take them for line breaks.
-            _ if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') => {
+            _ if is_order(character) => {
                 let [.., high, low] = u32::from(character).to_be_bytes();
                 line.extend_from_slice(&[b'\\', b'u', hex(high >> 4), hex(high), hex(low >> 4), hex(low)]);
             }

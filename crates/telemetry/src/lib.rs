@@ -1,4 +1,5 @@
-//! What the proxy tells about itself: an access log that never makes a request wait, counters, and their exposition.
+//! What the proxy tells about itself: an access log that never makes a request wait, messages, counters, and their
+//! exposition.
 //!
 //! Not here: what is a failure and which word it has in the log (the proxy decides), and any network: the exposition
 //! is a text, whoever serves it.
@@ -17,6 +18,8 @@ mod line;
 mod log;
 /// The thread that writes, and what it says when it can't.
 mod writer;
+/// What the running program says on standard error.
+pub mod message;
 /// Integers that one worker owns and anyone may read.
 mod counters;
 

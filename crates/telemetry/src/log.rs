@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::entry::Entry;
 use crate::line::Format;
+use crate::message;
 use crate::query::Query;
 use crate::timestamp::Timestamp;
 use crate::writer::{Output, Writer};
@@ -75,7 +76,7 @@ pub(crate) enum Message {
 impl AccessLog {
     /// Opens `target` and starts the thread that writes to it.
     pub fn open(target: Target, format: Format) -> io::Result<Self> {
-        Self::open_with(target, format, Box::new(io::stderr()))
+        Self::open_with(target, format, Box::new(message::Sink(message::Level::Error)))
     }
 
     /// The same, with another place for what the writer has to say.

@@ -183,7 +183,7 @@ impl Complaints {
             lost => format!("{lost} log lines dropped: "),
         };
         // Where standard error takes nothing either, there is nobody left to tell.
-        drop(writeln!(self.sink, "vanward: access log {name}: {loss}{reason}"));
+        drop(self.sink.write_all(format!("access log {name}: {loss}{reason}\n").as_bytes()));
         self.last = Some(now);
         self.dropped_said = dropped;
     }
@@ -275,10 +275,10 @@ mod tests {
         let said = String::from_utf8(said.lock().expect("written").clone()).expect("text");
         assert_eq!(
             said,
-            "vanward: access log a.log: 5 log lines dropped: lines come faster than it takes them\n\
-             vanward: access log a.log: 4 log lines dropped: disk full\n\
-             vanward: access log a.log: 1 log line dropped: lines come faster than it takes them\n\
-             vanward: access log a.log: cannot be opened again\n"
+            "access log a.log: 5 log lines dropped: lines come faster than it takes them\n\
+             access log a.log: 4 log lines dropped: disk full\n\
+             access log a.log: 1 log line dropped: lines come faster than it takes them\n\
+             access log a.log: cannot be opened again\n"
         );
     }
 }

@@ -15,6 +15,7 @@ pub fn reason(error: &Error) -> String {
         }
         Error::PeerIncompatible(incompatible) => of_incompatible(incompatible),
         Error::NoApplicationProtocol => NO_PROTOCOL.to_owned(),
+        Error::PeerMisbehaved(how) => format!("it breaks the rules of TLS: {}", words(&format!("{how:?}"))),
         other => other.to_string(),
     }
 }
@@ -72,7 +73,7 @@ fn of_certificate(error: &CertificateError) -> String {
             "its certificate is that of a CA, which is not for servers; expected one with basicConstraints CA:FALSE, \
              signed by that CA"
         }
-        other => return format!("its certificate is not valid: {other}"),
+        other => return format!("its certificate is not valid: {}", words(&format!("{other:?}"))),
     };
     told.to_owned()
 }
@@ -103,7 +104,9 @@ fn of_alert(alert: AlertDescription) -> String {
             "it has no certificate for the name that it is asked for; set tls.name to one that it knows"
         }
         AlertDescription::NoApplicationProtocol => NO_PROTOCOL,
-        other => return format!("it gave up with alert {} ({other:?})", u8::from(other)),
+        other => {
+            return format!("it gave up with alert {} ({})", u8::from(other), words(&format!("{other:?}")));
+        }
     };
     told.to_owned()
 }
@@ -115,8 +118,23 @@ fn of_incompatible(incompatible: &PeerIncompatible) -> String {
         PeerIncompatible::NoCipherSuitesInCommon
         | PeerIncompatible::NoKxGroupsInCommon
         | PeerIncompatible::NoSignatureSchemesInCommon => NO_CIPHER.to_owned(),
-        other => format!("it cannot be agreed with: {other:?}"),
+        other => format!("it cannot be agreed with: {}", words(&format!("{other:?}"))),
     }
+}
+
+/// What a variant of rustls is called, as words: `BadMaxFragmentSize` is `bad max fragment size`. Without what it holds.
+fn words(variant: &str) -> String {
+    let name = variant.split(|character: char| !character.is_alphanumeric()).next().unwrap_or_default();
+    let mut words = String::with_capacity(name.len() + 8);
+    let mut is_after_small = false;
+    for character in name.chars() {
+        if character.is_uppercase() && is_after_small {
+            words.push(' ');
+        }
+        is_after_small = !character.is_uppercase();
+        words.extend(character.to_lowercase());
+    }
+    words
 }
 
 fn time(time: UnixTime) -> String {

@@ -426,6 +426,66 @@ fn a_bad_file_is_told_to_who_asks_for_the_reload() {
     scene.end();
 }
 
+/// Asks for a reload in both ways, and checks what whoever asks by command is told, with which code, and what is said on
+/// standard error for each.
+fn reloaded_in_both_ways(scene: &Scene, code: i32, told: &str, said: &str) {
+    let before = scene.first.said(said);
+    let ended = run_in(scene.path(), &["reload"]).with_code(code);
+    assert!(ended.errors.contains(told), "{told}: {}", ended.errors);
+    scene.first.warns_again(said, before + 1);
+    // Each text is said once a second: what is asked for sooner says nothing new.
+    let patience = Patience::new();
+    while scene.first.said(said) < before + 2 {
+        scene.signal(Signal::HUP);
+        patience.wait_a_little("a reload by signal does not say it");
+    }
+}
+
+/// What is wrong with the machine rather than with the file.
+#[test]
+fn whatever_a_reload_meets_is_told_to_who_asks_and_said_in_whichever_way_it_is_asked_for() {
+    let scene = Scene::start(1);
+    let mut parameters = rcgen::CertificateParams::new(vec!["test".to_owned()]).expect("a name");
+    parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let certificate = parameters.self_signed(&key).expect("it can be signed");
+    std::fs::write(scene.path().join("old.pem"), certificate.pem()).expect("it is writable");
+    std::fs::write(scene.path().join("old.key"), key.serialize_pem()).expect("it is writable");
+    for (more, code, told, said) in [
+        (
+            "[[listen]]\naddress = \"127.0.0.1:0\"\ntls = { cert = \"old.pem\", key = \"old.key\" }\n",
+            0,
+            "warning: vanward.toml:16:16: cert: old.pem: its certificate has expired",
+            "[warn] vanward.toml:16:16: cert: old.pem: its certificate has expired",
+        ),
+        (
+            "[log]\ntarget = \"/nowhere/access.log\"\n",
+            1,
+            "cannot open the access log /nowhere/access.log: No such file or directory (os error 2); its directory has to exist",
+            "[error] not reloaded, and nothing has changed: cannot open the access log /nowhere/access.log",
+        ),
+        (
+            "[upstream.named]\nservers = [\"http://app.invalid\"]\n[[route]]\nhost = \"named\"\nupstream = \"named\"\n",
+            0,
+            "cannot resolve app.invalid: there is no such name",
+            "[warn] cannot resolve app.invalid: there is no such name",
+        ),
+    ] {
+        scene.write(1, more);
+        reloaded_in_both_ways(&scene, code, told, said);
+    }
+    let text = std::fs::read_to_string(scene.path().join("vanward.toml")).expect("it is there");
+    let elsewhere = text.replacen("admin = \"", "admin = \"/nowhere/", 1);
+    assert_ne!(text, elsewhere);
+    std::fs::write(scene.path().join("vanward.toml"), elsewhere).expect("it is writable");
+    let admin = scene.path().join("admin");
+    let ended = run_in(scene.path(), &["reload", "--socket", admin.to_str().expect("text")]).with_code(1);
+    assert!(ended.errors.contains("/nowhere/"), "{}", ended.errors);
+    scene.first.warns("[error] not reloaded, and nothing has changed: cannot listen on unix:/nowhere/");
+    scene.end();
+}
+
 #[test]
 fn what_is_wrong_with_a_rate_or_a_delay_is_told_with_the_remedy() {
     let scene = Scene::start(1);

@@ -184,7 +184,7 @@ fn a_port_that_is_taken_is_named_with_the_remedy() {
     let from_flags: &[&str] = &["proxy", "--from", &text, "--to", "http://127.0.0.1:1"];
     for arguments in [from_flags, &["run"]] {
         let said = run_in(folder.path(), arguments).with_code(1).errors;
-        assert!(said.starts_with(&format!("vanward: cannot listen on {address}: ")), "{said}");
+        assert!(said.contains(&format!(" [error] cannot listen on {address}: ")), "{said}");
         assert!(said.contains("stop it or choose another port"), "{said}");
     }
 }
@@ -389,4 +389,33 @@ fn chaos_serves_its_api_until_it_is_told_to_end() {
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\n{}"), "{response}");
     chaos.signal(Signal::TERM);
     assert_eq!(chaos.ended().status.code(), Some(0));
+}
+
+/// Standard error of a proxy that runs, line by line: what supervisors gather.
+#[test]
+fn messages_of_a_running_proxy_have_time_and_level_and_can_be_json() {
+    let folder = folder_with(any_port(), NOBODY, "[messages]\nformat = \"json\"\n");
+    let from_flags: &[&str] = &["run", "--message-format", "text"];
+    for (arguments, is_json) in [(from_flags, false), (&["run"], true)] {
+        let process = Process::start_in(folder.path(), arguments);
+        process.warns("listening on 127.0.0.1:");
+        process.signal(Signal::TERM);
+        let ended = process.ended().with_code(0);
+        assert!(ended.errors.contains("draining"), "{}", ended.errors);
+        for line in ended.errors.lines() {
+            if is_json {
+                let line: serde_json::Value = serde_json::from_str(line).expect("it is JSON");
+                let members: Vec<&str> =
+                    line.as_object().expect("it is an object").keys().map(String::as_str).collect();
+                assert_eq!(members, ["level", "message", "time"], "{line}");
+                assert_eq!((&line["level"], line["time"].as_str().map(str::len)), (&"info".into(), Some(24)));
+            } else {
+                assert_eq!((line.as_bytes()[10], &line[23..32]), (b'T', "Z [info] "), "{line}");
+            }
+        }
+    }
+    let arguments = &["run", "--message-level", "error"];
+    let process = Process::start_in(folder.path(), arguments);
+    process.signal(Signal::TERM);
+    assert_eq!(process.ended().with_code(0).errors, "");
 }

@@ -109,6 +109,48 @@ pub enum MemoryBound {
     Off,
 }
 
+/// What is written of messages to the operator, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Messages {
+    /// A line each.
+    pub format: MessageFormat,
+    /// The least serious.
+    pub level: MessageLevel,
+}
+
+/// The form of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MessageFormat {
+    /// The time, the level in brackets, the text.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+impl MessageFormat {
+    /// All of them, by name.
+    pub const NAMED: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
+}
+
+/// How serious a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MessageLevel {
+    /// Something is not done that should be.
+    Error,
+    /// Something is not as it should be, and goes on.
+    Warn,
+    /// Something has changed.
+    #[default]
+    Info,
+}
+
+impl MessageLevel {
+    /// All of them, by name.
+    pub const NAMED: [(&'static str, Self); 3] =
+        [("error", Self::Error), ("warn", Self::Warn), ("info", Self::Info)];
+}
+
 /// Where requests are logged, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {

@@ -16,8 +16,9 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::sync::oneshot;
 
 use super::Cache;
+use telemetry::message;
+
 use crate::change::Control;
-use crate::control::notice;
 use crate::deadline::Ticks;
 use crate::exchange::Call;
 
@@ -67,7 +68,9 @@ impl Cache {
         let is_done =
             self.purge(spaces, &named, force).is_ok() || self.purge(spaces, &[Named::All], force).is_ok();
         if !is_done {
-            notice("too much was purged while one process took over from another: some of it may be stored");
+            message::warn(
+                "too much was purged while one process took over from another: some of it may be stored",
+            );
         }
         let [named] = named;
         if let Some(known) = self.heir.tell(vec![named], force) {
@@ -114,7 +117,9 @@ impl Orders {
         let work = move || {
             for Order { named, force, done } in orders {
                 if let Err(error) = named.iter().try_for_each(|named| tell(&channel, named, force)) {
-                    return notice(&format!("what is purged is not told to the next process: {error}"));
+                    return message::warn(&format!(
+                        "what is purged is not told to the next process: {error}"
+                    ));
                 }
                 // Who asked may be gone.
                 let _ = done.send(());

@@ -15,7 +15,7 @@ use config::CacheDisk;
 use disk::{Disk, DiskSettings, DiskTally, Standing, Written};
 use tokio::sync::oneshot;
 
-use crate::control::notice;
+use telemetry::message;
 
 /// What lies behind the memory of a cache.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ impl Below {
                 is_failure_told: AtomicBool::new(false),
             })),
             Err(error) => {
-                notice(&format!("the cache does without its disk until the next start: {error}"));
+                message::error(&format!("the cache does without its disk until the next start: {error}"));
                 Self::Failed(error.to_string().into())
             }
         }
@@ -158,7 +158,7 @@ impl Tier {
         if let Standing::Failed(why) = self.disk.standing()
             && !self.is_failure_told.swap(true, Relaxed)
         {
-            notice(&format!("the cache does without its disk until the next start: {why}"));
+            message::error(&format!("the cache does without its disk until the next start: {why}"));
         }
     }
 

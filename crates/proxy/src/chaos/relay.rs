@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::toxics::{Drawn, Stream, Toxics};
-use crate::control::notice;
+use telemetry::message;
 
 /// Connections of one proxy at a time; more wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -61,7 +61,7 @@ async fn serve(client: TcpStream, source: Source, connection: u64) {
     let server = match connect(&source.upstream).await {
         Ok(server) => server,
         Err(error) => {
-            notice(&format!("chaos: server {} cannot be connected to: {error}", source.upstream));
+            message::warn(&format!("chaos: server {} cannot be connected to: {error}", source.upstream));
             return;
         }
     };

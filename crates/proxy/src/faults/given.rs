@@ -9,7 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::{Added, Faults, Held, Rule, by_request, rule_of};
-use crate::control::notice;
+use telemetry::message;
+
 use crate::handover::MESSAGE_BYTES_MAX;
 use crate::legacy::Hidden;
 
@@ -97,7 +98,7 @@ impl Faults {
             let past = rule.map_or_else(Told::default, |rule| rule.told(now_ns));
             let part = FaultBequest::Rule { name: name.clone(), text, origin, past };
             if !part.fits() {
-                notice(&format!("fault {name:?} does not outlive this process: its text is too long"));
+                message::warn(&format!("fault {name:?} does not outlive this process: its text is too long"));
                 continue;
             }
             parts.push(part);
@@ -159,7 +160,7 @@ pub(super) fn taken(config: &Config, bequests: Vec<FaultBequest>) -> (Held, Vec<
                 match (origin, meant) {
                     (Origin::Added, meant) => {
                         if let Err(mistake) = &meant {
-                            notice(&format!("fault {name:?} happens to nothing now: {mistake}"));
+                            message::warn(&format!("fault {name:?} happens to nothing now: {mistake}"));
                         }
                         added.push(Added { name, text, meant: meant.ok() });
                     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use balance::Time;
 use config::{Bandwidth, Bandwidths, Config, Link, ValueError};
 use shape::{Delay, Loss};
+use telemetry::message;
 
 use crate::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::change::{AmendError, Control};
@@ -105,7 +106,9 @@ impl Reshaped {
                 self.0.insert((order.place, name), change);
             }
             // A file of delays may have gone.
-            Err(refusal) => notice(&format!("a change of rates and delays is not taken over: {refusal}")),
+            Err(refusal) => {
+                message::warn(&format!("a change of rates and delays is not taken over: {refusal}"));
+            }
         }
     }
 
@@ -407,7 +410,7 @@ pub(crate) async fn watch(control: Weak<Control>) {
             // They end in the process that has taken over, or with this one.
             Ok(Err(AmendError::NotPossible(StartError::Leaving))) | Err(_) => return,
             Ok(Err(error)) => {
-                notice(&format!("rates and delays whose time is over stay as they are: {error}"));
+                message::warn(&format!("rates and delays whose time is over stay as they are: {error}"));
                 tokio::time::sleep(AGAIN).await;
             }
         }

@@ -13,6 +13,9 @@ use config::{Scheme, Server, Upstream};
 use tls::{ClientSide, Problem};
 
 use super::stickiness::Stickiness;
+use config::written_duration;
+use telemetry::message::{self, Level};
+
 use crate::control::notice;
 use crate::late::Link;
 use crate::legacy::Legacy;
@@ -183,16 +186,18 @@ impl UpstreamPlan {
     /// Tells the operator what the end of a request has changed about a server.
     #[cold]
     pub(crate) fn tell(&self, server: usize, event: Event, now: Time) {
+        let span = |until: Time| written_duration(until.since(now));
         let what = match event {
             Event::Ejected(until) => {
                 self.watches[server].count_ejection();
-                format!("left out for {:?}: its answers fail", until.since(now))
+                format!("left out for {}: its answers fail", span(until))
             }
-            Event::CircuitOpened(until) => format!("its circuit is open for {:?}", until.since(now)),
+            Event::CircuitOpened(until) => format!("its circuit is open for {}", span(until)),
             Event::CircuitClosed => "its circuit is closed again".to_owned(),
         };
         let Self { config, servers, .. } = self;
-        notice(&format!("upstream {}, server {}: {what}", config.name, servers[server].label));
+        let level = if event == Event::CircuitClosed { Level::Info } else { Level::Warn };
+        message::say(level, &format!("upstream {}, server {}: {what}", config.name, servers[server].label));
     }
 }
 

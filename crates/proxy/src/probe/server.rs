@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::{Cause, CheckSettings, Health, Standing, Time, Verdict};
+use config::written_duration;
 use config::{Check, Probe, Protocol};
 use route::ProxyVersion;
+use telemetry::message::{self, Level};
 use tls::ClientSide;
 use tokio::sync::Semaphore;
 
-use crate::control::notice;
 use crate::plan::{ServerPlan, UpstreamPlan};
 use crate::probe::connect::has_address;
 use crate::probe::watch::Watch;
@@ -121,12 +122,12 @@ impl Subject {
         };
         match tokio::time::timeout(self.check.timeout, asked).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(format!("no answer within {:?}", self.check.timeout)),
+            Err(_) => Err(format!("no answer within {}", written_duration(self.check.timeout))),
         }
     }
 
-    fn say(&self, what: &str) {
-        notice(&format!("upstream {}, server {}: {what}", self.upstream, self.server.label));
+    fn say(&self, level: Level, what: &str) {
+        message::say(level, &format!("upstream {}, server {}: {what}", self.upstream, self.server.label));
     }
 }
 
@@ -200,7 +201,7 @@ fn conclude(subject: &Subject, before: Health, health: Health, outcome: &Result<
                 } else {
                     some(settings.rise, "succeeded")
                 };
-                subject.say(&format!("up, {what}"));
+                subject.say(Level::Info, &format!("up, {what}"));
             }
         }
         Health::Down { .. } => {
@@ -211,7 +212,7 @@ fn conclude(subject: &Subject, before: Health, health: Health, outcome: &Result<
                     some(settings.fall, "failed")
                 };
                 let reason = outcome.as_ref().err().map_or("", String::as_str);
-                subject.say(&format!("down, {what}: {reason}"));
+                subject.say(Level::Warn, &format!("down, {what}: {reason}"));
             }
         }
     }
@@ -250,7 +251,7 @@ impl Revival {
         let is_back = verdict == Some(Verdict::Up)
             || is_telling && is_success && self.successes >= subject.check.settings.rise;
         if is_back && standing.restore(Cause::Ejection, now) {
-            subject.say("asked again: it is back");
+            subject.say(Level::Info, "asked again: it is back");
         }
         !is_back
     }

@@ -11,10 +11,31 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 
+use super::Name;
 use crate::control::{Running, Setup, start_resolving};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAME: &str = "app.test";
+
+/// What an operator reads has no types of the resolver in it.
+#[tokio::test(flavor = "current_thread")]
+async fn why_a_name_has_no_addresses_is_told_in_words() {
+    let server = NameServer::start(&[]);
+    let resolver = server.resolver().expect("it can be made");
+    for (records, expected) in [
+        (Some(&[][..]), "cannot resolve app.test: it has no address"),
+        (None, "cannot resolve app.test: the name server answers \"Server Failure\""),
+    ] {
+        server.says(records);
+        let name = Name::new(NAME);
+        let told = name.look_up(&resolver).await.expect_err("there is none");
+        assert_eq!(told, expected);
+    }
+    // RFC 6761 §6.4: nobody is asked about it.
+    let name = Name::new("nothing.invalid");
+    let told = name.look_up(&resolver).await.expect_err("there is none");
+    assert_eq!(told, "cannot resolve nothing.invalid: there is no such name");
+}
 
 /// What the name server answers: these addresses, or that it failed.
 type Records = Arc<Mutex<Option<Vec<Ipv4Addr>>>>;

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use ::proxy::chaos::{self, Chaos, Options};
+use telemetry::message;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Breaks the network between programs: an API makes TCP proxies and adds latency, limits, cuts, resets and more.
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// What everything that is left to chance goes by: the same seed and connections give the same faults.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+
+    #[command(flatten)]
+    messages: super::MessageFlags,
 }
 
 const EXAMPLES: &str = r#"Examples:
@@ -45,13 +49,14 @@ Toxics, with their attributes (stream is downstream unless upstream is asked for
   half_open     bytes, then silence          corrupt       every: one byte in so many is another"#;
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
+    arguments.messages.speak();
     let running = match chaos::start(Options { listen: arguments.listen, seed: arguments.seed }) {
         Ok(running) => running,
-        Err(error) => return super::fail(super::FAILED, error),
+        Err(error) => return super::not_run(&error.to_string()),
     };
     match wait(&running, arguments.seed) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => super::fail(super::FAILED, format_args!("cannot be told to end: {error}")),
+        Err(error) => super::not_run(&format!("cannot be told to end: {error}")),
     }
 }
 
@@ -62,7 +67,7 @@ fn wait(running: &Chaos, seed: u64) -> io::Result<()> {
         // Before anybody is told that it listens: a signal right after that must find them.
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        super::say(format_args!("chaos: listening on {}, seed {seed}", running.address()));
+        message::info(&format!("chaos: listening on {}, seed {seed}", running.address()));
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}

@@ -1,13 +1,14 @@
 //! `vanward check`: what a configuration file means, or all that is wrong with it.
 //!
-//! Reads the certificates that it names. Starts nothing, opens no port and resolves no name: a file that is valid here can
-//! still meet a port in use.
+//! Reads the certificates that it names, and looks for the folders and names that it needs. Starts nothing and opens no
+//! port: a file that is valid here can still meet a port in use.
 
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use config::{Config, Mistake, Owner, Reading};
+use config::{Config, Mistake, Needed, Owner, Reading};
 use tls::{ClientSide, Problem, ServerSide};
 
 use super::check_route::{Asked, Said};
@@ -16,7 +17,8 @@ use super::check_route::{Asked, Said};
 ///
 /// Each mistake is a line on standard error: the file, line and column, what is wrong, and what was expected. The
 /// certificates and keys that it names are read too: one that has expired is a mistake here, though `vanward run` would
-/// start with it. The exit code is 78 with mistakes and 0 without; warnings do not change it.
+/// start with it. So is a folder that is missing, for a log or a socket; a server's name that does not resolve from here is
+/// a warning. The exit code is 78 with mistakes and 0 without; warnings do not change it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -56,6 +58,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         return tell(&Answer { output, remarks: String::new(), code: 0 });
     }
     let reading = with_files(config::examine_file(&arguments.file), |_| true);
+    let reading = if arguments.asked.is_there() { reading } else { with_needs(reading) };
     if let Some(config) = reading.config.as_ref().filter(|_| arguments.asked.is_there()) {
         return match arguments.asked.explain(config, arguments.json) {
             Ok(Said { output, is_routed }) => {
@@ -120,18 +123,64 @@ fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
     Answer { output, remarks, code }
 }
 
-/// Adds what is wrong with the files that are named in it, of what `counts`.
+/// Adds what is wrong with the files that are named in it: what `counts` as mistakes, the rest as warnings.
 pub(super) fn with_files(mut reading: Reading, counts: fn(&Problem) -> bool) -> Reading {
     let Some(config) = &reading.config else { return reading };
-    let found = problems(config).into_iter().filter(|(_, problem)| counts(problem));
-    let found = found.filter_map(|(owner, Problem { file, fault })| {
-        reading.mistake_about(owner, file.as_deref(), &fault.to_string(), fault.expected())
-    });
-    let mut found: Vec<Mistake> = found.collect();
-    found.sort_by_key(|mistake| (mistake.line, mistake.column));
+    let (mut found, mut warnings) = (Vec::new(), std::mem::take(&mut reading.warnings));
+    for (owner, problem) in problems(config) {
+        let list = if counts(&problem) { &mut found } else { &mut warnings };
+        let Problem { file, fault } = problem;
+        list.extend(reading.mistake_about(owner, file.as_deref(), &fault.to_string(), fault.expected()));
+    }
+    for list in [&mut found, &mut warnings] {
+        list.sort_by_key(|mistake: &Mistake| (mistake.line, mistake.column));
+    }
+    reading.warnings = warnings;
     if !found.is_empty() {
         reading.config = None;
         reading.mistakes = found;
+    }
+    reading
+}
+
+/// Adds which folders are missing, as mistakes, and which names do not resolve, as warnings: they may by the time that it
+/// runs, and are asked for again until they do.
+fn with_needs(mut reading: Reading) -> Reading {
+    let names = reading.needs.iter().filter_map(|need| match &need.what {
+        Needed::AddressOf(name) => Some(name.clone()),
+        Needed::FolderOf(_) => None,
+    });
+    let names: BTreeSet<String> = names.collect();
+    let unresolved: HashMap<String, String> = match names.is_empty() {
+        true => HashMap::new(),
+        // Where no thread can be had for it nothing is known of names.
+        false => ::proxy::unresolved(names.into_iter().collect()).unwrap_or_default().into_iter().collect(),
+    };
+    for need in &reading.needs {
+        match &need.what {
+            Needed::FolderOf(file) => {
+                let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+                if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+                    let (file, folder) = (file.display(), folder.display());
+                    let what = format!("{file}: there is no folder {folder}");
+                    reading
+                        .mistakes
+                        .push(need.mistake(&what, Some("a folder that is there, or that is made first")));
+                } else if file.is_dir() {
+                    let what = format!("{} is a folder", file.display());
+                    reading.mistakes.push(need.mistake(&what, Some("the name of a file in it")));
+                }
+            }
+            Needed::AddressOf(name) => {
+                reading.warnings.extend(unresolved.get(name).map(|reason| need.mistake(reason, None)));
+            }
+        }
+    }
+    for list in [&mut reading.mistakes, &mut reading.warnings] {
+        list.sort_by_key(|mistake| (mistake.line, mistake.column));
+    }
+    if !reading.mistakes.is_empty() {
+        reading.config = None;
     }
     reading
 }
@@ -275,6 +324,29 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
         assert_eq!(unusable.mistakes, reading.mistakes);
         let none = with_files(config::examine(&text, "f.toml"), |_| false);
         assert!(none.config.is_some() && none.mistakes.is_empty());
+    }
+
+    #[test]
+    fn folders_that_are_missing_are_mistakes_and_names_that_do_not_resolve_warnings() {
+        let text = format!(
+            "admin = \"/nowhere/admin\"\n{VALID}[log]\ntarget = \"/nowhere/else/access.log\"\n[[listen]]\n\
+             address = \"unix:/nowhere/web\"\n"
+        );
+        let expected = "; expected a folder that is there, or that is made first";
+        let remarks = format!(
+            "f.toml:1:9: admin: /nowhere/admin: there is no folder /nowhere{expected}\n\
+             f.toml:9:10: target: /nowhere/else/access.log: there is no folder /nowhere/else{expected}\n\
+             f.toml:11:11: address: /nowhere/web: there is no folder /nowhere{expected}\n"
+        );
+        let reading = with_needs(config::examine(&text, "f.toml"));
+        let expected = Answer { output: String::new(), remarks, code: 78 };
+        assert_eq!(answer(&reading, "f.toml", Form::Summary), expected);
+        // RFC 6761 §6.4: there never is such a name, and no name server is asked for it.
+        let text = VALID.replace("127.0.0.1:9001", "app.invalid:9001") + "[log]\ntarget = \"/tmp\"\n";
+        let reading = with_needs(config::examine(&text, "f.toml"));
+        let remarks = "f.toml:8:10: target: /tmp is a folder; expected the name of a file in it\n\
+                       f.toml:6:37: warning: servers: cannot resolve app.invalid: there is no such name\n";
+        assert_eq!(answer(&reading, "f.toml", Form::Summary).remarks, remarks);
     }
 
     #[test]

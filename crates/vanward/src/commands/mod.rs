@@ -50,6 +50,10 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use config::{MessageFormat, MessageLevel};
+use telemetry::message;
+
 /// Failed while running.
 pub(crate) const FAILED: u8 = 1;
 /// Wrong usage, as clap has it.
@@ -73,6 +77,49 @@ pub(crate) struct Operation {
     /// Keeps the number of the process in this file, for as long as it runs
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    messages: MessageFlags,
+}
+
+/// What is said on standard error while a program runs.
+#[derive(Clone, clap::Args)]
+pub(crate) struct MessageFlags {
+    /// Form of messages on standard error [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = words(&MessageFormat::NAMED))]
+    message_format: Option<MessageFormat>,
+
+    /// The least serious messages to write: error, warn or info [default: info]
+    #[arg(long, value_name = "LEVEL", hide_possible_values = true, value_parser = words(&MessageLevel::NAMED))]
+    message_level: Option<MessageLevel>,
+}
+
+impl MessageFlags {
+    /// What they ask for, over what is configured.
+    fn over(&self, messages: &mut config::Messages) {
+        messages.format = self.message_format.unwrap_or(messages.format);
+        messages.level = self.message_level.unwrap_or(messages.level);
+    }
+
+    /// Whether programs are to read them, mistakes of the file included.
+    pub(crate) fn are_json(&self) -> bool {
+        self.message_format == Some(MessageFormat::Json)
+    }
+
+    /// Has messages written so, until a configuration says more.
+    pub(crate) fn speak(&self) {
+        let mut messages = config::Messages::default();
+        self.over(&mut messages);
+        ::proxy::speak(&messages);
+    }
+}
+
+/// Reads one of a few words.
+fn words<V: Copy + Send + Sync>(named: &'static [(&'static str, V)]) -> impl TypedValueParser<Value = V> {
+    PossibleValuesParser::new(named.iter().map(|(name, _)| *name)).map(|word| {
+        // It is one of them: the parser lets no other pass.
+        named.iter().find(|(name, _)| *name == word).map_or(named[0].1, |(_, value)| *value)
+    })
 }
 
 impl Operation {
@@ -81,6 +128,7 @@ impl Operation {
         if let Some(admin) = &self.admin {
             config.admin = Some(admin.clone());
         }
+        self.messages.over(&mut config.messages);
     }
 }
 
@@ -94,16 +142,36 @@ pub(crate) fn inheritance() -> Result<Option<::proxy::Inheritance>, ExitCode> {
 pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &Operation) -> ExitCode {
     let running = match ::proxy::start_with(config, setup) {
         Ok(running) => running,
-        Err(error) => return fail(FAILED, error),
+        Err(error) => return not_run(&error.to_string()),
     };
+    say_panics();
     let announce = |running: &::proxy::Running| {
         let addresses: Vec<String> = running.listeners().iter().map(ToString::to_string).collect();
-        say(format_args!("listening on {}", addresses.join(", ")));
+        message::info(&format!("listening on {}", addresses.join(", ")));
     };
     match ::proxy::run_until_signal(running, operation.pid_file.as_deref(), announce) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(FAILED, format_args!("cannot be operated: {error}")),
+        Err(error) => not_run(&format!("cannot be operated: {error}")),
     }
+}
+
+/// Says why a program does not run, or no longer, as it says all else.
+pub(crate) fn not_run(why: &str) -> ExitCode {
+    message::error(why);
+    ExitCode::from(FAILED)
+}
+
+/// Has a bug of ours said like all else, by thread and place.
+fn say_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
+        let what = panic.payload_as_str().unwrap_or("no message");
+        message::error(&format!(
+            "a bug in vanward: {} panicked{place}: {what}",
+            thread.name().unwrap_or("a thread")
+        ));
+    }));
 }
 
 /// Says something on standard error: standard output is for results and the access log.

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use telemetry::message;
+
 /// Runs a reverse proxy from a configuration file.
 ///
 /// SIGTERM or Ctrl-C drains: requests under way are finished; a second one stops at once. SIGHUP reads the file again,
@@ -37,15 +39,24 @@ The smallest file:
   servers = [\"http://127.0.0.1:9000\"]";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
+    arguments.operation.messages.speak();
     let inheritance = match super::inheritance() {
         Ok(inheritance) => inheritance,
         Err(code) => return code,
     };
     let reading = read(&arguments.config, &arguments.operation);
-    // The exit code tells as well, where nobody reads standard error.
-    let _ = std::io::stderr().lock().write_all(super::check::remarks(&reading).as_bytes());
+    if reading.config.is_none() && arguments.operation.messages.are_json() {
+        reading.mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
+        return ExitCode::from(super::BAD_CONFIGURATION);
+    }
+    if reading.config.is_none() {
+        // The exit code tells as well, where nobody reads standard error.
+        let _ = std::io::stderr().lock().write_all(super::check::remarks(&reading).as_bytes());
+    }
     match reading.config {
         Some(config) => {
+            ::proxy::speak(&config.messages);
+            reading.warnings.iter().for_each(|warning| message::warn(&warning.to_string()));
             let (file, operation) = (arguments.config.clone(), arguments.operation.clone());
             let reread: proxy::Reread = Box::new(move || read(&file, &operation));
             let setup = proxy::Setup { reread: Some(reread), inheritance };

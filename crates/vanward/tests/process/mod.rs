@@ -80,6 +80,20 @@ impl Process {
         self.errors.wait_for(text);
     }
 
+    /// In how many lines of standard error it has said this so far.
+    pub(crate) fn said(&self, text: &str) -> usize {
+        self.errors.lines().iter().filter(|line| line.contains(text)).count()
+    }
+
+    /// Waits until so many lines of standard error have this text.
+    pub(crate) fn warns_again(&self, text: &str, times: usize) {
+        let patience = Patience::new();
+        while self.said(text) < times {
+            patience
+                .wait_a_little(&format!("it does not say {text:?} once more, but {:?}", self.errors.lines()));
+        }
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

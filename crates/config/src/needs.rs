@@ -1,0 +1,69 @@
+//! What a configuration needs of the machine beside certificates: folders in which files are made, names that resolve.
+//!
+//! Nothing here looks whether they are there: that is for whoever checks a file on the machine where it is to run.
+
+use std::path::{Path, PathBuf};
+
+use crate::kind::Located;
+use crate::meaning::{ListenAddress, LogTarget, ServerHost};
+use crate::mistake::Mistake;
+use crate::options::File;
+use crate::reader::{Reader, Span};
+
+/// Something that has to be there, and where the configuration says so.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Need {
+    /// What.
+    pub what: Needed,
+    option: &'static str,
+    place: Mistake,
+}
+
+/// What has to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Needed {
+    /// The folder in which this file is made.
+    FolderOf(PathBuf),
+    /// The address of a host.
+    AddressOf(String),
+}
+
+impl Need {
+    /// What whoever has looked found wrong with it, at its place.
+    pub fn mistake(&self, message: &str, expected: Option<&str>) -> Mistake {
+        Mistake {
+            message: format!("{}: {message}", self.option),
+            expected: expected.map(str::to_owned),
+            ..self.place.clone()
+        }
+    }
+}
+
+/// What a file needs, in its order.
+pub(crate) fn needs(file: &File, reader: &Reader<'_>) -> Vec<Need> {
+    let mut needs = Vec::new();
+    let mut add = |what: Needed, option, at: &Span| {
+        needs.push(Need { what, option, place: reader.mistake(at, "") });
+    };
+    let folder = |path: &Path| Needed::FolderOf(path.to_owned());
+    if let Some(Located { value, at }) = &file.admin {
+        add(folder(value), "admin", at);
+    }
+    if let Some(Located { value: LogTarget::File(path), at }) = &file.log.target {
+        add(folder(path), "target", at);
+    }
+    for address in file.listen.iter().filter_map(|listen| listen.value.address.as_ref()) {
+        if let Located { value: ListenAddress::Unix(path), at } = address {
+            add(folder(path), "address", at);
+        }
+    }
+    for server in file.upstreams.iter().flat_map(|(_, _, upstream)| &upstream.servers) {
+        if let Located { value, at } = server
+            && let ServerHost::Name(name) = &value.host
+        {
+            add(Needed::AddressOf(name.clone()), "servers", at);
+        }
+    }
+    needs.sort_by_key(|need| (need.place.line, need.place.column));
+    needs
+}

@@ -1,0 +1,227 @@
+//! Messages of the running program: a line each on standard error, with its time and level, as text or JSON.
+//!
+//! One form and one level for the process. Requests are not told here: they have the access log.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::escape;
+use crate::timestamp::Timestamp;
+
+/// How serious a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Level {
+    /// Something is not done that should be.
+    Error,
+    /// Something is not as it should be, and goes on.
+    Warn,
+    /// Something has changed.
+    #[default]
+    Info,
+}
+
+impl Level {
+    /// All of them, with their names.
+    pub const NAMED: [(&'static str, Self); 3] =
+        [("error", Self::Error), ("warn", Self::Warn), ("info", Self::Info)];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// The form of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// `2026-01-31T23:59:59.000Z [info] listening on 127.0.0.1:8080`.
+    #[default]
+    Text,
+    /// `{"time":"2026-01-31T23:59:59.000Z","level":"info","message":"listening on 127.0.0.1:8080"}`.
+    Json,
+}
+
+/// The same text is said once in this time.
+const REPEAT: Duration = Duration::from_secs(1);
+/// Texts in that time. Those beyond are counted.
+const TEXTS_MAX: usize = 200;
+
+/// The form in the lowest bit, the level above it.
+static SETTINGS: AtomicU8 = AtomicU8::new((Level::Info as u8) << 1 | Form::Text as u8);
+static SAID: Mutex<Said> = Mutex::new(Said { last: Vec::new(), left_out: 0 });
+
+/// Has messages up to this level written, in this form.
+pub fn set(form: Form, level: Level) {
+    SETTINGS.store((level as u8) << 1 | form as u8, Ordering::Relaxed);
+}
+
+/// Says what is not done that should be.
+pub fn error(text: &str) {
+    say(Level::Error, text);
+}
+
+/// Says what is not as it should be, and goes on.
+pub fn warn(text: &str) {
+    say(Level::Warn, text);
+}
+
+/// Says what has changed.
+pub fn info(text: &str) {
+    say(Level::Info, text);
+}
+
+/// Says something to the operator, each text at most once a second.
+pub fn say(level: Level, text: &str) {
+    let settings = SETTINGS.load(Ordering::Relaxed);
+    if level as u8 > settings >> 1 {
+        return;
+    }
+    let form = if settings & 1 == Form::Json as u8 { Form::Json } else { Form::Text };
+    let lines = SAID.lock().unwrap_or_else(PoisonError::into_inner).lines(
+        form,
+        level,
+        text,
+        Instant::now(),
+        SystemTime::now(),
+    );
+    // In one piece, so that it stays one line among those of others. Nothing can be done where nobody listens.
+    let _ = io::stderr().lock().write_all(&lines);
+}
+
+/// Where a line that is written becomes a message of this level.
+pub(crate) struct Sink(pub(crate) Level);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        say(self.0, String::from_utf8_lossy(bytes).trim_end());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What was said lately.
+struct Said {
+    last: Vec<(String, Instant)>,
+    left_out: u64,
+}
+
+impl Said {
+    /// What is to be written for a text: its line, unless it was said just now, and how many were left out before it.
+    fn lines(&mut self, form: Form, level: Level, text: &str, now: Instant, time: SystemTime) -> Vec<u8> {
+        let mut lines = Vec::new();
+        self.last.retain(|(_, said)| now.duration_since(*said) < REPEAT);
+        if self.last.iter().any(|(said, _)| said == text) {
+            return lines;
+        }
+        if self.last.len() >= TEXTS_MAX {
+            self.left_out += 1;
+            return lines;
+        }
+        self.last.push((text.to_owned(), now));
+        if self.left_out > 0 {
+            let left_out =
+                format!("{} messages were left out: more than {TEXTS_MAX} a second", self.left_out);
+            self.left_out = 0;
+            line(form, Level::Warn, &left_out, time, &mut lines);
+        }
+        line(form, level, text, time, &mut lines);
+        lines
+    }
+}
+
+/// Appends a message. What others have a part in, such as the name of a host, cannot make it two, nor drive a terminal.
+fn line(form: Form, level: Level, text: &str, time: SystemTime, out: &mut Vec<u8>) {
+    let mut timestamp = Timestamp::new();
+    timestamp.set(time);
+    let stamp = |out: &mut Vec<u8>| {
+        out.extend_from_slice(timestamp.rfc3339());
+        out.extend_from_slice(format!(".{:03}Z", timestamp.millisecond()).as_bytes());
+    };
+    match form {
+        Form::Text => {
+            stamp(out);
+            out.extend_from_slice(format!(" [{}] ", level.name()).as_bytes());
+            escape::control(text, out);
+        }
+        Form::Json => {
+            out.extend_from_slice(b"{\"time\":\"");
+            stamp(out);
+            out.extend_from_slice(format!("\",\"level\":\"{}\",\"message\":\"", level.name()).as_bytes());
+            escape::json(text.as_bytes(), out);
+            out.extend_from_slice(b"\"}");
+        }
+    }
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    fn shown(form: Form, level: Level, text: &str) -> String {
+        let mut out = Vec::new();
+        line(form, level, text, UNIX_EPOCH + Duration::from_millis(971_186_136_007), &mut out);
+        String::from_utf8(out).expect("it is text")
+    }
+
+    #[test]
+    fn a_message_is_a_line_with_time_and_level() {
+        for (form, level, text, expected) in [
+            (
+                Form::Text,
+                Level::Info,
+                "listening on [::]:80",
+                "2000-10-10T13:55:36.007Z [info] listening on [::]:80\n",
+            ),
+            (
+                Form::Text,
+                Level::Warn,
+                "a\n\x1b[2J \"é\" \u{2028}\\",
+                "2000-10-10T13:55:36.007Z [warn] a\\n\\u001b[2J \"é\" \\u2028\\\n",
+            ),
+            (
+                Form::Json,
+                Level::Error,
+                "a\n\"é\"",
+                "{\"time\":\"2000-10-10T13:55:36.007Z\",\"level\":\"error\",\"message\":\"a\\n\\\"é\\\"\"}\n",
+            ),
+        ] {
+            assert_eq!(shown(form, level, text), expected);
+        }
+        let json: serde_json::Value =
+            serde_json::from_str(&shown(Form::Json, Level::Info, "\0\u{7f}\u{85}")).expect("it is JSON");
+        assert_eq!(json["message"], "\0\u{7f}\u{85}");
+    }
+
+    #[test]
+    fn what_repeats_is_said_once_and_a_flood_is_counted() {
+        let mut said = Said { last: Vec::new(), left_out: 0 };
+        let start = Instant::now();
+        let mut at = |milliseconds, text: &str| {
+            let now = start + Duration::from_millis(milliseconds);
+            let lines = said.lines(Form::Text, Level::Info, text, now, UNIX_EPOCH);
+            String::from_utf8(lines)
+                .expect("it is text")
+                .lines()
+                .map(|line| line[25..].to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(at(0, "a"), ["[info] a"]);
+        assert_eq!(at(999, "a"), [""; 0]);
+        assert_eq!(at(1000, "a"), ["[info] a"]);
+        for number in 0..TEXTS_MAX + 50 {
+            at(1100, &number.to_string());
+        }
+        assert_eq!(at(2200, "b"), ["[warn] 51 messages were left out: more than 200 a second", "[info] b"],);
+    }
+}
