@@ -35,7 +35,9 @@ fn check(head: &RequestHead, bytes: &[u8]) {
         (Target::of(head, bytes), wire::request_framing(head, bytes), ConnectionOptions::of(head, bytes));
     let (Ok(target), Ok(framing), Ok(connection)) = verdicts else { return };
     for is_trusted in [false, true] {
-        let client = Client { address: [192, 0, 2, 7].into(), is_trusted, scheme: "http" };
+        let address = [192, 0, 2, 7].into();
+        let chain = is_trusted.then(|| wire::Chain::of(head, bytes, address, |_| true));
+        let client = Client { address, scheme: "http", chain };
         let wants_upgrade = wire::wants_upgrade(head, bytes, connection);
         let rewrite = RequestRewrite {
             target: &target,
@@ -43,6 +45,7 @@ fn check(head: &RequestHead, bytes: &[u8]) {
             framing,
             wants_upgrade,
             client,
+            via: wire::Via::Own,
             path_and_query: None,
             host: None,
             added: b"",

@@ -34,7 +34,7 @@ fn check(head: &ResponseHead, bytes: &[u8]) {
     let (Ok(framing), Ok(connection)) = verdicts else { return };
     for client_connection in [ClientConnection::Persist, ClientConnection::Close, ClientConnection::Upgrade] {
         let (date, added, edits) = (b"now", b"", None);
-        let rewrite = ResponseRewrite { connection, framing, client_connection, date, added, edits };
+        let rewrite = ResponseRewrite { connection, framing, client_connection, date, via: wire::Via::Own, added, edits };
         check_written(head, bytes, &rewrite);
     }
 }

@@ -74,6 +74,8 @@ mod injected_options;
 mod tls_options;
 /// Relations between values; from the file as written to its meaning, and back.
 mod resolve;
+/// Routes that no request reaches.
+mod unreachable;
 /// The same for routes.
 mod route_resolve;
 /// Routes as they would have been written.
@@ -110,7 +112,7 @@ pub use meaning::{
     LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page, Pages,
     Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route,
     RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie,
-    StickySessions, StickyTable, Timeouts, Upstream,
+    StickySessions, StickyTable, Timeouts, Upstream, Via,
 };
 pub use mistake::Mistake;
 pub use needs::{Need, Needed};

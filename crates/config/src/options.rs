@@ -108,8 +108,10 @@ pub(crate) static FILE: Table<File> = Table {
             "trusted_proxies",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |file: &mut File| &mut file.trusted_proxies,
-            "Networks of proxies in front of this one. Their `Forwarded` and `X-Forwarded-*` headers are appended \
-             to; those of others are replaced.",
+            "Networks of proxies in front of this one. What they say of the client in `X-Forwarded-For`, `-Proto`, `-Host` and \
+             `-Port`, or in `Forwarded`, holds for access lists, limits, redirects, cookies, variables and the log, and servers \
+             are told the same in both kinds. If both come and differ, `X-Forwarded-*` counts. What others send of these names, and \
+             `X-Real-IP`, is dropped.",
         ),
         &Sections {
             name: "listen",
@@ -276,13 +278,16 @@ static LISTEN: Table<Listen> = Table {
             "redirect_to_https",
             At(Switch),
             |listen: &mut Listen| &mut listen.redirect_to_https,
-            "Answers every request 308 to its `https` URL, for a listener without `tls`.",
+            "Answers requests 308 to their `https` URL, for a listener without `tls`. Not those of routes whose `listener` names \
+             listeners without `tls` alone (certificate challenges), nor those that came by https to a proxy of \
+             `trusted_proxies`.",
         ),
         &key(
             "hsts",
             Maybe(At(HstsKind)),
             |listen: &mut Listen| &mut listen.hsts,
-            "Tells browsers to keep to HTTPS for this long (Strict-Transport-Security), for a listener with `tls`.",
+            "Tells browsers to keep to HTTPS for this long (Strict-Transport-Security). It is said to clients that \
+             came by https: to a listener with `tls`, or to a proxy of `trusted_proxies`.",
         ),
         &key(
             "http2",

@@ -18,6 +18,7 @@ use crate::route_resolve::{Names, route};
 use crate::route_written;
 use crate::table::element;
 use crate::tls_resolve::{check_tls, listener};
+use crate::unreachable::warn_of_unreachable;
 use crate::upstream_options::UpstreamWritten;
 use crate::upstream_resolve::{check_upstream, upstream};
 use ::route::{ErrorPages, Rule};
@@ -37,6 +38,7 @@ pub(crate) fn resolve(file: File, reader: &mut Reader<'_>) -> Option<Config> {
     file.log.check(reader);
     let faults = faults(&file, &names, &routes, reader);
     warn_of_unused(&file, &routes, &tcp, reader);
+    warn_of_unreachable(&file, &routes, reader);
     if reader.has_mistakes() { None } else { meaning(file, routes, tcp, faults) }
 }
 

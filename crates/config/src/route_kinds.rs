@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use crate::fault::{Fault, ValueError};
 use crate::kind::{Kind, Name, Text, quoted, refuse_type};
 use crate::matching::unknown;
+use crate::meaning::Via;
 use crate::pairs::{Pair, Pairs, pair};
 use crate::quantity::{duration, written_duration};
 use crate::reader::Reader;
@@ -25,6 +26,30 @@ pub(crate) const REALM: Text<String> = Text {
         }),
     },
     print: String::clone,
+};
+
+/// What Via says.
+pub(crate) const VIA: Text<Via> = Text {
+    expected: "a name such as edge-1 (letters, digits and -._), or off",
+    read: |text| match text {
+        "off" => Ok(Via::Off),
+        "vanward" => Ok(Via::Own),
+        // RFC 9110 §7.6.3: a pseudonym is a token; not all that is one is read alike by others.
+        name if !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte)) =>
+        {
+            Ok(Via::Named(name.to_owned()))
+        }
+        _ => Err(ValueError {
+            fault: Fault::Unknown { written: text.to_owned(), nearest: None },
+            expected: VIA.expected,
+        }),
+    },
+    print: |via| match via {
+        Via::Own => "vanward".to_owned(),
+        Via::Named(name) => name.clone(),
+        Via::Off => "off".to_owned(),
+    },
 };
 
 /// A number of requests in a time.

@@ -14,14 +14,14 @@ use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
 use crate::kind::{At, List, Located, Maybe, Name, Switch, Word};
 use crate::matching::{FieldName, PATTERN, parameter_name};
-use crate::meaning::{Bandwidth, Page, Retry, RouteTimeouts};
+use crate::meaning::{Bandwidth, Page, Retry, RouteTimeouts, Via};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
 use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs};
 use crate::range::{Count, NonZero, Unit};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
-use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind};
+use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
 use crate::table::{Element, Inline, Table, Within, key, required};
 
 /// `[[route]]`.
@@ -42,6 +42,7 @@ pub(crate) struct RouteWritten {
     pub(crate) response_headers: Option<Element<EditsWritten>>,
     pub(crate) location: Option<bool>,
     pub(crate) cookies: Option<Element<CookiesWritten>>,
+    pub(crate) via: Via,
     pub(crate) error_pages: Vec<Pair<PageFor, Page>>,
     pub(crate) replace_errors: bool,
     pub(crate) retry: Option<Element<Retry>>,
@@ -153,7 +154,16 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             "cookies",
             Maybe(COOKIES),
             |route: &mut RouteWritten| &mut route.cookies,
-            "What is changed of cookies that servers set.",
+            "What is changed of cookies that servers set. Left out, their Path is mapped back where `rewrite` exchanges a \
+             prefix.",
+        ),
+        &key(
+            "via",
+            VIA,
+            |route: &mut RouteWritten| &mut route.via,
+            "What Via says of this proxy, in requests and responses: another name, or `\"off\"` for no Via of its own. nginx \
+             does not compress what it is asked for through a Via (its `gzip_proxied`). What others say in Via is passed on; \
+             `request_headers` and `response_headers` can remove it all.",
         ),
         &key(
             "error_pages",

@@ -288,7 +288,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
     };
     let cookies = match &written.cookies {
         Some(element) => Some(cookies(element, rewrite.path.as_ref(), reader)?),
-        None => None,
+        None => mapped_paths(rewrite.path.as_ref()),
     };
     let pages = written.error_pages.iter().map(|page| (page.name, page.value.clone()));
     Some(Policies {
@@ -300,6 +300,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
         location: written.location.unwrap_or(rewrite != Rewrite::default()),
         rewrite,
         cookies,
+        via: written.via.clone(),
         error_pages: ErrorPages::new(pages),
         replace_errors: written.replace_errors,
         retry: written.retry.as_ref().map(|retry| retry.value.clone()),
@@ -421,17 +422,28 @@ fn edits<'w>(
     HeaderEdits::new(all.iter().map(|(_, edit, ..)| *edit), stage, pattern).ok()
 }
 
+/// Prefixes that paths of cookies are mapped back by.
+fn cookie_prefixes(path: Option<&PathRewrite>) -> Option<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (client, server) = path.and_then(PathRewrite::prefixes)?;
+    (client != server).then(|| (text(client), text(server)))
+}
+
+/// What becomes of cookies where nothing is said of them: as Location does, their Path follows the prefix.
+fn mapped_paths(path: Option<&PathRewrite>) -> Option<CookieRewrite> {
+    let path = Some(cookie_prefixes(path)?);
+    Some(CookieRewrite { path, ..CookieRewrite::default() })
+}
+
 fn cookies(
     Element { value: written, at, .. }: &Element<CookiesWritten>,
     path: Option<&PathRewrite>,
     reader: &mut Reader<'_>,
 ) -> Option<CookieRewrite> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let prefixes = path.filter(|_| written.path).and_then(PathRewrite::prefixes);
     let rewrite = CookieRewrite {
         names: written.names.clone(),
         domain: written.domain.clone(),
-        path: prefixes.map(|(client, server)| (text(client), text(server))),
+        path: cookie_prefixes(path.filter(|_| written.path)),
         secure: written.secure,
         http_only: written.http_only,
         same_site: written.same_site,

@@ -81,7 +81,8 @@ pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
             "secure",
             Maybe(At(Switch)),
             |sticky: &mut StickyWritten| &mut sticky.secure,
-            "With `\"cookie\"`: whether it is sent over HTTPS alone. Left out, `false`.",
+            "With `\"cookie\"`: whether it is sent over HTTPS alone. Left out, it is where the client came by https, also \
+             to a trusted proxy in front.",
         ),
         &key(
             "same_site",
@@ -138,7 +139,7 @@ pub(crate) fn attributes(written: &StickyWritten) -> CookieAttributes {
     CookieAttributes {
         path: written.path.as_ref().map_or(default.path, |path| path.value.clone()),
         domain: written.domain.as_ref().map(|domain| domain.value.clone()),
-        is_secure: written.secure.as_ref().map_or(default.is_secure, |secure| secure.value),
+        secure: written.secure.as_ref().map(|secure| secure.value),
         same_site: written.same_site.as_ref().map_or(default.same_site, |same_site| same_site.value),
     }
 }

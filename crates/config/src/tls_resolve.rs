@@ -23,11 +23,12 @@ pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
             check_certificates(tls, reader);
         }
         if *is_intact {
-            check_listener(listen, reader);
+            check_listener(listen, !file.trusted_proxies.is_empty(), reader);
         }
     }
     let has_https = file.listen.iter().any(|listen| listen.value.tls.is_some());
     let redirects = file.listen.iter().find(|listen| listen.value.redirect_to_https.value);
+    let has_https = has_https || !file.trusted_proxies.is_empty();
     if let Some(listen) = redirects.filter(|_| !has_https && !reader.has_mistakes()) {
         let at = &listen.value.redirect_to_https.at;
         let warning = reader.mistake(at, "redirect_to_https: no listener has tls");
@@ -67,7 +68,7 @@ fn check_pair(cert: &Path, key: &Path, reader: &mut Reader<'_>) {
 /// What a list of preloaded hosts asks for: the submission form of hstspreload.org.
 const PRELOAD_SECONDS: u64 = 365 * 24 * 3600;
 
-fn check_listener(listen: &Listen, reader: &mut Reader<'_>) {
+fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Reader<'_>) {
     let Listen { tls, redirect_to_https, hsts, tcp, .. } = listen;
     if let Some(tcp) = tcp {
         let message = "tcp passes bytes on: there are no responses for redirect_to_https or hsts";
@@ -80,9 +81,10 @@ fn check_listener(listen: &Listen, reader: &mut Reader<'_>) {
         refuse(&redirect_to_https.at, message, "it on a listener without tls", reader);
     }
     let Some(Located { value, at }) = hsts else { return };
-    if tls.is_none() {
+    if tls.is_none() && !has_proxies_in_front {
         // RFC 6797 §7.2: not over plain HTTP, where nobody would believe it.
-        refuse(at, "hsts is there without tls", "it on a listener with tls", reader);
+        let expected = "it on a listener with tls, or trusted_proxies that say who came by https";
+        refuse(at, "hsts is there without tls", expected, reader);
     }
     let Hsts { max_age, include_subdomains, preload } = value;
     if *preload && (!include_subdomains || max_age.as_secs() < PRELOAD_SECONDS) {

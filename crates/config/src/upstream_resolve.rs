@@ -303,7 +303,7 @@ impl From<&StickySessions> for StickyWritten {
                 name: Some(located(name.clone())),
                 path: Some(located(attributes.path.clone())),
                 domain: attributes.domain.clone().map(located),
-                secure: Some(located(attributes.is_secure)),
+                secure: attributes.secure.map(located),
                 same_site: Some(located(attributes.same_site)),
                 secret_file: secrets.clone().map(located),
             },

@@ -321,7 +321,7 @@ fn tls_of_listeners() {
              without tls"
                 .to_owned(),
         ),
-        ("hsts = \"365d\"", "5:8: hsts is there without tls; expected it on a listener with tls".to_owned()),
+        ("hsts = \"365d\"", "5:8: hsts is there without tls; expected it on a listener with tls, or trusted_proxies that say who came by https".to_owned()),
         (
             "tls = { self_signed = true }\nhsts = 365",
             "6:8: hsts: this is an integer; expected a duration such as 365d, or { max_age = \"365d\", \
@@ -403,7 +403,11 @@ fn tls_that_is_hardly_meant_is_a_warning() {
     let redirect = "[[listen]]\naddress = \"127.0.0.1:80\"\nredirect_to_https = true\n";
     let https = "[[listen]]\naddress = \"127.0.0.1:443\"\ntls = { self_signed = true }\n";
     let alone = "f:5:21: redirect_to_https: no listener has tls; expected a [[listen]] with tls, for those who follow";
-    assert_eq!(warnings(&format!("{ROUTE}\n{UPSTREAM}\n{redirect}")), [alone]);
+    let reached = "f:1:10: route \"/\" is never reached: every listener that it is for redirects to https";
+    assert_eq!(warnings(&format!("{ROUTE}\n{UPSTREAM}\n{redirect}")), [reached, alone]);
+    // A proxy in front that ends TLS says who came by https.
+    let behind = "trusted_proxies = [\"10.0.0.0/8\"]";
+    assert_eq!(warnings(&format!("{behind}\n{ROUTE}\n{UPSTREAM}\n{redirect}")), Vec::<String>::new());
     assert_eq!(warnings(&format!("{ROUTE}\n{UPSTREAM}\n{redirect}{https}")), Vec::<String>::new());
 }
 

@@ -348,6 +348,30 @@ fn what_a_route_without_a_server_has_no_use_for_is_a_warning() {
 }
 
 #[test]
+fn a_route_that_no_request_reaches_is_a_warning() {
+    let warnings = |routes: &str| {
+        let listen = "[[listen]]\nname = \"web\"\naddress = \"127.0.0.1:8080\"\n";
+        let upstream = "[upstream.app]\nservers = [\"http://127.0.0.1:9000\"]\n";
+        let reading = config::examine(&format!("{listen}{upstream}{routes}"), "f");
+        assert!(reading.config.is_some(), "{:?}", reading.mistakes);
+        reading.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let of_all = "[[route]]\nlistener = \"web\"\nupstream = \"app\"\n";
+    let of_host = "[[route]]\nhost = \"a.example\"\nupstream = \"app\"\n";
+    let of_two = "[[route]]\npath = \"/a\"\nmethods = [\"GET\", \"PUT\"]\nupstream = \"app\"\n";
+    assert_eq!(
+        warnings(&format!("{of_host}{of_all}")),
+        ["f:6:1: route \"a.example/\" is never reached: the route of line 9 takes its requests"]
+    );
+    let trace = of_two.replace("\"GET\", \"PUT\"", "\"TRACE\"");
+    assert_eq!(
+        warnings(&trace),
+        ["f:6:1: route \"/a\" is never reached: TRACE is answered 405 before any route"]
+    );
+    assert_eq!(warnings(&format!("{of_host}{of_two}")), Vec::<String>::new());
+}
+
+#[test]
 fn a_file_without_http_needs_no_route() {
     let listen = |more: &str| format!("listen = [{{ address = \"127.0.0.1:1\", {more} }}]");
     let upstream = "upstream.db.servers = [\"tcp://b:1\"]";

@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use config::Page;
-use wire::{Framing, Method, Target, Version};
+use wire::{ChainKind, Framing, Method, Target, Version};
 
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
@@ -54,8 +54,11 @@ pub(crate) async fn redirect(
     let out = &mut response.out;
     begin(out, 308);
     out.extend_from_slice(b"Content-Length: 0\r\nLocation: https://");
-    out.extend_from_slice(wire::host_without_port(admitted.target.authority.of(bytes)));
-    if port != 443 {
+    let authority = seen::authority(call, &request.head, bytes, &admitted.target);
+    out.extend_from_slice(wire::host_without_port(authority));
+    // A proxy in front that says whom it forwards for has an https port of its own.
+    let is_told = seen::chain(call, &request.head, bytes).is_some_and(|chain| chain.kind != ChainKind::None);
+    if port != 443 && !is_told {
         // Writing into a Vec does not fail.
         let _ = write!(out, ":{port}");
     }
@@ -97,7 +100,7 @@ pub(crate) async fn own(
     let out = &mut response.out;
     let told = record.status;
     let body = if told >= 300 && answers_call(call, request, told, "", record, out) { b"" } else { body };
-    out.extend_from_slice(&call.listener.added);
+    out.extend_from_slice(seen::added(call, &request.head, request.head_bytes()));
     push_date(call, out);
     if let Some(policies) = admitted.policies(call) {
         let start = start_line_len(out);
@@ -208,7 +211,7 @@ pub(crate) async fn failure(
     let told = Told {
         persists: outlives(call, request, failure),
         page: page(call, policies, facts.status),
-        added: &call.listener.added,
+        added: seen::added(call, &request.head, request.head_bytes()),
         challenge: policies.and_then(|policies| Some(policies.auth.as_deref()?.challenge.as_str())),
         retry_after_seconds: record.retry_after_seconds,
     };

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::lane::{Request, Response};
 use crate::line::WhatFor;
 use crate::plan::Stickiness;
+use crate::seen;
 use crate::upstream::{Asked, Upstream};
 use crate::worker::Worker;
 
@@ -57,6 +58,8 @@ struct Session<'a> {
     server: Option<ServerId>,
     /// Whether its cookie has to be made anew though it stays where it is.
     is_to_be_renewed: bool,
+    /// Whether the client came by https.
+    is_https: bool,
 }
 
 impl<'a> Choice<'a> {
@@ -77,7 +80,11 @@ impl<'a> Choice<'a> {
         let target = &admitted.target;
         let query = target.path_and_query.of(bytes).get(target.path.of(bytes).len() + 1..);
         let parts = Parts { client: admitted.client, path: target.path.of(bytes), query, fields: &fields };
-        Self::new(worker, client, upstream, &parts)
+        let mut choice = Self::new(worker, client, upstream, &parts);
+        if let Some(session) = &mut choice.session {
+            session.is_https = seen::is_secure(call, &request.head, bytes);
+        }
+        choice
     }
 
     /// For a connection that is passed on nothing is known but its client's address.
@@ -210,7 +217,7 @@ impl<'a> Choice<'a> {
                 // A connection that is passed on has no place for one.
                 let Some(Response { added, .. }) = response else { return };
                 added.extend_from_slice(b"Set-Cookie: ");
-                cookie.write(added, server, worker.unix_seconds());
+                cookie.write(added, server, worker.unix_seconds(), session.is_https);
                 added.extend_from_slice(b"\r\n");
             }
             Stickiness::Cookie(..) => {}
@@ -241,12 +248,13 @@ impl<'a> Session<'a> {
                     key: None,
                     server: stuck.map(|stuck: Stuck| stuck.server),
                     is_to_be_renewed: stuck.is_some_and(|stuck| stuck.is_to_be_renewed),
+                    is_https: false,
                 }
             }
             Stickiness::Table { source, sessions, .. } => {
                 let key = source.session(parts, |name| sessions.key(name));
                 let server = key.and_then(|key| sessions.find(key, worker.coarse_time()));
-                Self { stickiness, key, server, is_to_be_renewed: false }
+                Self { stickiness, key, server, is_to_be_renewed: false, is_https: false }
             }
         }
     }

@@ -180,7 +180,10 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     if cached::is_purge(call, &admitted, request) {
         return aside(|| cached::purge(call, &admitted, memory, record)).await;
     }
-    if let Some(port) = call.listener.redirect_port {
+    if let Some(port) = call.listener.redirect_port
+        && !call.snapshot.plan.routes[admitted.route].is_for_plain_http
+        && !seen::is_secure(call, &request.head, request.head_bytes())
+    {
         if admitted.target.authority == Span::default() {
             // An HTTP/1.0 request without Host: nobody knows where it was to go.
             return Err(Failure::BadHost);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol, Retry};
-use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version};
+use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
 
 use crate::aside::{aside, at_once};
 use crate::buffer::{Buffer, SMALL};
@@ -26,6 +26,7 @@ use crate::policy;
 use crate::record::Record;
 use crate::respond;
 use crate::retry::{Attempts, Progress, Setback, Verdict};
+use crate::seen;
 use crate::shaping::{Pace, Way};
 use crate::switch;
 use crate::tcp::Follows;
@@ -427,6 +428,7 @@ impl Attempt<'_> {
             HostHeader::Set(host) => Some(host.as_bytes()),
         };
         let client = self.call.client;
+        let chain = seen::chain(self.call, &request.head, request.head_bytes());
         let rewrite = |edits| RequestRewrite {
             path_and_query: None,
             edits,
@@ -435,11 +437,8 @@ impl Attempt<'_> {
             connection: self.admitted.connection,
             framing: self.admitted.framing,
             wants_upgrade: self.admitted.wants_upgrade,
-            client: wire::Client {
-                address: client.address,
-                is_trusted: client.is_trusted,
-                scheme: if client.tls.is_some() { "https" } else { "http" },
-            },
+            client: wire::Client { address: client.address, scheme: seen::scheme_of_peer(self.call), chain },
+            via: Via::Own,
             host,
         };
         let mut out = std::mem::take(&mut request.out);
@@ -674,7 +673,7 @@ impl Attempt<'_> {
     ) -> Result<(), Failure> {
         let bytes = response.buffer.filled();
         let head = &response.head;
-        let options = ConnectionOptions::of(head, bytes).map_err(|_| Failure::UpstreamFraming)?;
+        let options = ConnectionOptions::of_response(head, bytes).map_err(|_| Failure::UpstreamFraming)?;
         connection.framing = if head.start.status == 101 {
             let made_key = self.call.client.socket.frames_itself();
             if !switch::is_asked_for(request, response, options, made_key) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use config::{Action, HostHeader};
 use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
-use wire::{RequestRewrite, ResponseRewrite, Target};
+use wire::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
 
 use crate::answer;
 use crate::cached::{self, Asking};
@@ -197,6 +197,7 @@ pub(crate) fn write_request(
         let rewrite = RequestRewrite {
             path_and_query: Some(path.as_slice()).filter(|path| !path.is_empty()).or(kept_target),
             host,
+            via: via(&policies.meant.via),
             edits: asking.as_ref().map_or(edits, |asking| Some(asking)),
             ..rewrite
         };
@@ -205,6 +206,15 @@ pub(crate) fn write_request(
     texts.host = host_text;
     request.texts = texts;
     outcome
+}
+
+/// What messages of a route say of this proxy.
+pub(crate) fn via(meant: &config::Via) -> Via<'_> {
+    match meant {
+        config::Via::Own => Via::Own,
+        config::Via::Named(name) => Via::Named(name),
+        config::Via::Off => Via::Off,
+    }
 }
 
 /// Whose words a response is made of.
@@ -244,6 +254,7 @@ pub(crate) fn write_response(
         HostHeader::Server => server.as_bytes(),
         HostHeader::Set(host) => host.as_bytes(),
     };
+    let path = admitted.target.path.of(bytes);
     // What is no text is nobody's host.
     let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
     let has_tls = || {
@@ -254,13 +265,14 @@ pub(crate) fn write_response(
         servers: &servers,
         server_has_tls: has_tls(),
         client_scheme: exchange.scheme,
-        client_host: authority,
+        client_host: seen::authority(call, &request.head, bytes, &admitted.target),
         prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
+        paths: (path, request.texts.path.split(|&byte| byte == b'?').next().unwrap_or(path)),
     });
     let cookies = policies.meant.cookies.as_ref();
     let response_edits = Some((location, cookies));
     let edited = Edited { headers, exchange, response: response_edits, has_page, besides: rewrite.edits };
-    let rewrite = ResponseRewrite { edits: Some(&edited), ..rewrite };
+    let rewrite = ResponseRewrite { edits: Some(&edited), via: via(&policies.meant.via), ..rewrite };
     let Response { head, buffer, out, .. } = response;
     wire::write_response(out, head, buffer.filled(), &rewrite);
 }
@@ -307,6 +319,8 @@ fn exchange<'a>(
         user: policies.user_name(subject.user),
         route: &call.snapshot.plan.routes[subject.route].label,
         tls: call.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
+        host: host_without_port(seen::authority(call, &request.head, bytes, &subject.target)),
+        port: seen::port(call, &request.head, bytes, &subject.target),
         ..Exchange::of(seen, seen::scheme(call, &request.head, bytes))
     }
 }
@@ -388,11 +402,13 @@ impl Edited<'_> {
         match (mapped, location, cookies) {
             (Mapped::Location, Some(location), _) => location.apply(value, out),
             (Mapped::Refresh, Some(location), _) => {
+                let Some(url) = route::url_of_refresh(value) else { return false };
                 let start = out.len();
-                let url = url_of_refresh(value);
-                out.extend_from_slice(&value[..url]);
-                let is_mapped = location.apply(&value[url..], out);
-                if !is_mapped {
+                out.extend_from_slice(&value[..url.start]);
+                let is_mapped = location.apply(&value[url.clone()], out);
+                if is_mapped {
+                    out.extend_from_slice(&value[url.end..]);
+                } else {
                     out.truncate(start);
                 }
                 is_mapped
@@ -423,13 +439,6 @@ fn is_of_content(name: &[u8]) -> bool {
         b"repr-digest",
     ];
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
-}
-
-/// Where the URL begins in `5; url=/x`, a field of browsers rather than of RFCs; the end if there is none.
-fn url_of_refresh(value: &[u8]) -> usize {
-    const NAME: &[u8] = b"url=";
-    let found = value.windows(NAME.len()).position(|text| text.eq_ignore_ascii_case(NAME));
-    found.map_or(value.len(), |at| at + NAME.len())
 }
 
 impl wire::Edits for Edited<'_> {

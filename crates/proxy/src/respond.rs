@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use config::Page;
 use shape::Fault;
-use wire::{ChunkError, ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version};
+use wire::{ChunkError, ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version, Via};
 
 use crate::answer;
 use crate::aside::{aside, at_once};
@@ -20,6 +20,7 @@ use crate::lane::{Memory, Request, Response};
 use crate::policy::{self, Sender};
 use crate::record::Record;
 use crate::relay::{End, Ends, Side, Stop};
+use crate::seen;
 use crate::shaping::{Pace, Way};
 use crate::tcp::Follows;
 use crate::tunnel::{self, Direction};
@@ -255,7 +256,7 @@ fn render(
     plan: &Plan,
 ) {
     let date = call.worker.date();
-    let of_listener = added(call, response);
+    let of_listener = added(call, request, response);
     let mut own = std::mem::take(&mut response.added);
     let lines = if own.is_empty() {
         of_listener
@@ -270,6 +271,7 @@ fn render(
         framing: plan.framing,
         client_connection: plan.client_connection,
         date: &date,
+        via: Via::Own,
     };
     response.out.clear();
     call.worker.buffers.warm_text(&mut response.out);
@@ -285,8 +287,8 @@ fn render(
 }
 
 /// The listener's own lines, where the server has not said the same.
-fn added<'a>(call: &Call<'a>, response: &Response) -> &'a [u8] {
-    let added = call.listener.added.as_slice();
+fn added<'a>(call: &Call<'a>, request: &Request, response: &Response) -> &'a [u8] {
+    let added = seen::added(call, &request.head, request.head_bytes());
     let name = b"strict-transport-security".as_slice();
     let bytes = response.buffer.filled();
     let is_said = |field: &wire::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
@@ -358,7 +360,8 @@ fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) 
     let ResponseHead { start, .. } = &response.head;
     call.worker.counters.response(start.status);
     let bytes = response.buffer.filled();
-    let options = wire::ConnectionOptions::of(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
+    let options =
+        wire::ConnectionOptions::of_response(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
     let unwanted = Unwanted::in_responses(call, admitted);
     let rewrite = ResponseRewrite {
         edits: unwanted.as_ref().map(|unwanted| unwanted as &dyn wire::Edits),
@@ -367,6 +370,7 @@ fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) 
         framing: Framing::None,
         client_connection: ClientConnection::Persist,
         date: b"",
+        via: admitted.policies(call).map_or(Via::Own, |policies| policy::via(&policies.meant.via)),
     };
     response.out.clear();
     wire::write_response(&mut response.out, &response.head, bytes, &rewrite);

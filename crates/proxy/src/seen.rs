@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wire::{Field, Head, Name, RequestHead, Target, host_without_port};
+use wire::{Chain, Field, Head, RequestHead, Target, host_without_port};
 
 use crate::exchange::Call;
 
@@ -57,23 +57,70 @@ pub(crate) fn request<'a>(
     }
 }
 
+/// The chain of proxies that a trusted peer tells of; `None` of a peer that is not trusted to say whom it forwards for.
+#[inline]
+pub(crate) fn chain(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> Option<Chain> {
+    if call.client.is_trusted { Some(read_chain(call, head, bytes)) } else { None }
+}
+
+#[cold]
+fn read_chain(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> Chain {
+    Chain::of(head, bytes, call.client.address, |address| call.snapshot.plan.trusts(address))
+}
+
 /// Who asks: the peer, or whom it names if it may.
 #[inline]
 pub(crate) fn client(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> IpAddr {
-    let peer = call.client.address;
-    if !call.client.is_trusted {
-        return peer;
-    }
-    wire::named_client(head, bytes, peer, |address| call.snapshot.plan.trusts(address))
+    chain(call, head, bytes).map_or(call.client.address, |chain| chain.address)
+}
+
+/// The scheme in which the peer spoke to this proxy.
+#[inline]
+pub(crate) fn scheme_of_peer(call: &Call<'_>) -> &'static str {
+    if call.client.tls.is_some() { "https" } else { "http" }
 }
 
 /// The scheme that the client used, as far as it is known here.
+#[inline]
 pub(crate) fn scheme(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> &'static str {
-    let told = if call.client.is_trusted { head.value(bytes, Name::XForwardedProto) } else { None };
-    match told {
-        Some(told) if told.eq_ignore_ascii_case(b"https") => "https",
-        Some(told) if told.eq_ignore_ascii_case(b"http") => "http",
-        _ if call.client.tls.is_some() => "https",
-        _ => "http",
-    }
+    let told = chain(call, head, bytes).and_then(|chain| chain.scheme(head, bytes));
+    told.unwrap_or_else(|| scheme_of_peer(call))
+}
+
+/// The host that the client asked for, with its port where it named one: its Host, or what a trusted proxy says of it.
+pub(crate) fn authority<'a>(
+    call: &Call<'_>,
+    head: &RequestHead,
+    bytes: &'a [u8],
+    target: &Target,
+) -> &'a [u8] {
+    let told = chain(call, head, bytes).and_then(|chain| chain.host(head, bytes));
+    told.unwrap_or_else(|| target.authority.of(bytes))
+}
+
+/// The port that the client asked: what a trusted proxy says of it, that of its host, or the usual one of its scheme.
+pub(crate) fn port(call: &Call<'_>, head: &RequestHead, bytes: &[u8], target: &Target) -> u16 {
+    let told = chain(call, head, bytes).and_then(|chain| chain.port(head, bytes));
+    let written = || {
+        let authority = authority(call, head, bytes, target);
+        let port = authority.get(host_without_port(authority).len() + 1..)?;
+        std::str::from_utf8(port).ok()?.parse().ok()
+    };
+    let usual = || if scheme(call, head, bytes) == "https" { 443 } else { 80 };
+    told.or_else(written).unwrap_or_else(usual)
+}
+
+/// What the listener adds to responses: Strict-Transport-Security, where the client came by https.
+///
+/// RFC 6797 §7.2: it is not sent over plain HTTP.
+#[inline]
+pub(crate) fn added<'a>(call: &Call<'a>, head: &RequestHead, bytes: &[u8]) -> &'a [u8] {
+    let added = call.listener.added.as_slice();
+    if added.is_empty() || is_secure(call, head, bytes) { added } else { b"" }
+}
+
+/// Whether the client came by https. Of a head that could not be read only the connection tells.
+pub(crate) fn is_secure(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> bool {
+    let scheme = if head.len > 0 { scheme(call, head, bytes) } else { scheme_of_peer(call) };
+    scheme == "https"
 }

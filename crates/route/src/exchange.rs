@@ -10,6 +10,10 @@ pub struct Exchange<'a, F: ?Sized> {
     pub request: Request<'a, F>,
     /// `http` or `https`, as the client spoke it.
     pub scheme: &'a str,
+    /// The host that the client asked for, without port.
+    pub host: &'a [u8],
+    /// The port that it asked.
+    pub port: u16,
     /// Names the request in logs.
     pub request_id: &'a [u8],
     /// Who has given the right password.
@@ -57,6 +61,8 @@ impl<'a, F: ?Sized> Exchange<'a, F> {
     /// An exchange of which no more is known than the request.
     pub fn of(request: Request<'a, F>, scheme: &'a str) -> Self {
         Self {
+            host: request.host,
+            port: if scheme == "https" { 443 } else { 80 },
             request,
             scheme,
             request_id: b"",

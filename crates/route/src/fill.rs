@@ -57,7 +57,8 @@ impl Variable {
     fn value<F: Fields + ?Sized>(&self, exchange: &Exchange<'_, F>, write: &mut impl FnMut(&[u8])) {
         let request = &exchange.request;
         match self {
-            Self::Host => write(request.host),
+            Self::Host => write(exchange.host),
+            Self::Port => write_number(exchange.port, write),
             Self::Path => write(path_of(request.path)),
             Self::Query => write(request.query.unwrap_or_default()),
             Self::PathAndQuery => {

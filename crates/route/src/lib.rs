@@ -26,8 +26,12 @@ mod text_map;
 mod host;
 /// Path prefixes to values, the longest first.
 mod prefixes;
+/// Other ways in which servers may read a path.
+mod readings;
 /// Requests to routes.
 mod table;
+/// Rules that no request reaches.
+mod reach;
 /// Why a request takes its route.
 mod explain;
 /// What is known of an exchange.
@@ -67,7 +71,7 @@ pub use explain::{Explanation, Miss, Outcome, Step};
 pub use limit::{
     FirstRequests, KEY_BYTES, KeyCount, Rate, RateError, RateKey, RateKeyPart, RateLimiter, RateVerdict,
 };
-pub use location::LocationRewrite;
+pub use location::{LocationRewrite, url_of_refresh};
 pub use network::{Networks, network_of};
 pub use path::has_dot_segments;
 pub use pattern::{Captures, PATTERN_BYTES_MAX, Pattern, PatternError};
@@ -75,6 +79,7 @@ pub use proxy_protocol::{
     PROXY_HEADER_BYTES_MAX, ProxyHeader, ProxyHeaderError, ProxyIntroduction, ProxyOrigin, ProxyVersion, Tlv,
     parse_proxy_header, tlv_kind, write_proxy_header,
 };
+pub use reach::covered;
 pub use request::{Fields, NoFields, Request, cookie, parameters};
 pub use rewrite::{AmbiguousPath, HostRewrite, NotAHost, PathRewrite};
 pub use rule::{Condition, HostRule, PathRule, Rule, ValueRule};

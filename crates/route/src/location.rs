@@ -3,6 +3,10 @@
 //!
 //! A URL of another server, or one that is no URL, stays as it is.
 
+use std::ops::Range;
+
+use crate::readings;
+
 /// How URLs of a server are called by clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocationRewrite<'a> {
@@ -17,6 +21,8 @@ pub struct LocationRewrite<'a> {
     /// The prefix of paths that clients use in the place of the server's; both without a slash at the end. See
     /// [`PathRewrite::prefixes`](crate::PathRewrite::prefixes).
     pub prefixes: Option<(&'a [u8], &'a [u8])>,
+    /// The path of the request, as the client sent it and as the server saw it, both without query.
+    pub paths: (&'a [u8], &'a [u8]),
 }
 
 impl LocationRewrite<'_> {
@@ -48,15 +54,57 @@ impl LocationRewrite<'_> {
             }
             return !is_same;
         }
-        // `//host/path` is of another scheme's making; what is no absolute path is relative to the request's.
-        let is_path = value.starts_with(b"/") && !value.starts_with(b"//");
-        match self.client_path(value).filter(|_| is_path) {
+        if let Some(rest) = value.strip_prefix(b"//") {
+            return self.apply_to_network_path(rest, out);
+        }
+        if !value.starts_with(b"/") {
+            return self.apply_to_relative(value, out);
+        }
+        match self.client_path(value) {
             Some(path) if path.prefix.is_some() => {
                 path.write(out);
                 true
             }
             _ => false,
         }
+    }
+
+    /// RFC 3986 §4.2: `//host/path` has the scheme of the request; `rest` is what follows the slashes.
+    fn apply_to_network_path(&self, rest: &[u8], out: &mut Vec<u8>) -> bool {
+        let (authority, path) = split_authority(rest);
+        if self.client_host.is_empty() || !self.is_server(authority, self.server_has_tls) {
+            return false;
+        }
+        let Some(path) = self.client_path(path) else { return false };
+        let start = out.len();
+        out.extend_from_slice(b"//");
+        out.extend_from_slice(self.client_host);
+        path.write(out);
+        let is_same = out[start + 2..] == *rest;
+        if is_same {
+            out.truncate(start);
+        }
+        !is_same
+    }
+
+    /// RFC 3986 §5.2: what does not begin with a slash is relative to the path of the request. It means the same to the client,
+    /// but where a prefix is exchanged and the client's path ends with it: `users` of `/api` is `/users`, of `/` it is what the
+    /// client calls `/api/users`.
+    fn apply_to_relative(&self, value: &[u8], out: &mut Vec<u8>) -> bool {
+        let (of_client, of_server) = self.paths;
+        let is_path = value.first().is_some_and(|byte| !b"?#".contains(byte));
+        if self.prefixes.is_none() || !is_path || has_scheme(value) {
+            return false;
+        }
+        let meant = resolve(of_server, value);
+        let Some(path) = self.client_path(&meant) else { return false };
+        let start = out.len();
+        path.write(out);
+        let is_same = out[start..] == resolve(of_client, value)[..];
+        if is_same {
+            out.truncate(start);
+        }
+        !is_same
     }
 
     fn is_server(&self, authority: &[u8], is_https: bool) -> bool {
@@ -114,10 +162,64 @@ impl<'v> Absolute<'v> {
         if !is_https && !scheme.eq_ignore_ascii_case(b"http") {
             return None;
         }
-        let len = rest.iter().position(|byte| b"/?#\\".contains(byte)).unwrap_or(rest.len());
-        let (authority, rest) = rest.split_at(len);
+        let (authority, rest) = split_authority(rest);
         Some(Self { is_https, authority, rest })
     }
+}
+
+/// What follows the two slashes of a URL, parted where its host ends.
+fn split_authority(text: &[u8]) -> (&[u8], &[u8]) {
+    let len = text.iter().position(|byte| b"/?#\\".contains(byte)).unwrap_or(text.len());
+    text.split_at(len)
+}
+
+/// RFC 3986 §4.2: a colon in the first segment ends a scheme.
+fn has_scheme(value: &[u8]) -> bool {
+    value.iter().find(|byte| b":/?#".contains(byte)) == Some(&b':')
+}
+
+/// A relative reference with a path, against a path (RFC 3986 §5.2.3, §5.2.4).
+fn resolve(base: &[u8], reference: &[u8]) -> Vec<u8> {
+    let folder = base.iter().rposition(|&byte| byte == b'/').map_or(&b"/"[..], |slash| &base[..=slash]);
+    let len = reference.iter().position(|byte| b"?#".contains(byte)).unwrap_or(reference.len());
+    let (path, rest) = reference.split_at(len);
+    let mut resolved = readings::resolved(&[folder, path].concat());
+    resolved.extend_from_slice(rest);
+    resolved
+}
+
+/// Where the URL of a Refresh field stands in its value: `5; url=/x`, `5;/x`, `5, URL = '/x'`. `None` where there is none.
+///
+/// A field of browsers (HTML, "shared declarative refresh steps"), of no RFC.
+pub fn url_of_refresh(value: &[u8]) -> Option<Range<usize>> {
+    let skip = |from: usize, is_skipped: &dyn Fn(u8) -> bool| {
+        from + value[from..].iter().take_while(|&&byte| is_skipped(byte)).count()
+    };
+    let is_space = |byte: u8| byte.is_ascii_whitespace();
+    let time = skip(0, &is_space);
+    let after = skip(time, &|byte| byte.is_ascii_digit() || byte == b'.');
+    if after == time {
+        return None;
+    }
+    let mut at = skip(after, &is_space);
+    match value.get(at)? {
+        b';' | b',' => at = skip(at + 1, &is_space),
+        _ if at == after => return None,
+        _ => {}
+    }
+    let named = value.get(at..at + 3).is_some_and(|name| name.eq_ignore_ascii_case(b"url"));
+    let equals = skip((at + 3).min(value.len()), &is_space);
+    if named && value.get(equals) == Some(&b'=') {
+        at = skip(equals + 1, &is_space);
+    }
+    let end = match value.get(at) {
+        Some(&quote @ (b'"' | b'\'')) => {
+            at += 1;
+            value[at..].iter().position(|&byte| byte == quote).map_or(value.len(), |len| at + len)
+        }
+        _ => value.len(),
+    };
+    (at < end).then_some(at..end)
 }
 
 /// Whether the authority of a URL is this host, with the same port where both say one. What a host without a scheme says
@@ -143,12 +245,15 @@ mod tests {
     use super::*;
 
     fn rewritten(value: &str, prefixes: Option<(&str, &str)>) -> Option<String> {
+        let (client, server) = prefixes.unwrap_or_default();
+        let (of_client, of_server) = (format!("{client}/a/b"), format!("{server}/a/b"));
         let rewrite = LocationRewrite {
             servers: &["10.0.0.1:9000", "app.internal", "[::1]:9000"],
             server_has_tls: false,
             client_scheme: "https",
             client_host: b"www.example.com:8443",
             prefixes: prefixes.map(|(client, server)| (client.as_bytes(), server.as_bytes())),
+            paths: (of_client.as_bytes(), of_server.as_bytes()),
         };
         let mut out = b"before".to_vec();
         let is_rewritten = rewrite.apply(value.as_bytes(), &mut out);
@@ -173,7 +278,11 @@ mod tests {
             ("http://app.internal\\@evil.example/", Some("https://www.example.com:8443\\@evil.example/")),
             ("http://user@app.internal/", None),
             ("ftp://app.internal/x", None),
-            ("//app.internal/x", None),
+            ("//app.internal/x", Some("//www.example.com:8443/x")),
+            ("//10.0.0.1:9000?y", Some("//www.example.com:8443?y")),
+            ("//www.example.com:8443/x", None),
+            ("//evil.example/x", None),
+            ("//app.internal.evil.example/x", None),
             ("/x", None),
             ("x", None),
             ("", None),
@@ -211,6 +320,7 @@ mod tests {
                 client_scheme: "http",
                 client_host: client_host.as_bytes(),
                 prefixes: Some((b"/strip", b"")),
+                paths: (b"/strip/a", b"/a"),
             };
             let mut out = Vec::new();
             let is_rewritten = rewrite.apply(value.as_bytes(), &mut out);
@@ -232,6 +342,8 @@ mod tests {
             ("/v1", "", "/v1", Some("/")),
             ("/v1?x", "", "/v1", Some("/?x")),
             ("//v1/x", "/api", "/v1", None),
+            ("//app.internal/v1/x", "/api", "/v1", Some("//www.example.com:8443/api/x")),
+            ("//app.internal/other", "/api", "/v1", None),
             ("x/y", "/api", "", None),
             ("http://app.internal/v1/x", "/api", "/v1", Some("https://www.example.com:8443/api/x")),
             ("http://app.internal/other", "/api", "/v1", None),
@@ -243,6 +355,62 @@ mod tests {
                 location,
                 "{value} {server} to {client}"
             );
+        }
+    }
+
+    /// RFC 3986 §5.2: what the server means, said so that the client finds it.
+    #[test]
+    fn relative_references_mean_the_same_on_both_sides() {
+        for (value, client, server, paths, location) in [
+            ("users", "/api", "", ("/api", "/"), Some("/api/users")),
+            ("./users?a=/../b#c", "/api", "", ("/api", "/"), Some("/api/users?a=/../b#c")),
+            ("users", "/api", "", ("/api/", "/"), None),
+            ("users", "/api", "/v1", ("/api/a/b", "/v1/a/b"), None),
+            ("../users", "/api", "/v1", ("/api/a/b", "/v1/a/b"), None),
+            ("v1/x", "/api", "/v1", ("/api", "/v1"), Some("/api/x")),
+            // Not below the prefix: clients cannot reach it.
+            ("users", "/api", "/v1", ("/api", "/v1"), None),
+            ("?page=2", "/api", "", ("/api", "/"), None),
+            ("#part", "/api", "", ("/api", "/"), None),
+            ("mailto:a@b", "/api", "", ("/api", "/"), None),
+            ("", "/api", "", ("/api", "/"), None),
+        ] {
+            let rewrite = LocationRewrite {
+                servers: &[],
+                server_has_tls: false,
+                client_scheme: "http",
+                client_host: b"h",
+                prefixes: Some((client.as_bytes(), server.as_bytes())),
+                paths: (paths.0.as_bytes(), paths.1.as_bytes()),
+            };
+            let mut out = Vec::new();
+            let is_rewritten = rewrite.apply(value.as_bytes(), &mut out);
+            assert_eq!(is_rewritten.then_some(out.as_slice()), location.map(str::as_bytes), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_url_of_a_refresh_is_found() {
+        for (value, url) in [
+            ("5; url=/x", Some("/x")),
+            ("0;URL=/x?url=y", Some("/x?url=y")),
+            ("5;/x", Some("/x")),
+            ("5, /x", Some("/x")),
+            ("5 /x", Some("/x")),
+            ("1.5; Url = '/x' and more", Some("/x")),
+            ("5;url=\"/x", Some("/x")),
+            (" 5 ;  url=http://h/", Some("http://h/")),
+            ("5;urls", Some("urls")),
+            ("5", None),
+            ("5;", None),
+            ("5; url=", None),
+            ("5;url=''", None),
+            ("5x;url=/x", None),
+            ("url=/x", None),
+            ("", None),
+        ] {
+            let found = url_of_refresh(value.as_bytes()).map(|at| &value[at]);
+            assert_eq!(found, url, "{value:?}");
         }
     }
 }

@@ -78,41 +78,13 @@ fn with_copy<R>(path: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
     then(&short[..len])
 }
 
-/// Calls `then` with a path as a server reads it that cuts parameters off its segments: `/admin;v=1/x` as `/admin/x`. With
-/// `cuts_escaped` one that looks for them once it has decoded the path, and so finds `%3B` as well.
-pub(crate) fn without_parameters<R>(path: &[u8], cuts_escaped: bool, then: impl FnOnce(&[u8]) -> R) -> R {
-    let mut short = [0; SHORT_PATH_BYTES];
-    let mut long = Vec::new();
-    let room = match short.get_mut(..path.len()) {
-        Some(room) => room,
-        None => {
-            long.resize(path.len(), 0);
-            &mut long[..]
-        }
-    };
-    let (mut len, mut rest, mut is_cut) = (0, path, false);
-    while let Some((decoded, behind)) = decoded(rest) {
-        let written = &rest[..rest.len() - behind.len()];
-        let byte = if cuts_escaped { decoded } else { rest[0] };
-        is_cut = byte == b';' || (is_cut && byte != b'/');
-        if !is_cut {
-            room[len..len + written.len()].copy_from_slice(written);
-            len += written.len();
-        }
-        rest = behind;
-    }
-    then(&room[..len])
-}
-
-/// What some servers read as another path than the one that routes are matched against.
+/// Whether servers may read a path in more than one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doubt {
     /// Every server reads the path alike.
     None,
-    /// Some cut a part of it off: see [`without_parameters`].
-    Parameters,
-    /// It is another path to some: it has dot segments, or backslashes, which separate segments for them.
-    Ambiguous,
+    /// It has dot segments, backslashes or parameters: see [`readings`](crate::readings).
+    Reading,
 }
 
 impl Doubt {
@@ -128,13 +100,8 @@ impl Doubt {
 
     #[inline(never)]
     fn within(path: &[u8]) -> Self {
-        if has_dot_segments(path) || has(path, b'\\') {
-            Self::Ambiguous
-        } else if has(path, b';') {
-            Self::Parameters
-        } else {
-            Self::None
-        }
+        let is_in_doubt = has_dot_segments(path) || has(path, b'\\') || has(path, b';');
+        if is_in_doubt { Self::Reading } else { Self::None }
     }
 }
 
@@ -287,38 +254,17 @@ mod tests {
         }
     }
 
-    /// RFC 3986 §3.3: what servers cut off a segment.
-    #[test]
-    fn parameters_are_cut_off() {
-        for (path, plain, all) in [
-            ("/a", "/a", "/a"),
-            ("/a;v=1/b", "/a/b", "/a/b"),
-            ("/a;v=1", "/a", "/a"),
-            ("/;x/a;;y/", "//a/", "//a/"),
-            ("/a%3Bx/b", "/a%3Bx/b", "/a/b"),
-            ("/a%3bx%2Fb", "/a%3bx%2Fb", "/a%2Fb"),
-            ("/a;x%2Fb/c", "/a/c", "/a%2Fb/c"),
-            ("/a%253Bx", "/a%253Bx", "/a%253Bx"),
-            (";", "", ""),
-        ] {
-            without_parameters(path.as_bytes(), false, |cut| assert_eq!(cut, plain.as_bytes(), "{path}"));
-            without_parameters(path.as_bytes(), true, |cut| assert_eq!(cut, all.as_bytes(), "{path}"));
-        }
-        let long = format!("/{};x/b", "a".repeat(2000));
-        without_parameters(long.as_bytes(), false, |cut| assert_eq!(cut.len(), 2003));
-    }
-
     #[test]
     fn what_servers_may_read_otherwise() {
         for (path, doubt) in [
             ("/a/b", Doubt::None),
             ("/a.b%20c", Doubt::None),
             ("/a%255C", Doubt::None),
-            ("/a;b", Doubt::Parameters),
-            ("/a%3b", Doubt::Parameters),
-            ("/a\\b", Doubt::Ambiguous),
-            ("/a%5Cb;c", Doubt::Ambiguous),
-            ("/a/..;/b", Doubt::Ambiguous),
+            ("/a;b", Doubt::Reading),
+            ("/a%3b", Doubt::Reading),
+            ("/a\\b", Doubt::Reading),
+            ("/a%5Cb;c", Doubt::Reading),
+            ("/a/..;/b", Doubt::Reading),
         ] {
             assert_eq!(Doubt::of(path.as_bytes()), doubt, "{path}");
         }

@@ -8,9 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::host::{Hosts, without_dot};
-use crate::path::{Doubt, has, with_reading, without_parameters};
+use crate::path::{Doubt, has, has_dot_segments, with_reading};
 use crate::pattern::Patterns;
 use crate::prefixes::{Prefixes, canonical_prefix};
+use crate::readings;
 use crate::request::{Fields, Request};
 use crate::rule::{Conditions, HostRule, PathRule, Rule, Strictness};
 use crate::text_map::{TextMap, hash_on};
@@ -172,33 +173,27 @@ impl RouteTable {
     /// Whether some servers would read the path of a request as another one, which another route is for; a proxy refuses
     /// it with 400. Always false where the path does not matter.
     ///
-    /// Such are paths with segments that some read as `.` or `..`, with a backslash, which some take for a slash, and those
-    /// that lead elsewhere once parameters are cut off (`/admin;v=1/x`). A route that names a `;` in its own path knows of
+    /// Such are paths that lead elsewhere once their dot segments are resolved (`/x/../admin`), their backslashes are taken for
+    /// slashes (`/\\admin`), or parameters are cut off (`/admin;v=1/x`). A route that names a `;` in its own path knows of
     /// parameters, and has what it matches.
     #[inline]
     pub fn is_ambiguous<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
-        if !self.depends_on_path {
-            return false;
-        }
-        match Doubt::of(request.path) {
-            Doubt::None => false,
-            Doubt::Parameters => self.depends_on_parameters(request),
-            Doubt::Ambiguous => true,
-        }
+        self.depends_on_path && Doubt::of(request.path) == Doubt::Reading && self.depends_on_reading(request)
     }
 
     #[inline(never)]
-    fn depends_on_parameters<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
+    fn depends_on_reading<F: Fields + ?Sized>(&self, request: &Request<'_, F>) -> bool {
+        if request.path.len() > readings::READ_BYTES_MAX {
+            return true;
+        }
         let route = self.choose(request);
         let names_parameters = route.is_some_and(|route| match &self.rules[route].path {
             PathRule::Exact(path) | PathRule::Prefix(path) => has(path.as_bytes(), b';'),
             PathRule::Pattern(pattern) => pattern.as_str().contains(';'),
         });
-        let leads_elsewhere = |cuts_escaped| {
-            let choose = |path: &[u8]| self.choose(&Request { path, ..*request });
-            without_parameters(request.path, cuts_escaped, choose) != route
-        };
-        !names_parameters && (leads_elsewhere(false) || leads_elsewhere(true))
+        // `..;v` is a dot segment to servers that cut parameters off.
+        let cuts = !names_parameters || has_dot_segments(request.path);
+        readings::any(request.path, cuts, |path| self.choose(&Request { path, ..*request }) != route)
     }
 
     /// In the table of the listener, if it has one, then in that of all.
@@ -315,7 +310,7 @@ pub(crate) enum PathRank {
     Prefix(Reverse<usize>),
 }
 
-fn ranks(rules: &[Rule]) -> Vec<Rank> {
+pub(crate) fn ranks(rules: &[Rule]) -> Vec<Rank> {
     // As many patterns as there may be, each looked for once.
     let mut first_of_host = HashMap::new();
     let mut first_of_path = HashMap::new();
@@ -459,6 +454,7 @@ mod tests {
             .collect(),
         );
         let everything = RouteTable::new([(None, "/")]);
+        let too_long = format!("/x/./{}", "y".repeat(1024));
         for (path, is_ambiguous) in [
             ("/admin;x=1/secret", true),
             ("/admin%3Bx/secret", true),
@@ -470,7 +466,22 @@ mod tests {
             ("/\\admin/secret", true),
             ("/admin\\secret", true),
             ("/%5Cadmin", true),
-            ("/x\\y", true),
+            ("/x\\..\\admin", true),
+            ("/x/%2e%2e/admin", true),
+            ("/admin/../x", true),
+            ("/admin/%2e%2e%2fx", true),
+            ("/admin//../../x", true),
+            ("/%2E/admin", true),
+            // However it is read it leads to the same route.
+            ("/x\\y", false),
+            ("/x/../y", false),
+            ("/x/..\\y", false),
+            ("/../x", false),
+            ("/admin/a/../b", false),
+            ("/admin/a\\b", false),
+            ("/admin/./b", false),
+            ("/files/..;a/x", true),
+            (too_long.as_str(), true),
             ("/admin/secret", false),
             ("/admin/secret;x=1/y", false),
             ("/admin/open;x/y", true),

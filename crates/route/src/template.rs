@@ -8,8 +8,9 @@ use crate::pattern::Pattern;
 pub const TEMPLATE_BYTES_MAX: usize = 4096;
 
 /// The variables by name. Those that end in `.NAME` are families: `$header.User-Agent`, `$arg.page`.
-pub const VARIABLES: [&str; 24] = [
+pub const VARIABLES: [&str; 25] = [
     "host",
+    "port",
     "path",
     "query",
     "path_and_query",
@@ -91,6 +92,7 @@ pub(crate) enum Position {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Variable {
     Host,
+    Port,
     Path,
     Query,
     PathAndQuery,
@@ -384,6 +386,7 @@ impl Variable {
         }
         Ok(match name {
             "host" => Self::Host,
+            "port" => Self::Port,
             "path" => Self::Path,
             "query" => Self::Query,
             "path_and_query" => Self::PathAndQuery,

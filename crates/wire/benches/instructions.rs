@@ -77,7 +77,7 @@ const CASES: [Case; 8] = [
 fn requests(bytes: &[u8], rounds: usize) {
     let mut head = RequestHead::default();
     let mut out = Vec::with_capacity(4096);
-    let client = Client { address: [127, 0, 0, 1].into(), is_trusted: false, scheme: "http" };
+    let client = Client { address: [127, 0, 0, 1].into(), scheme: "http", chain: None };
     for _ in 0..rounds {
         let client = black_box(client);
         let bytes = black_box(bytes);
@@ -95,6 +95,7 @@ fn requests(bytes: &[u8], rounds: usize) {
             framing: wire::request_framing(&head, bytes).expect("a clear framing"),
             wants_upgrade: wire::wants_upgrade(&head, bytes, connection),
             client,
+            via: wire::Via::Own,
             host: None,
         };
         wire::write_request(&mut out, &head, bytes, &rewrite);
@@ -118,6 +119,7 @@ fn responses(rounds: usize) {
             framing: wire::response_framing(&head, bytes, false).expect("a clear framing"),
             client_connection: ClientConnection::Persist,
             date: b"Sun, 06 Nov 1994 08:49:37 GMT",
+            via: wire::Via::Own,
         };
         wire::write_response(&mut out, &head, bytes, &rewrite);
         black_box(&out);

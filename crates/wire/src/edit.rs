@@ -37,8 +37,7 @@ pub fn edit_lines(out: &mut Vec<u8>, own: usize, edits: &dyn Edits) {
     while let Some(len) = out[at..].windows(2).position(|end| end == b"\r\n") {
         let line = &out[at..at + len];
         let name = name_of(line);
-        // RFC 9110 §7.6.3: whom a message came through is no secret of this proxy's, and ends loops.
-        if edits.removes(name) && !name.eq_ignore_ascii_case(b"via") {
+        if edits.removes(name) {
             out.drain(at..at + len + 2);
         } else {
             at += len + 2;

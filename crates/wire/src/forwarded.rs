@@ -4,30 +4,70 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::head::{RequestHead, Version};
 use crate::name::{Name, NameSet};
+use crate::named::{self, Chain, ChainKind};
 
 /// Who sent a request, for the Forwarded fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Client {
-    /// Its address.
+    /// The address of the peer.
     pub address: IpAddr,
-    /// Whether it may say whom it forwards for.
-    pub is_trusted: bool,
-    /// `http` or `https`, as the client spoke to this proxy.
+    /// `http` or `https`, as the peer spoke to this proxy.
     pub scheme: &'static str,
+    /// Whom the peer forwards for; `None` of a peer that is not trusted to say so.
+    pub chain: Option<Chain>,
 }
 
-/// Fields that are written anew, whoever sent them.
-pub(crate) const REWRITTEN: NameSet = NameSet::NONE.with(Name::Forwarded).with(Name::XForwardedFor);
+impl Client {
+    /// What the peer says of another client that it forwards for, if it does.
+    #[inline]
+    pub(crate) fn told(&self) -> Option<&Chain> {
+        self.chain.as_ref().filter(|chain| chain.kind != ChainKind::None)
+    }
+}
 
-/// Fields that are only passed on from a client that is trusted.
-pub(crate) const TRUSTED_ONLY: NameSet = NameSet::NONE
+/// What a message says of the proxy in Via (RFC 9110 §7.6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Via<'a> {
+    /// Its own name.
+    #[default]
+    Own,
+    /// This name, a token.
+    Named(&'a str),
+    /// Nothing.
+    Off,
+}
+
+impl Via<'_> {
+    /// Appends the line for a message that was received in this version.
+    pub fn push(self, out: &mut Vec<u8>, version: Version) {
+        let name = match self {
+            Via::Own => "vanward",
+            Via::Named(name) => name,
+            Via::Off => return,
+        };
+        out.extend_from_slice(match version {
+            Version::Http11 => b"Via: 1.1 ",
+            Version::Http2 => b"Via: 2.0 ",
+            Version::Http10 => b"Via: 1.0 ",
+        });
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Fields that are written anew, whoever sent them, or that pass for one of these.
+pub(crate) const REWRITTEN: NameSet = NameSet::NONE
+    .with(Name::Forwarded)
+    .with(Name::XForwardedFor)
     .with(Name::XForwardedProto)
     .with(Name::XForwardedHost)
-    .with(Name::XForwardedOther)
-    .with(Name::XClientCert);
+    .with(Name::DisguisedForwarded);
 
-/// Appends these fields and the empty line that ends the head. Those of a client that is not trusted have been dropped;
-/// what a trusted one says is kept in front.
+/// Fields that are only passed on from a client that is trusted.
+pub(crate) const TRUSTED_ONLY: NameSet = NameSet::NONE.with(Name::XForwardedOther).with(Name::XClientCert);
+
+/// Appends these fields and the empty line that ends the head. Those that the client sent have been dropped; what a trusted
+/// one says comes first.
 ///
 /// What is constant goes in as few pieces as can be: each is a check of the room and a few moves.
 #[inline]
@@ -36,55 +76,156 @@ pub(crate) fn push_own_fields(
     head: &RequestHead,
     bytes: &[u8],
     client: &Client,
+    via: Via<'_>,
     authority: &[u8],
 ) {
-    let told = |name| client.is_trusted && head.fields.names.has(name);
+    if let Some(chain) = client.told() {
+        return push_chain(out, head, bytes, client, chain, via, authority);
+    }
     // A client of IPv4 on a socket of both families is one of IPv4.
     let address = client.address.to_canonical();
     // RFC 9110 §7.6.3: the version in which the message was received.
-    out.extend_from_slice(match head.start.version {
-        Version::Http11 => b"Via: 1.1 vanward\r\nX-Forwarded-For: ",
-        Version::Http2 => b"Via: 2.0 vanward\r\nX-Forwarded-For: ",
-        Version::Http10 => b"Via: 1.0 vanward\r\nX-Forwarded-For: ",
-    });
-    if told(Name::XForwardedFor) {
-        push_list(out, head, bytes, Name::XForwardedFor);
+    if via == Via::Own {
+        out.extend_from_slice(match head.start.version {
+            Version::Http11 => b"Via: 1.1 vanward\r\nX-Forwarded-For: ",
+            Version::Http2 => b"Via: 2.0 vanward\r\nX-Forwarded-For: ",
+            Version::Http10 => b"Via: 1.0 vanward\r\nX-Forwarded-For: ",
+        });
+    } else {
+        via.push(out, head.start.version);
+        out.extend_from_slice(b"X-Forwarded-For: ");
     }
     push_address(out, address);
-    if !told(Name::XForwardedProto) {
-        out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
-        push_scheme(out, client.scheme);
-    }
-    if !told(Name::XForwardedHost) && !authority.is_empty() {
+    out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
+    push_scheme(out, client.scheme);
+    if !authority.is_empty() {
         out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
         out.extend_from_slice(authority);
     }
-    out.extend_from_slice(b"\r\nForwarded: ");
-    if told(Name::Forwarded) {
-        push_list(out, head, bytes, Name::Forwarded);
-    }
-    // RFC 7239 §6: an IPv6 address is bracketed and quoted.
-    match address {
-        IpAddr::V4(address) => {
-            out.extend_from_slice(b"for=");
-            push_ipv4(out, address);
-            out.extend_from_slice(b";proto=");
-        }
-        IpAddr::V6(_) => {
-            out.extend_from_slice(b"for=\"[");
-            push_address(out, address);
-            out.extend_from_slice(b"]\";proto=");
-        }
-    }
+    out.extend_from_slice(b"\r\nForwarded: for=");
+    push_node(out, address);
+    out.extend_from_slice(b";proto=");
     push_scheme(out, client.scheme);
-    if authority.is_empty() {
-        out.extend_from_slice(b"\r\n\r\n");
+    push_host(out, authority);
+    out.extend_from_slice(b"\r\n\r\n");
+}
+
+/// The same where a trusted proxy says whom it forwards for. It says so in fields of one kind; those of the other are made of
+/// them (RFC 7239 §7.4), so that a server reads the same in both.
+#[cold]
+fn push_chain(
+    out: &mut Vec<u8>,
+    head: &RequestHead,
+    bytes: &[u8],
+    client: &Client,
+    chain: &Chain,
+    via: Via<'_>,
+    authority: &[u8],
+) {
+    let scheme = chain.scheme(head, bytes).unwrap_or(client.scheme);
+    let host = chain.host(head, bytes).unwrap_or(authority);
+    let peer = client.address.to_canonical();
+    via.push(out, head.start.version);
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    if chain.kind == ChainKind::XForwarded {
+        push_list(out, head, bytes, Name::XForwardedFor);
     } else {
+        for element in in_order(head, bytes, Name::Forwarded) {
+            match named::forwarded_for(element) {
+                Some(address) => push_address(out, address),
+                None => out.extend_from_slice(b"unknown"),
+            }
+            out.extend_from_slice(b", ");
+        }
+    }
+    push_address(out, peer);
+    out.extend_from_slice(b"\r\nX-Forwarded-Proto: ");
+    push_scheme(out, scheme);
+    if !host.is_empty() {
+        out.extend_from_slice(b"\r\nX-Forwarded-Host: ");
+        out.extend_from_slice(host);
+    }
+    out.extend_from_slice(b"\r\nForwarded: ");
+    let of_forwarded = || Chain::of_forwarded_until(head, bytes, client.address, chain.address);
+    if chain.kind == ChainKind::Forwarded || chain.agrees(&of_forwarded(), head, bytes) {
+        push_list(out, head, bytes, Name::Forwarded);
+        out.extend_from_slice(b"for=");
+        push_node(out, peer);
+        // Said once, with the first proxy that knows it.
+        if chain.scheme(head, bytes).is_none() {
+            out.extend_from_slice(b";proto=");
+            push_scheme(out, scheme);
+        }
+        if chain.host(head, bytes).is_none() {
+            push_host(out, host);
+        }
+    } else {
+        push_forwarded(out, head, bytes, chain, peer, (scheme, host));
+    }
+    out.extend_from_slice(b"\r\n\r\n");
+}
+
+/// Appends Forwarded as X-Forwarded-For tells of it: scheme and host stand with the client.
+fn push_forwarded(
+    out: &mut Vec<u8>,
+    head: &RequestHead,
+    bytes: &[u8],
+    chain: &Chain,
+    peer: IpAddr,
+    (scheme, host): (&str, &[u8]),
+) {
+    let push_said = |out: &mut Vec<u8>| {
+        out.extend_from_slice(b";proto=");
+        push_scheme(out, scheme);
+        push_host(out, host);
+    };
+    let count = in_order(head, bytes, Name::XForwardedFor).count();
+    for (index, element) in in_order(head, bytes, Name::XForwardedFor).enumerate() {
+        out.extend_from_slice(b"for=");
+        match named::address(element) {
+            Some(address) => push_node(out, address),
+            None => out.extend_from_slice(b"unknown"),
+        }
+        if count - 1 - index == chain.place() {
+            push_said(out);
+        }
+        out.extend_from_slice(b", ");
+    }
+    out.extend_from_slice(b"for=");
+    push_node(out, peer);
+    if count == 0 {
+        push_said(out);
+    }
+}
+
+/// Appends an address as Forwarded has it. RFC 7239 §6: one of IPv6 is bracketed and quoted.
+#[inline]
+fn push_node(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => push_ipv4(out, address),
+        IpAddr::V6(_) => {
+            out.extend_from_slice(b"\"[");
+            push_address(out, address);
+            out.extend_from_slice(b"]\"");
+        }
+    }
+}
+
+/// Appends the host to an element of Forwarded.
+#[inline]
+fn push_host(out: &mut Vec<u8>, authority: &[u8]) {
+    if !authority.is_empty() {
         // A valid authority holds no quote and no backslash.
         out.extend_from_slice(b";host=\"");
         out.extend_from_slice(authority);
-        out.extend_from_slice(b"\"\r\n\r\n");
+        out.extend_from_slice(b"\"");
     }
+}
+
+/// The elements of a list-valued field.
+fn in_order<'a>(head: &'a RequestHead, bytes: &'a [u8], name: Name) -> impl Iterator<Item = &'a [u8]> {
+    let elements = head.values(bytes, name).flat_map(|value| value.split(|&byte| byte == b','));
+    elements.map(<[u8]>::trim_ascii).filter(|text| !text.is_empty())
 }
 
 fn push_list(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], name: Name) {

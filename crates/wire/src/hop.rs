@@ -1,6 +1,6 @@
 //! The Connection field (RFC 9110 §7.6.1): what a sender says of this hop alone.
 
-use crate::head::{Fields, Head, RequestHead, ResponseHead, Version};
+use crate::head::{Field, Fields, Head, RequestHead, ResponseHead, Version};
 use crate::name::{Name, NameSet, is};
 
 /// The options that Connection names, of all its lines together.
@@ -42,10 +42,30 @@ impl ConnectionOptions {
         if !head.fields.names.has(Name::Connection) {
             return Ok(ConnectionOptions::default());
         }
-        Self::of_fields(&head.fields, bytes)
+        Self::of_fields(&head.fields, bytes, ConnectionOptions::add_name)
     }
 
-    fn of_fields(fields: &Fields, bytes: &[u8]) -> Result<ConnectionOptions, ConnectionError> {
+    /// The same of a response. An option that names a field no hop may take away is ignored, and the field counts: nobody can
+    /// use a server's answer to smuggle a request.
+    ///
+    /// # Errors
+    /// The options are longer than any that mean something.
+    #[inline]
+    pub fn of_response(head: &ResponseHead, bytes: &[u8]) -> Result<ConnectionOptions, ConnectionError> {
+        if !head.fields.names.has(Name::Connection) {
+            return Ok(ConnectionOptions::default());
+        }
+        Self::of_fields(&head.fields, bytes, |options, token| {
+            let _ = options.add_name(token);
+            Ok(())
+        })
+    }
+
+    fn of_fields(
+        fields: &Fields,
+        bytes: &[u8],
+        add_name: impl Fn(&mut Self, &[u8]) -> Result<(), ConnectionError>,
+    ) -> Result<ConnectionOptions, ConnectionError> {
         let mut options = ConnectionOptions::default();
         let mut len = 0;
         for value in fields.values(bytes, Name::Connection) {
@@ -59,7 +79,7 @@ impl ConnectionOptions {
             }
             for token in tokens(value) {
                 if !options.add_option(token) {
-                    options.add_name(token)?;
+                    add_name(&mut options, token)?;
                 }
             }
         }
@@ -124,9 +144,14 @@ pub(crate) fn upgrades<'a, Start>(head: &'a Head<Start>, bytes: &'a [u8]) -> imp
     })
 }
 
-/// Whether a Connection field names this field.
-pub(crate) fn is_named(fields: &Fields, bytes: &[u8], name: &[u8]) -> bool {
-    fields.values(bytes, Name::Connection).flat_map(tokens).any(|token| token.eq_ignore_ascii_case(name))
+/// Whether a Connection field takes this field away at this hop.
+pub(crate) fn is_named(fields: &Fields, bytes: &[u8], field: &Field) -> bool {
+    let name = field.name.of(bytes);
+    !NEVER_NAMED.has(field.known)
+        && fields
+            .values(bytes, Name::Connection)
+            .flat_map(tokens)
+            .any(|token| token.eq_ignore_ascii_case(name))
 }
 
 /// Whether a list-valued field has this member, without its parameters.

@@ -44,13 +44,13 @@ pub use explain::{
     Glimpse, connection_refusal, framing_refusal, is_connection_too_long, quote, request_refusal,
     response_refusal, target_refusal,
 };
-pub use forwarded::Client;
+pub use forwarded::{Client, Via};
 pub use framing::{Framing, FramingError, request_framing, response_framing};
 pub use head::{Field, Fields, Head, RequestHead, RequestLine, ResponseHead, Span, StatusLine, Version};
 pub use hop::{ConnectionError, ConnectionOptions, is_switch_asked_for, wants_upgrade};
 pub use method::Method;
 pub use name::Name;
-pub use named::named_client;
+pub use named::{Chain, ChainKind};
 pub use parse::{HeadError, HeadLimits, Parsed};
 pub use reason::reason_phrase;
 pub use scan::{has_controls, line_end};

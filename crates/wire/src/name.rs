@@ -9,9 +9,10 @@ macro_rules! names {
         #[repr(u8)]
         pub enum Name {
             $(#[doc = $doc] $variant,)*
-            /// Another name that begins like `X-Forwarded-`, or one of the three above with an underscore for a hyphen,
-            /// which CGI-like servers read as the real one.
+            /// Another name that begins like `X-Forwarded-`, or `X-Real-IP`.
             XForwardedOther,
+            /// One of these names with an underscore for a hyphen, which CGI-like servers read as the real one.
+            DisguisedForwarded,
             /// A name that begins like `X-Client-Cert-`, with which a proxy says who its client has proved to be.
             XClientCert,
             /// Any other.
@@ -21,7 +22,7 @@ macro_rules! names {
         impl Name {
             /// The name in its usual spelling; empty for those that stand for many.
             pub fn text(self) -> &'static str {
-                match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::XClientCert | Name::Other => "" }
+                match self { $(Name::$variant => $text,)* Name::XForwardedOther | Name::DisguisedForwarded | Name::XClientCert | Name::Other => "" }
             }
 
             #[cfg(test)]
@@ -76,6 +77,7 @@ impl Name {
             (7, b'u') if is(name, b"upgrade") => Name::Upgrade,
             (7, b'r') if is(name, b"referer") => Name::Referer,
             (9, b'f') if is(name, b"forwarded") => Name::Forwarded,
+            (9, b'x') if begins_like(name, b"x-real-ip") => other_forwarded(name),
             (10, b'c') if is(name, b"connection") => Name::Connection,
             (10, b'k') if is(name, b"keep-alive") => Name::KeepAlive,
             (10, b'u') if is(name, b"user-agent") => Name::UserAgent,
@@ -91,7 +93,7 @@ impl Name {
             (17, b'x') if is(name, b"x-forwarded-proto") => Name::XForwardedProto,
             (18, b'p') if is(name, b"proxy-authenticate") => Name::ProxyAuthenticate,
             (19, b'p') if is(name, b"proxy-authorization") => Name::ProxyAuthorization,
-            (13.., b'x') if begins_like(name, b"x-forwarded-") => Name::XForwardedOther,
+            (13.., b'x') if begins_like(name, b"x-forwarded-") => other_forwarded(name),
             (15.., b'x') if begins_like(name, b"x-client-cert-") => Name::XClientCert,
             _ => Name::Other,
         }
@@ -127,6 +129,11 @@ fn word<const LEN: usize>(text: &[u8], at: usize) -> [u8; LEN] {
 #[inline(always)]
 fn differs(text: u64, lower: u64) -> u64 {
     (text | (lower >> 1 & lower & 0x2020_2020_2020_2020)) ^ lower
+}
+
+#[cold]
+fn other_forwarded(name: &[u8]) -> Name {
+    if name.contains(&b'_') { Name::DisguisedForwarded } else { Name::XForwardedOther }
 }
 
 /// Whether a name begins with this one of lower-case letters and hyphens, for readers to whom an underscore is a hyphen.
@@ -218,9 +225,12 @@ mod tests {
             }
         }
         for (text, name) in [
-            ("X_Forwarded_For", Name::XForwardedOther),
-            ("x-forwarded_proto", Name::XForwardedOther),
+            ("X_Forwarded_For", Name::DisguisedForwarded),
+            ("x-forwarded_proto", Name::DisguisedForwarded),
             ("X-FORWARDED-Port", Name::XForwardedOther),
+            ("X-Real-IP", Name::XForwardedOther),
+            ("x_real_ip", Name::DisguisedForwarded),
+            ("X-Real-IPs", Name::Other),
             ("X-Forwarded-X", Name::XForwardedOther),
             ("X-Forwarded", Name::Other),
             ("X-Forwarded-", Name::Other),

@@ -3,7 +3,7 @@
 //! What stays as it came is copied in one piece, the start line with it. Output is appended to a buffer that the caller keeps.
 
 use crate::edit::{Edits, edit_lines};
-use crate::forwarded::{self, Client, push_own_fields};
+use crate::forwarded::{self, Client, Via, push_own_fields};
 use crate::framing::Framing;
 use crate::head::{Fields, Head, RequestHead, ResponseHead, Version};
 use crate::hop::{ConnectionOptions, has_member, is_named, upgrades};
@@ -25,6 +25,8 @@ pub struct RequestRewrite<'a> {
     pub wants_upgrade: bool,
     /// Who sent it.
     pub client: Client,
+    /// What it says of this proxy.
+    pub via: Via<'a>,
     /// Path and query as the server shall see them; `None` as the client sent them.
     pub path_and_query: Option<&'a [u8]>,
     /// Host as the server shall see it; `None` as the client meant it.
@@ -65,7 +67,7 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
     if new_host.is_some() {
         dropped = dropped.with(Name::Host);
     }
-    if !rewrite.client.is_trusted {
+    if rewrite.client.chain.is_none() {
         dropped = dropped.union(forwarded::TRUSTED_ONLY);
     }
     if decrements {
@@ -90,15 +92,16 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead, bytes: &[u8], rewrit
         push_number(out, length);
         out.extend_from_slice(b"\r\n");
     }
+    // From here on the lines are the proxy's own: edits reach them as well.
+    let own = out.len();
     if decrements && let Some(left) = max_forwards(head, bytes) {
         out.extend_from_slice(b"Max-Forwards: ");
         push_number(out, left.saturating_sub(1));
         out.extend_from_slice(b"\r\n");
     }
     push_hop_fields(out, head, bytes, rewrite);
-    let own = out.len();
     out.extend_from_slice(rewrite.added);
-    push_own_fields(out, head, bytes, &rewrite.client, authority);
+    push_own_fields(out, head, bytes, &rewrite.client, rewrite.via, authority);
     if let Some(edits) = rewrite.edits {
         edit_lines(out, own, edits);
     }
@@ -187,6 +190,8 @@ pub struct ResponseRewrite<'a> {
     pub client_connection: ClientConnection,
     /// The value of Date where the server sent none (RFC 9110 §6.6.1).
     pub date: &'a [u8],
+    /// What it says of this proxy.
+    pub via: Via<'a>,
     /// Lines that are added, each with its CRLF.
     pub added: &'a [u8],
     /// What the operator wants of its fields.
@@ -239,11 +244,16 @@ pub fn write_response(out: &mut Vec<u8>, head: &ResponseHead, bytes: &[u8], rewr
     }
     out.extend_from_slice(rewrite.added);
     // RFC 9110 §7.6.3: the version in which the message was received.
-    out.extend_from_slice(match head.start.version {
-        Version::Http11 => b"Via: 1.1 vanward\r\n\r\n",
-        Version::Http2 => b"Via: 2.0 vanward\r\n\r\n",
-        Version::Http10 => b"Via: 1.0 vanward\r\n\r\n",
-    });
+    if rewrite.via == Via::Own {
+        out.extend_from_slice(match head.start.version {
+            Version::Http11 => b"Via: 1.1 vanward\r\n\r\n",
+            Version::Http2 => b"Via: 2.0 vanward\r\n\r\n",
+            Version::Http10 => b"Via: 1.0 vanward\r\n\r\n",
+        });
+    } else {
+        rewrite.via.push(out, head.start.version);
+        out.extend_from_slice(b"\r\n");
+    }
     if let Some(edits) = rewrite.edits {
         edit_lines(out, own, edits);
     }
@@ -265,7 +275,7 @@ fn copy_fields(out: &mut Vec<u8>, fields: &Fields, bytes: &[u8], run_start: u32,
     let mut run = run_start as usize;
     let touched = if connection.names_fields { fields } else { fields.with(dropped) };
     for field in touched {
-        let is_named = connection.names_fields && is_named(fields, bytes, field.name.of(bytes));
+        let is_named = connection.names_fields && is_named(fields, bytes, field);
         if dropped.has(field.known) || is_named {
             out.extend_from_slice(&bytes[run..field.name.start as usize]);
             run = field.line_end as usize;
@@ -288,7 +298,7 @@ fn copy_edited(out: &mut Vec<u8>, fields: &Fields, bytes: &[u8], run_start: u32,
     let mut run = run_start as usize;
     for field in fields {
         let name = field.name.of(bytes);
-        let is_named = passing.connection.names_fields && is_named(fields, bytes, name);
+        let is_named = passing.connection.names_fields && is_named(fields, bytes, field);
         let is_dropped = passing.dropped.has(field.known) || is_named;
         let edits = passing.edits.filter(|edits| !is_dropped && edits.touches(name));
         if is_dropped || edits.is_some() {

@@ -26,15 +26,15 @@ pub struct CookieAttributes {
     pub path: String,
     /// `Domain`; without, the host alone.
     pub domain: Option<String>,
-    /// `Secure`: sent over TLS only.
-    pub is_secure: bool,
+    /// `Secure`: sent over TLS only. `None` is for clients that came by https.
+    pub secure: Option<bool>,
     /// `SameSite`.
     pub same_site: SameSite,
 }
 
 impl Default for CookieAttributes {
     fn default() -> Self {
-        Self { path: "/".to_owned(), domain: None, is_secure: false, same_site: SameSite::Lax }
+        Self { path: "/".to_owned(), domain: None, secure: None, same_site: SameSite::Lax }
     }
 }
 
@@ -64,6 +64,8 @@ pub struct InsertedCookie {
     name: String,
     /// All that follows the value in Set-Cookie.
     attributes: String,
+    /// Whether it is `Secure` where the client came by https.
+    follows_scheme: bool,
     /// How long a session lasts without a request; `None` for as long as the browser is open.
     ttl_seconds: Option<u64>,
     /// What tells this upstream's cookies from those of others with the same keys.
@@ -94,6 +96,7 @@ impl InsertedCookie {
         Self {
             name: name.to_owned(),
             attributes: attributes.text(ttl_seconds),
+            follows_scheme: attributes.secure.is_none(),
             ttl_seconds,
             context: context.to_owned(),
             keys: secrets.iter().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret)).collect(),
@@ -106,8 +109,8 @@ impl InsertedCookie {
         values.take(COOKIES_READ_MAX).find_map(|value| self.verify(value, unix_seconds))
     }
 
-    /// Appends the value of a Set-Cookie field that keeps a client on this server.
-    pub fn write(&self, out: &mut Vec<u8>, server: ServerId, unix_seconds: u64) {
+    /// Appends the value of a Set-Cookie field that keeps a client on this server; `is_https` is how the client came.
+    pub fn write(&self, out: &mut Vec<u8>, server: ServerId, unix_seconds: u64, is_https: bool) {
         let end = self.ttl_seconds.map_or(u64::MAX, |ttl| unix_seconds.saturating_add(ttl));
         let mut value = [0; VALUE_BYTES];
         value[..ID_BYTES].copy_from_slice(&server.as_u64().to_be_bytes());
@@ -120,6 +123,9 @@ impl InsertedCookie {
         out.push(b'=');
         out.extend_from_slice(&text[..written]);
         out.extend_from_slice(self.attributes.as_bytes());
+        if self.follows_scheme && is_https {
+            out.extend_from_slice(b"; Secure");
+        }
     }
 
     fn verify(&self, text: &[u8], unix_seconds: u64) -> Option<Stuck> {
@@ -163,7 +169,7 @@ impl CookieAttributes {
     fn text(&self, ttl_seconds: Option<u64>) -> String {
         let domain = self.domain.as_ref().map_or_else(String::new, |domain| format!("; Domain={domain}"));
         let max_age = ttl_seconds.map_or_else(String::new, |seconds| format!("; Max-Age={seconds}"));
-        let secure = if self.is_secure { "; Secure" } else { "" };
+        let secure = if self.secure == Some(true) { "; Secure" } else { "" };
         let same_site = match self.same_site {
             SameSite::Strict => "Strict",
             SameSite::Lax => "Lax",
@@ -202,7 +208,7 @@ mod tests {
     /// What a browser sends back.
     fn kept(cookie: &InsertedCookie, server: u64) -> Vec<u8> {
         let mut set = Vec::new();
-        cookie.write(&mut set, ServerId::from_u64(server), NOW);
+        cookie.write(&mut set, ServerId::from_u64(server), NOW, false);
         set.split(|byte| *byte == b';').next().map(<[u8]>::to_vec).unwrap_or_default()
     }
 
@@ -259,22 +265,27 @@ mod tests {
 
     #[test]
     fn attributes_are_written_out() {
-        let attributes = |attributes: CookieAttributes, ttl_seconds| {
+        let written = |attributes: CookieAttributes, ttl_seconds, is_https| {
             let cookie = InsertedCookie::new("server", "app", ttl_seconds, &attributes, &[SECRET]);
             let mut set = Vec::new();
-            cookie.write(&mut set, ServerId::from_u64(1), NOW);
+            cookie.write(&mut set, ServerId::from_u64(1), NOW, is_https);
             let set = String::from_utf8(set).expect("text");
             set.split_once(';').map(|(_, attributes)| attributes.to_owned()).unwrap_or_default()
         };
-        assert_eq!(attributes(CookieAttributes::default(), None), " Path=/; HttpOnly; SameSite=Lax");
+        let plain = " Path=/; HttpOnly; SameSite=Lax";
+        assert_eq!(written(CookieAttributes::default(), None, false), plain);
+        assert_eq!(written(CookieAttributes::default(), None, true), format!("{plain}; Secure"));
+        let never = CookieAttributes { secure: Some(false), ..CookieAttributes::default() };
+        assert_eq!(written(never, None, true), plain);
         let all = CookieAttributes {
             path: "/app".to_owned(),
             domain: Some("example.com".to_owned()),
-            is_secure: true,
+            secure: Some(true),
             same_site: SameSite::None,
         };
         let expected = " Path=/app; Domain=example.com; Max-Age=60; HttpOnly; Secure; SameSite=None";
-        assert_eq!(attributes(all, Some(60)), expected);
+        assert_eq!(written(all.clone(), Some(60), false), expected);
+        assert_eq!(written(all, Some(60), true), expected);
     }
 
     #[test]

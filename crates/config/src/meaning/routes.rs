@@ -115,6 +115,8 @@ pub struct Policies {
     pub location: bool,
     /// What becomes of cookies that servers set.
     pub cookies: Option<CookieRewrite>,
+    /// What Via says of this proxy, in requests and responses.
+    pub via: Via,
     /// Pages before those of `Config::error_pages`.
     pub error_pages: Pages,
     /// Whether errors that servers answer with get these pages too.
@@ -123,6 +125,18 @@ pub struct Policies {
     pub retry: Option<Retry>,
     /// Waits, in the place of those of `Config::timeouts`.
     pub timeouts: RouteTimeouts,
+}
+
+/// What Via says of this proxy (RFC 9110 §7.6.3).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Via {
+    /// `vanward`.
+    #[default]
+    Own,
+    /// Another name, a token.
+    Named(String),
+    /// Nothing: there is no Via of this proxy's.
+    Off,
 }
 
 /// Networks that are let in, and networks that are not; see `route::AccessList`.

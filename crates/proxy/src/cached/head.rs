@@ -12,6 +12,7 @@ use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
 use crate::lane::Memory;
 use crate::policy::{self, Sender};
+use crate::seen;
 
 /// A response that is about to be sent.
 pub(super) struct Said<'a> {
@@ -77,7 +78,7 @@ pub(super) fn write(
         ClientConnection::Close => b"Connection: close\r\n",
         ClientConnection::Persist | ClientConnection::Upgrade => b"",
     });
-    out.extend_from_slice(&call.listener.added);
+    out.extend_from_slice(seen::added(call, &memory.request.head, memory.request.head_bytes()));
     out.extend_from_slice(b"Via: 1.1 vanward\r\n\r\n");
     Ok(connection)
 }
@@ -167,13 +168,14 @@ fn edit(
     response.head.clear();
     let limits = HeadLimits { bytes: out.len(), fields: usize::MAX, target: 0 };
     response.head.parse(buffer.filled(), &limits).map_err(|_| Failure::UpstreamMalformed)?;
-    let options =
-        ConnectionOptions::of(&response.head, buffer.filled()).map_err(|_| Failure::UpstreamFraming)?;
+    let options = ConnectionOptions::of_response(&response.head, buffer.filled())
+        .map_err(|_| Failure::UpstreamFraming)?;
     out.clear();
     let date = call.worker.date();
     let rewrite = ResponseRewrite {
         edits: None,
-        added: &call.listener.added,
+        added: seen::added(call, &request.head, request.head_bytes()),
+        via: wire::Via::Own,
         connection: options,
         framing,
         client_connection: connection,

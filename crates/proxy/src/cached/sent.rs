@@ -76,11 +76,13 @@ impl Passing {
     fn has(self, head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
         // What only trusted clients may say is dropped for others, as `wire::write_request` does; what stands in its place
         // follows from the URL.
-        let is_dropped = !self.is_trusted
-            && matches!(
-                Name::of(name),
-                Name::XForwardedProto | Name::XForwardedHost | Name::XForwardedOther | Name::XClientCert
-            );
+        let is_dropped = match Name::of(name) {
+            Name::XForwardedProto | Name::XForwardedHost | Name::XForwardedOther | Name::XClientCert => {
+                !self.is_trusted
+            }
+            Name::DisguisedForwarded => true,
+            _ => false,
+        };
         let is_ours = self.drops_authorization && name.eq_ignore_ascii_case(b"authorization");
         !(is_dropped || is_ours || (self.names_fields && is_of_hop(head, bytes, name)))
     }

@@ -35,6 +35,8 @@ pub(crate) struct Route {
     pub(crate) policies: Option<Box<Policies>>,
     /// Whether what servers answer is stored.
     pub(crate) is_cached: bool,
+    /// Whether it is made for listeners without TLS alone: then its requests are not redirected to https.
+    pub(crate) is_for_plain_http: bool,
     /// What keys are hashed with, for each of its upstreams; empty where nothing is stored.
     key_secrets: Box<[(usize, KeySecret)]>,
     /// How fast its bodies may pass; `None` is as they come.
@@ -183,6 +185,11 @@ fn space_name(config: &Config, route: &config::Route, upstream: usize) -> Vec<u8
     name
 }
 
+fn is_for_plain_http(config: &Config, rule: &Rule) -> bool {
+    let has_no_tls = |listener: &usize| config.listeners[*listener].tls.is_none();
+    !rule.listeners.is_empty() && rule.listeners.iter().all(has_no_tls)
+}
+
 /// Whether more counts of a request than its host and path.
 fn has_conditions(rule: &Rule) -> bool {
     let Rule { listeners, host: _, path: _, methods, headers, query, clients } = rule;
@@ -209,6 +216,7 @@ impl Route {
             upstream: meant.action.upstreams().next().unwrap_or_default(),
             label: meant.name.clone(),
             is_cached: meant.cache.is_some() && config.cache.is_some(),
+            is_for_plain_http: meant.rules.iter().all(|rule| is_for_plain_http(config, rule)),
             key_secrets,
             limits: Limits::new(&meant.shaping.bandwidths, kept.bandwidths.get(meant.name.as_str()).copied()),
             weight: meant.shaping.weight,

@@ -105,7 +105,7 @@ mod tests {
         let before = Stickiness::new(&cookie(60), "app", None, now);
         let Stickiness::Cookie(inserted, _) = &before else { panic!("it is a cookie") };
         let mut sent = Vec::new();
-        inserted.write(&mut sent, server, 1000);
+        inserted.write(&mut sent, server, 1000, false);
         sent.truncate(sent.iter().position(|byte| *byte == b';').unwrap_or(0));
         for (previous, expected) in [(Some(&before), Some(server)), (None, None)] {
             let after = Stickiness::new(&cookie(30), "app", previous, now);

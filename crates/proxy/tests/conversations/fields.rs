@@ -71,10 +71,10 @@ fn what_a_trusted_proxy_says_is_appended_to() {
         ClientSends(TOLD),
         ServerAccepts,
         ServerGets(
-            "GET / HTTP/1.1\r\nHost: test\r\nVia: 1.0 other\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: public\r\n\
-             X-Forwarded-Port: 443\r\nX_Forwarded_For: 192.0.2.4\r\nVia: 1.1 vanward\r\n\
-             X-Forwarded-For: 192.0.2.1, 192.0.2.2, 192.0.2.3, 127.0.0.1\r\n\
-             Forwarded: for=192.0.2.1;proto=https, for=127.0.0.1;proto=http;host=\"test\"\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: test\r\nVia: 1.0 other\r\nX-Forwarded-Port: 443\r\nVia: 1.1 vanward\r\n\
+             X-Forwarded-For: 192.0.2.1, 192.0.2.2, 192.0.2.3, 127.0.0.1\r\nX-Forwarded-Proto: https\r\n\
+             X-Forwarded-Host: public\r\nForwarded: for=192.0.2.1, for=192.0.2.2, \
+             for=192.0.2.3;proto=https;host=\"public\", for=127.0.0.1\r\n\r\n",
         ),
         ServerSends(OK),
         ClientGets(OK_GOT),

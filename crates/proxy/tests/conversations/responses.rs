@@ -50,6 +50,20 @@ fn bodies_with_a_length_or_in_chunks_leave_as_they_came() {
         "HTTP/1.1 599 \r\nDate: D\r\nContent-Length: 0\r\n{via}\r\n",
     );
     passes(
+        "a length that Connection names",
+        GET,
+        GET_SEEN,
+        "HTTP/1.1 200 OK\r\nDate: D\r\nConnection: Content-Length, X-A\r\nX-A: b\r\nContent-Length: 5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 5\r\n{via}\r\nhello",
+    );
+    passes(
+        "chunks that Connection names",
+        GET,
+        GET_SEEN,
+        "HTTP/1.1 200 OK\r\nDate: D\r\nConnection: transfer-encoding\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n2\r\nok\r\n0\r\n\r\n",
+    );
+    passes(
         "chunks, with extensions and trailers",
         GET,
         GET_SEEN,

@@ -20,6 +20,8 @@ mod peer;
 mod text;
 /// A proxy as a file configures it, and clients of either version.
 mod scene;
+/// What trusted proxies say of the client.
+mod truth;
 /// Which route a request takes.
 mod matched;
 /// Who may come in, and how often.

@@ -125,6 +125,7 @@ fn check_copied(head: &ResponseHead, bytes: &[u8], fields: &[oracle::Field]) {
         framing: Framing::Length(1),
         client_connection,
         date: b"NOW",
+        via: wire::Via::Own,
         added: b"",
     };
     let mut out = Vec::new();

@@ -55,6 +55,28 @@ fn options_that_are_refused() {
     assert_eq!(of_len(1025), Err(ConnectionError));
 }
 
+/// An answer is worth more than an option of it that makes no sense.
+#[test]
+fn options_of_responses_that_are_ignored() {
+    let none = ConnectionOptions::default();
+    for (fields, expected) in [
+        ("Connection: Content-Length\r\n", none),
+        ("Connection: transfer-encoding, close\r\n", ConnectionOptions { close: true, ..none }),
+        ("Connection: via, X-Hop\r\n", ConnectionOptions { names_fields: true, ..none }),
+        ("Connection: keep-alive\r\n", ConnectionOptions { keep_alive: true, ..none }),
+        ("", none),
+    ] {
+        let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").into_bytes();
+        let head = parse_response(&bytes).unwrap();
+        assert_eq!(ConnectionOptions::of_response(&head, &bytes), Ok(expected), "{fields}");
+    }
+    let bytes = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "x".repeat(1025)).into_bytes();
+    assert_eq!(
+        ConnectionOptions::of_response(&parse_response(&bytes).unwrap(), &bytes),
+        Err(ConnectionError)
+    );
+}
+
 /// RFC 9112 §9.3.
 #[test]
 fn persistence() {

@@ -161,7 +161,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// All names but the two that stand for many.
+/// All names but those that stand for many.
 pub(crate) const NAMES: [Name; 24] = [
     Name::Host,
     Name::ContentLength,
@@ -194,11 +194,15 @@ pub(crate) fn known(name: &[u8]) -> Name {
     let hyphened = String::from_utf8_lossy(&lower).replace('_', "-");
     match NAMES.iter().find(|known| known.text().to_ascii_lowercase().as_bytes() == lower) {
         Some(&known) => known,
-        None if hyphened.starts_with("x-forwarded-") && hyphened.len() > "x-forwarded-".len() => {
-            Name::XForwardedOther
-        }
+        None if is_forwarded(&hyphened) && hyphened.as_bytes() != lower => Name::DisguisedForwarded,
+        None if is_forwarded(&hyphened) => Name::XForwardedOther,
         None => Name::Other,
     }
+}
+
+/// Whether a name, its underscores read as hyphens, says whom a message was forwarded for.
+fn is_forwarded(hyphened: &str) -> bool {
+    hyphened == "x-real-ip" || hyphened.strip_prefix("x-forwarded-").is_some_and(|rest| !rest.is_empty())
 }
 
 /// What the fields say of the body, one after the other.

@@ -219,7 +219,7 @@ proptest! {
         let framing = if is_chunked { Framing::Chunked } else { Framing::UntilClose };
         let client_connection = ClientConnection::Close;
         let rewrite =
-        ResponseRewrite { connection, framing, client_connection, date: b"NOW", added: b"", edits: None };
+        ResponseRewrite { connection, framing, client_connection, date: b"NOW", via: wire::Via::Own, added: b"", edits: None };
         let mut out = Vec::new();
         wire::write_response(&mut out, &head, &bytes, &rewrite);
 

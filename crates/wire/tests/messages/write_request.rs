@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wire::{Client, ConnectionOptions, RequestRewrite, Target, request_framing};
+use wire::{Chain, Client, ConnectionOptions, RequestRewrite, Target, Via, request_framing};
 
 use crate::parse_request;
 
@@ -16,6 +16,9 @@ fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str
     let head = parse_request(bytes).unwrap();
     let target = Target::of(&head, bytes).unwrap();
     let connection = ConnectionOptions::of(&head, bytes).unwrap();
+    let address: IpAddr = address.parse().unwrap();
+    let is_ours = |address: IpAddr| address.to_string().starts_with("10.");
+    let chain = is_trusted.then(|| Chain::of(&head, bytes, address, is_ours));
     let rewrite = RequestRewrite {
         path_and_query: None,
         edits: None,
@@ -24,7 +27,8 @@ fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str
         connection,
         framing: request_framing(&head, bytes).unwrap(),
         wants_upgrade: wire::wants_upgrade(&head, bytes, connection),
-        client: Client { address: address.parse::<IpAddr>().unwrap(), is_trusted, scheme: "http" },
+        client: Client { address, scheme: "http", chain },
+        via: Via::Own,
         host: host.map(str::as_bytes),
     };
     let mut out = b"kept|".to_vec();
@@ -286,11 +290,10 @@ fn what_clients_say_of_whom_they_forward_for() {
     );
     assert_eq!(
         written(SENT, "192.0.2.255", true, None),
-        "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: public\r\n\
-         X-Forwarded-Port: 1\r\nX_Forwarded_For: 10.0.0.9\r\nVia: 1.0 edge\r\nX-Forwarded: y\r\nVia: 1.1 vanward\r\n\
-         X-Forwarded-For: 10.0.0.1, 10.0.0.2, 192.0.2.255\r\n\
-         Forwarded: for=10.0.0.1, for=192.0.2.255;proto=http;host=\"h\"\r\n\r\n",
-        "from a trusted proxy: appended to"
+        "GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-Port: 1\r\nVia: 1.0 edge\r\nX-Forwarded: y\r\nVia: 1.1 vanward\r\n\
+         X-Forwarded-For: 10.0.0.1, 10.0.0.2, 192.0.2.255\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: public\r\n\
+         Forwarded: for=10.0.0.1;proto=https;host=\"public\", for=10.0.0.2, for=192.0.2.255\r\n\r\n",
+        "from a trusted proxy: appended to, and Forwarded says the same as the others"
     );
     assert_eq!(
         written(
@@ -303,6 +306,102 @@ fn what_clients_say_of_whom_they_forward_for() {
          X-Forwarded-Host: h\r\nForwarded: for=192.0.2.7;proto=http;host=\"h\"\r\n\r\n",
         "an empty list has no members"
     );
+}
+
+/// RFC 7239 §7.4: whichever kind a trusted proxy speaks, servers read the same in both.
+#[test]
+fn forwarded_and_its_ancestors_never_contradict() {
+    for (sent, x_for, proto, host, forwarded) in [
+        // What cloud balancers send.
+        (
+            &["X-Forwarded-For: 203.0.113.7", "X-Forwarded-Proto: https"][..],
+            "203.0.113.7, 10.0.0.1",
+            "https",
+            "h",
+            "for=203.0.113.7;proto=https;host=\"h\", for=10.0.0.1",
+        ),
+        (&["X-Forwarded-Proto: wss"], "10.0.0.1", "https", "h", "for=10.0.0.1;proto=https;host=\"h\""),
+        (
+            &["X-Forwarded-For: 2001:db8::7, unknown", "X-Forwarded-Host: public:8443"],
+            "2001:db8::7, unknown, 10.0.0.1",
+            "http",
+            "public:8443",
+            "for=\"[2001:db8::7]\", for=unknown;proto=http;host=\"public:8443\", for=10.0.0.1",
+        ),
+        // A list: each proxy appends what it saw.
+        (
+            &["X-Forwarded-For: 203.0.113.7, 10.0.0.2", "X-Forwarded-Proto: https, http"],
+            "203.0.113.7, 10.0.0.2, 10.0.0.1",
+            "https",
+            "h",
+            "for=203.0.113.7;proto=https;host=\"h\", for=10.0.0.2, for=10.0.0.1",
+        ),
+        // What the client made up in front of it counts nowhere.
+        (
+            &["X-Forwarded-For: 6.6.6.6, 203.0.113.7", "X-Forwarded-Proto: http, https"],
+            "6.6.6.6, 203.0.113.7, 10.0.0.1",
+            "https",
+            "h",
+            "for=6.6.6.6, for=203.0.113.7;proto=https;host=\"h\", for=10.0.0.1",
+        ),
+        (
+            &["Forwarded: for=203.0.113.7;proto=https"],
+            "203.0.113.7, 10.0.0.1",
+            "https",
+            "h",
+            "for=203.0.113.7;proto=https, for=10.0.0.1;host=\"h\"",
+        ),
+        (
+            &["Forwarded: for=_hidden;host=public;Proto=HTTPS, for=\"[2001:db8::7]:4711\""],
+            "unknown, 2001:db8::7, 10.0.0.1",
+            "http",
+            "h",
+            "for=_hidden;host=public;Proto=HTTPS, for=\"[2001:db8::7]:4711\", for=10.0.0.1;proto=http;host=\"h\"",
+        ),
+        // Both, and they agree: Forwarded keeps what only it says.
+        (
+            &[
+                "X-Forwarded-For: 203.0.113.7",
+                "X-Forwarded-Proto: https",
+                "X-Forwarded-Host: public",
+                "Forwarded: for=203.0.113.7;proto=https;host=public;by=_edge",
+            ],
+            "203.0.113.7, 10.0.0.1",
+            "https",
+            "public",
+            "for=203.0.113.7;proto=https;host=public;by=_edge, for=10.0.0.1",
+        ),
+        // Both, and they do not: a balancer that knows one of them passes on what its client wrote in the other.
+        (
+            &[
+                "X-Forwarded-For: 203.0.113.7",
+                "X-Forwarded-Proto: https",
+                "Forwarded: for=6.6.6.6;proto=http",
+            ],
+            "203.0.113.7, 10.0.0.1",
+            "https",
+            "h",
+            "for=203.0.113.7;proto=https;host=\"h\", for=10.0.0.1",
+        ),
+        // What is no scheme and no host is not passed on.
+        (
+            &["X-Forwarded-For: 203.0.113.7", "X-Forwarded-Proto: gopher", "X-Forwarded-Host: a b"],
+            "203.0.113.7, 10.0.0.1",
+            "http",
+            "h",
+            "for=203.0.113.7;proto=http;host=\"h\", for=10.0.0.1",
+        ),
+    ] {
+        let bytes = format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n\r\n", sent.join("\r\n"));
+        assert_eq!(
+            written(bytes.as_bytes(), "10.0.0.1", true, None),
+            format!(
+                "GET / HTTP/1.1\r\nHost: h\r\nVia: 1.1 vanward\r\nX-Forwarded-For: {x_for}\r\n\
+                 X-Forwarded-Proto: {proto}\r\nX-Forwarded-Host: {host}\r\nForwarded: {forwarded}\r\n\r\n"
+            ),
+            "{sent:?}"
+        );
+    }
 }
 
 /// RFC 7239 §6 and RFC 5952.
@@ -386,7 +485,8 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
         connection: ConnectionOptions::of(&head, bytes).unwrap(),
         framing: request_framing(&head, bytes).unwrap(),
         wants_upgrade: false,
-        client: Client { address: [192, 0, 2, 7].into(), is_trusted: false, scheme: "http" },
+        client: Client { address: [192, 0, 2, 7].into(), scheme: "http", chain: None },
+        via: Via::Named("edge"),
         host: Some(b"inside"),
     };
     let mut out = Vec::new();
@@ -394,6 +494,6 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "GET /v1/a?c HTTP/1.1\r\nHost: inside\r\nX-Twice: <2>\r\nX-Twice: <2>\r\nA: b\r\nX-Mine-Too: 2\r\n\
-         Via: 1.1 vanward\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Host: h\r\nX-New: 1\r\n\r\n"
+         X-Forwarded-Proto: http\r\nX-Forwarded-Host: h\r\nX-New: 1\r\n\r\n"
     );
 }

@@ -1,0 +1,63 @@
+//! Says which routes no request ever reaches, and why.
+
+use ::route::{Rule, covered};
+
+use crate::kind::Located;
+use crate::meaning::Route;
+use crate::options::{File, Listen};
+use crate::reader::Reader;
+
+/// Warns of each route that is never reached. Beside a mistake it is noise: the listener or route that is wrong may be the one
+/// that it depends on.
+pub(crate) fn warn_of_unreachable(file: &File, routes: &[Option<Route>], reader: &mut Reader<'_>) {
+    if reader.has_mistakes() {
+        return;
+    }
+    let whole: Vec<&Route> = routes.iter().flatten().collect();
+    let rules: Vec<(usize, &Rule)> = whole
+        .iter()
+        .enumerate()
+        .flat_map(|(index, route)| route.rules.iter().map(move |rule| (index, rule)))
+        .collect();
+    let plain: Vec<Rule> = rules.iter().map(|(_, rule)| (*rule).clone()).collect();
+    let covered = covered(&plain, file.listen.len());
+    for (index, route) in whole.iter().enumerate() {
+        let Some(written) = file.routes.get(index) else { continue };
+        let own = || (0..rules.len()).filter(|&rule| rules[rule].0 == index);
+        let cover =
+            |rule: usize| covered.iter().find(|(known, _)| *known == rule).map(|(_, by)| rules[*by].0);
+        let reason = if own().all(|rule| redirects(file, rules[rule].1)) {
+            "every listener that it is for redirects to https".to_owned()
+        } else if own().all(|rule| is_refused(rules[rule].1)) {
+            "TRACE is answered 405 before any route".to_owned()
+        } else if let Some(by) = own().map(cover).collect::<Option<Vec<usize>>>() {
+            let lines: Vec<String> =
+                by.iter().filter_map(|by| Some(reader.line(&file.routes.get(*by)?.at).to_string())).collect();
+            let mut lines = lines;
+            lines.dedup();
+            format!("the route of line {} takes its requests", lines.join(" and that of line "))
+        } else {
+            continue;
+        };
+        let warning =
+            reader.mistake(&written.at, format!("route {:?} is never reached: {reason}", route.name));
+        reader.warn(warning);
+    }
+}
+
+/// Whether every listener that a rule is for redirects its requests. One that names listeners without `tls` alone is made for
+/// them, and not redirected; what a trusted proxy says was https is not either.
+fn redirects(file: &File, rule: &Rule) -> bool {
+    let is_redirected = |listen: &Listen| {
+        let Located { value: redirects, .. } = &listen.redirect_to_https;
+        *redirects || listen.tcp.is_some()
+    };
+    rule.listeners.is_empty()
+        && file.trusted_proxies.is_empty()
+        && file.listen.iter().any(|listen| listen.value.redirect_to_https.value)
+        && file.listen.iter().all(|listen| is_redirected(&listen.value))
+}
+
+fn is_refused(rule: &Rule) -> bool {
+    !rule.methods.is_empty() && rule.methods.iter().all(|method| method == "TRACE")
+}
