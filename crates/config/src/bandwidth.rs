@@ -7,9 +7,10 @@ use shape::{Limit, Model};
 use crate::fault::{Fault, ValueError};
 use crate::keys::{client, written_client};
 use crate::kind::Text;
+use crate::matching::NOT_KNOWN;
 use crate::meaning::{Bandwidth, Scope};
-use crate::nearest::nearest;
 use crate::quantity::{rate, size, written_rate, written_size};
+use mistake::nearest;
 
 const EXPECTED: &str = "a rate such as 1MB/s or 10Mbit/s, with `burst 64KB` behind it for a token bucket, and `per client`, \
                         `per client/24`, `per connection` or `per request`";
@@ -68,7 +69,7 @@ fn scope(text: &str) -> Result<Scope, ValueError> {
 
 fn unknown(written: &str, words: &[&str]) -> ValueError {
     let nearest = nearest(written, words.iter().copied()).map(str::to_owned);
-    refusal(Fault::Unknown { written: written.to_owned(), nearest })
+    refusal(Fault::Unknown { written: written.to_owned(), why: NOT_KNOWN, nearest })
 }
 
 fn refusal(fault: Fault) -> ValueError {

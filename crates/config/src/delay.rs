@@ -47,7 +47,13 @@ pub(crate) fn drawn_delay(text: &str) -> Result<Delay, ValueError> {
         "" => Jitter::Uniform { spread_ns },
         NORMAL => Jitter::Normal { deviation_ns: spread_ns },
         PARETO => Jitter::Pareto { mean_ns: spread_ns },
-        other => return Err(refusal(Fault::Unknown { written: other.to_owned(), nearest: None })),
+        other => {
+            return Err(refusal(Fault::Unknown {
+                written: other.to_owned(),
+                why: "is no way to vary",
+                nearest: None,
+            }));
+        }
     };
     Ok(Delay { mean_ns, jitter })
 }
@@ -77,7 +83,7 @@ fn trace(file: &str) -> Result<Jitter, ValueError> {
 /// Reads a loss of packets: `0.5% 300ms`.
 pub fn loss(text: &str) -> Result<Loss, ValueError> {
     let refuse = |fault| ValueError { fault, expected: EXPECTED_LOSS };
-    let unknown = || refuse(Fault::Unknown { written: text.to_owned(), nearest: None });
+    let unknown = || refuse(Fault::Unknown { written: text.to_owned(), why: "has no %", nearest: None });
     let (share, stall) = text.trim().split_once('%').ok_or_else(unknown)?;
     let percent: f64 = share.parse().map_err(|_| refuse(Fault::NotANumber(share.to_owned())))?;
     if !(0.0..=100.0).contains(&percent) {

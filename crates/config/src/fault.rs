@@ -10,7 +10,7 @@ use route::{
     TemplateFault, VARIABLES,
 };
 
-use crate::nearest::nearest;
+use mistake::nearest;
 
 /// A value that can't be used: what is wrong with it, and what would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,10 +23,11 @@ pub struct ValueError {
 
 impl fmt::Display for ValueError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}; expected {}", self.fault, self.expected)?;
         match self.fault.meant() {
-            Some(meant) => write!(formatter, "; did you mean {meant:?}?"),
-            None => Ok(()),
+            Some(meant) => {
+                write!(formatter, "{}; did you mean {meant:?}? Expected {}", self.fault, self.expected)
+            }
+            None => write!(formatter, "{}; expected {}", self.fault, self.expected),
         }
     }
 }
@@ -144,10 +145,12 @@ pub enum Fault {
     #[error("this host takes no port, but {0} was given")]
     HostPort(u16),
     /// What has no meaning here.
-    #[error("{written:?} has no meaning here")]
+    #[error("{written:?} {why}")]
     Unknown {
         /// As written.
         written: String,
+        /// Why not: `has no %`.
+        why: &'static str,
         /// What was probably meant.
         nearest: Option<String>,
     },

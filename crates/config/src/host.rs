@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(
             network("10.1.2.3/8").unwrap_err().to_string(),
             "10.1.2.3/8 has address bits beyond its length; \
-             expected a network such as 10.0.0.0/8 or fd00::/8, or one address; did you mean \"10.0.0.0/8\"?"
+             did you mean \"10.0.0.0/8\"? Expected a network such as 10.0.0.0/8 or fd00::/8, or one address"
         );
     }
 

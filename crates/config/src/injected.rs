@@ -77,7 +77,11 @@ fn injected(text: &str) -> Result<Fault, ValueError> {
         status if status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit()) => {
             match status.parse() {
                 Ok(status @ 200..=599) => alone(Fault::Answer { status }),
-                _ => Err(refuse(fault::Fault::Unknown { written: status.to_owned(), nearest: None })),
+                _ => Err(refuse(fault::Fault::Unknown {
+                    written: status.to_owned(),
+                    why: "is no status from 200 to 599",
+                    nearest: None,
+                })),
             }
         }
         other => Err(unknown(other, &WORDS, EXPECTED)),
@@ -116,7 +120,7 @@ fn share(text: &str) -> Result<Share, ValueError> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(number) = written.strip_suffix('%').map(str::trim_end) else {
         let nearest = is_number(written).then(|| format!("{written}%"));
-        return Err(refuse(fault::Fault::Unknown { written: written.to_owned(), nearest }));
+        return Err(refuse(fault::Fault::Unknown { written: written.to_owned(), why: "has no %", nearest }));
     };
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if !is_number(whole) || !is_number(fraction) {
@@ -172,16 +176,16 @@ mod tests {
     fn what_is_no_fault_is_refused_with_what_may_be_meant() {
         for (text, said) in [
             ("", "it is empty"),
-            ("99", "\"99\" has no meaning here"),
-            ("600", "\"600\" has no meaning here"),
-            ("101", "\"101\" has no meaning here"),
-            ("dela 1s", "\"dela\" has no meaning here"),
+            ("99", "\"99\" is not known here"),
+            ("600", "\"600\" is no status from 200 to 599"),
+            ("101", "\"101\" is no status from 200 to 599"),
+            ("dela 1s", "\"dela\" is not known here"),
             ("delay", "it is empty"),
             ("delay 5", "5 has no unit"),
             ("cut x", "\"x\" is not a number"),
             ("length 0", "\"0\" is not a number"),
             ("drip 3d", "3d is too large"),
-            ("reset now", "\"reset now\" has no meaning here"),
+            ("reset now", "\"reset now\" is not known here"),
         ] {
             let error = injected(text).unwrap_err();
             assert_eq!(error.fault.to_string(), said, "{text}");

@@ -100,7 +100,11 @@ fn bytes(text: &str) -> Result<u64, ValueError> {
 
 fn at_least_one(text: &str) -> Result<u64, ValueError> {
     match bytes(text)? {
-        0 => Err(refusal(fault::Fault::Unknown { written: text.to_owned(), nearest: None })),
+        0 => Err(refusal(fault::Fault::Unknown {
+            written: text.to_owned(),
+            why: "is less than a byte",
+            nearest: None,
+        })),
         bytes => Ok(bytes),
     }
 }
@@ -179,15 +183,15 @@ mod tests {
         for (text, said) in [
             ("", "it is empty"),
             ("down", "it is empty"),
-            ("rest", "\"rest\" has no meaning here"),
+            ("rest", "\"rest\" is not known here"),
             ("reset soon", "\"soon\" is not a number"),
-            ("reset 1s 1s", "\"reset\" has no meaning here"),
-            ("slow-start", "\"slow-start\" has no meaning here"),
+            ("reset 1s 1s", "\"reset\" is not known here"),
+            ("slow-start", "\"slow-start\" is not known here"),
             ("slow-start 3d", "3d is too large"),
             ("black-hole 5", "5 has no unit"),
-            ("slice 0", "\"0\" has no meaning here"),
-            ("bad-handshake up", "\"bad-handshake\" has no meaning here"),
-            ("refuse 5s", "\"refuse\" has no meaning here"),
+            ("slice 0", "\"0\" is less than a byte"),
+            ("bad-handshake up", "\"bad-handshake\" is not known here"),
+            ("refuse 5s", "\"refuse\" is not known here"),
         ] {
             let error = connection(text).unwrap_err();
             assert_eq!(error.fault.to_string(), said, "{text}");

@@ -3,10 +3,10 @@
 use crate::injected_options::{FAULT, FaultWritten};
 use crate::injected_resolve::{self, rules};
 use crate::meaning::{Config, FaultRule};
-use crate::mistake::Mistake;
 use crate::reader::Reader;
 use crate::route_resolve::Names;
 use crate::table::{Element, Sections, Table};
+use mistake::Mistake;
 
 /// A text of nothing but faults.
 #[derive(Debug, Clone, Default)]

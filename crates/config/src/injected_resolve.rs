@@ -11,7 +11,6 @@ use crate::injected::written_fault;
 use crate::injected_options::{FaultWritten, FaultsWritten};
 use crate::kind::{Located, located};
 use crate::meaning::{FaultRule, Faults, First, Listener, Route};
-use crate::nearest::nearest;
 use crate::options::File;
 use crate::quantity::written_duration;
 use crate::reader::{Reader, Span};
@@ -19,6 +18,7 @@ use crate::requests::Requests;
 use crate::resolve::unique;
 use crate::route_resolve::Names;
 use crate::table::{Element, element, one_of};
+use mistake::nearest;
 
 /// What the faults of a file mean; `None` with a mistake in one.
 pub(crate) fn faults(

@@ -108,8 +108,9 @@ fn sticky(text: &str) -> Result<Option<Source>, ValueError> {
         Part::BasicUser => Source::BasicUser,
         Part::Cookie(name) => {
             let nearest = Some(format!("origin-cookie:{name}"));
+            let why = "does not say whose cookie it is";
             return Err(ValueError {
-                fault: Fault::Unknown { written: text.to_owned(), nearest },
+                fault: Fault::Unknown { written: text.to_owned(), why, nearest },
                 expected: SESSION,
             });
         }
@@ -186,7 +187,8 @@ fn part(text: &str, expected: &'static str) -> Result<Part, ValueError> {
             let other = OTHERS.iter().find(|(known, _)| *known == word);
             let Some((_, ours)) = other else { return Err(unknown(text, &WORDS, expected)) };
             let nearest = Some(name.map_or((*ours).to_owned(), |name| format!("{ours}:{name}")));
-            Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest }, expected })
+            let why = "is called otherwise here";
+            Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), why, nearest }, expected })
         }
     }
 }
@@ -196,14 +198,16 @@ fn named(text: &str, name: &str, expected: &'static str) -> Result<String, Value
     if is_token(name) {
         return Ok(name.to_owned());
     }
-    Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected })
+    let why = "does not end in a name";
+    Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), why, nearest: None }, expected })
 }
 
 /// `/24` is of IPv4 addresses alone, `/24/56` of both.
 pub(crate) fn client(text: &str, bits: &str, expected: &'static str) -> Result<AddressPrefixes, ValueError> {
     let default = AddressPrefixes::default();
+    let why = "is no length of addresses, of IPv4 up to 32 and of IPv6 up to 128";
     let refuse =
-        || ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected };
+        || ValueError { fault: Fault::Unknown { written: text.to_owned(), why, nearest: None }, expected };
     let number = |text: &str, most: u8| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|bits| digits && *bits <= most).ok_or_else(refuse)

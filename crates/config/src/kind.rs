@@ -9,9 +9,10 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::fault::ValueError;
-use crate::nearest::nearest;
+use crate::foreign;
 use crate::reader::{Reader, Span};
 use crate::table::{Page, Written, one_of};
+use mistake::nearest;
 
 /// What an option takes.
 pub(crate) trait Kind<V>: Sync {
@@ -179,7 +180,9 @@ impl<V: Clone + PartialEq + Sync> Kind<V> for Word<V> {
         }
         let mistake =
             reader.mistake(&written.value.span(), format!("{}: unknown word {text:?}", written.name));
-        let nearest = nearest(text, self.names()).map(str::to_owned);
+        let names: Vec<&str> = self.names().collect();
+        let meant = foreign::word(text, &names).or_else(|| nearest(text, names.iter().copied()));
+        let nearest = meant.map(str::to_owned);
         reader.add(mistake.expecting(self.expected()).meaning(nearest));
         None
     }

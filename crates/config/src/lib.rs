@@ -2,8 +2,6 @@
 //!
 //! Whoever holds a `Config` never checks it again. Nothing here opens a socket or resolves a name.
 
-/// A mistake and its place in the file.
-mod mistake;
 /// What can be wrong with one value, and how that is said.
 mod fault;
 /// Durations, sizes and rates.
@@ -24,8 +22,10 @@ mod host;
 mod server;
 /// Path prefixes of routes.
 mod prefix;
-/// The valid name nearest to a misspelt one.
-mod nearest;
+/// What other proxies call things.
+mod foreign;
+/// Whose file one is.
+mod foreign_file;
 /// A file being read: its syntax, and the mistakes so far.
 mod reader;
 /// Tables as declarations that are read, printed and documented.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use crate::fault::{Fault, ValueError};
 use crate::kind::{At, List, Located, Text, Unless, Word, located};
 use crate::meaning::{AccessLog, LogFormat, LogQuery, LogTarget};
-use crate::nearest::nearest;
 use crate::reader::Reader;
 use crate::table::{Table, key, required};
+use mistake::nearest;
 
 /// `[log]`.
 #[derive(Debug, Clone)]

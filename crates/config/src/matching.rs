@@ -8,10 +8,10 @@ use toml::de::DeValue;
 use crate::fault::{Fault, HostProblem, ValueError};
 use crate::host::route_host;
 use crate::kind::{Kind, Text, quoted, refuse_type};
-use crate::nearest::nearest;
 use crate::prefix::{exact, prefix};
 use crate::reader::Reader;
 use crate::table::Written;
+use mistake::nearest;
 
 /// The host of a route.
 pub(crate) const HOST_RULE: Text<HostRule> =
@@ -67,7 +67,9 @@ fn method(text: &str) -> Result<String, ValueError> {
     }
     let upper = text.to_ascii_uppercase();
     let nearest = is_token(&upper).then_some(upper);
-    Err(ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest }, expected: METHOD.expected })
+    let why = if nearest.is_some() { "is not in capitals, as methods are" } else { "cannot be a method" };
+    let fault = Fault::Unknown { written: text.to_owned(), why, nearest };
+    Err(ValueError { fault, expected: METHOD.expected })
 }
 
 /// RFC 9110 §5.6.2.
@@ -93,7 +95,8 @@ impl FieldName {
         if is_token(text) {
             return Ok(Self(text.to_owned()));
         }
-        let fault = Fault::Unknown { written: text.to_owned(), nearest: None };
+        let why = "cannot be the name of a field";
+        let fault = Fault::Unknown { written: text.to_owned(), why, nearest: None };
         Err(ValueError { fault, expected: Self::EXPECTED })
     }
 
@@ -187,8 +190,11 @@ pub(crate) const PATTERN: Text<Pattern> = Text {
     print: ToString::to_string,
 };
 
-/// What a text has no meaning for, with what is near it.
+/// Why a word is refused where there are a few.
+pub(crate) const NOT_KNOWN: &str = "is not known here";
+
+/// A word that is none of these, with what is near it.
 pub(crate) fn unknown(written: &str, words: &[&str], expected: &'static str) -> ValueError {
     let nearest = nearest(written, words.iter().copied()).map(str::to_owned);
-    ValueError { fault: Fault::Unknown { written: written.to_owned(), nearest }, expected }
+    ValueError { fault: Fault::Unknown { written: written.to_owned(), why: NOT_KNOWN, nearest }, expected }
 }

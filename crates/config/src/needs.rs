@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::kind::Located;
 use crate::meaning::{ListenAddress, LogTarget, ServerHost};
-use crate::mistake::Mistake;
 use crate::options::File;
 use crate::reader::{Reader, Span};
+use mistake::Mistake;
 
 /// Something that has to be there, and where the configuration says so.
 #[derive(Debug, Clone, PartialEq)]

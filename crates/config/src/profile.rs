@@ -11,11 +11,11 @@ use crate::bandwidth::BANDWIDTH;
 use crate::delay::{DELAY, LOSS};
 use crate::kind::{Located, Maybe};
 use crate::meaning::{Bandwidth, Bandwidths, Config, Link, Scope};
-use crate::nearest::nearest;
 use crate::options::{File, Listen};
 use crate::pairs::OneOrMany;
 use crate::reader::Reader;
 use crate::table::{Table, key, one_of};
+use mistake::nearest;
 
 const KBIT: u64 = 125;
 const MBIT: u64 = 1000 * KBIT;

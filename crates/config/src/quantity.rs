@@ -40,7 +40,7 @@ pub(crate) fn percent(text: &str) -> Result<u64, ValueError> {
     let Some(number) = written.strip_suffix('%') else {
         let is_number = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
         let nearest = is_number.then(|| format!("{written}%"));
-        return Err(refuse(Fault::Unknown { written: written.to_owned(), nearest }));
+        return Err(refuse(Fault::Unknown { written: written.to_owned(), why: "has no %", nearest }));
     };
     let number = number.trim_end();
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -298,16 +298,13 @@ mod tests {
             (of_duration("1.s"), format!("\"1.\" is not a number; expected {a_duration}")),
             (of_duration("-1s"), format!("\"-1s\" is not a number; expected {a_duration}")),
             (of_duration("10sec"), format!("unknown unit \"sec\"; expected {a_duration}")),
-            (
-                of_duration("10MS"),
-                format!("unknown unit \"MS\"; expected {a_duration}; did you mean \"ms\"?"),
-            ),
+            (of_duration("10MS"), format!("unknown unit \"MS\"; did you mean \"ms\"? Expected {a_duration}")),
             (
                 of_duration("0.5ns"),
                 format!("0.5ns is not a whole number of nanoseconds; expected {a_duration}"),
             ),
             (of_duration("731d"), format!("731d is too large; expected {a_duration}")),
-            (of_size("256m"), format!("unknown unit \"m\"; expected {a_size}; did you mean \"M\"?")),
+            (of_size("256m"), format!("unknown unit \"m\"; did you mean \"M\"? Expected {a_size}")),
             (of_size("0.5"), format!("0.5 is not a whole number of bytes; expected {a_size}")),
             (
                 of_size("18446744073709551616"),

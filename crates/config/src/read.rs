@@ -3,13 +3,14 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::foreign_file;
 use crate::meaning::Config;
-use crate::mistake::{Mistake, Places};
 use crate::needs::{Need, needs};
 use crate::options::FILE;
 use crate::reader::Reader;
 use crate::resolve::resolve;
 use crate::tls_resolve::named_files;
+use mistake::{Mistake, Places};
 
 /// The largest file that is read: far more than anybody writes, and an end to `/dev/zero`.
 const LARGEST_FILE_BYTES: u64 = 16 << 20;
@@ -98,7 +99,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<Config, Vec<Mistake>> {
 pub fn examine_file(path: &Path) -> Reading {
     let file_name = path.display().to_string();
     let failed = |text: &str, offset, message: String| {
-        Reading::failed(Places::new(text, &file_name).mistake(offset, message))
+        Reading::failed(Places::new(text, &file_name).mistake(&(offset..offset), message))
     };
     let bytes = match read_bytes(path) {
         Ok(bytes) => bytes,
@@ -130,5 +131,23 @@ pub fn examine(text: &str, file_name: &str) -> Reading {
     let (files, needs) = (named_files(&file, &reader), needs(&file, &reader));
     let config = resolve(file, &mut reader);
     let (mistakes, warnings) = reader.finish();
+    if !mistakes.is_empty()
+        && let Some((system, at)) = foreign_file::whose(text)
+    {
+        return Reading::failed(of_another(text, file_name, system, at));
+    }
     Reading { config, mistakes, warnings, files, needs }
+}
+
+/// The one mistake of a file that is for another proxy, at the line that tells it.
+fn of_another(text: &str, file_name: &str, system: &str, line: usize) -> Mistake {
+    let before: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    let written = text[before..].lines().next().unwrap_or_default();
+    let indent = written.len() - written.trim_start().len();
+    let at = before + indent..before + written.trim_end().len().max(indent);
+    let mistake = Places::new(text, file_name).mistake(&at, format!("this is a configuration of {system}"));
+    mistake.expecting(
+        "one of vanward, in TOML: [[listen]] with an address, [[route]] with what it matches, and [upstream.NAME] with \
+         servers; `vanward help run` shows the smallest",
+    )
 }

@@ -11,7 +11,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::fault::ValueError;
-use crate::mistake::{Mistake, Places};
+use crate::foreign;
+use mistake::{Mistake, Places};
 
 /// Deeper than any table of a configuration: there, a value is taken as one piece.
 const DEEPEST_TABLE: usize = 8;
@@ -78,6 +79,9 @@ impl<'t> Reader<'t> {
             };
             if is_first {
                 let mistake = syntax_mistake(&self.places, text, &span, message);
+                // Of other proxies most lines are no TOML.
+                let hint = if piece.is_none() { foreign::line(&mistake.excerpt.text) } else { None };
+                let mistake = mistake.hinting(hint.map(str::to_owned));
                 self.add(mistake);
             }
         }
@@ -108,7 +112,7 @@ impl<'t> Reader<'t> {
     /// A mistake at a place, to be added once it says all that it should.
     pub(crate) fn mistake(&self, at: &Span, message: impl Into<String>) -> Mistake {
         // Finding a column costs a walk along its line: not for what won't be kept.
-        self.places.mistake(if self.is_full() { 0 } else { at.start }, message)
+        self.places.mistake(if self.is_full() { &(0..0) } else { at }, message)
     }
 
     pub(crate) fn add(&mut self, mistake: Mistake) {
@@ -155,7 +159,13 @@ impl<'t> Reader<'t> {
         self.mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
         if let Some(last) = self.mistakes.last().filter(|_| self.dropped > 0) {
             let message = format!("there are more mistakes than these {MOST_MISTAKES}");
-            self.mistakes.push(Mistake { message, expected: None, nearest: None, ..last.clone() });
+            self.mistakes.push(Mistake {
+                message,
+                expected: None,
+                nearest: None,
+                hint: None,
+                ..last.clone()
+            });
         }
         self.warnings.sort_by_key(|warning| (warning.line, warning.column));
         (self.mistakes, self.warnings)
@@ -209,7 +219,7 @@ fn syntax_mistake(places: &Places<'_>, text: &str, span: &Span, message: &str) -
         "duplicate key" => (format!("{written:?} is there twice").into(), None),
         _ => (message.into(), expected.filter(|expected| *expected != "nothing").map(Cow::from)),
     };
-    let mistake = places.mistake(span.start, message);
+    let mistake = places.mistake(span, message);
     Mistake { expected: expected.map(Cow::into_owned), ..mistake }
 }
 

@@ -21,7 +21,7 @@ pub(crate) const REALM: Text<String> = Text {
     read: |text| match ::route::challenge(text) {
         Some(_) => Ok(text.to_owned()),
         None => Err(ValueError {
-            fault: Fault::Unknown { written: text.to_owned(), nearest: None },
+            fault: Fault::Unknown { written: text.to_owned(), why: "has a control character", nearest: None },
             expected: REALM.expected,
         }),
     },
@@ -41,7 +41,7 @@ pub(crate) const VIA: Text<Via> = Text {
             Ok(Via::Named(name.to_owned()))
         }
         _ => Err(ValueError {
-            fault: Fault::Unknown { written: text.to_owned(), nearest: None },
+            fault: Fault::Unknown { written: text.to_owned(), why: "cannot be a name in Via", nearest: None },
             expected: VIA.expected,
         }),
     },
@@ -65,13 +65,15 @@ fn rate(text: &str) -> Result<(NonZeroU32, Duration), ValueError> {
     let Some((requests, per)) = written.split_once('/') else {
         let is_number = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
         let nearest = is_number.then(|| format!("{written}/s"));
-        return Err(refuse(Fault::Unknown { written: written.to_owned(), nearest }));
+        let why = "does not say in which time";
+        return Err(refuse(Fault::Unknown { written: written.to_owned(), why, nearest }));
     };
     let (requests, per) = (requests.trim(), per.trim());
     let digits = !requests.is_empty() && requests.bytes().all(|byte| byte.is_ascii_digit());
     let requests: Option<NonZeroU32> = if digits { requests.parse().ok() } else { None };
+    let why = "does not begin with a number of 1 or more";
     let requests =
-        requests.ok_or_else(|| refuse(Fault::Unknown { written: written.to_owned(), nearest: None }))?;
+        requests.ok_or_else(|| refuse(Fault::Unknown { written: written.to_owned(), why, nearest: None }))?;
     let begins_with_number = per.starts_with(|first: char| first.is_ascii_digit());
     let per = if begins_with_number { duration(per) } else { duration(&format!("1{per}")) };
     Ok((requests, per.map_err(|error| refuse(error.fault))?))

@@ -591,7 +591,8 @@ const TIMEOUTS: Inline<RouteTimeouts> = Inline {
 pub(crate) const ERROR_PAGES: Pairs<PageFor, FileKind<Page>> = Pairs {
     expected: "files by status such as { 404 = \"404.html\", 5xx = \"error.html\" }",
     name: |text| {
-        let fault = || Fault::Unknown { written: text.to_owned(), nearest: None };
+        let fault =
+            || Fault::Unknown { written: text.to_owned(), why: "is no status of an error", nearest: None };
         PageFor::of(text)
             .ok_or_else(|| ValueError { fault: fault(), expected: "404, 4xx, 5xx, or * for all errors" })
     },

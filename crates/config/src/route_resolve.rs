@@ -17,7 +17,6 @@ use crate::matching::FieldName;
 use crate::meaning::{
     Access, Action, Auth, Bandwidths, Policies, RateLimit, Respond, Rewrite, Route, Shaping,
 };
-use crate::nearest::nearest;
 use crate::pairs::Pair;
 use crate::reader::{Reader, Span};
 use crate::route_options::{
@@ -25,6 +24,7 @@ use crate::route_options::{
     RouteWritten,
 };
 use crate::table::{Element, one_of};
+use mistake::nearest;
 
 /// What routes name.
 pub(crate) struct Names<'f> {

@@ -33,7 +33,7 @@ pub(crate) fn status_range(text: &str) -> Result<RangeInclusive<u16>, ValueError
         (None, None) => number(text).map(|status| status..=status),
     };
     range.ok_or_else(|| ValueError {
-        fault: Fault::Unknown { written: text.to_owned(), nearest: None },
+        fault: Fault::Unknown { written: text.to_owned(), why: "is no status", nearest: None },
         expected: STATUS,
     })
 }

@@ -110,7 +110,11 @@ const COOKIE_NAME: Text<String> = Text {
     expected: "the name of a cookie",
     read: |text| {
         // RFC 6265 §4.1.1.
-        if is_token(text) { Ok(text.to_owned()) } else { Err(refuse(text, COOKIE_NAME.expected)) }
+        if is_token(text) {
+            Ok(text.to_owned())
+        } else {
+            Err(refuse(text, "cannot be the name of a cookie", COOKIE_NAME.expected))
+        }
     },
     print: String::clone,
 };
@@ -123,14 +127,14 @@ const COOKIE_PATH: Text<String> = Text {
         if text.starts_with('/') && is_plain {
             Ok(text.to_owned())
         } else {
-            Err(refuse(text, COOKIE_PATH.expected))
+            Err(refuse(text, "cannot be the path of a cookie", COOKIE_PATH.expected))
         }
     },
     print: String::clone,
 };
 
-fn refuse(text: &str, expected: &'static str) -> ValueError {
-    ValueError { fault: Fault::Unknown { written: text.to_owned(), nearest: None }, expected }
+fn refuse(text: &str, why: &'static str, expected: &'static str) -> ValueError {
+    ValueError { fault: Fault::Unknown { written: text.to_owned(), why, nearest: None }, expected }
 }
 
 /// What browsers are told where nothing is written.

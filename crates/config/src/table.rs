@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::foreign;
 use crate::kind::{Kind, article, refuse_type};
-use crate::nearest::nearest;
 use crate::reader::{Reader, Span};
+use mistake::nearest;
 
 /// A table of the file: its options fill a `T` that starts as its default.
 pub(crate) struct Table<T: 'static> {
@@ -81,7 +82,10 @@ impl<T: Default + Clone> Table<T> {
         let names: Vec<&'static str> = self.options.iter().map(|option| option.name()).collect();
         let nearest = nearest(name, names.iter().copied());
         let mistake = reader.mistake(at, format!("unknown key {name:?} in {title}"));
-        reader.add(mistake.expecting(one_of(&names)).meaning(nearest.map(str::to_owned)));
+        // What is near is what was meant, whatever it means elsewhere.
+        let hint = || foreign::key(name).map(str::to_owned).or_else(|| foreign::owner(name));
+        let hint = if nearest.is_none() { hint() } else { None };
+        reader.add(mistake.expecting(one_of(&names)).meaning(nearest.map(str::to_owned)).hinting(hint));
         nearest
     }
 

@@ -10,11 +10,11 @@ use toml::de::DeValue;
 use crate::bandwidth::BANDWIDTH;
 use crate::delay::{DELAY, LOSS};
 use crate::fault::{Fault, ValueError};
+use crate::foreign;
 use crate::host::{HOST_HEADER, host_header};
 use crate::keys::HASH_KEY;
 use crate::kind::{At, Kind, List, Located, Maybe, Text, Unless, Word, quoted, refuse_type};
 use crate::meaning::{Bandwidth, Dns, HostHeader, Link, Pool, Protocol, QueueSettings, Server, Upstream};
-use crate::nearest::nearest;
 use crate::options::UP_TO_A_DAY;
 use crate::pairs::OneOrMany;
 use crate::range::{Count, NonZero, Unit, Wait};
@@ -26,6 +26,7 @@ use crate::sticky_options::{STICKY_TABLE, StickyWritten};
 use crate::table::{Element, Page, Section, Table, Written, element, key, one_of, required};
 use crate::tls_options::{UPSTREAM_TLS, UpstreamTlsWritten};
 use crate::watch_options::{BREAKER, CHECK, CheckWritten, EJECT};
+use mistake::nearest;
 
 /// `[upstream.NAME]`.
 #[derive(Debug, Clone)]
@@ -295,7 +296,9 @@ impl Kind<&'static PolicyRow> for PolicyKind {
         if row.is_none() {
             let message = format!("{}: unknown word {text:?}", written.name);
             let mistake = reader.mistake(&written.value.span(), message);
-            let nearest = nearest(text, policy_names()).map(str::to_owned);
+            let names = policy_names();
+            let meant = foreign::word(text, &names).or_else(|| nearest(text, names.iter().copied()));
+            let nearest = meant.map(str::to_owned);
             reader.add(mistake.expecting(self.expected()).meaning(nearest));
         }
         row
@@ -369,7 +372,7 @@ fn server_name(text: &str) -> Result<String, ValueError> {
         return Ok(text.to_owned());
     }
     Err(ValueError {
-        fault: Fault::Unknown { written: text.to_owned(), nearest: None },
+        fault: Fault::Unknown { written: text.to_owned(), why: "cannot be a name", nearest: None },
         expected: SERVER_NAME,
     })
 }

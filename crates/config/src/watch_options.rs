@@ -200,7 +200,11 @@ const CHECK_PATH: Text<String> = Text {
         let slashed = format!("/{text}");
         let nearest = (!text.starts_with('/') && (CHECK_PATH.read)(&slashed).is_ok()).then_some(slashed);
         Err(ValueError {
-            fault: Fault::Unknown { written: text.to_owned(), nearest },
+            fault: Fault::Unknown {
+                written: text.to_owned(),
+                why: "cannot be the target of a request",
+                nearest,
+            },
             expected: CHECK_PATH.expected,
         })
     },

@@ -26,26 +26,24 @@ fn one_mistake_each() {
         ("", ""),
         (
             "worker = 2",
-            "4:1: unknown key \"worker\" in the file; expected workers, gather, admin, metrics, error_pages, \
-             trusted_proxies, listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages; did you mean \"workers\"?",
+            "4:1: unknown key \"worker\" in the file; did you mean \"workers\"? Expected workers, gather, admin, metrics, error_pages, \
+             trusted_proxies, listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
         ("workers = 0", "4:11: workers: 0 is too small; expected a whole number, 1 to 1024"),
         ("workers = \"all\"", "4:11: workers: this is a string; expected a whole number, 1 to 1024"),
         (
             "trusted_proxies = [\"10.0.0.0/8\", \"10.0.0.1/8\"]",
-            "4:34: trusted_proxies: 10.0.0.1/8 has address bits beyond its length; expected a network such as \
-             10.0.0.0/8 or fd00::/8, or one address; did you mean \"10.0.0.0/8\"?",
+            "4:34: trusted_proxies: 10.0.0.1/8 has address bits beyond its length; did you mean \"10.0.0.0/8\"? Expected a network such as \
+             10.0.0.0/8 or fd00::/8, or one address",
         ),
         (
             "[timeouts]\nkeep_alive = 75",
-            "5:14: keep_alive: 75 has no unit; expected a duration such as 50ms, 1.5s, 2m or 1h, 1ms to 1d; \
-             did you mean \"75s\"?",
+            "5:14: keep_alive: 75 has no unit; did you mean \"75s\"? Expected a duration such as 50ms, 1.5s, 2m or 1h, 1ms to 1d",
         ),
         (
             "[timeouts]\nkeepalive = \"75s\"",
-            "5:1: unknown key \"keepalive\" in [timeouts]; expected client_header, client_body, client_write, \
-             keep_alive, upstream_connect, upstream_first_byte, upstream_body, tunnel_idle or drain; \
-             did you mean \"keep_alive\"?",
+            "5:1: unknown key \"keepalive\" in [timeouts]; did you mean \"keep_alive\"? Expected client_header, client_body, client_write, \
+             keep_alive, upstream_connect, upstream_first_byte, upstream_body, tunnel_idle or drain",
         ),
         (
             "[timeouts]\nclient_body = \"0s\"",
@@ -53,8 +51,7 @@ fn one_mistake_each() {
         ),
         (
             "[limits]\nheader_bytes = \"64m\"",
-            "5:16: header_bytes: unknown unit \"m\"; expected a size in bytes such as 512, 64k, 256MB or 64KiB; \
-             did you mean \"M\"?",
+            "5:16: header_bytes: unknown unit \"m\"; did you mean \"M\"? Expected a size in bytes such as 512, 64k, 256MB or 64KiB",
         ),
         (
             "[limits]\nheader_bytes = \"2MiB\"",
@@ -86,16 +83,16 @@ fn one_mistake_each() {
         ),
         (
             "[log]\ntarget = \"stdot\"",
-            "5:10: target: \"stdot\" is neither a known word nor a path; expected \"stdout\" or a path with a /, such as \
-             /var/log/vanward.log or ./access.log; did you mean \"stdout\"?",
+            "5:10: target: \"stdot\" is neither a known word nor a path; did you mean \"stdout\"? Expected \"stdout\" or a path with a /, such as \
+             /var/log/vanward.log or ./access.log",
         ),
         (
             "[log]\ntarget = \"stdout\"\nformat = \"jason\"",
-            "6:10: format: unknown word \"jason\"; expected \"combined\" or \"json\"; did you mean \"json\"?",
+            "6:10: format: unknown word \"jason\"; did you mean \"json\"? Expected \"combined\" or \"json\"",
         ),
         (
             "[log]\ntarget = \"stdout\"\nquery = \"none\"",
-            "6:9: query: unknown word \"none\"; expected \"full\", \"masked\" or \"off\"",
+            "6:9: query: unknown word \"none\"; did you mean \"off\"? Expected \"full\", \"masked\" or \"off\"",
         ),
         (
             "[log]\ntarget = \"stdout\"\nquery = \"off\"\nmask = [\"token\"]",
@@ -107,12 +104,12 @@ fn one_mistake_each() {
         ),
         (
             "[messages]\nformat = \"json\"\nlevel = \"debug\"",
-            "6:9: level: unknown word \"debug\"; expected \"error\", \"warn\" or \"info\"",
+            "6:9: level: unknown word \"debug\"; did you mean \"info\"? Expected \"error\", \"warn\" or \"info\"",
         ),
         ("timeouts = 3", "4:12: timeouts is an integer; expected a table [timeouts]"),
         (
             "[tls]\ncert = \"a\"",
-            "4:2: unknown key \"tls\" in the file; expected workers, gather, admin, metrics, error_pages, trusted_proxies, \
+            "4:2: unknown key \"tls\" in the file; it is an option of [[listen]] and [upstream.NAME]; expected workers, gather, admin, metrics, error_pages, trusted_proxies, \
              listen, route, upstream, profile, timeouts, limits, shed, cache, faults, fault, log or messages",
         ),
     ] {
@@ -127,9 +124,8 @@ fn listeners() {
     for (listen, expected) in [
         (
             "[[listen]]\nadress = \"127.0.0.1:80\"",
-            "4:1: unknown key \"adress\" in [[listen]]; expected address, name, proxy_protocol, tcp, tls, \
-             redirect_to_https, hsts, http2, rate, upload_rate, profile, connect_delay, latency or loss; \
-             did you mean \"address\"?",
+            "4:1: unknown key \"adress\" in [[listen]]; did you mean \"address\"? Expected address, name, proxy_protocol, tcp, tls, \
+             redirect_to_https, hsts, http2, rate, upload_rate, profile, connect_delay, latency or loss",
         ),
         (
             "[[listen]]",
@@ -146,8 +142,8 @@ fn listeners() {
         ("", "1:1: the file has no listen; expected at least one [[listen]]"),
         (
             "[[listen]]\naddress = \":80\"",
-            "4:11: address: \":80\" is not an address with a port; expected an IP address with a port such as \
-             127.0.0.1:8080 or [::]:8080, or unix:/run/vanward.sock; did you mean \"0.0.0.0:80\"?",
+            "4:11: address: \":80\" is not an address with a port; did you mean \"0.0.0.0:80\"? Expected an IP address with a port such as \
+             127.0.0.1:8080 or [::]:8080, or unix:/run/vanward.sock",
         ),
         (
             "[[listen]]\naddress = \"[::1]:80\"\n[[listen]]\naddress = \"[0::1]:80\"",
@@ -170,14 +166,13 @@ fn routes() {
         ),
         (
             "[[route]]\nupstream = \"ap\"",
-            "4:12: upstream: no upstream is named \"ap\"; expected app; did you mean \"app\"?",
+            "4:12: upstream: no upstream is named \"ap\"; did you mean \"app\"? Expected app",
         ),
         ("[[route]]\nupstream = \"web\"", "4:12: upstream: no upstream is named \"web\"; expected app"),
         (
             "[[route]]\nupstream = \"app\"\npath = \"api\"",
-            "5:8: path: \"api\" is not a path prefix: it doesn't start with /; expected a path prefix such as / or /api, \
-             = /path for one path alone, or ~ regex; \
-             did you mean \"/api\"?",
+            "5:8: path: \"api\" is not a path prefix: it doesn't start with /; did you mean \"/api\"? Expected a path prefix such as / or /api, \
+             = /path for one path alone, or ~ regex",
         ),
         (
             "[[route]]\nupstream = \"app\"\nhost = \"www.*.com\"",
@@ -225,8 +220,7 @@ fn upstreams() {
         (
             "[upstream.app]\nservers = [\"127.0.0.1:9000\"]",
             format!(
-                "4:12: servers: \"127.0.0.1:9000\" has no scheme; expected {server}; \
-                 did you mean \"http://127.0.0.1:9000\"?"
+                "4:12: servers: \"127.0.0.1:9000\" has no scheme; did you mean \"http://127.0.0.1:9000\"? Expected {server}"
             ),
         ),
         (
@@ -236,8 +230,8 @@ fn upstreams() {
         ("[upstream.app]\nservers = [{ weight = 2 }]", format!("4:12: this server has no url; expected {server}")),
         (
             "[upstream.app]\nservers = [\"http://a\"]\nbalance = \"round_robin\"",
-            "5:11: balance: unknown word \"round_robin\"; expected \"round-robin\", \"least-connections\", \"two-choices\", \
-             \"response-time\", \"client-address\" or \"consistent-hash\"; did you mean \"round-robin\"?"
+            "5:11: balance: unknown word \"round_robin\"; did you mean \"round-robin\"? Expected \"round-robin\", \"least-connections\", \"two-choices\", \
+             \"response-time\", \"client-address\" or \"consistent-hash\""
                 .to_owned(),
         ),
         (
@@ -254,8 +248,7 @@ fn upstreams() {
         ),
         (
             "[upstream.app]\nservers = [\"http://a\"]\n[upstream.app.pool]\nidel = 3",
-            "6:1: unknown key \"idel\" in [upstream.app.pool]; expected idle, connections or idle_timeout; \
-             did you mean \"idle\"?"
+            "6:1: unknown key \"idel\" in [upstream.app.pool]; did you mean \"idle\"? Expected idle, connections or idle_timeout"
                 .to_owned(),
         ),
         (
@@ -304,7 +297,7 @@ fn tls_of_listeners() {
         ),
         (
             "tls = { self_signed = true, unknown_names = \"refused\" }",
-            "5:45: unknown_names: unknown word \"refused\"; expected \"default\" or \"refuse\"; did you mean \"refuse\"?"
+            "5:45: unknown_names: unknown word \"refused\"; did you mean \"refuse\"? Expected \"default\" or \"refuse\""
                 .to_owned(),
         ),
         (
@@ -361,11 +354,11 @@ fn tls_of_upstreams() {
         ("tls = { verify = \"no\" }", "5:18: verify: this is a string; expected true or false"),
         (
             "tls = { verifi = false }",
-            "5:9: unknown key \"verifi\" in tls; expected ca, name, verify, cert or key; did you mean \"verify\"?",
+            "5:9: unknown key \"verifi\" in tls; did you mean \"verify\"? Expected ca, name, verify, cert or key",
         ),
         (
             "protocol = \"h2c\"",
-            "5:12: protocol: unknown word \"h2c\"; expected \"http/1.1\" or \"h2\"; did you mean \"h2\"?",
+            "5:12: protocol: unknown word \"h2c\"; did you mean \"h2\"? Expected \"http/1.1\" or \"h2\"",
         ),
     ] {
         assert_eq!(said(&file(lines)), [expected], "{lines}");
@@ -525,4 +518,53 @@ fn files_that_can_not_be_read() {
 
     let endless = std::path::Path::new("/dev/zero");
     assert_eq!(said(endless), [(1, 1, "the file is larger than 16 MiB".to_owned())]);
+}
+
+/// Who comes from another proxy is told what things are called here.
+#[test]
+fn names_of_other_proxies_are_understood() {
+    let file = |more: &str| {
+        format!(
+            "[[listen]]\naddress = \"127.0.0.1:1\"\n[[route]]\nupstream = \"a\"\n[upstream.a]\nservers = [\"http://b\"]\n{more}\n"
+        )
+    };
+    for (more, said) in [
+        (
+            "max_fails = 3",
+            "7:1: unknown key \"max_fails\" in [upstream.a]; here it is `eject` of [upstream.NAME]",
+        ),
+        (
+            "balance = \"leastconn\"",
+            "7:11: balance: unknown word \"leastconn\"; did you mean \"least-connections\"?",
+        ),
+        (
+            "[[route]]\nserver_name = \"x\"\nproxy_pass = \"http://c\"",
+            "8:1: unknown key \"server_name\" in [[route]]; here it is `host`",
+        ),
+        ("[[route]]\nproxy_pass http://c;", "8:12: key with no value; here it is `upstream` of [[route]]"),
+        ("timeout connect 5s", "7:9: key with no value; here it is `upstream_connect` of [timeouts]"),
+        ("[[backend]]\nname = \"x\"", "7:3: unknown key \"backend\" in the file; here it is [upstream.NAME]"),
+        // What is an option elsewhere.
+        ("drain = \"5s\"", "7:1: unknown key \"drain\" in [upstream.a]; it is an option of [timeouts]"),
+    ] {
+        let mistakes = config::parse(&file(more), "f").expect_err("it is wrong");
+        let all: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        assert!(all.iter().any(|mistake| mistake.contains(said)), "{more}: {all:#?}");
+    }
+}
+
+#[test]
+fn a_file_of_another_proxy_is_one_mistake() {
+    let nginx = "http {\n  server {\n    listen 80;\n    location / { proxy_pass http://a; }\n  }\n}\n";
+    let mistakes = config::parse(nginx, "nginx.conf").expect_err("it is no file of ours");
+    assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+    assert!(
+        mistakes[0]
+            .to_string()
+            .starts_with("nginx.conf:1:1: this is a configuration of nginx; expected one of vanward")
+    );
+    assert_eq!(mistakes[0].shown(), "    1 | http {\n      | ^^^^^^\n");
+    let traefik = "[entryPoints.web]\naddress = \":80\"\n[http.routers.a]\nrule = \"Host(`a`)\"\n";
+    let mistakes = config::parse(traefik, "traefik.toml").expect_err("it is no file of ours");
+    assert_eq!((mistakes.len(), mistakes[0].message.as_str()), (1, "this is a configuration of Traefik"));
 }

@@ -27,20 +27,18 @@ fn mistakes() {
         ("[[fault]]\nprobability = \"1%\"", &[&format!("4:1: [[fault]] has no inject; expected {WHAT}")]),
         (
             "[[fault]]\ninject = \"rset\"",
-            &[&format!(
-                "5:10: inject: \"rset\" has no meaning here; expected {WHAT}; did you mean \"reset\"?"
-            )],
+            &[&format!("5:10: inject: \"rset\" is not known here; did you mean \"reset\"? Expected {WHAT}")],
         ),
         (
             "[[fault]]\ninject = \"503\"\nprobability = \"5\"",
             &[
-                "6:15: probability: \"5\" has no meaning here; expected a share such as 1%, 0.5% or 100%; did you mean \"5%\"?",
+                "6:15: probability: \"5\" has no %; did you mean \"5%\"? Expected a share such as 1%, 0.5% or 100%",
             ],
         ),
         (
             "[[fault]]\ninject = \"connection rset\"",
             &[&format!(
-                "5:10: inject: \"rset\" has no meaning here; expected {WHAT_OF_CONNECTIONS}; did you mean \"reset\"?"
+                "5:10: inject: \"rset\" is not known here; did you mean \"reset\"? Expected {WHAT_OF_CONNECTIONS}"
             )],
         ),
         (
@@ -79,7 +77,7 @@ fn mistakes() {
         ),
         (
             "[[fault]]\ninject = \"503\"\nroute = \"apo\"",
-            &["6:9: route: no route is named \"apo\"; expected api; did you mean \"api\"?"],
+            &["6:9: route: no route is named \"apo\"; did you mean \"api\"? Expected api"],
         ),
         (
             "[[fault]]\ninject = \"503\"\nlistener = \"bytes\"",
@@ -114,6 +112,9 @@ fn mistakes() {
 #[test]
 fn what_a_flag_has_is_refused_in_the_same_words() {
     let error = config::injection("1:503").unwrap_err();
-    assert_eq!(error.fault, Fault::Unknown { written: "1".to_owned(), nearest: Some("1%".to_owned()) });
+    assert_eq!(
+        error.fault,
+        Fault::Unknown { written: "1".to_owned(), why: "has no %", nearest: Some("1%".to_owned()) }
+    );
     assert!(config::injection("1%:503").is_ok());
 }

@@ -16,8 +16,10 @@ fn upstreams() {
     let cases: &[(&str, &[&str])] = &[
         (
             "balance = \"random\"",
-            &["5:11: balance: unknown word \"random\"; expected \"round-robin\", \"least-connections\", \
-                 \"two-choices\", \"response-time\", \"client-address\" or \"consistent-hash\""],
+            &[
+                "5:11: balance: unknown word \"random\"; did you mean \"two-choices\"? Expected \"round-robin\", \
+                 \"least-connections\", \"two-choices\", \"response-time\", \"client-address\" or \"consistent-hash\"",
+            ],
         ),
         (
             "hash_key = \"client\"",
@@ -40,18 +42,22 @@ fn upstreams() {
         ),
         (
             "slow_start = 5",
-            &["5:14: slow_start: 5 has no unit; expected a duration such as 50ms, 1.5s, 2m or 1h, 0s to \
-                 1h; did you mean \"5s\"?"],
+            &[
+                "5:14: slow_start: 5 has no unit; did you mean \"5s\"? Expected a duration such as 50ms, 1.5s, 2m or 1h, 0s to \
+                 1h",
+            ],
         ),
         (
             "priority_suffices = 50",
-            &["5:21: priority_suffices: 50 has no %; expected a percentage such as 20%, 0% to 100%; did \
-                 you mean \"50%\"?"],
+            &[
+                "5:21: priority_suffices: 50 has no %; did you mean \"50%\"? Expected a percentage such as 20%, 0% to 100%",
+            ],
         ),
         (
             "priority_suffices = \"50\"",
-            &["5:21: priority_suffices: \"50\" has no meaning here; expected a percentage such as 20%; did \
-                 you mean \"50%\"?"],
+            &[
+                "5:21: priority_suffices: \"50\" has no %; did you mean \"50%\"? Expected a percentage such as 20%",
+            ],
         ),
         (
             "protocol = \"h2\"\nsend_proxy_protocol = \"v1\"",
@@ -70,9 +76,10 @@ fn upstreams() {
         ),
         (
             "sticky = { by = \"cookie:id\" }",
-            &["5:17: by: \"cookie:id\" has no meaning here; expected cookie, origin-cookie:NAME, client, \
-                 client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME; did you mean \
-                 \"origin-cookie:id\"?"],
+            &[
+                "5:17: by: \"cookie:id\" does not say whose cookie it is; did you mean \"origin-cookie:id\"? Expected cookie, origin-cookie:NAME, client, \
+                 client/24, basic-user, header:NAME, query:NAME or path-parameter:NAME",
+            ],
         ),
         (
             "sticky = { by = \"client\", name = \"x\", ttl = \"browser\" }",
@@ -100,8 +107,8 @@ fn upstreams() {
         (
             "sticky = { by = \"cookie\", name = \"a b\", path = \"a;b\" }",
             &[
-                "5:34: name: \"a b\" has no meaning here; expected the name of a cookie",
-                "5:48: path: \"a;b\" has no meaning here; expected a path such as /app",
+                "5:34: name: \"a b\" cannot be the name of a cookie; expected the name of a cookie",
+                "5:48: path: \"a;b\" cannot be the path of a cookie; expected a path such as /app",
             ],
         ),
         (
@@ -115,8 +122,10 @@ fn upstreams() {
         ),
         (
             "check = { type = \"https\" }",
-            &["5:18: type: unknown word \"https\"; expected \"http\", \"tcp\", \"tls\", \"grpc\" or \
-                 \"command\"; did you mean \"http\"?"],
+            &[
+                "5:18: type: unknown word \"https\"; did you mean \"http\"? Expected \"http\", \"tcp\", \"tls\", \"grpc\" or \
+                 \"command\"",
+            ],
         ),
         (
             "check = { type = \"tcp\", path = \"/\" }",
@@ -132,12 +141,14 @@ fn upstreams() {
         ),
         (
             "check = { type = \"http\", path = \"health\" }",
-            &["5:33: path: \"health\" has no meaning here; expected a path such as /health, with a query \
-                 or without; did you mean \"/health\"?"],
+            &[
+                "5:33: path: \"health\" cannot be the target of a request; did you mean \"/health\"? Expected a path such as /health, with a query \
+                 or without",
+            ],
         ),
         (
             "check = { type = \"http\", status = \"20x\" }",
-            &["5:35: status: \"20x\" has no meaning here; expected a status such as 200, \"2xx\" or \
+            &["5:35: status: \"20x\" is no status; expected a status such as 200, \"2xx\" or \
                  \"200-399\""],
         ),
         (
@@ -161,8 +172,9 @@ fn upstreams() {
         ),
         (
             "retry = { budget = 10 }",
-            &["5:20: budget: 10 has no %; expected a percentage such as 20%, 0% to 1000%; did you mean \
-                 \"10%\"?"],
+            &[
+                "5:20: budget: 10 has no %; did you mean \"10%\"? Expected a percentage such as 20%, 0% to 1000%",
+            ],
         ),
         (
             "retry = { on = \"503\" }",
@@ -175,7 +187,7 @@ fn upstreams() {
         ),
         (
             "dns = \"al\"",
-            &["5:7: dns: unknown word \"al\"; expected \"all\" or \"one\"; did you mean \"all\"?"],
+            &["5:7: dns: unknown word \"al\"; did you mean \"all\"? Expected \"all\" or \"one\""],
         ),
     ];
     for (text, expected) in cases {
@@ -207,7 +219,7 @@ fn servers() {
         ),
         (
             "[{ url = \"http://a\", name = \"a b\" }]",
-            &["4:39: name: \"a b\" has no meaning here; expected 1 to 64 letters, digits, '.', '-' and '_'"],
+            &["4:39: name: \"a b\" cannot be a name; expected 1 to 64 letters, digits, '.', '-' and '_'"],
         ),
     ];
     for (text, expected) in cases {
@@ -235,7 +247,9 @@ fn the_top_of_the_file() {
         ),
         (
             "error_pages = { 302 = \"/dev/null\" }",
-            &["2:17: error_pages: \"302\" has no meaning here; expected 404, 4xx, 5xx, or * for all errors"],
+            &[
+                "2:17: error_pages: \"302\" is no status of an error; expected 404, 4xx, 5xx, or * for all errors",
+            ],
         ),
         (
             "listen = [{ address = \"127.0.0.1:1\", tcp = \"x\" }]",

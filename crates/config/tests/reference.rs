@@ -45,7 +45,7 @@ fn the_mistakes_of_the_page_are_what_is_said() {
     let file = "[[listen]]\nadress = \"127.0.0.1:8080\"\n\n[[route]]\nupstream = \"ap\"\n\n[upstream.app]\n\
                 servers = [\"http://127.0.0.1:9000\"]\n\n[timeouts]\n\ndrain = 30\n";
     let mistakes = config::parse(file, "vanward.toml").unwrap_err();
-    let said: String = mistakes.iter().map(|mistake| format!("{mistake}\n")).collect();
+    let said: String = mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown())).collect();
     assert_eq!(said, text);
 }
 

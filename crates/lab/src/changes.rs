@@ -4,11 +4,12 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use mistake::nearest;
 use report::figure;
 
 use crate::generator::Generator;
 use crate::plan::Load;
-use crate::written::{Written, nearest};
+use crate::written::Written;
 
 /// What is otherwise than a plan says; nothing, by default.
 #[derive(Debug, Clone, Default)]

@@ -65,4 +65,4 @@ pub use plan::{CasePlan, Deviation, Features, Load, Own, Payload, Plan, Timing};
 pub use serving::Serving;
 pub use site::Host;
 pub use sites::{Placement, Sites};
-pub use written::{Mistake, Written};
+pub use written::Written;

@@ -2,13 +2,17 @@
 //!
 //! What is wrong is said with its line and column. Nothing is looked for on the system here but by the caller.
 
+/// Every mistake of a text.
+mod every;
 /// The machines of a plan.
 mod machines;
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::time::Duration;
 
+use mistake::{Mistake, Places, nearest};
 use report::results::{Layer, Role, Scheme, Upstream, Version};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -25,20 +29,6 @@ use machines::RawMachines;
 
 /// More cases than anybody reads.
 const CASES_MOST: usize = 2_000;
-
-/// What is wrong with a plan, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}:{column}: {message}")]
-pub struct Mistake {
-    /// The file as it was named.
-    pub file: String,
-    /// From 1.
-    pub line: usize,
-    /// From 1, in characters.
-    pub column: usize,
-    /// What is wrong, and what was expected.
-    pub message: String,
-}
 
 /// What a plan's file says.
 #[derive(Debug, Clone)]
@@ -65,43 +55,53 @@ pub struct Written {
 
 impl Written {
     /// Reads the text of `file`; `quick` takes what its `quick` tables say instead.
-    pub fn read(text: &str, file: &str, quick: bool) -> Result<Self, Mistake> {
-        let at = |offset: usize, message: String| mistake(text, file, offset, message);
-        let raw: RawPlan = toml::from_str(text)
-            .map_err(|error| at(error.span().map_or(0, |span| span.start), meant(error.message())))?;
-        for name in &raw.proxies {
-            let is_known = proxies::is_known(name.get_ref()) || raw.command.contains_key(name.get_ref());
-            if !is_known {
-                let message = format!(
-                    "no proxy is called {:?}; expected one of {}, or a name in [command]",
-                    name.get_ref(),
-                    proxies::names().join(", ")
-                );
-                return Err(at(name.span().start, message));
+    ///
+    /// # Errors
+    /// Every mistake, in the order of the file.
+    pub fn read(text: &str, file: &str, quick: bool) -> Result<Self, Vec<Mistake>> {
+        let mut every = every::read::<RawPlan>(text, file);
+        let mut mistakes = std::mem::take(&mut every.mistakes);
+        // Of a plan that has lost something it is not known which cases it has.
+        let is_whole = mistakes.is_empty();
+        let Some(raw) = every.value.take() else { return Err(mistakes) };
+        let places = Places::new(text, file);
+        let there =
+            [raw.title.is_some(), !raw.proxies.is_empty(), raw.duration.is_some(), !raw.case.is_empty()];
+        for (key, is_there) in ["title", "proxies", "duration", "case"].into_iter().zip(there) {
+            if !is_there && every.lacks(key) {
+                mistakes.push(places.mistake(&(0..0), format!("the plan has no {key}")));
             }
         }
-        if let Some(name) =
-            raw.proxy.keys().find(|name| !raw.proxies.iter().any(|one| one.get_ref() == *name))
-        {
-            return Err(at(0, format!("[proxy.{name}] is about none of the plan's proxies")));
-        }
+        let mut refuse = |at: Range<usize>, message: String| mistakes.push(places.mistake(&at, message));
         let names: Vec<&str> = raw.proxies.iter().map(|name| name.get_ref().as_str()).collect();
-        let about = |expect: Spanned<Expect>| {
-            let start = expect.span().start;
-            expect.into_inner().about(&names).map_err(|message| at(start, message))
-        };
-        let expectations = raw.expect.into_iter().map(about).collect::<Result<_, _>>()?;
-        let placement = raw.machine.placement().map_err(|message| at(0, message))?;
-        let mut cases = cases_of(&raw.case, quick, placement.clients.len(), &at)?;
-        if let Some(alone) = without_its_loop(&cases) {
-            return Err(at(0, alone));
+        check_proxies(&raw, &mut refuse);
+        let mut expectations = Vec::new();
+        for expect in raw.expect {
+            let at = expect.span();
+            let read = Expect::try_from(expect.into_inner());
+            match read.and_then(|expect| expect.about(&names)) {
+                Ok(expect) => expectations.push(expect),
+                Err(message) => refuse(at, message),
+            }
         }
+        let placement = raw.machine.placement().map_err(|message| refuse(0..0, message));
+        let clients = placement.as_ref().map_or(1, |placement| placement.clients.len());
+        let mut cases = if is_whole { cases_of(&raw.case, quick, clients, &mut refuse) } else { Vec::new() };
+        if let Some(alone) = without_its_loop(&cases) {
+            refuse(0..0, alone);
+        }
+        mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+        let (Ok(placement), Some(title), Some(duration), true) =
+            (placement, raw.title, raw.duration, mistakes.is_empty())
+        else {
+            return Err(mistakes);
+        };
         let short = raw.quick.filter(|_| quick).unwrap_or_default();
         if short.duration.is_some() {
             cases.iter_mut().for_each(|case| case.measured = None);
         }
         Ok(Self {
-            title: raw.title,
+            title,
             published: raw.published,
             wanted: Wanted {
                 names: raw.proxies.into_iter().map(Spanned::into_inner).collect(),
@@ -112,7 +112,7 @@ impl Written {
             origins: raw.origins,
             timing: Timing {
                 rounds: short.repeats.unwrap_or(raw.repeats).get(),
-                measured: short.duration.unwrap_or(raw.duration).0,
+                measured: short.duration.unwrap_or(duration).0,
                 warm_up: short.warm_up.unwrap_or(raw.warm_up).0,
             },
             cases,
@@ -150,8 +150,9 @@ fn without_its_loop(cases: &[CasePlan]) -> Option<String> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawPlan {
-    title: String,
+    title: Option<String>,
     published: Option<String>,
+    #[serde(default)]
     proxies: Vec<Spanned<String>>,
     #[serde(default)]
     command: BTreeMap<String, Vec<String>>,
@@ -163,15 +164,36 @@ struct RawPlan {
     origins: NonZeroUsize,
     #[serde(default = "three")]
     repeats: NonZeroUsize,
-    duration: Span,
+    duration: Option<Span>,
     #[serde(default)]
     warm_up: Span,
     #[serde(default)]
-    expect: Vec<Spanned<Expect>>,
+    expect: Vec<Spanned<String>>,
     #[serde(default)]
     say_keep_alive: bool,
+    #[serde(default)]
     case: Vec<Spanned<RawCase>>,
     quick: Option<Quick>,
+}
+
+/// Refuses proxies that there are not, and what is said about none of the plan's.
+fn check_proxies(raw: &RawPlan, refuse: &mut dyn FnMut(Range<usize>, String)) {
+    for name in &raw.proxies {
+        let written = name.get_ref();
+        if proxies::is_known(written) || raw.command.contains_key(written) {
+            continue;
+        }
+        let names = proxies::names();
+        let meant = nearest(written, names.iter().copied());
+        let meant = meant.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
+        let names = names.join(", ");
+        let message =
+            format!("no proxy is called {written:?}{meant}; expected one of {names}, or a name in [command]");
+        refuse(name.span(), message);
+    }
+    for name in raw.proxy.keys().filter(|name| !raw.proxies.iter().any(|one| one.get_ref() == *name)) {
+        refuse(0..0, format!("[proxy.{name}] is about none of the plan's proxies"));
+    }
 }
 
 /// Every combination of every case, for so many clients.
@@ -179,11 +201,13 @@ fn cases_of(
     written: &[Spanned<RawCase>],
     quick: bool,
     clients: usize,
-    at: &dyn Fn(usize, String) -> Mistake,
-) -> Result<Vec<CasePlan>, Mistake> {
+    refuse: &mut dyn FnMut(Range<usize>, String),
+) -> Vec<CasePlan> {
     let mut cases = Vec::new();
     let mut names = HashSet::new();
     for case in written {
+        // The combinations of a case have the same mistakes.
+        let mut is_refused = false;
         for plan in case.get_ref().plans(quick) {
             let wrong = if names.insert(plan.name.clone()) {
                 impossible(&plan, clients)
@@ -194,16 +218,16 @@ fn cases_of(
                     plan.name
                 ))
             };
-            if let Some(message) = wrong {
-                return Err(at(case.span().start, message));
+            if let Some(message) = wrong.filter(|_| !std::mem::replace(&mut is_refused, true)) {
+                refuse(case.span(), message);
             }
             cases.push(plan);
         }
     }
-    if cases.is_empty() || cases.len() > CASES_MOST {
-        return Err(at(0, format!("the plan has {} cases; expected 1 to {CASES_MOST}", cases.len())));
+    if !written.is_empty() && (cases.is_empty() || cases.len() > CASES_MOST) {
+        refuse(0..0, format!("the plan has {} cases; expected 1 to {CASES_MOST}", cases.len()));
     }
-    Ok(cases)
+    cases
 }
 
 /// Why nobody can do a case, whatever is installed.
@@ -572,34 +596,6 @@ fn ten_seconds() -> Span {
     Span(Duration::from_secs(10))
 }
 
-fn mistake(text: &str, file: &str, offset: usize, message: String) -> Mistake {
-    let before = text.get(..offset).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    Mistake {
-        file: file.to_owned(),
-        line: before.matches('\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
-        message,
-    }
-}
-
-/// The name that was probably meant by one that there is not.
-pub(crate) fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let near = names.map(|name| (strsim::damerau_levenshtein(written, name), name));
-    near.filter(|(distance, _)| *distance <= (written.len() / 3).max(1)).min().map(|(_, name)| name)
-}
-
-/// The parser's words, with the name that a misspelt one is nearest to.
-fn meant(message: &str) -> String {
-    let mut names = message.split('`').skip(1).step_by(2);
-    let is_unknown = message.starts_with("unknown");
-    let written = names.next().filter(|_| is_unknown);
-    match written.and_then(|written| nearest(written, names)) {
-        Some(name) => format!("{message}; did you mean {name:?}?"),
-        None => message.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -696,12 +692,71 @@ mod tests {
             (format!("expect = [\"p99 < 1s\"]\n{SHORTEST}{case}"), "f:1:", "expected of no proxy"),
         ];
         for (text, place, said) in cases {
-            let refused = Written::read(&text, "f", false).expect_err("a mistake").to_string();
+            let refused = Written::read(&text, "f", false).expect_err("a mistake");
+            assert_eq!(refused.len(), 1, "{refused:?}");
+            let refused = refused[0].to_string();
             assert!(
                 refused.starts_with(place) || place.ends_with(':') && refused.starts_with("f:"),
                 "{refused}"
             );
             assert!(refused.contains(said), "{refused}");
         }
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once() {
+        let text = "titel = \"t\"\nproxies = [\"direct\", \"ngnix\"]\nduration = 5\nexpect = [\"direct: p99 < much\", \
+                    \"nginx: p99 < 1s\", \"p99 <\"]\n[[case]]\npayload = \"tiny\"\nconnections = 0\nlod = 1\n[[case]]\n\
+                    connections = 1\n[quick]\nrepeats = 1\nduratoin = \"1s\"\nwarm up\n[made]\nup = 1\n";
+        let told: Vec<String> = Written::read(text, "f", false)
+            .expect_err("mistakes")
+            .iter()
+            .map(|mistake| format!("{}:{} {}", mistake.line, mistake.column, mistake.sentence()))
+            .collect();
+        let begins = [
+            "1:1 unknown field `titel`; did you mean \"title\"? Expected one of",
+            "2:22 no proxy is called \"ngnix\"; did you mean \"nginx\"?",
+            "3:12 invalid type: integer `5`; expected a string",
+            "4:11 an expectation is",
+            "4:33 the plan has no proxy \"nginx\"",
+            "4:52 an expectation is",
+            "7:15 invalid value",
+            "8:1 unknown field `lod`; did you mean \"load\"?",
+            "13:1 unknown field `duratoin`; did you mean \"duration\"?",
+            "14:6 key with no value",
+            "15:2 unknown field `made`",
+        ];
+        assert_eq!(told.len(), begins.len(), "{told:#?}");
+        for (told, begin) in told.iter().zip(begins) {
+            assert!(told.starts_with(begin), "{told}\n{begin}");
+        }
+        let missing =
+            format!("{SHORTEST}[[case]]\nconnections = 1\n[[case]]\npayload = \"tiny\"\nconnections = 0\n");
+        let mistakes = Written::read(&missing.replace("title", "titel"), "f", false).expect_err("mistakes");
+        let told: Vec<&str> = mistakes.iter().map(|mistake| mistake.message.as_str()).collect();
+        let nought = "invalid value: integer `0`";
+        assert_eq!(told, ["unknown field `titel`", "missing field `payload`", nought]);
+        let mistakes = Written::read("proxies = [\"direct\"]\n", "f", false).expect_err("mistakes");
+        let told: Vec<&str> = mistakes.iter().map(|mistake| mistake.message.as_str()).collect();
+        assert_eq!(told, ["the plan has no title", "the plan has no duration", "the plan has no case"]);
+    }
+
+    #[test]
+    fn what_is_no_plan_at_all_ends() {
+        for text in [
+            "",
+            "[",
+            "[[case]]",
+            "case = 1",
+            "\u{feff}\u{e9} = \u{e9}\n",
+            "a = [\n1,\n\"",
+            "[a]\n[a]\n",
+            "proxies = [1, 2",
+        ] {
+            assert!(Written::read(text, "f", false).is_err(), "{text}");
+        }
+        let many = "[[case]]\npayload = 1\nconnections = 0\n".repeat(500);
+        let mistakes = Written::read(&many, "f", false).expect_err("mistakes");
+        assert!((100..=201).contains(&mistakes.len()), "{}", mistakes.len());
     }
 }

@@ -495,7 +495,10 @@ fn what_is_wrong_with_a_rate_or_a_delay_is_told_with_the_remedy() {
         run_in(scene.path(), &[&["shape", "set"], arguments, &["--socket", "admin"]].concat())
     };
     for (arguments, said) in [
-        (&["listener", "--rate", "1mb/s"][..], "rate: unknown unit \"mb/s\"; expected a rate"),
+        (
+            &["listener", "--rate", "1mb/s"][..],
+            "rate: unknown unit \"mb/s\"; did you mean \"MB/s\"? Expected a rate",
+        ),
         (&["listener", "--rate", "0B/s"], "rate: nothing would ever pass at 0B/s; expected a rate"),
         (&["route", "/", "--delay", "5"], "delay: 5 has no unit; expected a delay"),
         (

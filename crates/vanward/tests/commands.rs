@@ -134,7 +134,13 @@ fn check_and_run_say_where_a_bad_file_is_wrong() {
     for arguments in [&["check"][..], &["run"], &["run", "--config", "vanward.toml"]] {
         let ended = run_in(folder.path(), arguments).with_code(78);
         assert!(ended.errors.starts_with(place), "{arguments:?}: {}", ended.errors);
-        assert!(ended.errors.ends_with("did you mean \"workers\"?\n"), "{arguments:?}: {}", ended.errors);
+        assert!(
+            ended.errors.contains("did you mean \"workers\"? Expected"),
+            "{arguments:?}: {}",
+            ended.errors
+        );
+        let excerpt = "\n    1 | workres = 2\n      | ^^^^^^^\n";
+        assert!(ended.errors.ends_with(excerpt), "{arguments:?}: {}", ended.errors);
         assert_eq!(ended.output, "", "{arguments:?}");
     }
     let ended = run_in(folder.path(), &["check", "--json"]).with_code(78);

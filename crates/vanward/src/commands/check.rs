@@ -15,7 +15,8 @@ use super::check_route::{Asked, Said};
 
 /// Checks a configuration file and reports every mistake at once.
 ///
-/// Each mistake is a line on standard error: the file, line and column, what is wrong, and what was expected. The
+/// Each mistake is a line on standard error: the file, line and column, what is wrong, and what was expected; below it is
+/// what the file has there. The
 /// certificates and keys that it names are read too: one that has expired is a mistake here, though `vanward run` would
 /// start with it. So is a folder that is missing, for a log or a socket; a server's name that does not resolve from here is
 /// a warning. The exit code is 78 with mistakes and 0 without; warnings do not change it.
@@ -205,21 +206,20 @@ pub(super) fn problems(config: &Config) -> Vec<(Owner, Problem)> {
     all.flat_map(|(owner, problems)| problems.into_iter().map(move |problem| (owner, problem))).collect()
 }
 
-/// What is to be said of a file: a line for each mistake and each warning, which begins with its place.
+/// What is to be said of a file: a line for each mistake and each warning, which begins with its place, and below it what
+/// is written there.
 pub(super) fn remarks(reading: &Reading) -> String {
-    let mistakes = reading.mistakes.iter().map(|mistake| format!("{mistake}\n"));
+    let mistakes = reading.mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown()));
     mistakes.chain(reading.warnings.iter().map(warning)).collect()
 }
 
 fn warning(warning: &Mistake) -> String {
     let Mistake { file, line, column, .. } = warning;
-    let whole = warning.to_string();
-    let place = format!("{file}:{line}:{column}: ");
-    format!("{place}warning: {}\n", whole.strip_prefix(&place).unwrap_or(&whole))
+    format!("{file}:{line}:{column}: warning: {}\n{}", warning.sentence(), warning.shown())
 }
 
 fn json(mistake: &Mistake, severity: &str) -> serde_json::Value {
-    let Mistake { file, line, column, message, expected, nearest } = mistake;
+    let Mistake { file, line, column, message, expected, nearest, hint, .. } = mistake;
     serde_json::json!({
         "severity": severity,
         "file": file,
@@ -228,6 +228,7 @@ fn json(mistake: &Mistake, severity: &str) -> serde_json::Value {
         "message": message,
         "expected": expected,
         "nearest": nearest,
+        "hint": hint,
     })
 }
 
@@ -260,6 +261,12 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
         answer(&config::examine(text, "f.toml"), "f.toml", form)
     }
 
+    /// The lines that begin with a place.
+    fn without_excerpts(answer: Answer) -> Answer {
+        let lines = answer.remarks.lines().filter(|line| !line.starts_with(' '));
+        Answer { remarks: lines.map(|line| format!("{line}\n")).collect(), ..answer }
+    }
+
     #[test]
     fn a_valid_file_is_summed_up() {
         let output = "f.toml: valid: 1 listener, 1 route, 1 upstream, 2 servers\n".to_owned();
@@ -277,10 +284,14 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
     fn mistakes_are_lines_and_the_code_is_78() {
         let text = VALID.replace("upstream = \"app\"", "upstream = \"ap\"\nhots = \"a\"");
         let remarks = "\
-f.toml:4:12: upstream: no upstream is named \"ap\"; expected app; did you mean \"app\"?
-f.toml:5:1: unknown key \"hots\" in [[route]]; expected name, listener, host, path, methods, headers, query, clients, \
+f.toml:4:12: upstream: no upstream is named \"ap\"; did you mean \"app\"? Expected app
+    4 | upstream = \"ap\"
+      |            ^^^^
+f.toml:5:1: unknown key \"hots\" in [[route]]; did you mean \"host\"? Expected name, listener, host, path, methods, headers, query, clients, \
 upstream, split, redirect, respond, allow, deny, auth, rate_limit, rewrite, request_headers, response_headers, location, \
-cookies, error_pages, replace_errors, retry, timeouts, rate, upload_rate, weight, delay, response_delay or cache; did you mean \"host\"?
+cookies, error_pages, replace_errors, retry, timeouts, rate, upload_rate, weight, delay, response_delay or cache
+    5 | hots = \"a\"
+      | ^^^^
 ";
         for form in [Form::Summary, Form::File] {
             let expected = Answer { output: String::new(), remarks: remarks.to_owned(), code: 78 };
@@ -292,7 +303,8 @@ cookies, error_pages, replace_errors, retry, timeouts, rate, upload_rate, weight
     fn warnings_are_lines_and_the_code_is_0() {
         let text = format!("{VALID}[upstream.old]\nservers = [\"http://old\"]\n");
         let Answer { remarks, code, .. } = of(&text, Form::Summary);
-        assert_eq!(remarks, "f.toml:7:11: warning: no route leads to upstream \"old\"\n");
+        let excerpt = "    7 | [upstream.old]\n      |           ^^^\n";
+        assert_eq!(remarks, format!("f.toml:7:11: warning: no route leads to upstream \"old\"\n{excerpt}"));
         assert_eq!(code, 0);
     }
 
@@ -319,7 +331,7 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
              f.toml:13:77: ca: /dev/null: it has no certificate; {pem}\n"
         );
         let expected = Answer { output: String::new(), remarks, code: 78 };
-        assert_eq!(answer(&reading, "f.toml", Form::Summary), expected);
+        assert_eq!(without_excerpts(answer(&reading, "f.toml", Form::Summary)), expected);
         let unusable = with_files(config::examine(&text, "f.toml"), |problem| !problem.is_usable());
         assert_eq!(unusable.mistakes, reading.mistakes);
         let none = with_files(config::examine(&text, "f.toml"), |_| false);
@@ -340,13 +352,13 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
         );
         let reading = with_needs(config::examine(&text, "f.toml"));
         let expected = Answer { output: String::new(), remarks, code: 78 };
-        assert_eq!(answer(&reading, "f.toml", Form::Summary), expected);
+        assert_eq!(without_excerpts(answer(&reading, "f.toml", Form::Summary)), expected);
         // RFC 6761 §6.4: there never is such a name, and no name server is asked for it.
         let text = VALID.replace("127.0.0.1:9001", "app.invalid:9001") + "[log]\ntarget = \"/tmp\"\n";
         let reading = with_needs(config::examine(&text, "f.toml"));
         let remarks = "f.toml:8:10: target: /tmp is a folder; expected the name of a file in it\n\
                        f.toml:6:37: warning: servers: cannot resolve app.invalid: there is no such name\n";
-        assert_eq!(answer(&reading, "f.toml", Form::Summary).remarks, remarks);
+        assert_eq!(without_excerpts(answer(&reading, "f.toml", Form::Summary)).remarks, remarks);
     }
 
     #[test]
@@ -365,6 +377,7 @@ tls = { self_signed = true, client_certificates = { mode = \"optional\", ca = \"
             "message": "unknown key \"adress\" in [[listen]]",
             "expected": "address, name, proxy_protocol, tcp, tls, redirect_to_https, hsts, http2, rate, upload_rate, profile, connect_delay, latency or loss",
             "nearest": "address",
+            "hint": null,
         }]);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&output).unwrap(), expected);
         assert_eq!((remarks, code), (String::new(), 78));

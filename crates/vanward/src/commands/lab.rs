@@ -1,6 +1,7 @@
 //! `vanward lab`: lists, shows and runs experiments. What they are and how they run is in the crate `lab`, what their
 //! results mean in `report`.
 
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ::lab::generator::{self, Generator};
 use ::lab::{Changes, Forecast, Own, Plan, Progress, Sites, Watcher, Written, experiments};
+use config::Mistake;
 use report::results::{File, Results};
 use report::{Summary, figure, text};
 use serde_json::json;
@@ -174,12 +176,21 @@ fn show(name: &str) -> Result<(), String> {
 /// What an experiment is called, and how long it takes with every proxy, in full and with `--quick`.
 fn title_and_times(experiment: experiments::Experiment) -> Result<(String, String), String> {
     let plan = |is_quick| {
-        Written::read(experiment.text, experiment.name, is_quick).map_err(|mistake| mistake.to_string())
+        Written::read(experiment.text, experiment.name, is_quick)
+            .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     };
     let (full, quick) = (plan(false)?, plan(true)?);
     let [times, times_quick] = [&full, &quick].map(|plan| times(&plan.forecast()));
     let title = format!("{} ({})", full.title, figure::things(full.cases.len(), "case"));
     Ok((title, format!("{times}; with --quick {times_quick}")))
+}
+
+/// Says what is wrong with a plan, each mistake in a line that begins with its place, and what is written there.
+fn refused(mistakes: &[Mistake]) -> ExitCode {
+    let lines: String = mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown())).collect();
+    // The exit code tells as well, where nobody reads standard error.
+    let _ = std::io::stderr().lock().write_all(lines.as_bytes());
+    ExitCode::from(super::BAD_CONFIGURATION)
 }
 
 /// How long a run takes, as far as its plan tells.
@@ -298,7 +309,7 @@ fn run_plan(run: &Run) -> ExitCode {
     };
     let mut written = match Written::read(&text, &name, run.quick) {
         Ok(written) => written,
-        Err(mistake) => return super::fail(super::BAD_CONFIGURATION, mistake),
+        Err(mistakes) => return refused(&mistakes),
     };
     let changes = match run.changes().apply(&mut written) {
         Ok(changes) => changes,

@@ -27,6 +27,8 @@ enum Layer {
     Lab,
     /// The command line.
     Top,
+    /// How the mistakes of files are told, on both sides. Pure.
+    Words,
     /// This tool.
     Tool,
 }
@@ -39,6 +41,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("balance", Layer::Pure),
     ("cache", Layer::Pure),
     ("shape", Layer::Pure),
+    ("mistake", Layer::Words),
     ("config", Layer::Config),
     ("tls", Layer::Configured),
     ("telemetry", Layer::World),
@@ -63,13 +66,15 @@ impl Layer {
     }
 
     fn may_depend_on(self, other: Self) -> bool {
-        use Layer::{Config, Configured, Lab, LabPart, Proxy, Pure, Tool, Top, World};
+        use Layer::{Config, Configured, Lab, LabPart, Proxy, Pure, Tool, Top, Words, World};
         match self {
-            Pure | World | Config => other == Pure,
+            Words => false,
+            Pure | World => other == Pure,
+            Config => matches!(other, Pure | Words),
             Configured => matches!(other, Pure | Config),
             Proxy => matches!(other, Pure | World | Config | Configured),
             LabPart | Tool => false,
-            Lab => other == LabPart,
+            Lab => matches!(other, LabPart | Words),
             Top => other != Tool && other != Top,
         }
     }
@@ -82,7 +87,7 @@ impl Layer {
 
 /// Whether a crate takes bytes and `now` and returns decisions.
 pub(super) fn is_pure(name: &str) -> bool {
-    Layer::of(name) == Some(Layer::Pure)
+    matches!(Layer::of(name), Some(Layer::Pure | Layer::Words))
 }
 
 pub(super) fn check(packages: &[Value], root: &Path) -> Vec<Finding> {
@@ -108,7 +113,7 @@ fn check_package(package: &Value, root: &Path) -> Vec<Finding> {
     let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
     for dependency in dependencies {
         let (other, for_tests) = (text(dependency, "name"), text(dependency, "kind") == "dev");
-        if layer == Layer::Pure && IMPURE.contains(&other) && !for_tests {
+        if is_pure(name) && IMPURE.contains(&other) && !for_tests {
             let what = format!("the pure crate {name} depends on {other}");
             findings
                 .push(finding(what, "take bytes and `now`, return decisions, and leave I/O to the caller"));

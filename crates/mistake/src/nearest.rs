@@ -4,7 +4,7 @@
 const LONGEST: usize = 64;
 
 /// The nearest of `names`, if one is near enough to be what was meant.
-pub(crate) fn nearest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     if written.len() > LONGEST {
         return None;
     }

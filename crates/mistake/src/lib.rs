@@ -1,0 +1,239 @@
+//! Mistakes in text files: where each is, what it is, what was probably meant, and the line that it is in.
+//!
+//! What a file may say is for whoever reads it: the configuration of the proxy, the plans of the lab.
+
+#![forbid(unsafe_code)]
+
+/// The valid name nearest to a misspelt one.
+mod nearest;
+
+use std::fmt;
+use std::ops::Range;
+
+pub use nearest::nearest;
+
+/// One thing that is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The file as it was named.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub expected: Option<String>,
+    /// The nearest valid name, for a misspelt one.
+    pub nearest: Option<String>,
+    /// What to write instead, for who knows another program.
+    pub hint: Option<String>,
+    /// The line that it is in, as far as it is shown.
+    pub excerpt: Excerpt,
+}
+
+/// A part of a line.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Excerpt {
+    /// The text, with a space for each character that a terminal would not show as one.
+    pub text: String,
+    /// How many characters precede what is marked.
+    pub before: usize,
+    /// How many are marked, at least one.
+    pub marked: usize,
+}
+
+/// Characters of a line that are shown, those before the place among them.
+const SHOWN_MAX: usize = 100;
+const SHOWN_BEFORE_MAX: usize = 60;
+
+impl Mistake {
+    /// The same, saying what would be right.
+    #[must_use]
+    pub fn expecting(self, expected: impl Into<String>) -> Self {
+        Self { expected: Some(expected.into()), ..self }
+    }
+
+    /// The same, saying what was probably meant.
+    #[must_use]
+    pub fn meaning(self, nearest: Option<String>) -> Self {
+        Self { nearest, ..self }
+    }
+
+    /// The same, with what to write instead.
+    #[must_use]
+    pub fn hinting(self, hint: Option<String>) -> Self {
+        Self { hint, ..self }
+    }
+
+    /// All of it in a line, without its place: `unknown key "adress" in [[listen]]; did you mean "address"? Expected
+    /// address or name`.
+    pub fn sentence(&self) -> String {
+        let Self { message, expected, nearest, hint, .. } = self;
+        let mut sentence = message.clone();
+        let mut ends = "; ";
+        if let Some(hint) = hint {
+            sentence += &format!("; {hint}");
+        }
+        if let Some(nearest) = nearest {
+            sentence += &format!("; did you mean {nearest:?}?");
+            ends = " ";
+        }
+        if let Some(expected) = expected {
+            let word = if nearest.is_some() { "Expected" } else { "expected" };
+            sentence += &format!("{ends}{word} {expected}");
+        }
+        sentence
+    }
+
+    /// The line that it is in, and below it a caret for each character that is meant; nothing where there is no line.
+    ///
+    /// ```text
+    ///    2 | adress = "127.0.0.1:8080"
+    ///      | ^^^^^^
+    /// ```
+    pub fn shown(&self) -> String {
+        let Excerpt { text, before, marked } = &self.excerpt;
+        if text.trim().is_empty() {
+            return String::new();
+        }
+        let (indent, carets) = (" ".repeat(*before), "^".repeat((*marked).max(1)));
+        format!("{:>5} | {text}\n      | {indent}{carets}\n", self.line)
+    }
+}
+
+/// `vanward.toml:12:3: unknown key "adress" in [[listen]]; did you mean "address"? Expected address or name`
+impl fmt::Display for Mistake {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, column, .. } = self;
+        write!(formatter, "{file}:{line}:{column}: {}", self.sentence())
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// From offsets to lines and columns.
+pub struct Places<'t> {
+    file: &'t str,
+    text: &'t str,
+    /// The offset of each line's first byte.
+    lines: Vec<usize>,
+}
+
+impl<'t> Places<'t> {
+    /// Of this text; `file` is only named.
+    pub fn new(text: &'t str, file: &'t str) -> Self {
+        let after_newlines = text.match_indices('\n').map(|(newline, _)| newline + 1);
+        Self { file, text, lines: std::iter::once(0).chain(after_newlines).collect() }
+    }
+
+    /// What is written there.
+    pub fn text(&self, at: &Range<usize>) -> Option<&'t str> {
+        self.text.get(at.clone())
+    }
+
+    /// The line of an offset, from 1.
+    pub fn line(&self, offset: usize) -> usize {
+        self.lines.partition_point(|start| *start <= offset)
+    }
+
+    /// A mistake about what is written there.
+    pub fn mistake(&self, at: &Range<usize>, message: impl Into<String>) -> Mistake {
+        let line = self.line(at.start);
+        let before = self.text.get(self.lines[line - 1]..at.start).unwrap_or_default();
+        let column = before.trim_start_matches('\u{feff}').chars().count() + 1;
+        Mistake {
+            file: self.file.to_owned(),
+            line,
+            column,
+            message: message.into(),
+            expected: None,
+            nearest: None,
+            hint: None,
+            excerpt: excerpt(
+                before,
+                self.text.get(at.start..).unwrap_or_default(),
+                self.text.get(at.clone()).unwrap_or_default(),
+            ),
+        }
+    }
+}
+
+/// What is shown of a line: the end of what is `before` the place, and what is `behind` it, where `marked` is written. A
+/// line may be as long as the file: no more of it is looked at than is shown.
+fn excerpt(before: &str, behind: &str, marked: &str) -> Excerpt {
+    let plain = |character: char| if character.is_control() { ' ' } else { character };
+    let in_line = |character: &char| !matches!(character, '\n' | '\r');
+    let mut shown: Vec<char> = before.chars().rev().take(SHOWN_BEFORE_MAX).map(plain).collect();
+    shown.reverse();
+    if shown.first() == Some(&'\u{feff}') {
+        shown.remove(0);
+    }
+    let before = shown.len();
+    shown.extend(behind.chars().take_while(in_line).take(SHOWN_MAX - before).map(plain));
+    let marked = marked.chars().take(SHOWN_MAX).take_while(in_line).count();
+    let room = (shown.len() - before).max(1);
+    let text: String = shown.into_iter().collect();
+    Excerpt { text: text.trim_end().to_owned(), before, marked: marked.clamp(1, room) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_characters() {
+        let text = "\u{feff}a = 1\r\n\"\u{e9}\" = 2\n\n";
+        let places = Places::new(text, "f");
+        let place = |offset| {
+            let mistake = places.mistake(&(offset..offset), "");
+            (mistake.line, mistake.column)
+        };
+        assert_eq!(place(0), (1, 1));
+        assert_eq!(place(text.find('a').unwrap()), (1, 1));
+        assert_eq!(place(text.find('1').unwrap()), (1, 5));
+        assert_eq!(place(text.find('2').unwrap()), (2, 7));
+        assert_eq!(place(text.len() - 1), (3, 1));
+        assert_eq!(place(text.len()), (4, 1));
+        // Within a character, or beyond the end: the line at least.
+        assert_eq!(place(text.find('\u{e9}').unwrap() + 1).0, 2);
+        assert_eq!(place(text.len() + 9).0, 4);
+    }
+
+    #[test]
+    fn carets_stand_below_what_is_meant() {
+        let text = "\u{feff}a = 1\r\n\t\"\u{e9}\" = \"\u{1b}[2J\"  \n\nb = [\n1]";
+        let places = Places::new(text, "f");
+        let shown = |part: &str| {
+            let start = text.find(part).unwrap();
+            places.mistake(&(start..start + part.len()), "").shown()
+        };
+        assert_eq!(shown("a"), "    1 | a = 1\n      | ^\n");
+        assert_eq!(shown("\"\u{e9}\""), "    2 |  \"\u{e9}\" = \" [2J\"\n      |  ^^^\n");
+        // What goes over several lines is marked in its first; where there is no text nothing is shown.
+        assert_eq!(shown("[\n1]"), "    4 | b = [\n      |     ^\n");
+        assert_eq!(places.mistake(&(text.len()..text.len() + 5), "").shown(), "    5 | 1]\n      |   ^\n");
+        assert_eq!(Places::new("", "f").mistake(&(0..0), "").shown(), "");
+        let long = "x".repeat(1000) + "adress" + &"y".repeat(1000);
+        let shown = Places::new(&long, "f").mistake(&(1000..1006), "").shown();
+        let (line, carets) = shown.split_once('\n').unwrap();
+        assert_eq!(line.find("adress"), carets.find("^^^^^^"));
+        assert!(line.len() < 120, "{line}");
+    }
+
+    #[test]
+    fn the_nearest_name_comes_before_the_list() {
+        let mistake = Places::new("adress = 1", "f").mistake(&(0..6), "unknown key \"adress\"");
+        let meant = mistake.clone().expecting("address or name").meaning(Some("address".to_owned()));
+        assert_eq!(
+            meant.to_string(),
+            "f:1:1: unknown key \"adress\"; did you mean \"address\"? Expected address or name"
+        );
+        let hinted = mistake.expecting("address or name").hinting(Some("it is called address".to_owned()));
+        assert_eq!(
+            hinted.to_string(),
+            "f:1:1: unknown key \"adress\"; it is called address; expected address or name"
+        );
+    }
+}
