@@ -1,5 +1,7 @@
 //! Says which routes no request ever reaches, and why.
 
+use std::collections::HashMap;
+
 use ::route::{Rule, covered};
 
 use crate::kind::Located;
@@ -20,12 +22,14 @@ pub(crate) fn warn_of_unreachable(file: &File, routes: &[Option<Route>], reader:
         .flat_map(|(index, route)| route.rules.iter().map(move |rule| (index, rule)))
         .collect();
     let plain: Vec<Rule> = rules.iter().map(|(_, rule)| (*rule).clone()).collect();
-    let covered = covered(&plain, file.listen.len());
+    let covered: HashMap<usize, usize> = covered(&plain, file.listen.len()).into_iter().collect();
+    let mut next = 0;
     for (index, route) in whole.iter().enumerate() {
+        let first = next;
+        next += route.rules.len();
         let Some(written) = file.routes.get(index) else { continue };
-        let own = || (0..rules.len()).filter(|&rule| rules[rule].0 == index);
-        let cover =
-            |rule: usize| covered.iter().find(|(known, _)| *known == rule).map(|(_, by)| rules[*by].0);
+        let own = || first..first + route.rules.len();
+        let cover = |rule: usize| covered.get(&rule).map(|by| rules[*by].0);
         let reason = if own().all(|rule| redirects(file, rules[rule].1)) {
             "every listener that it is for redirects to https".to_owned()
         } else if own().all(|rule| is_refused(rules[rule].1)) {
@@ -46,11 +50,12 @@ pub(crate) fn warn_of_unreachable(file: &File, routes: &[Option<Route>], reader:
 }
 
 /// Whether every listener that a rule is for redirects its requests. One that names listeners without `tls` alone is made for
-/// them, and not redirected; what a trusted proxy says was https is not either.
+/// them, and not redirected; what a proxy in front
+/// says was https is not either.
 fn redirects(file: &File, rule: &Rule) -> bool {
     let is_redirected = |listen: &Listen| {
         let Located { value: redirects, .. } = &listen.redirect_to_https;
-        *redirects || listen.tcp.is_some()
+        (*redirects && listen.proxy_protocol.is_empty()) || listen.tcp.is_some()
     };
     rule.listeners.is_empty()
         && file.trusted_proxies.is_empty()

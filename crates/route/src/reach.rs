@@ -2,14 +2,20 @@
 //!
 //! As far as that is seen from how they are written: what patterns have in common is not worked out.
 
+use std::collections::HashMap;
+
 use ipnet::IpNet;
 
-use crate::path::end_of_prefix;
+use crate::path::{Reading, end_of_prefix};
+use crate::prefixes::canonical_prefix;
 use crate::rule::{HostRule, PathRule, Rule, ValueRule};
-use crate::table::ranks;
+use crate::table::{host_key, ranks};
+
+/// Rules that a rule is compared with, at most: of thousands that differ in a header alone not all are looked at.
+const COMPARED_MAX: usize = 256;
 
 /// The rules that are never taken, each with the one that takes its requests; both are places in the list. `listeners` is how
-/// many there are. It compares each rule with each: for whoever checks a configuration.
+/// many there are. A rule is compared with those whose host and path may hold for its own, 256 at most.
 ///
 /// ```
 /// use route::{HostRule, Rule, covered};
@@ -20,11 +26,86 @@ use crate::table::ranks;
 /// ```
 pub fn covered(rules: &[Rule], listeners: usize) -> Vec<(usize, usize)> {
     let ranks = ranks(rules);
-    let cover = |index: usize| {
-        (0..rules.len())
-            .find(|&other| ranks[other] < ranks[index] && covers(&rules[other], &rules[index], listeners))
+    let index = Index::of(rules);
+    let cover = |rule: usize| {
+        let others = index.wider(&rules[rule]).filter(|&other| ranks[other] < ranks[rule]);
+        others.take(COMPARED_MAX).find(|&other| covers(&rules[other], &rules[rule], listeners))
     };
-    (0..rules.len()).filter_map(|index| Some((index, cover(index)?))).collect()
+    (0..rules.len()).filter_map(|rule| Some((rule, cover(rule)?))).collect()
+}
+
+/// Rules by host and path.
+struct Index {
+    by_place: HashMap<(Key, Key), Vec<usize>>,
+    /// Those with a pattern in either, which no key finds.
+    with_patterns: Vec<usize>,
+}
+
+/// Of which kind a host or a path is, and its text.
+type Key = (u8, Vec<u8>);
+
+const ANY_HOST: u8 = 0;
+const BELOW: u8 = 2;
+const PREFIX: u8 = 0;
+
+impl Index {
+    fn of(rules: &[Rule]) -> Self {
+        let mut index = Self { by_place: HashMap::new(), with_patterns: Vec::new() };
+        for (place, rule) in rules.iter().enumerate() {
+            index.by_place.entry((host_key(&rule.host), path_key(&rule.path))).or_default().push(place);
+            if matches!(rule.host, HostRule::Pattern(_)) || matches!(rule.path, PathRule::Pattern(_)) {
+                index.with_patterns.push(place);
+            }
+        }
+        index
+    }
+
+    /// Rules whose host and path may hold for all that those of this one hold for.
+    fn wider(&self, rule: &Rule) -> impl Iterator<Item = usize> {
+        let paths = wider_paths(&rule.path);
+        let places = wider_hosts(&rule.host)
+            .into_iter()
+            .flat_map(move |host| paths.clone().into_iter().map(move |path| (host.clone(), path)));
+        let found = places.filter_map(|place| self.by_place.get(&place)).flatten();
+        found.chain(&self.with_patterns).copied()
+    }
+}
+
+fn path_key(path: &PathRule) -> Key {
+    match path {
+        PathRule::Prefix(prefix) => (PREFIX, canonical_prefix(prefix)),
+        PathRule::Exact(path) => (1, Reading::of(path.as_bytes()).collect()),
+        PathRule::Pattern(pattern) => (2, pattern.as_str().as_bytes().to_vec()),
+    }
+}
+
+/// The host itself, those above it, and all.
+fn wider_hosts(host: &HostRule) -> Vec<Key> {
+    let own = host_key(host);
+    let mut all = vec![(ANY_HOST, Vec::new())];
+    if let HostRule::Exact(_) | HostRule::Below(_) = host {
+        let dots = own.1.iter().enumerate().filter(|(_, byte)| **byte == b'.');
+        all.extend(dots.map(|(dot, _)| (BELOW, own.1[dot + 1..].to_vec())));
+    }
+    if own.0 != ANY_HOST {
+        all.push(own);
+    }
+    all
+}
+
+/// The path itself, and the prefixes that it is below.
+fn wider_paths(path: &PathRule) -> Vec<Key> {
+    let own = path_key(path);
+    let mut all = vec![(PREFIX, Vec::new())];
+    if let PathRule::Exact(_) | PathRule::Prefix(_) = path {
+        let slashes = own.1.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
+        all.extend(slashes.map(|(slash, _)| (PREFIX, own.1[..slash].to_vec())));
+        // An exact path is below the prefix of its own text.
+        all.push((PREFIX, own.1.clone()));
+    }
+    all.push(own);
+    all.dedup();
+    all
 }
 
 /// Whether one rule holds for every request that the other holds for.
@@ -132,6 +213,29 @@ mod tests {
                 "listeners come before hosts",
                 vec![of("a.example", "/a"), at(&[0, 1], of("*", "/"))],
                 vec![(0, 1)],
+            ),
+            (
+                "hosts and paths far above",
+                vec![of("d.c.b.example", "/x/y/z"), at(&[0, 1], of("*.example", "/x"))],
+                vec![(0, 1)],
+            ),
+            (
+                "an exact path below its own prefix",
+                vec![
+                    Rule { path: PathRule::Exact("/x/y".to_owned()), ..Rule::default() },
+                    at(&[0, 1], of("*", "/x/y")),
+                ],
+                vec![(0, 1)],
+            ),
+            (
+                "beside the prefix",
+                vec![
+                    of("*", "/xy"),
+                    of("b.example", "/"),
+                    at(&[0, 1], of("*", "/x")),
+                    at(&[0, 1], of("*.b.example", "/")),
+                ],
+                vec![],
             ),
             ("not all listeners", vec![of("a.example", "/a"), at(&[0], of("*", "/"))], vec![]),
             ("of one listener", vec![at(&[0], of("a.example", "/a")), at(&[0], of("*", "/"))], vec![]),

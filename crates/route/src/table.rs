@@ -339,7 +339,7 @@ pub(crate) fn ranks(rules: &[Rule]) -> Vec<Rank> {
 }
 
 /// The same for two hosts that are one.
-fn host_key(host: &HostRule) -> (u8, Vec<u8>) {
+pub(crate) fn host_key(host: &HostRule) -> (u8, Vec<u8>) {
     let canonical = |name: &str| without_dot(name.as_bytes()).to_ascii_lowercase();
     match host {
         HostRule::Any => (0, Vec::new()),
