@@ -3,9 +3,10 @@
 //! The query stays as it is unless a template writes one. Location fields of responses are mapped back in `location`.
 
 use crate::exchange::Exchange;
-use crate::path::{end_of_prefix, has_dot_segments};
+use crate::path::{Reading, end_of_prefix, has_dot_segments};
 use crate::pattern::Pattern;
 use crate::prefixes::canonical_prefix;
+use crate::readings::{self, READ_BYTES_MAX};
 use crate::request::Fields;
 use crate::template::{Place, Stage, Template, TemplateError};
 
@@ -20,7 +21,8 @@ enum Kind {
     Whole(Template),
 }
 
-/// A path with segments that some server reads as `.` or `..` came out: the request is refused with 400.
+/// A path came out with segments that some server reads as `.` or `..`, and that may lead it elsewhere: the request is refused
+/// with 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the rewritten path has dot segments")]
 pub struct AmbiguousPath;
@@ -86,10 +88,12 @@ impl PathRewrite {
             return Ok(false);
         }
         let start = out.len();
+        let mut exchanged = None;
         let template = match &self.0 {
             Kind::Prefix { from, to } => {
                 let Some(end) = end_of_prefix(path, from) else { return Ok(false) };
                 to.fill(exchange, out);
+                exchanged = Some((&**from, path_of(&out[start..]).len()));
                 insert_rest(path.get(end..).unwrap_or_default(), start, out);
                 to
             }
@@ -103,10 +107,14 @@ impl PathRewrite {
                 to
             }
         };
-        let written = &out[start..];
-        let path_len = written.iter().position(|&byte| byte == b'?').unwrap_or(written.len());
-        if has_dot_segments(&written[..path_len]) {
-            return Err(AmbiguousPath);
+        let written = path_of(&out[start..]);
+        if has_dot_segments(written) {
+            let stays = |(from, len): (&[u8], usize)| {
+                stays_below(path, from) && stays_below(written, &canonical(&written[..len]))
+            };
+            if !exchanged.is_some_and(stays) {
+                return Err(AmbiguousPath);
+            }
         }
         if let Some(query) = exchange.request.query
             && !template.has_query()
@@ -128,6 +136,28 @@ impl PathRewrite {
             Kind::Pattern { .. } | Kind::Whole(_) => None,
         }
     }
+}
+
+/// A path without its query.
+fn path_of(path_and_query: &[u8]) -> &[u8] {
+    path_and_query.split(|&byte| byte == b'?').next().unwrap_or_default()
+}
+
+/// A prefix as a lenient server reads it, without a slash at its end.
+fn canonical(prefix: &[u8]) -> Vec<u8> {
+    let mut text: Vec<u8> = Reading::of(prefix).collect();
+    if text.last() == Some(&b'/') {
+        text.pop();
+    }
+    text
+}
+
+/// Whether a path is below a prefix however a server reads it.
+#[cold]
+fn stays_below(path: &[u8], prefix: &[u8]) -> bool {
+    path.len() <= READ_BYTES_MAX
+        && !has_dot_segments(prefix)
+        && !readings::any(path, true, |text| end_of_prefix(text, prefix).is_none())
 }
 
 /// Puts what is below a prefix behind the path that has been written, before its query.
@@ -242,7 +272,32 @@ mod tests {
             let rewrite = PathRewrite::prefix(from, to).unwrap();
             assert_eq!(rewritten(&rewrite, path, query), Ok(result.map(str::to_owned)), "{from} {to} {path}");
         }
-        assert_eq!(rewritten(&PathRewrite::prefix("/a", "/").unwrap(), "/a/../b", None), Err(AmbiguousPath));
+    }
+
+    /// A path that stays below the prefix however it is read leads nowhere else.
+    #[test]
+    fn dot_segments_are_refused_where_they_leave_the_prefix() {
+        for (from, to, path, result) in [
+            ("/api", "/v1", "/api/x/../y", Some("/v1/x/../y")),
+            ("/api", "/v1", "/api/./y", Some("/v1/./y")),
+            ("/api", "/", "/api/x/%2e%2e/y", Some("/x/%2e%2e/y")),
+            ("/", "/v1", "/x\\..\\y", Some("/v1/x\\..\\y")),
+            ("/", "/", "/../y", Some("/../y")),
+            ("/a", "/", "/a/../b", None),
+            ("/", "/v1", "/../b", None),
+            ("/api", "/v1", "/api/x/../../y", None),
+            ("/api", "/v1", "/api/x/..%2f../y", None),
+            ("/api", "/v1", "/api/x;/..;/../y", None),
+            ("/api", "/v1", "/api/x/..\\..\\y", None),
+            ("/api", "/v1", "/api/x//../../y", None),
+            ("/api", "/v1", "/api/..", None),
+            ("/api", "/$header.X", "/api/./x", Some("/./x")),
+        ] {
+            let rewritten = rewritten(&PathRewrite::prefix(from, to).unwrap(), path, None);
+            assert_eq!(rewritten.ok().flatten().as_deref(), result, "{from} {to} {path}");
+        }
+        let long = format!("/api/{}/./x", "x".repeat(READ_BYTES_MAX));
+        assert_eq!(rewritten(&PathRewrite::prefix("/api", "/v1").unwrap(), &long, None), Err(AmbiguousPath));
     }
 
     #[test]
