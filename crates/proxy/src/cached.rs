@@ -442,7 +442,9 @@ impl<'a> Ask<'a> {
 
 fn uri<'a>(call: &Call<'_>, admitted: &Admitted, request: &'a Request) -> Uri<'a> {
     let (target, bytes) = (&admitted.target, request.head_bytes());
-    // RFC 9110 §7.1: the scheme is the one that the client used, as far as a trusted proxy tells it.
+    // RFC 9110 §7.1: scheme and host are those that the client used, as far as a trusted proxy tells them. Servers are told
+    // of them as well: what one makes of them is for no other host.
     let is_https = seen::scheme(call, &request.head, bytes) == "https";
-    Uri::new(is_https, target.authority.of(bytes), target.path_and_query.of(bytes))
+    let authority = seen::authority(call, &request.head, bytes, target);
+    Uri::new(is_https, authority, target.path_and_query.of(bytes))
 }

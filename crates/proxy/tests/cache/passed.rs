@@ -106,16 +106,25 @@ fn what_the_server_does_not_see_is_in_no_key() {
     }
 }
 
-/// What a proxy in front says of the client's scheme counts if it is trusted, and nobody else's word does.
+/// What a proxy in front says of the client's scheme and host counts if it is trusted, and nobody else's word does: servers are
+/// told the same, so that what one made for another host is not for all.
 #[test]
-fn rfc9110_7_1_the_scheme_is_the_one_that_the_client_used() {
+fn rfc9110_7_1_scheme_and_host_are_those_that_the_client_used() {
     for (trusted, is_apart) in [("127.0.0.1", true), ("192.0.2.1", false)] {
-        let scene = Scene::new(&format!("trusted_proxies = [\"{trusted}\"]\n{ONE_ROUTE}"));
-        let mut talk = Talk::new(&scene);
-        let secure = Asked { fields: "x-forwarded-proto: https\n", ..get("/a") };
-        talk.asks(&secure, &response(FRESH, "a"));
-        assert_eq!(talk.is_stored("/a"), !is_apart, "{trusted}");
-        assert_eq!(talk.client.asks_for(&secure).body, "a", "{trusted}");
+        let fields = [
+            "x-forwarded-proto: https\n",
+            "x-forwarded-host: elsewhere\n",
+            "forwarded: for=192.0.2.2;proto=https\n",
+            "forwarded: for=192.0.2.2;host=elsewhere\n",
+        ];
+        for fields in fields {
+            let scene = Scene::new(&format!("trusted_proxies = [\"{trusted}\"]\n{ONE_ROUTE}"));
+            let mut talk = Talk::new(&scene);
+            let told = Asked { fields, ..get("/a") };
+            talk.asks(&told, &response(FRESH, "a"));
+            assert_eq!(talk.is_stored("/a"), !is_apart, "{trusted} {fields}");
+            assert_eq!(talk.client.asks_for(&told).body, "a", "{trusted} {fields}");
+        }
     }
 }
 
