@@ -259,7 +259,7 @@ static LISTEN: Table<Listen> = Table {
             List { kind: NETWORK_KIND, may_be_empty: true },
             |listen: &mut Listen| &mut listen.proxy_protocol,
             "Networks whose connections begin with a PROXY header, of version 1 or 2, and are refused without one. Those of \
-             others begin with a request.",
+             others begin with a request. The client is whom it names; with version 2 it also says whether the client spoke TLS.",
         ),
         &key(
             "tcp",
@@ -280,14 +280,14 @@ static LISTEN: Table<Listen> = Table {
             |listen: &mut Listen| &mut listen.redirect_to_https,
             "Answers requests 308 to their `https` URL, for a listener without `tls`. Not those of routes whose `listener` names \
              listeners without `tls` alone (certificate challenges), nor those that came by https to a proxy of \
-             `trusted_proxies`.",
+             `trusted_proxies` or `proxy_protocol`.",
         ),
         &key(
             "hsts",
             Maybe(At(HstsKind)),
             |listen: &mut Listen| &mut listen.hsts,
             "Tells browsers to keep to HTTPS for this long (Strict-Transport-Security). It is said to clients that \
-             came by https: to a listener with `tls`, or to a proxy of `trusted_proxies`.",
+             came by https: to a listener with `tls`, or to a proxy of `trusted_proxies` or `proxy_protocol` that says so.",
         ),
         &key(
             "http2",

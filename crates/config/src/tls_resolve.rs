@@ -28,7 +28,8 @@ pub(crate) fn check_tls(file: &File, reader: &mut Reader<'_>) {
     }
     let has_https = file.listen.iter().any(|listen| listen.value.tls.is_some());
     let redirects = file.listen.iter().find(|listen| listen.value.redirect_to_https.value);
-    let has_https = has_https || !file.trusted_proxies.is_empty();
+    let is_behind = |listen: &Element<Listen>| !listen.value.proxy_protocol.is_empty();
+    let has_https = has_https || !file.trusted_proxies.is_empty() || file.listen.iter().any(is_behind);
     if let Some(listen) = redirects.filter(|_| !has_https && !reader.has_mistakes()) {
         let at = &listen.value.redirect_to_https.at;
         let warning = reader.mistake(at, "redirect_to_https: no listener has tls");
@@ -81,9 +82,10 @@ fn check_listener(listen: &Listen, has_proxies_in_front: bool, reader: &mut Read
         refuse(&redirect_to_https.at, message, "it on a listener without tls", reader);
     }
     let Some(Located { value, at }) = hsts else { return };
-    if tls.is_none() && !has_proxies_in_front {
+    if tls.is_none() && !has_proxies_in_front && listen.proxy_protocol.is_empty() {
         // RFC 6797 §7.2: not over plain HTTP, where nobody would believe it.
-        let expected = "it on a listener with tls, or trusted_proxies that say who came by https";
+        let expected =
+            "it on a listener with tls, or trusted_proxies or proxy_protocol to say who came by https";
         refuse(at, "hsts is there without tls", expected, reader);
     }
     let Hsts { max_age, include_subdomains, preload } = value;

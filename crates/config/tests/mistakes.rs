@@ -314,7 +314,7 @@ fn tls_of_listeners() {
              without tls"
                 .to_owned(),
         ),
-        ("hsts = \"365d\"", "5:8: hsts is there without tls; expected it on a listener with tls, or trusted_proxies that say who came by https".to_owned()),
+        ("hsts = \"365d\"", "5:8: hsts is there without tls; expected it on a listener with tls, or trusted_proxies or proxy_protocol to say who came by https".to_owned()),
         (
             "tls = { self_signed = true }\nhsts = 365",
             "6:8: hsts: this is an integer; expected a duration such as 365d, or { max_age = \"365d\", \

@@ -28,12 +28,14 @@ pub(crate) struct Introduced {
     /// The host that it asked for, and what its connection is called: passed on, but not looked at.
     authority: Option<Box<str>>,
     unique_id: Option<Box<[u8]>>,
+    /// Whether the client spoke TLS to whoever sent the header.
+    pub(crate) is_secure: bool,
 }
 
 impl Introduced {
     /// What is to be known without a header. To be asked before the socket is out of reach.
     pub(crate) fn by(socket: &Socket) -> Rc<Self> {
-        Rc::new(Self { destination: destination(socket), authority: None, unique_id: None })
+        Rc::new(Self { destination: destination(socket), authority: None, unique_id: None, is_secure: false })
     }
 
     fn new(destination: SocketAddr, header: &ProxyHeader<'_>) -> Rc<Self> {
@@ -43,6 +45,10 @@ impl Introduced {
             destination,
             authority: authority.map(Box::from),
             unique_id: said(tlv_kind::UNIQUE_ID).map(Box::from),
+            // PROXY protocol §2.2.6: the first byte is a field of bits.
+            is_secure: said(tlv_kind::SSL)
+                .and_then(<[u8]>::first)
+                .is_some_and(|client| client & tlv_kind::CLIENT_SSL != 0),
         })
     }
 }

@@ -74,10 +74,11 @@ pub(crate) fn client(call: &Call<'_>, head: &RequestHead, bytes: &[u8]) -> IpAdd
     chain(call, head, bytes).map_or(call.client.address, |chain| chain.address)
 }
 
-/// The scheme in which the peer spoke to this proxy.
+/// The scheme in which the peer spoke to this proxy, or to the one whose PROXY header names it.
 #[inline]
 pub(crate) fn scheme_of_peer(call: &Call<'_>) -> &'static str {
-    if call.client.tls.is_some() { "https" } else { "http" }
+    let is_secure_before = || call.client.introduced.as_ref().is_some_and(|known| known.is_secure);
+    if call.client.tls.is_some() || is_secure_before() { "https" } else { "http" }
 }
 
 /// The scheme that the client used, as far as it is known here.

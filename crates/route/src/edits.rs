@@ -10,9 +10,10 @@ use crate::request::Fields;
 use crate::template::{Place, Stage, Template, TemplateError};
 
 /// Names that no edit touches, and what does instead, if anything.
-const UNTOUCHED: [(&str, &str); 10] = [
+const UNTOUCHED: [(&str, &str); 11] = [
     ("connection", "connections are the proxy's own"),
     ("content-length", "bodies are framed by the proxy"),
+    ("expect", "its client waits for what the server says to it"),
     ("host", "use the host rewrite"),
     ("keep-alive", "connections are the proxy's own"),
     ("proxy-connection", "connections are the proxy's own"),
@@ -219,7 +220,9 @@ fn check_name(name: &str) -> Result<(), HeaderEditError> {
     if name.is_empty() || !name.bytes().all(is_token) {
         return Err(HeaderEditError::Name(name.to_owned()));
     }
-    match UNTOUCHED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+    // CGI-like servers read `Content_Length` as the real one.
+    let hyphened = name.replace('_', "-");
+    match UNTOUCHED.iter().find(|(known, _)| known.eq_ignore_ascii_case(&hyphened)) {
         Some((_, because)) => Err(HeaderEditError::Untouched { name: name.to_owned(), because }),
         None => Ok(()),
     }
@@ -304,8 +307,18 @@ mod tests {
     #[test]
     fn what_is_not_edited() {
         let refused = |edit| HeaderEdits::new([Remove("a"), edit], Stage::Forward, None).unwrap_err();
-        for name in ["Content-Length", "transfer-encoding", "Connection", "HOST", "Upgrade", "TE", "Trailer"]
-        {
+        for name in [
+            "Content-Length",
+            "transfer-encoding",
+            "Connection",
+            "HOST",
+            "Upgrade",
+            "TE",
+            "Trailer",
+            "Expect",
+            "Content_Length",
+            "transfer_Encoding",
+        ] {
             for edit in [Set(name, "x"), Add(name, "x"), Remove(name)] {
                 assert!(matches!(refused(edit), (1, HeaderEditError::Untouched { .. })), "{edit:?}");
             }

@@ -49,6 +49,29 @@ fn the_client_is_whom_the_header_names() {
     }
 }
 
+/// PROXY protocol §2.2.6: a balancer that ends TLS says so, and servers and redirects go by it.
+#[test]
+fn a_client_that_spoke_tls_to_the_sender_of_the_header_came_by_https() {
+    let header = |bits: u8| [&V2[..15], b"\x14", &V2[16..28], b"\x20\0\x05", &[bits], b"\0\0\0\0"].concat();
+    // GET http://test/ of HTTP/2.
+    let over_http2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x09\x01\x05\0\0\0\x01\x82\x86\x84\x01\x04test";
+    for request in [GET.as_bytes(), over_http2] {
+        let scene = scene_with(|config| config.listeners[0].redirect_to_https = true);
+        let mut peer = scene.client();
+        peer.sends([&header(1), request].concat());
+        let head = scene.accept(0).head();
+        assert!(head.contains("\r\nX-Forwarded-Proto: https\r\n"), "{head}");
+        assert!(head.contains(";proto=https;"), "{head}");
+    }
+    // It has a certificate of an earlier connection, but speaks no TLS on this one; and of those who say nothing.
+    for header in [header(6), V2.to_vec(), V1.to_vec()] {
+        let scene = scene_with(|config| config.listeners[0].redirect_to_https = true);
+        let mut peer = scene.client();
+        peer.sends([&header, GET.as_bytes()].concat());
+        assert_eq!(peer.message().status(), 308);
+    }
+}
+
 #[test]
 fn a_header_may_come_in_any_pieces() {
     for header in [V1, V2] {

@@ -26,6 +26,8 @@ pub mod tlv_kind {
     pub const UNIQUE_ID: u8 = 0x05;
     /// About the client's TLS.
     pub const SSL: u8 = 0x20;
+    /// In the first byte of `SSL`: the client spoke TLS.
+    pub const CLIENT_SSL: u8 = 0x01;
     /// The network's name space.
     pub const NETNS: u8 = 0x30;
 }
