@@ -38,7 +38,10 @@ impl FromStr for ListenAddress {
             Some(path) => {
                 socket_path(path).map(Self::Unix).map_err(|fault| ValueError { fault, expected: "" })
             }
-            None => listen_address(text).map(Self::Tcp),
+            None => match text.trim().strip_prefix("*:").map(str::parse) {
+                Some(Ok(port)) => Ok(Self::Any(port)),
+                _ => listen_address(text).map(Self::Tcp),
+            },
         }
         .map_err(refuse)
     }
@@ -46,7 +49,7 @@ impl FromStr for ListenAddress {
 
 /// What that address may be.
 pub(crate) const ANY_LISTEN_ADDRESS: &str =
-    "an IP address with a port such as 127.0.0.1:8080 or [::]:8080, or unix:/run/vanward.sock";
+    "an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080, or unix:/run/vanward.sock";
 
 /// What a listener's address may be.
 pub(crate) const LISTEN_ADDRESS: &str = "an IP address with a port such as 127.0.0.1:8080 or [::]:8080";

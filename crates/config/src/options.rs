@@ -245,8 +245,8 @@ static LISTEN: Table<Listen> = Table {
             "address",
             Maybe(At(Text { expected: ANY_LISTEN_ADDRESS, read: str::parse, print: ToString::to_string })),
             |listen: &mut Listen| &mut listen.address,
-            "Where to listen. `0.0.0.0` and `[::]` are all addresses of the machine; port 0 lets the kernel choose; \
-             `unix:/PATH` is a Unix socket with mode 0660, whose clients count as 127.0.0.1.",
+            "Where to listen. `0.0.0.0` is all addresses of IPv4, `[::]` all of IPv6 and none of IPv4, `*` all of both; port 0 \
+             lets the kernel choose; `unix:/PATH` is a Unix socket with mode 0660, whose clients count as 127.0.0.1.",
         ),
         &key(
             "name",

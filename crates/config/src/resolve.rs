@@ -13,7 +13,7 @@ use crate::meaning::{Config, Faults, ListenAddress, Listener, Route, Scheme, She
 use crate::options::{FILE, File, Gather, Listen, ShedWritten};
 use crate::pairs::pair;
 use crate::profile::{check_profiles, with_profiles};
-use crate::reader::Reader;
+use crate::reader::{Reader, Span};
 use crate::route_resolve::{Names, route};
 use crate::route_written;
 use crate::table::element;
@@ -58,12 +58,28 @@ fn check_listeners(file: &File, reader: &mut Reader<'_>) {
             reader.add(mistake.expecting(format!("an address other than that of line {line}")));
         }
     }
+    check_families(&addresses, reader);
     for Located { value, at } in file.listen.iter().filter_map(|listen| listen.value.name.as_ref()) {
         let first = *names.entry(value).or_insert(at);
         if first != at {
             let mistake = reader.mistake(at, format!("name: {value:?} is there twice"));
             let line = reader.line(first);
             reader.add(mistake.expecting(format!("a name other than that of line {line}")));
+        }
+    }
+}
+
+/// Refuses all addresses of one family beside all of both.
+fn check_families(addresses: &HashMap<ListenAddress, &Span>, reader: &mut Reader<'_>) {
+    for (both, at) in addresses {
+        let ListenAddress::Any(port) = both else { continue };
+        for (other, one) in addresses {
+            if matches!(other, ListenAddress::Tcp(address) if address.port() == *port && address.ip().is_unspecified())
+            {
+                let mistake = reader.mistake(one, format!("address: {other} is a part of {both}"));
+                let line = reader.line(at);
+                reader.add(mistake.expecting(format!("an address other than that of line {line}")));
+            }
         }
     }
 }

@@ -129,7 +129,7 @@ fn listeners() {
         ),
         (
             "[[listen]]",
-            "3:1: [[listen]] has no address; expected an IP address with a port such as 127.0.0.1:8080 or [::]:8080, \
+            "3:1: [[listen]] has no address; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080, \
              or unix:/run/vanward.sock",
         ),
         (
@@ -143,7 +143,7 @@ fn listeners() {
         (
             "[[listen]]\naddress = \":80\"",
             "4:11: address: \":80\" is not an address with a port; did you mean \"0.0.0.0:80\"? Expected an IP address with a port such as \
-             127.0.0.1:8080 or [::]:8080, or unix:/run/vanward.sock",
+             127.0.0.1:8080 or [::1]:8080, *:8080, or unix:/run/vanward.sock",
         ),
         (
             "[[listen]]\naddress = \"[::1]:80\"\n[[listen]]\naddress = \"[0::1]:80\"",

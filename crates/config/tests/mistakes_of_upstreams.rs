@@ -263,7 +263,7 @@ fn the_top_of_the_file() {
         (
             "listen = [{ address = \"unix:run\" }]",
             &["1:23: address: \"run\" is not the path of a socket: it begins with one / and ends in a \
-                 name; expected an IP address with a port such as 127.0.0.1:8080 or [::]:8080, or \
+                 name; expected an IP address with a port such as 127.0.0.1:8080 or [::1]:8080, *:8080, or \
                  unix:/run/vanward.sock"],
         ),
         (

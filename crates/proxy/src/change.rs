@@ -563,7 +563,7 @@ impl Control {
         let mut next = Vec::with_capacity(config.listeners.len());
         let mut opened = Vec::new();
         let goes = |open: &&Open| config.listeners.iter().all(|kept| kept.address != open.configured);
-        let leaving: Vec<_> = before.iter().filter(goes).filter_map(|open| open.bound.tcp()).collect();
+        let leaving: Vec<_> = before.iter().filter(goes).map(|open| open.bound.clone()).collect();
         for listener in &config.listeners {
             let address = &listener.address;
             if let Some(place) = known.iter().position(|open| open.configured == *address) {
@@ -575,7 +575,7 @@ impl Control {
             let Opened { sockets, bound, file } =
                 listen::open(address, self.workers.len(), passed_on, &leaving).map_err(failed)?;
             let shared = match address {
-                ListenAddress::Tcp(_) => &sockets[..],
+                ListenAddress::Tcp(_) | ListenAddress::Any(_) => &sockets[..],
                 // It is one for all workers.
                 ListenAddress::Unix(_) => &sockets[..1],
             };

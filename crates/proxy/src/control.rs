@@ -65,13 +65,15 @@ fn listed(problems: &[tls::Problem]) -> String {
 
 fn remedy(address: &ListenAddress, error: &io::Error) -> &'static str {
     match (address, error.kind()) {
-        (ListenAddress::Tcp(_), io::ErrorKind::AddrInUse) => {
+        (ListenAddress::Tcp(_) | ListenAddress::Any(_), io::ErrorKind::AddrInUse) => {
             "; another process listens there: stop it or choose another port"
         }
-        (ListenAddress::Tcp(_), io::ErrorKind::PermissionDenied) => {
+        (ListenAddress::Tcp(_) | ListenAddress::Any(_), io::ErrorKind::PermissionDenied) => {
             "; ports below 1024 need the capability CAP_NET_BIND_SERVICE"
         }
-        (ListenAddress::Tcp(_), io::ErrorKind::AddrNotAvailable) => "; this machine has no such address",
+        (ListenAddress::Tcp(_) | ListenAddress::Any(_), io::ErrorKind::AddrNotAvailable) => {
+            "; this machine has no such address"
+        }
         (ListenAddress::Unix(_), io::ErrorKind::AddrInUse) => {
             "; another process listens there: stop it or choose another path"
         }

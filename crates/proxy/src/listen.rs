@@ -16,6 +16,7 @@ use config::ListenAddress;
 use nix::sys::socket::SetSockOpt;
 use nix::sys::socket::sockopt::SetUsize;
 use nix::{libc, setsockopt_impl};
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 use telemetry::message;
@@ -66,26 +67,29 @@ pub(crate) fn open(
     address: &ListenAddress,
     workers: usize,
     inherited: Vec<OwnedFd>,
-    leaving: &[SocketAddr],
+    leaving: &[ListenAddress],
 ) -> io::Result<Opened> {
     let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
     let (bound, file) = match address {
         ListenAddress::Tcp(_) if !sockets.is_empty() => (ListenAddress::Tcp(sockets[0].local_addr()?), None),
+        ListenAddress::Any(_) if !sockets.is_empty() => {
+            (ListenAddress::Any(sockets[0].local_addr()?.port()), None)
+        }
         ListenAddress::Unix(path) if !sockets.is_empty() => {
             (address.clone(), Some(SocketFile::of_predecessor(path)))
         }
 
-        ListenAddress::Tcp(address) => {
+        ListenAddress::Tcp(_) | ListenAddress::Any(_) => {
             // Nothing tells another process's socket from one of ours that is in the way for a moment.
-            if !leaving.iter().any(|leaving| overlap(*leaving, *address)) {
-                is_taken(*address)?;
+            if !leaving.iter().any(|leaving| overlap(leaving, address)) {
+                is_taken(address)?;
             }
             // A socket keeps a port that it asked for by its number, also while it refuses connections; until it does, the
             // one for which the kernel chose keeps it.
-            let choice = bind_one(*address)?;
-            let chosen = choice.local_addr()?.as_socket().unwrap_or(*address);
-            sockets.push(open_one(chosen)?);
-            (ListenAddress::Tcp(chosen), None)
+            let port = bind_one(address)?.local_addr()?.as_socket().map(|chosen| chosen.port());
+            let chosen = with_port(address, port.unwrap_or_default());
+            sockets.push(open_one(&chosen)?);
+            (chosen, None)
         }
         ListenAddress::Unix(path) => {
             let (first, file) = unix::open(path, unix::MODE)?;
@@ -95,54 +99,70 @@ pub(crate) fn open(
     };
     for _ in sockets.len()..workers {
         sockets.push(match bound {
-            ListenAddress::Tcp(address) => open_one(address)?,
+            ListenAddress::Tcp(_) | ListenAddress::Any(_) => open_one(&bound)?,
             ListenAddress::Unix(_) => sockets[0].try_clone()?,
         });
     }
     Ok(Opened { sockets, bound, file })
 }
 
-fn open_one(address: SocketAddr) -> io::Result<TcpListener> {
+/// The same address with the port that the kernel chose.
+fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
+    match address {
+        ListenAddress::Tcp(address) => ListenAddress::Tcp(SocketAddr::new(address.ip(), port)),
+        ListenAddress::Any(_) => ListenAddress::Any(port),
+        ListenAddress::Unix(_) => address.clone(),
+    }
+}
+
+fn open_one(address: &ListenAddress) -> io::Result<TcpListener> {
     let socket = bind_one(address)?;
     // Linux passes these on to accepted connections: no call for each.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
-    tcp::suit(&socket, address);
+    tcp::suit(&socket, address.tcp().unwrap_or(NOWHERE));
     socket.set_nonblocking(true)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-fn bind_one(address: SocketAddr) -> io::Result<RawSocket> {
-    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+fn bind_one(address: &ListenAddress) -> io::Result<RawSocket> {
+    bind(address, true)
+}
+
+/// Binds a socket of its own; of those of both families one takes IPv4 as well, in addresses that have it in them.
+fn bind(address: &ListenAddress, shares_port: bool) -> io::Result<RawSocket> {
+    let own = address.tcp().unwrap_or(NOWHERE);
+    let is_both = matches!(address, ListenAddress::Any(_));
+    let (socket, own) = match RawSocket::new(Domain::for_address(own), Type::STREAM, Some(Protocol::TCP)) {
+        // A machine without IPv6 has just the other family.
+        Err(error) if is_both && Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {
+            let own = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), own.port());
+            (RawSocket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, own)
+        }
+        made => (made?, own),
+    };
     socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
+    if shares_port {
+        socket.set_reuse_port(true)?;
     }
-    socket.bind(&address.into())?;
+    if own.is_ipv6() {
+        socket.set_only_v6(!is_both)?;
+    }
+    socket.bind(&own.into())?;
     Ok(socket)
 }
 
-/// Whether one of two different addresses is the other with all addresses of the machine. Sockets of IPv6 take no IPv4.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    one.port() == other.port()
-        && one.is_ipv4() == other.is_ipv4()
-        && (one.ip().is_unspecified() || other.ip().is_unspecified())
+/// Whether one of two different addresses is, or has in it, the other with all addresses of the machine.
+fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let is_all = |address: &ListenAddress| address.tcp().is_some_and(|address| address.ip().is_unspecified());
+    let ([four, six], [other_four, other_six]) = (one.families(), other.families());
+    one.port() == other.port() && (four && other_four || six && other_six) && (is_all(one) || is_all(other))
 }
 
 /// Whether another process already listens at this address, which SO_REUSEPORT would let us share by mistake.
-fn is_taken(address: SocketAddr) -> io::Result<()> {
-    if address.port() == 0 {
-        return Ok(());
-    }
-    let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&address.into())?;
-    Ok(())
+fn is_taken(address: &ListenAddress) -> io::Result<()> {
+    if address.port() == Some(0) { Ok(()) } else { bind(address, false).map(drop) }
 }
 
 /// A listener for as long as it is listened on, over changes of the configuration.

@@ -1,7 +1,7 @@
 //! Where clients connect: addresses, and what is spoken there.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
@@ -62,17 +62,20 @@ impl Listener {
 /// What a listener listens on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
-    /// An address of the machine; port 0 lets the kernel choose.
+    /// An address of the machine; port 0 lets the kernel choose. `[::]` takes IPv6 alone.
     Tcp(SocketAddr),
+    /// All addresses of the machine, of IPv4 and of IPv6, at this port.
+    Any(u16),
     /// A socket in the file system.
     Unix(PathBuf),
 }
 
 impl ListenAddress {
-    /// The address, if it is one of TCP.
+    /// The address, if it is one of TCP; that of both families is `[::]`.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) => Some(*address),
+            Self::Any(port) => Some(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), *port)),
             Self::Unix(_) => None,
         }
     }
@@ -88,11 +91,28 @@ impl ListenAddress {
     }
 }
 
+impl ListenAddress {
+    /// Whether it takes what comes by IPv6 alone, though it is for all addresses.
+    pub fn is_ipv6_alone(&self) -> bool {
+        matches!(self, Self::Tcp(SocketAddr::V6(address)) if address.ip().is_unspecified())
+    }
+
+    /// The families of addresses that it takes: IPv4, IPv6.
+    pub fn families(&self) -> [bool; 2] {
+        match self {
+            Self::Tcp(address) => [address.is_ipv4(), address.is_ipv6()],
+            Self::Any(_) => [true, true],
+            Self::Unix(_) => [false, false],
+        }
+    }
+}
+
 /// As in the file.
 impl fmt::Display for ListenAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(formatter, "{address}"),
+            Self::Any(port) => write!(formatter, "*:{port}"),
             Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }

@@ -21,3 +21,5 @@ mod headers;
 mod introductions;
 /// Connections that are passed on as they are.
 mod layer4;
+/// Listeners for all addresses.
+mod families;

@@ -122,6 +122,7 @@ impl Scene {
 pub(crate) fn connect(address: &ListenAddress) -> Peer {
     let stream = match address {
         ListenAddress::Tcp(address) => TcpStream::connect(address).expect("the proxy listens"),
+        ListenAddress::Any(port) => TcpStream::connect(("127.0.0.1", *port)).expect("the proxy listens"),
         ListenAddress::Unix(path) => of_unix(UnixStream::connect(path).expect("the proxy listens")),
     };
     Peer::new("client", stream)

@@ -148,6 +148,10 @@ pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &O
     let announce = |running: &::proxy::Running| {
         let addresses: Vec<String> = running.listeners().iter().map(ToString::to_string).collect();
         message::info(&format!("listening on {}", addresses.join(", ")));
+        for alone in running.listeners().iter().filter(|address| address.is_ipv6_alone()) {
+            let port = alone.port().unwrap_or_default();
+            message::info(&format!("{alone} takes IPv6 alone; *:{port} takes IPv4 as well"));
+        }
     };
     match ::proxy::run_until_signal(running, operation.pid_file.as_deref(), announce) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! `vanward proxy`.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,8 @@ use ::proxy::Setup;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use config::{
     AccessLog, Bandwidth, Bandwidths, CacheStore, CertificateFiles, Certificates, ClientCertificates, Config,
-    KeyPair, LogFormat, LogTarget, PROFILES, Profile, Server, ServerTls, Shaping, UnknownNames,
+    KeyPair, ListenAddress, Listener, LogFormat, LogTarget, PROFILES, Profile, Server, ServerTls, Shaping,
+    UnknownNames,
 };
 use shape::{Delay, Fault, Occasion};
 
@@ -22,9 +23,10 @@ use shape::{Delay, Fault, Occasion};
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Address to listen on; port 0 lets the system choose; may be repeated.
-    #[arg(long, value_name = "ADDR", required = true, value_parser = config::listen_address)]
-    from: Vec<SocketAddr>,
+    /// Address to listen on: `127.0.0.1:8080`, `[::]:8080` for IPv6, `*:8080` for both families; port 0 lets the system
+    /// choose; may be repeated.
+    #[arg(long, value_name = "ADDR", required = true, value_parser = <ListenAddress as std::str::FromStr>::from_str)]
+    from: Vec<ListenAddress>,
 
     /// Server to forward to, `http://HOST[:PORT]` or `https://HOST[:PORT]`; repeated, requests go to each in turn.
     #[arg(long, value_name = "URL", required = true)]
@@ -113,7 +115,10 @@ Examples:
   vanward proxy --from [::1]:8080 --to http://app.internal:9000 --workers 2 --log access.json --log-format json";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
-    let mut config = Config::for_servers(arguments.from.clone(), arguments.to.clone());
+    // Clap requires an address.
+    let placeholder = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let mut config = Config::for_servers(vec![placeholder], arguments.to.clone());
+    config.listeners = arguments.from.iter().cloned().map(Listener::at).collect();
     config.workers = arguments.workers;
     if arguments.no_shed {
         config.shed.concurrency = None;

@@ -1,0 +1,79 @@
+//! Listeners for all addresses of the machine: of one family, or of both.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+
+use config::Config;
+
+/// An answer says whom it is for.
+fn read(addresses: &[&str]) -> Config {
+    let listeners: String =
+        addresses.iter().map(|address| format!("[[listen]]\naddress = \"{address}\"\n")).collect();
+    let text = format!(
+        "workers = 2\n{listeners}[[route]]\nallow = [\"127.0.0.1\", \"::1\"]\nrespond = {{ status = 200, body = \"in\" }}\n\
+         response_headers = {{ set = {{ X-Client = \"$client_address\" }} }}\n"
+    );
+    config::parse(&text, "f").unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"))
+}
+
+/// Whom an answer is for that comes to this address of the machine; `None` where nobody listens.
+fn client(ip: IpAddr, port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((ip, port)).ok()?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers, and closes");
+    let client = answer.lines().find_map(|line| line.strip_prefix("X-Client: "));
+    Some(client.unwrap_or_else(|| panic!("{answer}")).to_owned())
+}
+
+#[test]
+fn a_listener_of_both_families_takes_both_and_one_of_either_takes_its_own() {
+    const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    const SIX: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+    let has_six = TcpListener::bind((SIX, 0)).is_ok();
+    let (four, six) = (Some("127.0.0.1".to_owned()), has_six.then(|| "::1".to_owned()));
+    let proxy = proxy::start(read(&["*:0"])).expect("it starts");
+    let port = proxy.listeners()[0].port().expect("it is one of TCP");
+    assert_eq!(proxy.listeners()[0].to_string(), format!("*:{port}"));
+    // IPv4 that comes through a socket of IPv6 is what it is, to access lists and servers.
+    assert_eq!((client(FOUR, port), client(SIX, port)), (four.clone(), six.clone()));
+    if !has_six {
+        return;
+    }
+    for (address, expected) in [
+        ("[::]", (None, six.clone())),
+        ("*", (four.clone(), six.clone())),
+        ("0.0.0.0", (four.clone(), None)),
+        ("*", (four.clone(), six.clone())),
+        ("127.0.0.1", (four.clone(), None)),
+        ("*", (four.clone(), six.clone())),
+    ] {
+        // One is opened before the other is closed, and is not in its way.
+        proxy
+            .reload(read(&[&format!("{address}:{port}")]))
+            .unwrap_or_else(|error| panic!("{address}: {error}"));
+        assert_eq!((client(FOUR, port), client(SIX, port)), expected, "{address}");
+    }
+    let other = proxy::start(read(&[&format!("[::]:{port}")])).err().expect("another one is in the way");
+    assert!(other.to_string().contains("another process listens there"), "{other}");
+}
+
+#[test]
+fn a_part_of_all_addresses_is_not_listened_on_beside_them() {
+    for (addresses, said) in [
+        (["*:8080", "0.0.0.0:8080"], "4:11: address: 0.0.0.0:8080 is a part of *:8080"),
+        (["[::]:8080", "*:8080"], "2:11: address: [::]:8080 is a part of *:8080"),
+        (["*:8080", "*:8080"], "4:11: address: *:8080 is there twice"),
+    ] {
+        let [one, other] = addresses;
+        let text = format!(
+            "[[listen]]\naddress = \"{one}\"\n[[listen]]\naddress = \"{other}\"\n[[route]]\nrespond = {{ status = 200 }}\n"
+        );
+        let mistakes = config::parse(&text, "f").expect_err("one is in the way of the other");
+        assert!(mistakes[0].to_string().starts_with(&format!("f:{said}")), "{mistakes:?}");
+    }
+    for address in ["*:", "*", "*:x", "*:99999", "**:80"] {
+        let text = format!("[[listen]]\naddress = \"{address}\"\n[[route]]\nrespond = {{ status = 200 }}\n");
+        assert!(config::parse(&text, "f").is_err(), "{address}");
+    }
+}
