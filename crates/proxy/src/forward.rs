@@ -407,8 +407,9 @@ impl Attempt<'_> {
             Protocol::Http1 if self.may_reuse => {
                 server.connect_or_reuse(worker, client, self.admitted.method.is_idempotent()).await
             }
-            Protocol::Http1 => server.connect(worker, client).await,
-            Protocol::Http2 => server.connect_for_streams(worker, &client.deadline).await,
+            // Behind pointers: making a connection takes much room, which waiting for one does not.
+            Protocol::Http1 => aside(|| server.connect(worker, client)).await,
+            Protocol::Http2 => aside(|| server.connect_for_streams(worker, &client.deadline)).await,
         };
         let is_reused = connection.as_ref().is_ok_and(|connection| connection.is_reused);
         if is_reused {

@@ -436,7 +436,7 @@ impl Server {
     ) -> Result<Box<Connection>, Failure> {
         // Without room for idle ones each connection is for one exchange.
         if self.introduction.get().is_some() || self.pool.settings().idle == 0 {
-            return self.connect(worker, client).await;
+            return aside(|| self.connect(worker, client)).await;
         }
         let mut making = None;
         loop {
@@ -525,14 +525,15 @@ impl Server {
         let addresses = self.plan.addresses.load_full();
         let mut failure = Failure::UpstreamUnknown;
         for &address in addresses.iter() {
-            let mut reached = self.reach(worker, deadline, header, Tcp::connect(address)).await;
-            if matches!(reached, Err(Failure::OutOfDescriptors)) && worker.give_up_idle() {
-                reached = self.reach(worker, deadline, header, Tcp::connect(address)).await;
-            }
-            failure = match reached {
-                Ok(socket) => return Ok((socket, permit)),
-                Err(Failure::OutOfDescriptors) => return Err(Failure::OutOfDescriptors),
-                Err(failure) => failure,
+            let mut may_make_room = true;
+            failure = loop {
+                match self.reach(worker, deadline, header, Tcp::connect(address)).await {
+                    Ok(socket) => return Ok((socket, permit)),
+                    Err(Failure::OutOfDescriptors)
+                        if std::mem::take(&mut may_make_room) && worker.give_up_idle() => {}
+                    Err(Failure::OutOfDescriptors) => return Err(Failure::OutOfDescriptors),
+                    Err(failure) => break failure,
+                }
             };
         }
         Err(failure)

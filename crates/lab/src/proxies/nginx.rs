@@ -57,7 +57,7 @@ fn configure(installed: &Installed, service: &Service, folder: &Path) -> Result<
     let configuration = match service.layer {
         Layer::Seven => configuration(installed, service),
         Layer::Four => {
-            if !installed.build.contains("--with-stream") {
+            if !passes_on(installed) {
                 return Err(Error::Unsupported {
                     name: DRIVER.name,
                     what: "passing on at layer 4: this build has no stream",
@@ -188,6 +188,12 @@ fn layer_4(service: &Service) -> String {
         if workers.get() > 1 { " reuseport" } else { "" },
     );
     out
+}
+
+/// Whether it can pass on at layer 4. A distribution's module that has to be loaded (`--with-stream=dynamic`) is a package of its
+/// own.
+pub(super) fn passes_on(installed: &Installed) -> bool {
+    installed.build.split_whitespace().any(|argument| argument == "--with-stream")
 }
 
 /// Whether it can speak HTTP/2 with servers.

@@ -76,6 +76,9 @@ fn check(driver: &'static Driver, arguments: &[&str]) {
         {
             continue;
         }
+        if driver.name == "nginx" && service.layer == Layer::Four && !nginx::passes_on(&installed) {
+            continue;
+        }
         let folder = tempfile::tempdir().expect("a folder");
         let launch = (driver.configure)(&installed, &service, folder.path()).expect("a configuration");
         for file in &launch.files {
