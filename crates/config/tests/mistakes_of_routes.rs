@@ -409,6 +409,6 @@ fn a_user_whom_nobody_is_asked_for_is_warned_of() {
                 upstream = \"a\"\n[upstream.a]\nservers = [\"http://127.0.0.1:2\"]\n";
     let reading = config::examine(text, "f");
     let warnings: Vec<String> = reading.warnings.iter().map(ToString::to_string).collect();
-    let said = "f:4:1: request_headers: $user is always empty here, since the route has no auth";
+    let said = "f:4:19: request_headers: $user is always empty here, since the route has no auth";
     assert_eq!((reading.mistakes.len(), warnings), (0, vec![said.to_owned()]));
 }
