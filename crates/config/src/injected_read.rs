@@ -1,7 +1,7 @@
 //! Faults by themselves, for a proxy that runs: the same tables with the same mistakes as in its file.
 
 use crate::injected_options::{FAULT, FaultWritten};
-use crate::injected_resolve::{self, rules};
+use crate::injected_resolve::{self, KnownRoute, rules};
 use crate::meaning::{Config, FaultRule};
 use crate::reader::Reader;
 use crate::route_resolve::Names;
@@ -39,12 +39,13 @@ pub fn faults(text: &str, name: &str, config: &Config) -> Result<Vec<FaultRule>,
         listeners: listeners.collect(),
         is_tcp: config.listeners.iter().map(|listener| listener.tcp.is_some()).collect(),
         is_unix: config.listeners.iter().map(|listener| listener.address.tcp().is_none()).collect(),
+        has_tls: config.listeners.iter().map(|listener| listener.tls.is_some()).collect(),
         upstreams: Default::default(),
         upstream_names: Vec::new(),
         has_bytes_only: Vec::new(),
         has_cache: config.cache.is_some(),
     };
-    let routes: Vec<&str> = config.routes.iter().map(|route| route.name.as_str()).collect();
+    let routes: Vec<KnownRoute<'_>> = config.routes.iter().map(KnownRoute::of).collect();
     let rules = rules(&written.faults, &names, Some(&routes), &mut reader);
     let (mistakes, _) = reader.finish();
     rules.filter(|_| mistakes.is_empty()).ok_or(mistakes)

@@ -5,12 +5,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ::route::{RateKey, RateKeyPart};
-use shape::{Occasion, Share};
+use shape::{ConnectionFault, Fault, Occasion, Share};
 
 use crate::injected::written_fault;
 use crate::injected_options::{FaultWritten, FaultsWritten};
 use crate::kind::{Located, located};
-use crate::meaning::{FaultRule, Faults, First, Listener, Route};
+use crate::meaning::{Action, FaultRule, Faults, First, Listener, Route};
 use crate::options::File;
 use crate::quantity::written_duration;
 use crate::reader::{Reader, Span};
@@ -35,18 +35,33 @@ pub(crate) fn faults(
         }
         _ => {}
     }
-    let known: Option<Vec<&str>> =
-        routes.iter().map(|route| route.as_ref().map(|route| route.name.as_str())).collect();
+    let known: Option<Vec<KnownRoute<'_>>> =
+        routes.iter().map(|route| route.as_ref().map(KnownRoute::of)).collect();
     let rules = rules(&file.fault, names, known.as_deref(), reader)?;
     let header = header.as_ref().map(|header| header.value.clone());
     Some(Faults { seed: *seed, header, header_clients: header_clients.clone(), rules })
+}
+
+/// What faults go by of a route.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownRoute<'r> {
+    name: &'r str,
+    /// Whether no server is asked there.
+    is_answered_here: bool,
+}
+
+impl<'r> KnownRoute<'r> {
+    pub(crate) fn of(route: &'r Route) -> Self {
+        let is_answered_here = matches!(route.action, Action::Redirect(_) | Action::Respond(_));
+        Self { name: &route.name, is_answered_here }
+    }
 }
 
 /// What `[[fault]]` tables mean, for these routes, if they are known; `None` with a mistake in one.
 pub(crate) fn rules(
     faults: &[Element<FaultWritten>],
     names: &Names<'_>,
-    routes: Option<&[&str]>,
+    routes: Option<&[KnownRoute<'_>]>,
     reader: &mut Reader<'_>,
 ) -> Option<Vec<FaultRule>> {
     check_names(faults, reader);
@@ -76,12 +91,12 @@ fn check_names(faults: &[Element<FaultWritten>], reader: &mut Reader<'_>) {
 fn rule(
     Element { value: written, is_intact, .. }: &Element<FaultWritten>,
     names: &Names<'_>,
-    routes: Option<&[&str]>,
+    routes: Option<&[KnownRoute<'_>]>,
     reader: &mut Reader<'_>,
 ) -> Option<FaultRule> {
     let refused_before = reader.refused();
     check_times(written, reader);
-    check_routes(&written.route, routes, reader);
+    check_routes(written, routes, reader);
     let is_of_connections = written.inject.as_ref().is_some_and(|inject| inject.value.is_of_connections());
     let rules = if is_of_connections {
         check_connection(written, names, reader);
@@ -143,6 +158,9 @@ fn check_connection(written: &FaultWritten, names: &Names<'_>, reader: &mut Read
         let mistake = reader.mistake(&inject.at, message);
         reader.add(mistake.expecting("listener and clients, or another fault with it"));
     }
+    if matches!(inject.value, Fault::Connection(ConnectionFault::BadHandshake)) {
+        check_handshake(written, &inject.at, names, reader);
+    }
     if inject.value.is_of_listeners() {
         check_refusal(written, &inject.at, names, reader);
     }
@@ -173,13 +191,43 @@ fn check_refusal(written: &FaultWritten, at: &Span, names: &Names<'_>, reader: &
     }
 }
 
+/// A handshake can fail only where there is one.
+fn check_handshake(written: &FaultWritten, at: &Span, names: &Names<'_>, reader: &mut Reader<'_>) {
+    let named = written.requests.listeners();
+    for Located { value, at } in named {
+        if names.listeners.get(value).is_some_and(|place| !names.has_tls[*place]) {
+            let mistake =
+                reader.mistake(at, format!("listener: {value:?} has no tls, so no handshake can fail there"));
+            reader.add(mistake.expecting("a listener with tls, or \"connection reset\""));
+        }
+    }
+    if named.is_empty() && !names.has_tls.contains(&true) && reader.is_whole() {
+        let mistake = reader.mistake(at, "inject: no listener has tls, so no handshake can fail");
+        reader.add(mistake.expecting("a listener with tls, or \"connection reset\""));
+    }
+}
+
 /// Where routes are not known, since they have mistakes, nothing is said: what is missing may have been lost.
-fn check_routes(wanted: &[Located<String>], routes: Option<&[&str]>, reader: &mut Reader<'_>) {
+fn check_routes(written: &FaultWritten, routes: Option<&[KnownRoute<'_>]>, reader: &mut Reader<'_>) {
     let Some(known) = routes.filter(|_| reader.is_whole()) else { return };
-    for Located { value, at } in wanted.iter().filter(|name| !known.contains(&name.value.as_str())) {
-        let mistake = reader.mistake(at, format!("route: no route is named {value:?}"));
-        let near = nearest(value, known.iter().copied()).map(str::to_owned);
-        reader.add(mistake.meaning(near).expecting(one_of(known)));
+    let drops_trailers =
+        written.inject.as_ref().is_some_and(|inject| matches!(inject.value, Fault::NoTrailers));
+    for Located { value, at } in &written.route {
+        match known.iter().find(|route| route.name == value) {
+            None => {
+                let names: Vec<&str> = known.iter().map(|route| route.name).collect();
+                let mistake = reader.mistake(at, format!("route: no route is named {value:?}"));
+                let near = nearest(value, names.iter().copied()).map(str::to_owned);
+                reader.add(mistake.meaning(near).expecting(one_of(&names)));
+            }
+            Some(route) if route.is_answered_here && drops_trailers => {
+                let message =
+                    format!("route: {value:?} is answered without a server, so it never has trailers");
+                let mistake = reader.mistake(at, message);
+                reader.add(mistake.expecting("a route with an upstream, or another fault"));
+            }
+            Some(_) => {}
+        }
     }
 }
 

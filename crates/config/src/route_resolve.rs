@@ -34,6 +34,8 @@ pub(crate) struct Names<'f> {
     pub(crate) is_tcp: Vec<bool>,
     /// Whether each is a Unix socket.
     pub(crate) is_unix: Vec<bool>,
+    /// Whether each has TLS.
+    pub(crate) has_tls: Vec<bool>,
     /// Upstreams with their places.
     pub(crate) upstreams: HashMap<&'f str, usize>,
     /// The same in the order of the file.

@@ -7,7 +7,7 @@ fn said(faults: &str) -> Vec<String> {
     let file = format!(
         "listen = [{{ address = \"127.0.0.1:8080\" }}, {{ address = \"127.0.0.1:1\", tcp = \"app\", name = \"bytes\" }}, \
          {{ address = \"unix:/a\", name = \"local\" }}]\n\
-         route = [{{ name = \"api\", upstream = \"app\" }}]\nupstream.app.servers = [\"http://a\"]\n{faults}"
+         route = [{{ name = \"api\", upstream = \"app\" }}, {{ name = \"old\", path = \"/old\", redirect = {{ to = \"/new\" }} }}]\nupstream.app.servers = [\"http://a\"]\n{faults}"
     );
     let mistakes = parse(&file, "f").err().unwrap_or_default();
     mistakes.iter().map(|mistake| mistake.to_string().replacen("f:", "", 1)).collect()
@@ -76,8 +76,29 @@ fn mistakes() {
             ],
         ),
         (
+            "[[fault]]\ninject = \"connection bad-handshake\"\nlistener = \"bytes\"",
+            &[
+                "6:12: listener: \"bytes\" has no tls, so no handshake can fail there; expected a listener with tls, or \
+                 \"connection reset\"",
+            ],
+        ),
+        (
+            "[[fault]]\ninject = \"connection bad-handshake\"",
+            &[
+                "5:10: inject: no listener has tls, so no handshake can fail; expected a listener with tls, or \
+                 \"connection reset\"",
+            ],
+        ),
+        (
+            "[[fault]]\ninject = \"no-trailers\"\nroute = [\"api\", \"old\"]",
+            &[
+                "6:17: route: \"old\" is answered without a server, so it never has trailers; expected a route with an \
+                 upstream, or another fault",
+            ],
+        ),
+        (
             "[[fault]]\ninject = \"503\"\nroute = \"apo\"",
-            &["6:9: route: no route is named \"apo\"; did you mean \"api\"? Expected api"],
+            &["6:9: route: no route is named \"apo\"; did you mean \"api\"? Expected api or old"],
         ),
         (
             "[[fault]]\ninject = \"503\"\nlistener = \"bytes\"",

@@ -5,11 +5,13 @@
 use std::io::Write;
 
 use config::Page;
-use wire::{ChainKind, Framing, Method, Target, Version};
+use wire::{ChainKind, Framing, Method, Span, Target, Version};
 
+use crate::aside::aside;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::{Failure, Party};
+use crate::faulty::Injection;
 use crate::grpc;
 use crate::lane::{Memory, Request};
 use crate::plan::Policies;
@@ -49,6 +51,10 @@ pub(crate) async fn redirect(
     port: u16,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
+    if admitted.target.authority == Span::default() {
+        // An HTTP/1.0 request without Host: nobody knows where it was to go.
+        return Err(Failure::BadHost);
+    }
     let Memory { request, response } = memory;
     let bytes = request.buffer.filled();
     let out = &mut response.out;
@@ -111,9 +117,8 @@ pub(crate) async fn own(
         && may_go_on(call)
         && (admitted.framing == Framing::None || has_taken_body(call, request, Ok(admitted.framing)));
     out.extend_from_slice(if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" });
-    let is_head = admitted.method == Method::Head;
-    whole(call, out, if is_head { b"" } else { body }, record).await?;
-    Ok(if persists { Next::Reuse } else { Next::Linger })
+    let next = if persists { Next::Reuse } else { Next::Linger };
+    whole(call, out, Content::new(admitted.version, admitted.method, body), next, record).await
 }
 
 /// Answers a call of gRPC in its own words; false where it is none.
@@ -164,8 +169,79 @@ fn has_taken_body(
     }
 }
 
-/// Sends a head and the body that goes with it.
+/// What is sent behind a head.
+#[derive(Clone, Copy)]
+pub(crate) struct Content<'a> {
+    version: Version,
+    is_of_head: bool,
+    body: &'a [u8],
+}
+
+impl<'a> Content<'a> {
+    /// The answer to a request. That to a HEAD has no body, whatever its head says.
+    pub(crate) fn new(version: Version, method: Method, body: &'a [u8]) -> Self {
+        let is_of_head = method == Method::Head;
+        Self { version, is_of_head, body: if is_of_head { b"" } else { body } }
+    }
+
+    /// How its end is told, by a head that is as far as its empty line.
+    fn framing(&self, head: &[u8]) -> Framing {
+        let name = b"content-length:".as_slice();
+        let is_said =
+            |line: &[u8]| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        if !self.is_of_head && head.split(|byte| *byte == b'\n').any(is_said) {
+            Framing::Length(self.body.len() as u64)
+        } else {
+            Framing::None
+        }
+    }
+}
+
+/// Sends a head and the body that goes with it. `next` is what becomes of the connection, unless a fault ends it.
 pub(crate) async fn whole(
+    call: &Call<'_>,
+    head: &mut Vec<u8>,
+    content: Content<'_>,
+    next: Next,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if record.has_fault() {
+        return aside(|| faulty_whole(call, head, content, next, record)).await;
+    }
+    send_whole(call, head, content.body, record).await?;
+    Ok(next)
+}
+
+/// The same with the fault that was drawn, where it fits.
+async fn faulty_whole(
+    call: &Call<'_>,
+    head: &mut Vec<u8>,
+    content: Content<'_>,
+    next: Next,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let framing = content.framing(head);
+    let Some(injection) = Injection::of(call, content.version, framing, head, record) else {
+        send_whole(call, head, content.body, record).await?;
+        return Ok(next);
+    };
+    let head_bytes = head.len() as u64;
+    injection.begin(call, head).await?;
+    let taken = injection.takes(content.body.len());
+    if injection.is_cut() {
+        let mut sent = 0;
+        let outcome = send_counted(call, (head, &content.body[..taken]), Follows::Nothing, &mut sent).await;
+        record.head_bytes_sent = head_bytes;
+        record.body_bytes_sent = sent.saturating_sub(head.len()) as u64;
+        outcome?;
+        return Err(injection.break_off(call).await);
+    }
+    send_whole(call, head, content.body, record).await?;
+    record.head_bytes_sent = head_bytes;
+    Ok(if injection.ends_connection() { Next::Linger } else { next })
+}
+
+async fn send_whole(
     call: &Call<'_>,
     head: &mut Vec<u8>,
     body: &[u8],
@@ -228,14 +304,10 @@ pub(crate) async fn failure(
         policy::edit_own(call, policies, &subject, facts.status, request, start, out);
     }
     out.extend_from_slice(b"\r\n");
-    if request.head.len > 0 && request.head.start.method == Method::Head {
-        body = b"";
-    }
-    match whole(call, out, body, record).await {
-        Ok(()) if told.persists => Next::Reuse,
-        Ok(()) => Next::Linger,
-        Err(_) => Next::Drop,
-    }
+    let next = if told.persists { Next::Reuse } else { Next::Linger };
+    let start = &request.head.start;
+    let method = if request.head.len > 0 { start.method } else { Method::Get };
+    whole(call, out, Content::new(start.version, method, body), next, record).await.unwrap_or(Next::Drop)
 }
 
 /// Whether the connection goes on: after a request that was whole, and not at fault itself.

@@ -6,14 +6,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use ::cache::is_unsafe;
-use wire::{ConnectionOptions, Framing, Method, RequestHead, Span, Target, TargetForm, Version};
+use wire::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm, Version};
 
 use crate::answer;
 use crate::aside::aside;
 use crate::cached::{self, Looked};
 use crate::client::{Client, Next};
 use crate::failure::Failure;
-use crate::faults::Drawn;
 use crate::faulty;
 use crate::forward;
 use crate::lane::Memory;
@@ -65,8 +64,6 @@ pub(crate) struct Admitted {
     has_policies: bool,
     /// Whether responses of its route are stored.
     is_cached: bool,
-    /// What goes wrong with it on purpose.
-    pub(crate) fault: Option<Box<Drawn>>,
 }
 
 impl Admitted {
@@ -85,7 +82,6 @@ impl Admitted {
             upstream: 0,
             has_policies: false,
             is_cached: false,
-            fault: None,
         }
     }
 
@@ -169,11 +165,25 @@ pub(crate) async fn refuse(call: &Call<'_>, memory: &mut Memory, failure: Failur
 async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> Result<Next, Failure> {
     let request = &mut memory.request;
     let mut admitted = Admitted::new(call, &request.head);
-    admit(&mut admitted, call, &request.head, request.buffer.filled(), record)?;
+    if let Err(failure) = admit(&mut admitted, call, &request.head, request.buffer.filled(), record) {
+        if failure == Failure::NoRoute
+            && call.worker.faults.is_on()
+            && let Some(next) = aside(|| faulty::request(call, memory, &admitted, record)).await?
+        {
+            return Ok(next);
+        }
+        return Err(failure);
+    }
     // First of all, as whatever answers it may say what it is called.
     if admitted.policies(call).is_some_and(|policies| policies.names_request) {
         policy::name_request(call, request);
     }
+    if call.worker.faults.is_on()
+        && let Some(next) = aside(|| faulty::request(call, memory, &admitted, record)).await?
+    {
+        return Ok(next);
+    }
+    let request = &memory.request;
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
         return answer::options(call, memory, &admitted, record).await;
     }
@@ -184,16 +194,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         && !call.snapshot.plan.routes[admitted.route].is_for_plain_http
         && !seen::is_secure(call, &request.head, request.head_bytes())
     {
-        if admitted.target.authority == Span::default() {
-            // An HTTP/1.0 request without Host: nobody knows where it was to go.
-            return Err(Failure::BadHost);
-        }
         return answer::redirect(call, memory, &admitted, port, record).await;
-    }
-    if call.worker.faults.is_on()
-        && let Some(next) = aside(|| faulty::request(call, memory, &mut admitted, record)).await?
-    {
-        return Ok(next);
     }
     if admitted.is_cached {
         cached::prepare(call, &admitted, &mut memory.request);

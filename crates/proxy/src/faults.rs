@@ -220,12 +220,13 @@ impl Faults {
         config
     }
 
-    /// By what a message of a server that a rule is for goes wrong, if it does.
+    /// By what a request or its response goes wrong, if it does. One that no route is for has no `route`.
     #[inline(never)]
     pub(crate) fn draw(
         &self,
         call: &Call<'_>,
         admitted: &Admitted,
+        route: Option<usize>,
         request: &Request,
     ) -> Result<Option<Drawn>, Failure> {
         let set = self.set.load();
@@ -235,7 +236,7 @@ impl Faults {
             return Ok(Some(drawn));
         }
         let seen = seen::request(call, &admitted.target, bytes, admitted.client, &fields, &request.head);
-        let route = &call.snapshot.plan.routes[admitted.route].label;
+        let route = route.map_or("", |route| &call.snapshot.plan.routes[route].label);
         let now_ns = call.worker.time_ns();
         let mut rules = set.rules.iter().filter(|rule| !rule.meant.fault.is_of_connections());
         Ok(rules.find_map(|rule| rule.draw(&seen, route, now_ns)))

@@ -1,7 +1,12 @@
-//! How things go wrong on purpose: with a request before a server is asked, and with the response of one.
+//! Injects faults into HTTP messages: into a request before a server is asked, and into the response that its client gets,
+//! wherever that comes from. What is stored, and what others get who wait for the same, stays as it is.
 //!
-//! Nothing here is on the path of a request to which nothing happens.
+//! Nothing here is on the path of a request that no fault was drawn for.
 
+/// Injects faults into responses that are written here: those of the cache, and our own.
+mod written;
+
+use std::rc::Rc;
 use std::time::Duration;
 
 use shape::Fault;
@@ -11,45 +16,48 @@ use crate::answer;
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
 use crate::failure::Failure;
-use crate::faults::Drawn;
 use crate::forward::Reply;
 use crate::lane::{Memory, Response};
 use crate::record::Record;
 use crate::relay::Pump;
 use crate::respond::{Plan, send};
 use crate::tcp::Follows;
+pub(crate) use written::Injection;
 
 /// The body of an answer that no server gave.
 const INJECTED: &[u8] = b"This answer was injected on purpose: no server gave it.\n";
 /// Where the size of a chunk should be (RFC 9112 §7.1).
 const NO_CHUNK: &[u8] = b"this is no chunk\r\n";
 
-/// Draws what goes wrong with a request, and does what comes before a server is asked. `None` where one is to be asked.
+/// Draws a fault for a request, and injects what comes before anybody is asked. `None` where the request goes on.
 pub(crate) async fn request(
     call: &Call<'_>,
     memory: &mut Memory,
-    admitted: &mut Admitted,
+    admitted: &Admitted,
     record: &mut Record<'_>,
 ) -> Result<Option<Next>, Failure> {
-    let Some(drawn) = call.worker.faults.draw(call, admitted, &memory.request)? else { return Ok(None) };
+    let Some(drawn) = call.worker.faults.draw(call, admitted, record.route, &memory.request)? else {
+        return Ok(None);
+    };
+    let drawn = Rc::new(drawn);
+    record.drawn(Rc::clone(&drawn));
     match &drawn.fault {
         Fault::Answer { status } => {
-            record.injected(&drawn);
+            record.injected();
             record.status = *status;
             let out = &mut memory.response.out;
             answer::begin(out, *status);
             let body = if matches!(status, 204 | 304) { b"" } else { INJECTED };
             answer::push_content(out, *status, "text/plain", body);
-            drawn.push_line(out);
             return answer::own(call, memory, admitted, record, body).await.map(Some);
         }
         Fault::Reset => {
-            record.injected(&drawn);
+            record.injected();
             call.client.socket.reset_on_drop();
             return Err(Failure::FaultInjected);
         }
         Fault::Delay(delay) => {
-            record.injected(&drawn);
+            record.injected();
             let late_ns = delay.draw_ns(drawn.number, drawn.extent());
             memory.park(call.worker);
             call.worker.alarms.sleep(Duration::from_nanos(late_ns)).await;
@@ -64,43 +72,68 @@ pub(crate) async fn request(
         | Fault::NoTrailers
         | Fault::GoAway => {}
     }
-    admitted.fault = Some(Box::new(drawn));
     Ok(None)
 }
 
-/// Decides whether a response goes wrong like that; the client is told of it if it is to be.
-pub(crate) fn plan<'a>(
-    drawn: &'a Drawn,
+/// What of a response decides which faults fit it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outline {
+    pub(crate) version: Version,
+    pub(crate) status: u16,
+    /// Of the body that is sent; `None` where none is.
+    pub(crate) framing: Framing,
+    /// Whether trailers may follow the body.
+    pub(crate) may_have_trailers: bool,
+    /// Whether it leaves in frames (HTTP/2).
+    pub(crate) is_framed: bool,
+}
+
+/// Decides whether a fault is injected into a server's response; the client is told of it if it is to be.
+#[cold]
+pub(crate) fn plan(
+    call: &Call<'_>,
     admitted: &Admitted,
     response: &mut Response,
     plan: &mut Plan,
     reply: &Reply,
     record: &mut Record<'_>,
-) -> Option<&'a Fault> {
-    let fault = &drawn.fault;
-    if response.head.start.status == 101 || !applies(fault, plan, reply, admitted) {
+) -> Option<Fault> {
+    let drawn = record.fault()?;
+    let outline = Outline {
+        version: admitted.version,
+        status: response.head.start.status,
+        framing: plan.framing,
+        may_have_trailers: reply.framing == Framing::Chunked,
+        is_framed: call.client.socket.frames_itself(),
+    };
+    if !fits(&drawn.fault, outline) {
         return None;
     }
-    if fault.is_of_response() {
-        record.injected(drawn);
-    }
+    record.injected();
     drawn.push_line(&mut response.added);
-    if ends_connection(fault) {
+    if ends_connection(&drawn.fault) && outline.status != 101 {
         plan.client_connection = ClientConnection::Close;
     }
-    Some(fault)
+    Some(drawn.fault.clone())
 }
 
 /// Alters a head that is written.
 pub(crate) fn alter(fault: &Fault, call: &Call<'_>, response: &mut Response, plan: &mut Plan) {
-    match (fault, plan.framing) {
+    alter_head(fault, &mut response.out, plan.framing, call.client.socket.frames_itself());
+    if matches!(fault, Fault::BadChunk) && !call.client.socket.frames_itself() {
+        plan.framing = Framing::Chunked;
+    }
+}
+
+/// Alters what a head says of the length of its body.
+fn alter_head(fault: &Fault, head: &mut Vec<u8>, framing: Framing, is_framed: bool) {
+    match (fault, framing) {
         (Fault::Length { by }, Framing::Length(length)) => {
             let length = length.saturating_add_signed(*by);
-            reframe(&mut response.out, format!("Content-Length: {length}\r\n").as_bytes());
+            exchange(head, &OF_LENGTH, format!("Content-Length: {length}\r\n").as_bytes());
         }
-        (Fault::BadChunk, _) if !call.client.socket.frames_itself() => {
-            plan.framing = Framing::Chunked;
-            reframe(&mut response.out, b"Transfer-Encoding: chunked\r\n");
+        (Fault::BadChunk, _) if !is_framed => {
+            exchange(head, &OF_LENGTH, b"Transfer-Encoding: chunked\r\n");
         }
         _ => {}
     }
@@ -116,10 +149,10 @@ pub(crate) fn alter_body(fault: &Fault, body: &mut Pump) {
     }
 }
 
-/// Sends what leaves before all else.
-pub(crate) async fn begun(fault: &Fault, call: &Call<'_>, response: &mut Response) -> Result<(), Failure> {
+/// Does what comes before all else of a response: its head leaves slowly, or is told to be the last.
+pub(crate) async fn begun(fault: &Fault, call: &Call<'_>, head: &mut Vec<u8>) -> Result<(), Failure> {
     match fault {
-        Fault::Drip { pause } => drip(call, &mut response.out, *pause).await?,
+        Fault::Drip { pause } => drip(call, head, *pause).await?,
         Fault::GoAway => call.client.socket.retire(),
         _ => {}
     }
@@ -134,18 +167,28 @@ pub(crate) async fn broken_off(fault: &Fault, call: &Call<'_>) -> Result<(), Fai
     }
 }
 
-/// Whether a response can go wrong like that.
-fn applies(fault: &Fault, plan: &Plan, reply: &Reply, admitted: &Admitted) -> bool {
-    let has_body = !matches!(plan.framing, Framing::None | Framing::Length(0));
+/// Whether a fault can be injected into a response.
+fn fits(fault: &Fault, outline: Outline) -> bool {
+    let Outline { version, status, framing, may_have_trailers, is_framed } = outline;
+    let has_body = !matches!(framing, Framing::None | Framing::Length(0));
     match fault {
-        Fault::Cut { .. } => has_body,
-        Fault::Length { .. } => matches!(plan.framing, Framing::Length(_)),
+        // What follows a switch of protocols is no body, and on HTTP/1 no connection of HTTP.
+        Fault::Cut { .. } | Fault::Length { .. } | Fault::BadChunk | Fault::NoTrailers if status == 101 => {
+            false
+        }
+        Fault::GoAway => status != 101 || is_framed,
+        Fault::Cut { bytes } => match framing {
+            Framing::Length(length) => length > *bytes,
+            _ => has_body,
+        },
+        Fault::Length { .. } => matches!(framing, Framing::Length(_)),
         // RFC 9112 §7.1: HTTP/1.0 knows no chunks.
-        Fault::BadChunk => has_body && admitted.version != Version::Http10,
-        Fault::NoTrailers => reply.framing == Framing::Chunked,
-        Fault::Drip { .. } | Fault::GoAway => true,
-        // Done before; what is left is to tell of it.
-        Fault::Delay(_) | Fault::Answer { .. } | Fault::Reset | Fault::Connection(_) => true,
+        Fault::BadChunk => has_body && version != Version::Http10,
+        Fault::NoTrailers => may_have_trailers,
+        // Some were injected before: what is left is to tell of them.
+        Fault::Drip { .. } | Fault::Delay(_) | Fault::Answer { .. } | Fault::Reset | Fault::Connection(_) => {
+            true
+        }
     }
 }
 
@@ -180,15 +223,18 @@ async fn drip(call: &Call<'_>, head: &mut Vec<u8>, pause: Duration) -> Result<()
     Ok(())
 }
 
-/// Exchanges what a head says of its body's length for this line.
-fn reframe(head: &mut Vec<u8>, line: &[u8]) {
-    let names: [&[u8]; 2] = [b"content-length:", b"transfer-encoding:"];
-    let is_of_length = |line: &[u8]| {
-        names.iter().any(|name| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name)))
+/// The fields of which one says how long a body is.
+const OF_LENGTH: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
+
+/// Puts a line into a head, in the place of the fields with these names.
+fn exchange(head: &mut Vec<u8>, names: &[&[u8]], line: &[u8]) {
+    let is_named = |line: &[u8]| {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        names.iter().any(|known| name.eq_ignore_ascii_case(known))
     };
     let mut kept = Vec::with_capacity(head.len() + line.len());
     let fields = head.len() - b"\r\n".len();
-    for field in head[..fields].split_inclusive(|byte| *byte == b'\n').filter(|field| !is_of_length(field)) {
+    for field in head[..fields].split_inclusive(|byte| *byte == b'\n').filter(|field| !is_named(field)) {
         kept.extend_from_slice(field);
     }
     kept.extend_from_slice(line);
@@ -204,9 +250,9 @@ mod tests {
     fn what_a_head_says_of_its_length_is_exchanged() {
         let mut head =
             b"HTTP/1.1 200 OK\r\nA: content-length: 1\r\ncontent-Length: 5\r\nB: c\r\n\r\n".to_vec();
-        reframe(&mut head, b"Content-Length: 7\r\n");
+        exchange(&mut head, &OF_LENGTH, b"Content-Length: 7\r\n");
         assert_eq!(head, b"HTTP/1.1 200 OK\r\nA: content-length: 1\r\nB: c\r\nContent-Length: 7\r\n\r\n");
-        reframe(&mut head, b"Transfer-Encoding: chunked\r\n");
+        exchange(&mut head, &OF_LENGTH, b"Transfer-Encoding: chunked\r\n");
         assert_eq!(
             head,
             b"HTTP/1.1 200 OK\r\nA: content-length: 1\r\nB: c\r\nTransfer-Encoding: chunked\r\n\r\n"

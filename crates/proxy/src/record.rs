@@ -2,6 +2,7 @@
 //! time, whoever wants to know it, and not at all where nobody does.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use balance::Event;
@@ -61,8 +62,10 @@ pub(crate) struct Record<'a> {
     /// The servers of attempts that were followed by another one, and why those failed.
     retried: [(u16, Failure); RETRIES_NOTED],
     pub(crate) detours: Detours,
-    /// What went wrong on purpose.
-    fault: Option<Box<Drawn>>,
+    /// The fault that was drawn for the request.
+    drawn: Option<Rc<Drawn>>,
+    /// Whether it has been injected.
+    is_injected: bool,
     pub(crate) failure: Option<Failure>,
     /// What exactly was wrong, in words.
     pub(crate) detail: Option<Box<str>>,
@@ -106,7 +109,8 @@ impl<'a> Record<'a> {
             retries: 0,
             retried: [(0, Failure::BadRequest); RETRIES_NOTED],
             detours: Detours::default(),
-            fault: None,
+            drawn: None,
+            is_injected: false,
             failure: None,
             detail: None,
         }
@@ -189,11 +193,29 @@ impl<'a> Record<'a> {
         self.is_received_apart = true;
     }
 
-    /// Something goes wrong on purpose.
-    pub(crate) fn injected(&mut self, drawn: &Drawn) {
-        drawn.count();
-        self.call.worker.counters.faults_injected.increment();
-        self.fault = Some(Box::new(drawn.clone()));
+    /// A fault was drawn for the request; whether it is injected may depend on the response.
+    pub(crate) fn drawn(&mut self, drawn: Rc<Drawn>) {
+        self.drawn = Some(drawn);
+    }
+
+    /// Whether a fault was drawn.
+    #[inline]
+    pub(crate) fn has_fault(&self) -> bool {
+        self.drawn.is_some()
+    }
+
+    /// The fault that was drawn.
+    pub(crate) fn fault(&self) -> Option<Rc<Drawn>> {
+        self.drawn.clone()
+    }
+
+    /// The fault is injected. It is counted once, whatever else answers the request in the end.
+    pub(crate) fn injected(&mut self) {
+        if let Some(drawn) = self.drawn.as_ref().filter(|_| !self.is_injected) {
+            drawn.count();
+            self.call.worker.counters.faults_injected.increment();
+            self.is_injected = true;
+        }
     }
 
     /// The server's response is over.
@@ -360,7 +382,7 @@ impl<'a> Record<'a> {
             queued: self.detours.queued,
             session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
             shed: self.detours.shed,
-            fault: self.fault.as_deref().map(Drawn::told),
+            fault: self.drawn.as_deref().filter(|_| self.is_injected).map(Drawn::told),
             cause: self.failure.map(|failure| failure.facts().word),
             detail: self.detail.as_deref(),
         };

@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 
 use config::Page;
 use shape::Fault;
-use wire::{ChunkError, ClientConnection, Framing, Method, ResponseHead, ResponseRewrite, Version, Via};
+use wire::{ChunkError, ClientConnection, Framing, ResponseHead, ResponseRewrite, Version, Via};
 
-use crate::answer;
+use crate::answer::{self, Content};
 use crate::aside::{aside, at_once};
 use crate::client::Next;
 use crate::exchange::{Admitted, Call};
@@ -41,8 +41,11 @@ pub(crate) async fn respond(
     }
     let mut plan = Plan::new(call, admitted, &memory.response, &reply);
     let Memory { request, response } = memory;
-    let drawn = admitted.fault.as_deref();
-    let fault = drawn.and_then(|drawn| faulty::plan(drawn, admitted, response, &mut plan, &reply, record));
+    let mut fault = None;
+    if record.has_fault() {
+        fault = faulty::plan(call, admitted, response, &mut plan, &reply, record);
+    }
+    let fault = fault.as_ref();
     render(call, admitted, request, response, &reply, &plan);
     if let Some(fault) = fault {
         faulty::alter(fault, call, response, &mut plan);
@@ -50,16 +53,12 @@ pub(crate) async fn respond(
     record.status = response.head.start.status;
     record.head_bytes_sent = response.out.len() as u64;
     if record.status == 101 {
-        if !reply.upload.is_done() {
-            record.status = 0;
-            return Err(Failure::UpstreamSwitch);
-        }
-        return aside(|| tunnel(call, admitted, memory, &reply, record)).await;
+        return aside(|| switch(call, admitted, memory, &reply, fault, record)).await;
     }
     let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
     begin(call, admitted, response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
     if let Some(fault) = fault {
-        aside(|| faulty::begun(fault, call, response)).await?;
+        aside(|| faulty::begun(fault, call, &mut response.out)).await?;
     }
     let pace = pace(call, response, record.head_bytes_sent);
     let mut is_long = false;
@@ -165,9 +164,8 @@ async fn stand_in(
         // Before a client that is slow to take the page.
         drop(reply);
     }
-    let is_head = admitted.method == Method::Head;
-    answer::whole(call, out, if is_head { b"" } else { &page.body }, record).await?;
-    Ok(plan.next(has_uploaded))
+    let content = Content::new(admitted.version, admitted.method, &page.body);
+    answer::whole(call, out, content, plan.next(has_uploaded), record).await
 }
 
 /// The two ends of a response's body.
@@ -375,6 +373,25 @@ fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) 
     response.out.clear();
     wire::write_response(&mut response.out, &response.head, bytes, &rewrite);
     Ok(())
+}
+
+/// Passes a switch of protocols on, and then the bytes of the new one.
+async fn switch(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    reply: &Reply,
+    fault: Option<&Fault>,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if !reply.upload.is_done() {
+        record.status = 0;
+        return Err(Failure::UpstreamSwitch);
+    }
+    if let Some(fault) = fault {
+        faulty::begun(fault, call, &mut memory.response.out).await?;
+    }
+    tunnel(call, admitted, memory, reply, record).await
 }
 
 /// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.

@@ -81,17 +81,4 @@ impl Fault {
     pub fn is_of_listeners(&self) -> bool {
         matches!(self, Self::Connection(ConnectionFault::Refuse))
     }
-
-    /// Whether it is done to the response of a server.
-    pub fn is_of_response(&self) -> bool {
-        match self {
-            Self::Answer { .. } | Self::Delay(_) | Self::Reset | Self::Connection(_) => false,
-            Self::Cut { .. }
-            | Self::Length { .. }
-            | Self::BadChunk
-            | Self::Drip { .. }
-            | Self::NoTrailers
-            | Self::GoAway => true,
-        }
-    }
 }

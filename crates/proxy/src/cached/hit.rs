@@ -51,7 +51,7 @@ pub(super) async fn stored(
     told: Told,
     record: &mut Record<'_>,
 ) -> Result<Next, Failure> {
-    if !told.is_plain {
+    if !told.is_plain || record.has_fault() {
         return aside(|| selected(call, admitted, memory, object, told, record)).await;
     }
     let length = object.body_bytes();
@@ -147,7 +147,7 @@ async fn send_gathered(
     sent.await.map(|count| count as u64)
 }
 
-/// The same where the request wants something other than all of it.
+/// The same where the request wants something other than all of it, or a fault was drawn for it.
 async fn selected(
     call: &Call<'_>,
     admitted: &Admitted,
@@ -167,16 +167,19 @@ async fn selected(
     };
     let segments = segments(&extent, object, whole_bytes);
     let length = segments.iter().map(Segment::len).sum();
-    let connection = begin(call, admitted, memory, object, &told, (&extent, length), record)?;
-    let (next, follows) = ending(connection);
-    let outlet = Outlet::new(call, admitted);
+    let mut connection = begin(call, admitted, memory, object, &told, (&extent, length), record)?;
     let out = &mut memory.response.out;
+    let framing = if extent == Extent::NotModified { Framing::None } else { Framing::Length(length) };
+    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), record);
+    let (next, follows) = ending(connection);
+    outlet.begin(out).await?;
     if admitted.method == Method::Head || length == 0 {
         outlet.send(out, b"", follows).await?;
         return Ok(next);
     }
     for segment in &segments {
         for bytes in segment.bytes(object) {
+            let bytes = &bytes[..outlet.takes(bytes.len())];
             record.body_bytes_sent += bytes.len() as u64;
             let is_last = record.body_bytes_sent == length;
             if let Err(failure) = outlet.send(out, bytes, if is_last { follows } else { Follows::More }).await
@@ -328,7 +331,10 @@ pub(super) async fn unsatisfied(
 
 /// The head may have left: all that can be said now is that the body is not whole.
 pub(super) fn cut(call: &Call<'_>, record: &mut Record<'_>, failure: Failure) -> Next {
-    call.client.socket.reset_on_drop();
+    // What ends on purpose has said how.
+    if failure != Failure::FaultInjected {
+        call.client.socket.reset_on_drop();
+    }
     record.failure = Some(failure);
     Next::Drop
 }

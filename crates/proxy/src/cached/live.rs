@@ -64,16 +64,16 @@ pub(super) async fn coming(
         ttl_seconds: opening.stored.ttl_seconds(told.now_ms),
         key: told.shows_key.then_some(&*opening.key_text),
     };
-    let connection = head::write(call, admitted, memory, &said)?;
+    let mut connection = head::write(call, admitted, memory, &said)?;
     record.status = extent.status(&opening.stored);
-    record.head_bytes_sent = memory.response.out.len() as u64;
     let wanted = match extent {
         Extent::Part(range, _) if opening.stored.part.is_none() => range,
         _ => 0..u64::MAX,
     };
-    let outlet = Outlet::new(call, admitted);
+    let out = &mut memory.response.out;
+    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), record);
     let sending = Sending { call, outlet, framing, connection, wanted };
-    Ok(sending.run(reader, &mut memory.response.out, record).await)
+    Ok(sending.run(reader, out, record).await)
 }
 
 /// A body on its way to one client.
@@ -104,13 +104,15 @@ impl Sending<'_> {
         let (_, at_end) = ending(self.connection);
         let is_chunked = self.framing == Framing::Chunked && !self.call.client.socket.frames_itself();
         let mut is_behind_chunk = false;
+        self.outlet.begin(out).await?;
         while !self.is_sent(record) {
             let Some(part) = self.next(reader, out).await? else { break };
             let part = self.within(part, reader.read_bytes());
             if part.is_empty() {
                 continue;
             }
-            if is_chunked {
+            let part = part.slice(..self.outlet.takes(part.len()));
+            if is_chunked && !part.is_empty() {
                 let (text, start) = chunk_prefix(part.len());
                 out.extend_from_slice(if is_behind_chunk { b"\r\n" } else { b"" });
                 out.extend_from_slice(&text[start..]);

@@ -81,9 +81,9 @@ fn a_body_is_cut_short() {
     assert_eq!(body(&raw(&scene, &long)), Some(1));
     let after = Scene::new(&format!("{APP}[[fault]]\ninject = \"cut 70000\"\n"));
     assert_eq!(body(&raw(&after, &long)), Some(70_000));
-    // What is shorter stays whole, and so does its connection.
+    // What is shorter stays whole, and its connection goes on.
     let (_, got) = after.exchange(Spoken::Http1, &get("/"), OK);
-    assert_eq!((got.body.as_str(), got.field("connection")), ("ok", Some("close")));
+    assert_eq!((got.body.as_str(), got.field("connection")), ("ok", None));
 }
 
 #[test]

@@ -41,6 +41,8 @@ mod chosen;
 mod connections;
 /// Each of them, whatever is carried.
 mod table;
+/// Those of requests, on every way that a response takes.
+mod ways;
 /// Listeners that take none.
 mod refused;
 /// Changed while the proxy runs.
