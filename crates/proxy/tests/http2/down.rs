@@ -5,7 +5,9 @@ use std::time::Duration;
 use config::Protocol;
 
 use crate::end::End;
-use crate::frame::{CANCEL, Frame, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, reset};
+use crate::frame::{
+    CANCEL, Frame, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, raw, reset,
+};
 use crate::peer::Peer;
 use crate::scene::Scene;
 use crate::text::{ANY, added};
@@ -120,6 +122,28 @@ fn a_stream_that_owes_nothing_is_not_too_slow() {
     assert_eq!(clock.message().status(), 408);
     server.sends(OK);
     assert!(client.whole(1).starts_with(":status: 200\n"));
+}
+
+/// The rest of a frame that has begun is due, of one with padding as well.
+#[test]
+fn a_frame_that_has_begun_is_due() {
+    let slow = Scene::with(config::Protocol::Http1, 1, |config| {
+        config.limits.minimum_rate_bytes_per_second = 1_000_000;
+        config.limits.rate_window = std::time::Duration::from_millis(300);
+    });
+    let padded = raw(0, 8, 1, &[b"\x04".as_slice(), b"012345", &[0; 4]].concat());
+    for begun in [&data(1, "0123456789")[..12], &padded[..13]] {
+        let mut client = slow.client();
+        // What it says in answer to the settings would be the rest of the frame.
+        client.is_heard();
+        client.sends(headers(1, ":method: POST\n:scheme: http\n:authority: test\n:path: /\n"));
+        client.sends(begun);
+        let mut server = slow.accept1();
+        server.head();
+        server.gets(b"3\r\n012\r\n");
+        assert!(client.whole(1).starts_with(":status: 408\n"));
+    }
+    slow.assert_failure("client-too-slow", 2);
 }
 
 #[test]
