@@ -6,8 +6,9 @@ use std::io;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use mistake::nearest;
 use serde_json::json;
-use shape::KINDS;
+use shape::{KINDS, Kind};
 
 /// Why something is not done.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,12 @@ pub(super) enum Refusal {
     Stream(String),
     #[error("invalid toxic type: {0:?} is none of {names}", names = kind_names())]
     Kind(String),
+    #[error("{}", unknown(name, kind))]
+    Attribute { name: String, kind: &'static Kind },
+    #[error("{name:?} belongs into \"attributes\": {{\"attributes\": {{{name:?}: …}}}}")]
+    Misplaced { name: String },
+    #[error("the {what} of a toxic stays: this one is {is:?}; remove it, and add another")]
+    Fixed { what: &'static str, is: String },
     #[error("proxy not found")]
     NoProxy,
     #[error("toxic not found")]
@@ -44,10 +51,26 @@ fn kind_names() -> String {
     KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
 }
 
+/// What is said of an attribute that a kind does not have.
+fn unknown(name: &str, kind: &Kind) -> String {
+    let known = kind.attributes;
+    let start = format!("unknown attribute {name:?} of {}; ", kind.name);
+    match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("{start}did you mean {meant:?}? It has {}", known.join(", ")),
+        None => format!("{start}it has {}", known.join(", ")),
+    }
+}
+
 impl Refusal {
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Self::Body(_) | Self::Missing(_) | Self::Stream(_) | Self::Kind(_) => StatusCode::BAD_REQUEST,
+            Self::Body(_)
+            | Self::Missing(_)
+            | Self::Stream(_)
+            | Self::Kind(_)
+            | Self::Attribute { .. }
+            | Self::Misplaced { .. }
+            | Self::Fixed { .. } => StatusCode::BAD_REQUEST,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Browser => StatusCode::FORBIDDEN,
             Self::NoProxy | Self::NoToxic | Self::NoPlace => StatusCode::NOT_FOUND,

@@ -65,6 +65,8 @@ struct Asked {
     stream: Option<String>,
     toxicity: Option<f64>,
     attributes: Option<Map<String, Value>>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 /// A toxic as the API tells of it.
@@ -76,6 +78,56 @@ pub(super) struct Told {
     kind: &'static str,
     stream: Stream,
     toxicity: f64,
+}
+
+impl Asked {
+    /// What its kind is told, over what it was told before. Toxiproxy passes over what a kind does not know; then a name
+    /// that is misspelt looks like a toxic that works.
+    fn values(
+        &self,
+        mut values: [i64; ATTRIBUTES_MAX],
+        kind: &'static Kind,
+    ) -> Result<[i64; ATTRIBUTES_MAX], Refusal> {
+        // In the place that they had before Toxiproxy 2.0.
+        if let Some(name) = self.others.keys().find(|name| kind.attributes.contains(&name.as_str())) {
+            return Err(Refusal::Misplaced { name: name.clone() });
+        }
+        let given = self.attributes.iter().flatten().filter(|(_, value)| !value.is_null());
+        for (name, given) in given {
+            let at = kind.attributes.iter().position(|known| known == name);
+            let value = at.and_then(|at| values.get_mut(at));
+            let value = value.ok_or_else(|| Refusal::Attribute { name: name.clone(), kind })?;
+            let whole = given.as_i64().or_else(|| as_whole(given.as_f64()?));
+            *value = whole.ok_or_else(|| {
+                Refusal::Body(format!("{name} of {} is a whole number, not {given}", kind.name))
+            })?;
+        }
+        Ok(values)
+    }
+
+    fn toxicity(&self) -> Result<Option<f64>, Refusal> {
+        match self.toxicity {
+            Some(share) if !(0.0..=1.0).contains(&share) => {
+                Err(Refusal::Body(format!("toxicity is a share of connections from 0 to 1, not {share}")))
+            }
+            toxicity => Ok(toxicity),
+        }
+    }
+
+    /// Whether it changes nothing of the toxic but what can be changed. Some clients send all of it.
+    fn is_of(&self, toxic: &Toxic) -> Result<(), Refusal> {
+        let own = [
+            ("name", &self.name, toxic.name.as_str()),
+            ("type", &self.kind, toxic.kind.name),
+            ("stream", &self.stream, toxic.stream.name()),
+        ];
+        for (what, asked, is) in own {
+            if asked.as_ref().is_some_and(|asked| !asked.is_empty() && !asked.eq_ignore_ascii_case(is)) {
+                return Err(Refusal::Fixed { what, is: is.to_owned() });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Whose draws they are.
@@ -96,10 +148,10 @@ impl Toxics {
             None | Some("") => Stream::Downstream,
             Some(name) => Stream::named(name)?,
         };
-        let kind = asked.kind.unwrap_or_default();
-        let kind = Kind::named(&kind).ok_or(Refusal::Kind(kind))?;
-        let name = match asked.name {
-            Some(name) if !name.is_empty() => name,
+        let kind = asked.kind.as_deref().unwrap_or_default();
+        let kind = Kind::named(kind).ok_or_else(|| Refusal::Kind(kind.to_owned()))?;
+        let name = match &asked.name {
+            Some(name) if !name.is_empty() => name.clone(),
             _ => format!("{}_{}", kind.name, stream.name()),
         };
         if self.list.iter().any(|toxic| toxic.name == name) {
@@ -108,8 +160,8 @@ impl Toxics {
         if self.list.len() >= TOXICS_MAX {
             return Err(Refusal::TooMany { what: "toxics", most: TOXICS_MAX });
         }
-        let values = changed([0; ATTRIBUTES_MAX], kind, asked.attributes)?;
-        let toxicity = asked.toxicity.unwrap_or(1.0);
+        let values = asked.values([0; ATTRIBUTES_MAX], kind)?;
+        let toxicity = asked.toxicity()?.unwrap_or(1.0);
         let toxic = Toxic { id: self.added, name, kind, stream, toxicity, values };
         let told = toxic.told();
         self.added += 1;
@@ -121,8 +173,10 @@ impl Toxics {
     pub(super) fn change(&mut self, name: &str, body: &[u8]) -> Result<Told, Refusal> {
         let toxic = self.list.iter_mut().find(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
         let asked: Asked = body::read(body)?;
-        toxic.values = changed(toxic.values, toxic.kind, asked.attributes)?;
-        toxic.toxicity = asked.toxicity.unwrap_or(toxic.toxicity);
+        asked.is_of(toxic)?;
+        let values = asked.values(toxic.values, toxic.kind)?;
+        toxic.toxicity = asked.toxicity()?.unwrap_or(toxic.toxicity);
+        toxic.values = values;
         Ok(toxic.told())
     }
 
@@ -176,27 +230,6 @@ impl Toxic {
     }
 }
 
-/// What a toxic is told, over what it was told before. What its kind does not know is passed over, as Toxiproxy does.
-fn changed(
-    mut values: [i64; ATTRIBUTES_MAX],
-    kind: &Kind,
-    asked: Option<Map<String, Value>>,
-) -> Result<[i64; ATTRIBUTES_MAX], Refusal> {
-    let asked = asked.unwrap_or_default();
-    for (name, value) in kind.attributes.iter().zip(&mut values) {
-        match asked.get(*name) {
-            None | Some(Value::Null) => {}
-            Some(given) => {
-                let whole = given.as_i64().or_else(|| as_whole(given.as_f64()?));
-                *value = whole.ok_or_else(|| {
-                    Refusal::Body(format!("{name} of {} is a whole number, not {given}", kind.name))
-                })?;
-            }
-        }
-    }
-    Ok(values)
-}
-
 /// A number such as 1000.0, as some clients write it.
 fn as_whole(number: f64) -> Option<i64> {
     // Up to here every whole number is one of f64.
@@ -215,7 +248,7 @@ mod tests {
         let add = |toxics: &mut Toxics, body: &str| {
             toxics.add(body.as_bytes()).map(|told| serde_json::to_value(told).expect("is JSON"))
         };
-        let told = add(&mut toxics, r#"{"type":"latency","attributes":{"latency":1000.0,"other":1}}"#);
+        let told = add(&mut toxics, r#"{"type":"latency","attributes":{"latency":1000.0,"other":null}}"#);
         assert_eq!(
             told.expect("is right").to_string(),
             r#"{"attributes":{"jitter":0,"latency":1000},"name":"latency_downstream","stream":"downstream","toxicity":1.0,"type":"latency"}"#
@@ -230,6 +263,11 @@ mod tests {
             (r#"{"type":"latency","stream":"sideways"}"#, 400),
             (r#"{"type":"latency","name":"x","attributes":{"latency":"1000"}}"#, 400),
             (r#"{"type":"latency","name":"x","attributes":{"latency":0.5}}"#, 400),
+            (r#"{"type":"latency","name":"x","attributes":{"latancy":1}}"#, 400),
+            (r#"{"type":"latency","name":"x","attributes":{"rate":1}}"#, 400),
+            (r#"{"type":"latency","name":"x","latency":1}"#, 400),
+            (r#"{"type":"latency","name":"x","toxicity":30}"#, 400),
+            (r#"{"type":"latency","name":"x","toxicity":-0.1}"#, 400),
             (r#"{"type":"latency"}"#, 409),
         ] {
             assert_eq!(
@@ -262,6 +300,22 @@ mod tests {
             (Some(7), Some(4))
         );
         assert_eq!(told.toxicity, 0.5);
+        let all = br#"{"name":"x","type":"latency","stream":"Downstream","toxicity":0.5,"attributes":{}}"#;
+        assert!(toxics.change("x", all).is_ok(), "what some clients send");
+        assert!(toxics.change("x", br#"{"name":"","type":"","stream":""}"#).is_ok(), "and others");
+        for (body, words) in [
+            (r#"{"stream":"upstream"}"#, "stream"),
+            (r#"{"type":"timeout"}"#, "type"),
+            (r#"{"name":"y"}"#, "name"),
+            (r#"{"toxicity":2}"#, "toxicity"),
+            (r#"{"toxicity":1,"attributes":{"jiter":9}}"#, "jiter"),
+        ] {
+            let refusal = toxics.change("x", body.as_bytes()).expect_err(body);
+            assert_eq!(refusal.status().as_u16(), 400, "{body}");
+            assert!(refusal.to_string().contains(words), "{body}: {refusal}");
+        }
+        let told = toxics.told_of("x").expect("is there");
+        assert_eq!((told.toxicity, told.attributes["jitter"].as_i64()), (0.5, Some(4)), "none of that holds");
         assert_eq!(toxics.change("y", b"{}").map_err(|refusal| refusal.status().as_u16()).err(), Some(404));
     }
 

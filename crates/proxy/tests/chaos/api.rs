@@ -33,6 +33,23 @@ fn mistakes_are_told_with_their_status() {
         (add(r#"{"type": "noise"}"#), 400, "invalid toxic type"),
         (add(r#"{"type": "latency", "stream": "up"}"#), 400, "stream was invalid"),
         (add(r#"{"type": "latency", "attributes": {"latency": "1"}}"#), 400, "bad request body: latency"),
+        (
+            add(r#"{"type": "slicer", "attributes": {"average": 1}}"#),
+            400,
+            "unknown attribute \"average\" of slicer; it has average_size, size_variation, delay",
+        ),
+        (
+            ("POST", "/proxies/p/toxics/latency", r#"{"attributes": {"Jiter": 1}}"#.to_owned()),
+            400,
+            "unknown attribute \"jiter\" of latency; did you mean \"jitter\"? It has latency, jitter",
+        ),
+        (add(r#"{"type": "timeout", "timeout": 5}"#), 400, "\"timeout\" belongs into \"attributes\""),
+        (
+            ("PATCH", "/proxies/p/toxics/latency", r#"{"stream": "downstream"}"#.to_owned()),
+            400,
+            "the stream of a toxic stays: this one is \"upstream\"",
+        ),
+        (add(r#"{"type": "timeout", "toxicity": 50}"#), 400, "bad request body: toxicity is a share"),
         (add(r#"{"type": "bandwidth", "name": "latency"}"#), 409, "toxic already exists"),
         (none("GET", "/proxies/p/toxics/q"), 404, "toxic not found"),
         (none("POST", "/proxies/p/toxics/q"), 404, "toxic not found"),

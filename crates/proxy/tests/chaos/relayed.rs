@@ -59,10 +59,12 @@ fn a_reset_does_not_overtake_what_toxics_hold() {
 fn much_passes_whole_with_and_without_toxics() {
     let scene = Scene::new();
     let sent: Vec<u8> = (0..4 << 20).map(|index: u32| (index % 251) as u8).collect();
-    for toxic in [None, Some("slicer"), Some("latency")] {
-        if let Some(kind) = toxic {
-            let attributes =
-                json!({ "average_size": 1500, "size_variation": 700, "delay": 0, "latency": 1, "jitter": 1 });
+    for toxic in [
+        None,
+        Some(("slicer", json!({ "average_size": 1500, "size_variation": 700, "delay": 0 }))),
+        Some(("latency", json!({ "latency": 1, "jitter": 1 }))),
+    ] {
+        if let Some((kind, attributes)) = toxic.clone() {
             scene.adds(kind, "downstream", attributes);
         }
         let (mut client, mut server) = scene.pair();

@@ -72,7 +72,7 @@ impl Layer {
             Pure | World => other == Pure,
             Config => matches!(other, Pure | Words),
             Configured => matches!(other, Pure | Config),
-            Proxy => matches!(other, Pure | World | Config | Configured),
+            Proxy => matches!(other, Pure | World | Words | Config | Configured),
             LabPart | Tool => false,
             Lab => matches!(other, LabPart | Words),
             Top => other != Tool && other != Top,
