@@ -1,5 +1,4 @@
-//! Toxiproxy's HTTP API, as its clients speak it (2.5, with the PATCH of later ones): JSON over HTTP/1.1, whatever its
-//! type is called.
+//! Toxiproxy's HTTP API, as its clients of any version 2 speak it: JSON over HTTP/1.1, whatever its type is called.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use super::toxics::Toxics;
 /// What a request may bring.
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// The version of the API: that of the Toxiproxy which has it.
-const VERSION: &str = "2.5.0";
+const VERSION: &str = "2.12.0";
 
 type Shared = State<Arc<Mutex<Proxies>>>;
 
@@ -38,7 +37,7 @@ pub(super) fn router(proxies: Arc<Mutex<Proxies>>) -> Router {
         .route("/proxies/{proxy}/toxics/{toxic}", toxic)
         .route("/populate", post(populate))
         .route("/reset", post(reset))
-        .route("/version", get(|| async { ([(CONTENT_TYPE, "text/plain;charset=utf-8")], VERSION) }))
+        .route("/version", get(version))
         .fallback(|| async { Refusal::NoPlace })
         .layer(middleware::from_fn(refuse_browsers))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -92,6 +91,11 @@ async fn populate(State(proxies): Shared, Body(body): Body) -> Result<Response, 
 async fn reset(State(proxies): Shared) -> Result<StatusCode, Refusal> {
     proxies.lock().await.reset().await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// JSON, as of Toxiproxy 2.6: by it clients decide whether to PATCH. Those before take it for an opaque text.
+async fn version() -> Response {
+    told(StatusCode::OK, &json!({ "version": VERSION }))
 }
 
 async fn show(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Response, Refusal> {

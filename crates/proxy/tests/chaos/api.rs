@@ -86,6 +86,17 @@ fn web_pages_may_not_use_it() {
 }
 
 #[test]
+fn the_version_is_told_as_clients_read_it() {
+    let scene = Scene::empty(1);
+    let (status, told) = scene.api("GET", "/version", "");
+    assert_eq!(status, 200);
+    let version = told["version"].as_str().expect("an object with the version as a text");
+    let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
+    // From 2.6 on clients change proxies and toxics with PATCH.
+    assert!(numbers.len() == 3 && numbers >= vec![2, 6, 0], "{version}");
+}
+
+#[test]
 fn a_request_may_not_be_without_end() {
     let scene = Scene::new();
     // A byte too many.

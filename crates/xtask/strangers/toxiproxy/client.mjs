@@ -22,7 +22,7 @@ function ask(listen) {
 }
 
 const toxiproxy = new Toxiproxy(api);
-assert.match(await toxiproxy.getVersion(), /^\d+\.\d+\.\d+$/);
+assert.match(JSON.parse(await toxiproxy.getVersion()).version, /^\d+\.\d+\.\d+$/);
 const proxy = await toxiproxy.createProxy({ name: "node", listen: "127.0.0.1:0", upstream: server });
 assert.match(proxy.listen, /^127\.0\.0\.1:[1-9]\d*$/);
 assert.equal(proxy.enabled, true);

@@ -3,6 +3,7 @@
 Arguments: host and port of the API, the address of a web server.
 """
 
+import json
 import socket
 import sys
 import time
@@ -38,7 +39,7 @@ def check(holds, what):
 host, port, server = sys.argv[1:]
 client = toxiproxy.Toxiproxy()
 client.update_api_consumer(host, int(port))
-check(client.running() and client.version().count(b".") == 2, "a version")
+check(client.running() and json.loads(client.version())["version"].count(".") == 2, "a version")
 proxy = client.create(upstream=server, name="python")
 check(proxy.enabled and not proxy.listen.endswith(":0"), "a port chosen by the system")
 check(ask(proxy.listen).startswith(b"HTTP/1.1 200"), "a request that passes")

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -41,6 +42,7 @@ func run(client *toxiproxy.Client, server string) error {
 		name string
 		does func() error
 	}{
+		{"the version is told", func() error { return version(client) }},
 		{"a request passes", func() error { return asks(proxy.Listen, 0) }},
 		{"latency is felt", func() error { return latency(proxy) }},
 		{"data is limited", func() error { return limited(proxy) }},
@@ -57,6 +59,21 @@ func run(client *toxiproxy.Client, server string) error {
 		if err := proxy.Delete(); err != nil {
 			return fmt.Errorf("delete: %w", err)
 		}
+	}
+	return nil
+}
+
+func version(client *toxiproxy.Client) error {
+	body, err := client.Version()
+	if err != nil {
+		return err
+	}
+	var told struct{ Version string }
+	if err := json.Unmarshal(body, &told); err != nil {
+		return fmt.Errorf("%q: %w", body, err)
+	}
+	if strings.Count(told.Version, ".") != 2 {
+		return fmt.Errorf("it is %q", told.Version)
 	}
 	return nil
 }
