@@ -352,7 +352,8 @@ static TIMEOUTS: Table<Timeouts> = Table {
             "client_header",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.client_header,
-            "From the first byte of a request, or from accept, to the end of its head; then 408.",
+            "From the first byte of a request, or from accept, to the end of its head; then 408, over HTTP/2 the end of the \
+             connection.",
         ),
         &key(
             "client_body",

@@ -9,7 +9,7 @@ use crate::encode::Encoder;
 use crate::flood::{Counts, Flood};
 use crate::frame::{self, GOAWAY, PING, PREFACE, Reason, SETTINGS, STREAM_MAX, WINDOW_MAX, WINDOW_UPDATE};
 use crate::message::Fields;
-use crate::receive::Parser;
+use crate::parser::Parser;
 use crate::stream::{Key, Streams};
 use crate::windows::{STREAM_WINDOW, Windows, worth_telling};
 
@@ -95,6 +95,8 @@ pub struct Broken {
 pub enum Cause {
     /// The peer has broken the protocol.
     Malformed,
+    /// It has begun a header block, and not ended it in time.
+    Late,
     /// It keeps us busy with nothing.
     Flood(Flood),
 }
@@ -145,8 +147,8 @@ pub struct Connection {
     pub(crate) encoder: Encoder,
     pub(crate) fields: Fields,
     pub(crate) floods: Counts,
-    /// The second in which the peer was heard last.
-    pub(crate) second: u32,
+    /// When the peer was heard last.
+    pub(crate) now: Now,
     pub(crate) streams: Streams,
     /// Streams that are open, of those that may be.
     pub(crate) open: u32,
@@ -207,7 +209,7 @@ impl Connection {
             encoder: Encoder::default(),
             fields: Fields::default(),
             floods: Counts::default(),
-            second: 0,
+            now: Now { tick: 0, second: 0 },
             streams: Streams::default(),
             open: 0,
             last: 0,
@@ -280,6 +282,17 @@ impl Connection {
     /// The frame for which the connection has to end, in words.
     pub fn offence(&self) -> Option<&str> {
         self.offence.as_deref()
+    }
+
+    /// The tick at which a header block began that has not ended, if there is one. Nothing else can come before its end.
+    pub fn head_since(&self) -> Option<u32> {
+        self.parser.head_since()
+    }
+
+    /// That block took too long: why the connection ends.
+    pub fn head_is_late(&mut self) -> Broken {
+        self.offence = Some(self.parser.head_in_words().into());
+        Broken { reason: Reason::ENHANCE_YOUR_CALM, cause: Cause::Late }
     }
 
     /// Requests that were refused since this was asked last, the first of them.

@@ -28,6 +28,8 @@ mod flood;
 mod windows;
 /// Streams and what is known of each.
 mod stream;
+/// Where a connection is in what arrives.
+mod parser;
 /// A connection.
 mod connection;
 /// What a peer says.

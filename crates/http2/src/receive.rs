@@ -8,40 +8,9 @@ use crate::frame::{
     WINDOW_UPDATE, WITH_PRIORITY,
 };
 use crate::message::{Framed, Told, Unfit};
+use crate::parser::{Block, Data};
 use crate::stream::{Incoming, Key, Outgoing};
 use wire::Glimpse;
-
-/// Where a connection is in what arrives.
-pub(crate) struct Parser {
-    /// Bytes of the preface that are to come.
-    preface_left: usize,
-    /// The front of a frame that is not yet whole.
-    held: Vec<u8>,
-    /// A body that is being received.
-    data: Option<Data>,
-    /// A header block that is not yet whole.
-    block: Option<Block>,
-}
-
-/// The rest of a DATA frame.
-#[derive(Clone, Copy)]
-struct Data {
-    /// `None` where the stream is gone, and its bytes are dropped.
-    key: Option<Key>,
-    left: usize,
-    padding: usize,
-    ends: bool,
-    /// Whether the length of the padding is still to come.
-    is_padded: bool,
-}
-
-/// A header block in more than one frame.
-struct Block {
-    stream: u32,
-    ends: bool,
-    bytes: Vec<u8>,
-    frames: u32,
-}
 
 /// What becomes of a request that is not served.
 enum Refusal {
@@ -58,33 +27,12 @@ const PADDING_MIN: usize = 64;
 /// Memory for a part of a frame that is kept.
 const KEEP_MAX: usize = 256;
 
-impl Parser {
-    pub(crate) fn new(role: Role) -> Self {
-        let preface_left = if role == Role::Server { PREFACE.len() } else { 0 };
-        Self { preface_left, held: Vec::new(), data: None, block: None }
-    }
-
-    /// Whether a frame of a body has begun on a stream, and not ended.
-    pub(crate) fn owes(&self, key: Key) -> bool {
-        self.data.is_some_and(|data| data.key == Some(key))
-    }
-
-    /// A stream is let go of: what is to come of a frame that has begun is nobody's, whoever has its place by then.
-    pub(crate) fn let_go(&mut self, key: Key) {
-        if let Some(data) = &mut self.data
-            && data.key == Some(key)
-        {
-            data.key = None;
-        }
-    }
-}
-
 impl Connection {
     /// Takes in what has arrived, up to something that has happened; says how many bytes that took. With nothing left to
     /// take there may still be something that has happened: it is to be called until there is not.
     pub fn receive(&mut self, bytes: &[u8], now: Now) -> Result<(usize, Option<Event>), Broken> {
         let mut rest = bytes;
-        self.second = now.second;
+        self.now = now;
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Ok((bytes.len() - rest.len(), Some(event)));
@@ -119,6 +67,7 @@ impl Connection {
     /// Takes one frame, or what there is of it; of DATA only the head.
     fn take_frame(&mut self, rest: &mut &[u8]) -> Result<(), Broken> {
         if self.parser.held.is_empty() {
+            self.parser.frame_since = self.now.tick;
             let len = match Head::parse(rest) {
                 Some(head) => self.whole_len(head)?,
                 None => usize::MAX,
@@ -180,7 +129,7 @@ impl Connection {
         if !is_in_turn {
             return Err(Reason::PROTOCOL_ERROR.into());
         }
-        self.floods.note(&head, self.second)?;
+        self.floods.note(&head, self.now.second)?;
         let is_of_stream = match head.kind {
             DATA | HEADERS | PRIORITY | RST_STREAM | PUSH_PROMISE => head.stream > 0,
             SETTINGS | PING | GOAWAY => head.stream == 0,
@@ -302,7 +251,7 @@ impl Connection {
         // A server resets what we asked of it, and a response that has begun was worth its request.
         let is_early = key.is_none_or(|key| self.streams.at(key).outgoing == Outgoing::Head);
         if self.role == Role::Server && is_early {
-            self.floods.count(Flood::Resets, self.second)?;
+            self.floods.count(Flood::Resets, self.now.second)?;
         }
         let Some(key) = key else { return Ok(()) };
         self.break_off(key, Reason(frame::number(payload)));
@@ -390,7 +339,7 @@ impl Connection {
             }
             if data.padding == data.left && data.left < PADDING_MIN && !data.ends {
                 // It holds no more than an empty one.
-                self.floods.count(Flood::EmptyFrames, self.second)?;
+                self.floods.count(Flood::EmptyFrames, self.now.second)?;
             }
             padding = 1;
             self.received(&data, 1);
@@ -497,8 +446,13 @@ impl Connection {
         if head.has(END_HEADERS) {
             return self.block(head.stream, head.has(END_STREAM), block);
         }
-        let ends = head.has(END_STREAM);
-        self.parser.block = Some(Block { stream: head.stream, ends, bytes: block.to_vec(), frames: 1 });
+        self.parser.block = Some(Block {
+            stream: head.stream,
+            ends: head.has(END_STREAM),
+            bytes: block.to_vec(),
+            frames: 1,
+            since: self.parser.frame_since,
+        });
         Ok(())
     }
 
@@ -713,7 +667,7 @@ impl Connection {
         // RFC 9113 §5.4.2: it is an error of this stream, and others may be those of other users. What the peer makes us do so
         // is bounded over a second; what a server does wrong, by what it was asked for.
         match self.role {
-            Role::Server => Ok(self.floods.count(Flood::Excess, self.second)?),
+            Role::Server => Ok(self.floods.count(Flood::Excess, self.now.second)?),
             Role::Client => Ok(()),
         }
     }

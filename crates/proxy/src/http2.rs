@@ -57,6 +57,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         address,
         tls: tls.clone(),
         deadline,
+        late: None,
         opened: Vec::new(),
         served: 0,
         has_begun: false,
@@ -111,6 +112,7 @@ fn failure_of(Broken { reason, cause }: Broken) -> Option<Failure> {
     Some(match cause {
         Cause::Malformed if reason == Reason::NO_ERROR => return None,
         Cause::Malformed => Failure::Http2Malformed,
+        Cause::Late => Failure::ClientHeaderTimeout,
         Cause::Flood(Flood::Resets) => Failure::ResetFlood,
         Cause::Flood(Flood::Settings) => Failure::SettingsFlood,
         Cause::Flood(Flood::Pings) => Failure::PingFlood,
@@ -128,6 +130,8 @@ struct Driver<'a> {
     address: IpAddr,
     tls: Option<Rc<ClientTls>>,
     deadline: Deadline,
+    /// Of a header block that has begun, at this tick, and not ended.
+    late: Option<(u32, Deadline)>,
     /// Requests that have come.
     opened: Vec<Key>,
     /// Requests so far.
@@ -146,6 +150,9 @@ impl Driver<'_> {
         }
         if let Poll::Ready(end) = driven {
             return Poll::Ready(Some(end));
+        }
+        if self.is_late(context) {
+            return Poll::Ready(Some(End::Broken(self.session.engine().head_is_late())));
         }
         if !self.has_begun && self.session.engine().has_begun() {
             self.has_begun = true;
@@ -183,6 +190,22 @@ impl Driver<'_> {
         }
     }
 
+    /// Whether a header block took longer than a head may.
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(since) = self.session.engine().head_since() else {
+            self.late = None;
+            return false;
+        };
+        if self.late.as_ref().is_none_or(|(armed, _)| *armed != since) {
+            let deadline = self.worker.deadlines.deadline();
+            let passed = self.worker.deadlines.now() - since;
+            let limit = self.worker.snapshot().ticks.client_header;
+            deadline.set(Ticks(limit.0.saturating_sub(passed)));
+            self.late = Some((since, deadline));
+        }
+        self.late.as_ref().is_some_and(|(_, deadline)| deadline.poll(context).is_ready())
+    }
+
     /// Counts and logs requests that were refused before anybody saw them.
     #[cold]
     fn tell_refused(&self, refused: &[Refused]) {
@@ -206,12 +229,20 @@ impl Driver<'_> {
     #[cold]
     fn tell_broken(&self, broken: Broken, failure: Failure) {
         self.worker.counters.failure(failure as usize);
-        if failure != Failure::Http2Malformed {
+        if matches!(broken.cause, Cause::Flood(_)) {
             message::warn(&format!("{} was disconnected: {}", self.address, failure.facts().word));
         }
         let engine = self.session.engine();
-        let frame = engine.offence().unwrap_or("what was received");
-        self.log(failure, &format!("ended with {} for {frame}", broken.reason), |entry| entry);
+        let what = engine.offence().unwrap_or("what was received");
+        let detail = match broken.cause {
+            Cause::Late => {
+                let limit = self.worker.snapshot().plan.config.timeouts.client_header;
+                format!("{what} came within timeouts.client_header, {limit:?}")
+            }
+            _ => format!("ended with {} for {what}", broken.reason),
+        };
+        drop(engine);
+        self.log(failure, &detail, |entry| entry);
     }
 
     fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {

@@ -1,5 +1,9 @@
 //! Clients that mean harm: each is noticed, counted and got rid of, and nobody else is the worse for it.
 
+use std::time::Duration;
+
+use config::Protocol;
+
 use crate::end::{End, Ended};
 use crate::frame::{
     CANCEL, ENHANCE_YOUR_CALM, FLOW_CONTROL_ERROR, Frame, INITIAL_WINDOW_SIZE, PROTOCOL_ERROR,
@@ -103,6 +107,45 @@ fn a_head_without_end_is_cut_off() {
         client.sends(raw(1, 1, 1, &block(GET)));
         floods(client, 5000, |_| raw(9, 0, 1, b""));
     });
+}
+
+#[test]
+fn a_head_that_does_not_end_in_time_ends_its_connection() {
+    let whole = last_headers(3, GET);
+    let beginnings: [(&str, Vec<u8>); 5] = [
+        ("a block", raw(1, 1, 3, &block(GET))),
+        ("a part of a frame", whole[..20].to_vec()),
+        ("a part of its head", whole[..3].to_vec()),
+        ("a block that goes on", [raw(1, 1, 3, &block(GET)), raw(9, 0, 3, b"")].concat()),
+        ("trailers", [raw(1, 1, 1, &block("x: y\n")), raw(9, 4, 1, b"")[..9 - 1].to_vec()].concat()),
+    ];
+    let scene = Scene::with(Protocol::Http1, 1, |config| {
+        config.timeouts.client_header = Duration::from_millis(300);
+    });
+    for ((name, beginning), count) in beginnings.into_iter().zip(1..) {
+        let mut client = scene.client();
+        // Nothing of it is idle meanwhile.
+        client.sends(headers(1, &GET.replace("GET", "POST")));
+        let mut server = scene.accept1();
+        server.head();
+        client.is_heard();
+        client.sends(beginning);
+        assert_eq!(client.ends(), Ended::Told(ENHANCE_YOUR_CALM), "{name}");
+        scene.assert_failure("client-header-timeout", count);
+    }
+    // A frame of a body is judged by what holds for bodies.
+    let mut client = scene.client();
+    client.sends(headers(1, &GET.replace("GET", "POST")));
+    let mut server = scene.accept1();
+    server.head();
+    client.is_heard();
+    let body = last_data(1, "late");
+    client.sends(&body[..5]);
+    let mut clock = scene.client1();
+    clock.sends("G");
+    assert_eq!(clock.message().status(), 408);
+    client.sends(&body[5..]);
+    server.gets(b"4\r\nlate\r\n0\r\n\r\n");
 }
 
 #[test]

@@ -1,122 +1,18 @@
 //! Two ends of a connection talk to each other, and one is told things by hand.
 
+/// One end of a connection.
+mod end;
+/// What costs more than it is worth.
+mod floods;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use http2::{
-    Broken, Cause, Connection, Event, Flood, Key, Limits, Now, Reason, Role, STREAM_WINDOW, Scheme,
-    WriteError,
-};
+use http2::{Broken, Cause, Connection, Event, Flood, Now, Reason, Role, STREAM_WINDOW, Scheme, WriteError};
 use proptest::prelude::*;
 
-const NOW: Now = Now { tick: 0, second: 0 };
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-fn end(role: Role) -> Connection {
-    end_within(role, &Rc::default())
-}
-
-fn end_within(role: Role, granted: &Rc<Cell<usize>>) -> Connection {
-    let limits = Limits {
-        streams: 10,
-        connection_window: 4 * STREAM_WINDOW,
-        head_bytes: 16 * 1024,
-        short_head_bytes: 512,
-        long_heads_bytes: 32 * 1024,
-    };
-    Connection::new(role, limits, Rc::clone(granted))
-}
-
-/// A client's end with two requests under way, one of which goes on.
-fn asking() -> Connection {
-    let mut client = end(Role::Client);
-    for (head, is_whole) in [
-        (&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..], true),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n", false),
-    ] {
-        let key = client.open();
-        client.write_head(key, head, is_whole, Scheme::Http).expect("it is a head");
-    }
-    client
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let len = (payload.len() as u32).to_be_bytes();
-    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// What comes of bytes that arrive in these pieces.
-fn receive(connection: &mut Connection, bytes: &[u8], piece: usize) -> Result<Vec<Event>, Broken> {
-    receive_at(connection, bytes, piece, NOW)
-}
-
-fn receive_at(
-    connection: &mut Connection,
-    bytes: &[u8],
-    piece: usize,
-    now: Now,
-) -> Result<Vec<Event>, Broken> {
-    let mut events = Vec::new();
-    for mut rest in bytes.chunks(piece) {
-        loop {
-            let (count, event) = connection.receive(rest, now)?;
-            rest = &rest[count..];
-            match event {
-                Some(event) => events.push(event),
-                None => break,
-            }
-        }
-        assert!(rest.is_empty());
-    }
-    Ok(events)
-}
-
-/// Takes what one end has to say to the other.
-fn deliver(from: &mut Connection, to: &mut Connection, piece: usize) -> Vec<Event> {
-    let bytes = from.unsent().to_vec();
-    from.sent(bytes.len());
-    receive(to, &bytes, piece).expect("both keep to the protocol")
-}
-
-fn read_all(connection: &mut Connection, key: Key, text: &mut Vec<u8>) -> bool {
-    let mut buffer = [0; 300];
-    while let Some(count) = connection.read(key, &mut buffer, 0).expect("nothing breaks") {
-        if count == 0 {
-            return true;
-        }
-        text.extend_from_slice(&buffer[..count]);
-    }
-    false
-}
-
-/// Sends a message from one end to the other, in such pieces; what arrives, as text.
-fn sends(
-    (from, from_key): (&mut Connection, Key),
-    to: &mut Connection,
-    message: &[u8],
-    piece: usize,
-    mut to_key: Option<Key>,
-) -> (Vec<u8>, Key) {
-    let mut written = from.write_head(from_key, message, true, Scheme::Http).expect("it is a head");
-    let mut text = Vec::new();
-    loop {
-        let room = from.room(from_key).unwrap_or(0).min(from.room_of_connection());
-        if written < message.len() {
-            written += from.write(from_key, &message[written..], room, true);
-        }
-        for event in deliver(from, to, piece) {
-            if let Event::Opened(key) = event {
-                to_key = Some(key);
-            }
-        }
-        let has_ended = to_key.is_some_and(|key| read_all(to, key, &mut text));
-        deliver(to, from, piece);
-        if has_ended {
-            return (text, to_key.expect("it has begun"));
-        }
-    }
-}
+use crate::end::{PREFACE, asking, deliver, end, end_within, frame, read_all, receive, receive_at, sends};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
@@ -219,17 +115,6 @@ fn windows_cover_a_long_link() {
         server.sent(server.unsent().len());
     }
     assert!(arrived_bytes >= 50_000_000, "{arrived_bytes} bytes in 500 ms");
-}
-
-/// A sender does not choose how its frames arrive: many small pieces are no flood of small frames.
-#[test]
-fn a_body_that_arrives_byte_by_byte_is_no_flood() {
-    let (mut client, mut server) = (end(Role::Client), end(Role::Server));
-    let key = client.open();
-    let body = vec![b'x'; 10_000];
-    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n";
-    let (got, _) = sends((&mut client, key), &mut server, &[&head[..], &body].concat(), 1, None);
-    assert!(got.ends_with(&body));
 }
 
 #[test]
@@ -355,102 +240,6 @@ fn a_peer_that_sends_more_than_it_may_is_told_so() {
     assert_eq!(outcomes[3], Ok(vec![Event::Reset(0)]));
 }
 
-/// Frames that cost their sender nothing, by the count of those before, behind a beginning.
-struct FloodOf {
-    name: &'static str,
-    flood: Flood,
-    role: Role,
-    begin: Vec<u8>,
-    frames: fn(u32) -> Vec<u8>,
-}
-
-/// CVE-2019-9511 and its kin, CVE-2023-44487 (rapid reset), CVE-2024-27316 (heads without an end).
-fn floods() -> Vec<FloodOf> {
-    const REQUEST: [u8; 6] = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
-    let settings: fn(u32) -> Vec<u8> = |_| frame(4, 0, 0, &[0, 4, 0, 0, 0, 1]);
-    let pings: fn(u32) -> Vec<u8> = |_| frame(6, 0, 0, &[0; 8]);
-    let priorities: fn(u32) -> Vec<u8> = |at| frame(2, 0, 1 + 2 * (at % 1000), &[0, 0, 0, 0, 1]);
-    let row = |name, flood, role, begin: &[u8], frames| FloodOf {
-        name,
-        flood,
-        role,
-        begin: begin.to_vec(),
-        frames,
-    };
-    let both = [Role::Server, Role::Client];
-    let mut floods: Vec<FloodOf> = both
-        .into_iter()
-        .flat_map(|role| {
-            [
-                row("settings", Flood::Settings, role, b"", settings),
-                row("pings", Flood::Pings, role, b"", pings),
-                row("priorities", Flood::Priorities, role, b"", priorities),
-            ]
-        })
-        .collect();
-    let malformed: fn(u32) -> Vec<u8> =
-        |at| frame(1, 5, 1 + 2 * at, &[&REQUEST[..], &[0, 1, b'A', 0]].concat());
-    let resets = |at| [frame(1, 5, 1 + 2 * at, &REQUEST), frame(3, 0, 1 + 2 * at, &[0, 0, 0, 8])].concat();
-    let upload = frame(1, 4, 1, &[&[0x83], &REQUEST[1..]].concat());
-    let head = frame(1, 1, 1, &REQUEST);
-    floods.extend([
-        row("rapid resets", Flood::Resets, Role::Server, b"", resets),
-        row("malformed requests", Flood::Excess, Role::Server, b"", malformed),
-        row("empty data", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 0, 1, b"")),
-        row("data of a little padding", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 8, 1, b"\0")),
-        row("a head without an end", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, &[0x82])),
-        row("a head of nothing", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, b"")),
-    ]);
-    floods
-}
-
-#[test]
-fn floods_end_the_connection_and_fill_nothing() {
-    for FloodOf { name, flood, role, begin, frames } in floods() {
-        let mut connection = end(role);
-        let preface: &[u8] = if role == Role::Server { PREFACE } else { b"" };
-        let begin = [preface, &frame(4, 0, 0, b""), &begin].concat();
-        receive(&mut connection, &begin, usize::MAX).expect("nothing is wrong yet");
-        // Nothing of what it answers is ever taken.
-        let mut outcome = Ok(Vec::new());
-        for at in 0..20_000 {
-            outcome = receive(&mut connection, &frames(at), usize::MAX);
-            let Ok(events) = &outcome else { break };
-            // What is reset nobody holds on to.
-            for event in events {
-                if let Event::Opened(key) = event {
-                    connection.release(*key);
-                }
-            }
-            assert!(connection.unsent().len() < 16 * 1024, "{name}: {} bytes", connection.unsent().len());
-            assert!(connection.held() < 100, "{name}: {} streams", connection.held());
-        }
-        let broken = Broken { reason: Reason::ENHANCE_YOUR_CALM, cause: Cause::Flood(flood) };
-        assert_eq!(outcome, Err(broken), "{name} {role:?}");
-    }
-}
-
-/// What gRPC does all the time: a ping for each piece of a message, and calls that are given up while their answer comes.
-#[test]
-fn pings_and_resets_that_go_with_bodies_are_no_flood() {
-    let request = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
-    let mut connection = end(Role::Server);
-    let begin = [PREFACE, &frame(4, 0, 0, b"")].concat();
-    receive(&mut connection, &begin, usize::MAX).expect("a beginning");
-    for at in 0..1000 {
-        let id = 1 + 2 * at;
-        let events = receive(&mut connection, &frame(1, 5, id, &request), usize::MAX).expect("a request");
-        let Some(&Event::Opened(key)) = events.first() else { panic!("{events:?}") };
-        let head = b"HTTP/1.1 200 OK\r\n\r\n";
-        connection.write_head(key, head, false, Scheme::Http).expect("a head");
-        assert_eq!(connection.write(key, b"answer", 6, false), 6);
-        let rest = [frame(6, 0, 0, &[0; 8]), frame(3, 0, id, &[0, 0, 0, 8])].concat();
-        receive(&mut connection, &rest, usize::MAX).expect("no flood");
-        connection.release(key);
-        connection.sent(connection.unsent().len());
-    }
-}
-
 /// A stream that is given up in the middle of a frame: the rest of the frame is nobody's, whoever has its place.
 #[test]
 fn the_rest_of_a_frame_goes_to_no_other_stream() {
@@ -510,19 +299,6 @@ fn what_crosses_a_reset_is_ignored() {
         let late = [frame(0, 0, id, b"x"), frame(1, 5, id, &[0x40, 1, b'x', 1, b'y'])].concat();
         assert_eq!(receive(&mut server, &late, usize::MAX), Ok(Vec::new()), "stream {id}");
     }
-}
-
-/// RFC 9113 §5.2: nobody reads meanwhile, and all of it is within the window.
-#[test]
-fn a_body_in_crumbs_is_no_flood() {
-    let settings = frame(4, 0, 0, b"");
-    let crumbs = frame(0, 0, 1, b"x").repeat(60_000);
-    let mut server = end(Role::Server);
-    let upload = frame(1, 4, 1, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
-    receive(&mut server, &[PREFACE, &settings, &upload, &crumbs].concat(), usize::MAX).expect("no flood");
-    let mut client = asking();
-    receive(&mut client, &[&settings[..], &frame(1, 4, 1, &[0x88]), &crumbs].concat(), usize::MAX)
-        .expect("no flood");
 }
 
 /// What a worker's connections may hold beyond their first windows counts for as long as it is held.
@@ -597,37 +373,6 @@ fn a_body_may_end_where_there_is_no_window() {
     assert_eq!(deliver(&mut client, &mut server, usize::MAX), [Event::Readable(key)]);
     assert!(read_all(&mut server, key, &mut text));
     assert!(text.ends_with(b"x\r\n0\r\n\r\n"));
-}
-
-/// Interim responses of a few bytes on the line that say 4,000 each: what nobody reads of them has a limit, and what is read
-/// is not held.
-#[test]
-fn interim_responses_that_nobody_reads_fill_nothing() {
-    let long = [&[0x08, 3][..], b"103", &[0x40, 1, b'x', 127, 0xa1, 0x1e], &[b'y'; 4000]].concat();
-    let begin = [frame(4, 0, 0, b""), frame(1, 4, 1, &long)].concat();
-    let short = frame(1, 4, 1, &[&[0x08, 3][..], b"103", &[0xbe]].concat());
-
-    let mut client = asking();
-    receive(&mut client, &begin, usize::MAX).expect("all is well");
-    let mut buffer = [0; 5000];
-    for _ in 0..100 {
-        receive(&mut client, &short, usize::MAX).expect("all is well");
-        // Not all of it, so that something is always left.
-        assert!(matches!(client.read(0, &mut buffer[..4000], 0), Ok(Some(4000))));
-    }
-
-    let mut client = asking();
-    receive(&mut client, &begin, usize::MAX).expect("all is well");
-    let events = receive(&mut client, &short.repeat(100), usize::MAX).expect("the connection goes on");
-    assert!(events.contains(&Event::Reset(0)), "{events:?}");
-    let mut held = 0;
-    while let Ok(Some(count)) = client.read(0, &mut buffer, 0) {
-        held += count;
-    }
-    assert!(held < 32 * 1024, "{held} bytes are held");
-    // The other stream is as it was.
-    let answer = receive(&mut client, &frame(1, 5, 3, &[0x88]), usize::MAX);
-    assert_eq!(answer, Ok(vec![Event::Readable(1), Event::Readable(1)]));
 }
 
 /// RFC 9110 §9.3.6, RFC 8441 §5: to a CONNECT any success says that there is a tunnel. What is none is not passed off as one.
@@ -705,83 +450,4 @@ fn padding_is_given_back_at_once() {
     }
     let end = receive(&mut server, &frame(0, 1, 1, &[0; 16_384]), usize::MAX);
     assert_eq!(end, Ok(vec![Event::Readable(0), Event::Readable(0)]));
-}
-
-/// RFC 9113 §5.4.2: what is wrong with a message is wrong with its stream. A connection may be that of many users.
-#[test]
-fn what_is_wrong_now_and_then_ends_no_connection() {
-    let mut server = end(Role::Server);
-    receive(&mut server, &[PREFACE, &frame(4, 0, 0, b"")].concat(), usize::MAX).expect("all is well");
-    let malformed = [0x82, 0x86, 0x84, 0x41, 1, b'a', 0, 1, b'A', 0];
-    for at in 0..1000 {
-        let now = Now { tick: at, second: at / 50 };
-        let events = receive_at(&mut server, &frame(1, 5, 1 + 2 * at, &malformed), usize::MAX, now);
-        assert_eq!(events, Ok(Vec::new()));
-        server.sent(server.unsent().len());
-    }
-    // A server has said no more than it was asked for.
-    let mut client = end(Role::Client);
-    receive(&mut client, &frame(4, 0, 0, b""), usize::MAX).expect("all is well");
-    for at in 0..1000 {
-        let key = client.open();
-        client.write_head(key, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true, Scheme::Http).expect("is a head");
-        let events = receive(&mut client, &frame(1, 5, 1 + 2 * at, &[0x88, 0, 1, b'A', 0]), usize::MAX);
-        assert_eq!(events, Ok(vec![Event::Reset(key)]));
-        client.release(key);
-        client.sent(client.unsent().len());
-    }
-}
-
-/// RFC 9113 §5.4.2: all that a client has open it may give up at once, and again; but not what nobody lets go of, without end.
-#[test]
-fn all_streams_may_be_reset_at_once() {
-    let request = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
-    let reset = |id| frame(3, 0, id, &[0, 0, 0, 8]);
-    let mut server = end(Role::Server);
-    receive(&mut server, &[PREFACE, &frame(4, 0, 0, b"")].concat(), usize::MAX).expect("all is well");
-    for (round, is_well) in [true, true, false].into_iter().enumerate() {
-        let ids = || (0..10).map(|at| 1 + 2 * (10 * round as u32 + at));
-        let requests: Vec<u8> = ids().flat_map(|id| frame(1, 5, id, &request)).collect();
-        receive(&mut server, &requests, usize::MAX).expect("all is well");
-        let resets = receive(&mut server, &ids().flat_map(reset).collect::<Vec<u8>>(), usize::MAX);
-        assert_eq!(resets.is_ok(), is_well, "{resets:?} in round {round}");
-    }
-}
-
-/// Trailers of a few bytes on the line that say 12,000 each: what nobody reads of them counts as long heads do.
-#[test]
-fn trailers_that_nobody_reads_fill_little() {
-    let mut server = end(Role::Server);
-    let upload = |id| frame(1, 4, id, &[0x83, 0x86, 0x84, 0x01, 1, b'a']);
-    let long = [&[0x40, 1, b'x', 127, 0xa1, 0x1e][..], &[b'y'; 4000], &[0xbe; 2]].concat();
-    let begin = [PREFACE, &frame(4, 0, 0, b""), &upload(1), &frame(1, 5, 1, &long)].concat();
-    receive(&mut server, &begin, usize::MAX).expect("all is well");
-    // What was let go of counts no more.
-    server.release(0);
-    for round in 0..3 {
-        let mut keys = Vec::new();
-        let mut reset = Vec::new();
-        for at in 0..10 {
-            let id = 3 + 2 * (10 * round + at);
-            let message = [upload(id), frame(1, 5, id, &[0xbe; 3])].concat();
-            for event in receive(&mut server, &message, usize::MAX).expect("the connection goes on") {
-                match event {
-                    Event::Opened(key) => keys.push(key),
-                    Event::Reset(key) => reset.push(key),
-                    _ => {}
-                }
-            }
-        }
-        let mut text = Vec::new();
-        for key in keys {
-            // Those that came while there was room are whole.
-            if !reset.contains(&key) {
-                assert!(read_all(&mut server, key, &mut text));
-                assert!(text.ends_with(b"y\r\n\r\n"));
-            }
-            server.release(key);
-        }
-        assert!((12_000..40_000).contains(&text.len()), "{} bytes were held in round {round}", text.len());
-        server.sent(server.unsent().len());
-    }
 }
