@@ -25,10 +25,8 @@ pub(crate) struct Pool {
     waiting: RefCell<VecDeque<oneshot::Sender<Box<Connection>>>>,
     /// How many of those wait still.
     waiting_count: Cell<usize>,
-    /// How many of them make no connection of their own.
-    leaning: Cell<usize>,
-    /// Connections that are being made, and that whoever they were begun for has no use for any more.
-    spare: Cell<usize>,
+    /// How many connections are being made that a waiting request may get.
+    making: Cell<usize>,
     /// How many were in use lately, as all workers have been told.
     in_use: Cell<usize>,
 }
@@ -117,7 +115,7 @@ impl Pool {
         self.waiting.borrow_mut().push_back(sender);
         self.waiting_count.set(self.waiting_count.get() + 1);
         self.room.set(0);
-        Waiting { pool: self, deadlines, given, is_over: false, leans: false }
+        Waiting { pool: self, deadlines, given, is_over: false }
     }
 
     /// Closes what is idle for too long, what is not needed, and what its server has closed.
@@ -162,24 +160,13 @@ pub(crate) struct Waiting<'a> {
     deadlines: &'a Deadlines,
     given: oneshot::Receiver<Box<Connection>>,
     is_over: bool,
-    /// Whether it counts on a connection that others have begun.
-    leans: bool,
 }
 
 impl Waiting<'_> {
-    /// Whether more connections are being made than others wait for: then this one need not begin another.
-    pub(crate) fn leans_on_others(&mut self) -> bool {
-        self.leans = self.pool.spare.get() > self.pool.leaning.get();
-        if self.leans {
-            self.pool.leaning.set(self.pool.leaning.get() + 1);
-        }
-        self.leans
-    }
-
-    pub(crate) fn stands_alone(&mut self) {
-        if std::mem::take(&mut self.leans) {
-            self.pool.leaning.set(self.pool.leaning.get() - 1);
-        }
+    /// Whether a connection is being made for each request that waits, this one included. Then this request need not
+    /// begin another.
+    pub(crate) fn is_provided_for(&self) -> bool {
+        self.pool.making.get() >= self.pool.waiting_count.get()
     }
 
     /// Ready with one that has become free, or that was made for somebody else.
@@ -195,7 +182,6 @@ impl Waiting<'_> {
     }
 
     fn end(&mut self) -> Option<Box<Connection>> {
-        self.stands_alone();
         if std::mem::replace(&mut self.is_over, true) {
             return None;
         }
@@ -219,18 +205,18 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Counts a connection that is being made for whoever waits, for as long as it is.
-pub(crate) struct Spare<'a>(&'a Pool);
+/// Counts a connection that is being made, for as long as it is.
+pub(crate) struct Making<'a>(&'a Pool);
 
-impl<'a> Spare<'a> {
+impl<'a> Making<'a> {
     pub(crate) fn new(pool: &'a Pool) -> Self {
-        pool.spare.set(pool.spare.get() + 1);
+        pool.making.set(pool.making.get() + 1);
         Self(pool)
     }
 }
 
-impl Drop for Spare<'_> {
+impl Drop for Making<'_> {
     fn drop(&mut self) {
-        self.0.spare.set(self.0.spare.get() - 1);
+        self.0.making.set(self.0.making.get() - 1);
     }
 }

@@ -27,7 +27,7 @@ use crate::late::Link;
 use crate::line::{Line, WhatFor};
 use crate::multiplex::{Multiplex, Waits};
 use crate::plan::{ServerPlan, UpstreamPlan};
-use crate::pool::{Pool, Spare};
+use crate::pool::{Making, Pool};
 use crate::secure::{HandshakeError, Secure};
 use crate::socket::Socket;
 use crate::tcp::Tcp;
@@ -441,7 +441,7 @@ impl Server {
         let mut making = None;
         loop {
             let mut waiting = self.pool.wait(&worker.deadlines);
-            if making.is_none() && waiting.leans_on_others() {
+            if making.is_none() && waiting.is_provided_for() {
                 // What others have begun should be there by then.
                 let given = poll_fn(|context| waiting.poll(context));
                 if let Ok(connection) = client.deadline.within(LEANING_MAX, given).await
@@ -449,7 +449,6 @@ impl Server {
                 {
                     return Ok(connection);
                 }
-                waiting.stands_alone();
             }
             let make = making.get_or_insert_with(|| Box::pin(Self::make(Rc::clone(self), Rc::clone(worker))));
             let either = poll_fn(|context| match make.as_mut().poll(context) {
@@ -463,7 +462,6 @@ impl Server {
                         if let Some(make) = making.take() {
                             let (server, deadlines) = (Rc::clone(self), Rc::clone(&worker.deadlines));
                             tokio::task::spawn_local(async move {
-                                let _spare = Spare::new(&server.pool);
                                 if let Ok(connection) = make.await
                                     && connection.socket.end_handshake()
                                 {
@@ -490,6 +488,7 @@ impl Server {
 
     /// Makes one, and counts it, whoever will have it.
     async fn make(self: Rc<Self>, worker: Rc<Worker>) -> Result<Box<Connection>, Failure> {
+        let _making = Making::new(&self.pool);
         let deadline = worker.deadlines.deadline();
         let opened = self.open(&worker, &deadline, b"").await;
         count_connect(&worker, opened.is_ok());
