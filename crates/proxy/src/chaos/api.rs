@@ -76,7 +76,7 @@ async fn create(State(proxies): Shared, Body(body): Body) -> Result<Response, Re
 }
 
 async fn populate(State(proxies): Shared, Body(body): Body) -> Result<Response, Refusal> {
-    let asked: Vec<Asked> = body::read(&body)?;
+    let asked = body::read(&body)?;
     let (made, outcome) = proxies.lock().await.populate(asked).await;
     Ok(match outcome {
         Ok(()) => told(StatusCode::CREATED, &json!({ "proxies": made })),
@@ -127,7 +127,7 @@ async fn add_toxic(
     Path(proxy): Path<String>,
     Body(body): Body,
 ) -> Result<Response, Refusal> {
-    let added = proxies.lock().await.change_toxics(&proxy, |toxics| toxics.add(&body))?;
+    let added = proxies.lock().await.change_toxics(&proxy, |toxics| toxics.add(body::read(&body)?))?;
     Ok(told(StatusCode::OK, &added))
 }
 
@@ -144,7 +144,8 @@ async fn change_toxic(
     Path((proxy, toxic)): Path<(String, String)>,
     Body(body): Body,
 ) -> Result<Response, Refusal> {
-    let changed = proxies.lock().await.change_toxics(&proxy, |toxics| toxics.change(&toxic, &body))?;
+    let changed =
+        proxies.lock().await.change_toxics(&proxy, |toxics| toxics.change(&toxic, || body::read(&body)))?;
     Ok(told(StatusCode::OK, &changed))
 }
 

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use shape::number_of;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -45,6 +46,8 @@ pub(super) struct Asked {
     listen: Option<String>,
     upstream: Option<String>,
     enabled: Option<bool>,
+    /// Those that it has from its beginning; in a change they are not looked at, since clients send what they knew once.
+    toxics: Option<Value>,
 }
 
 /// A proxy as the API tells of it.
@@ -73,26 +76,23 @@ impl Proxies {
     /// Makes a proxy that there is not yet.
     pub(super) async fn create(&mut self, asked: Asked) -> Result<Told, Refusal> {
         let is_enabled = asked.enabled.unwrap_or(true);
-        let proxy = Proxy::new(asked, "")?;
+        let proxy = Proxy::new(asked)?;
         if self.by_name.contains_key(&proxy.name) {
             return Err(Refusal::ProxyExists);
         }
         self.insert(proxy, is_enabled).await
     }
 
-    /// Makes these proxies, in the place of those that have their names but other addresses; with the same they stay as
-    /// they are. What was made stays where one fails.
-    pub(super) async fn populate(&mut self, asked: Vec<Asked>) -> (Vec<Told>, Result<(), Refusal>) {
-        let proxies: Result<Vec<(bool, Proxy)>, Refusal> = asked
-            .into_iter()
-            .enumerate()
-            .map(|(index, asked)| {
-                let place = format!(" at proxy {}", index + 1);
-                Ok((asked.enabled.unwrap_or(true), Proxy::new(asked, &place)?))
-            })
-            .collect();
+    /// Makes these proxies, in the place of those that have their names but other addresses; with the same they stay, and
+    /// have the toxics that are given. A mistake in one makes none; what was made stays where one cannot listen.
+    pub(super) async fn populate(&mut self, asked: Vec<Value>) -> (Vec<Told>, Result<(), Refusal>) {
+        let read = |(index, asked): (usize, Value)| {
+            let asked = serde_json::from_value::<Asked>(asked).map_err(Refusal::from);
+            let made = asked.and_then(|asked| Ok((asked.enabled.unwrap_or(true), Proxy::new(asked)?)));
+            made.map_err(|refusal| refusal.at("proxy", index))
+        };
         let mut told = Vec::new();
-        match proxies {
+        match asked.into_iter().enumerate().map(read).collect::<Result<Vec<_>, _>>() {
             Ok(proxies) => {
                 for (is_enabled, proxy) in proxies {
                     match self.replace(proxy, is_enabled).await {
@@ -109,6 +109,11 @@ impl Proxies {
     async fn replace(&mut self, proxy: Proxy, is_enabled: bool) -> Result<Told, Refusal> {
         if let Some(existing) = self.by_name.get_mut(&proxy.name) {
             if existing.listens_as(&proxy.asked_listen) && existing.upstream == proxy.upstream {
+                let toxics = proxy.toxics.send_replace(Toxics::default());
+                // Some clients always send a list, empty where they know of none.
+                if !toxics.is_empty() {
+                    existing.toxics.send_modify(|all| all.become_those(toxics));
+                }
                 return Ok(existing.told());
             }
             existing.stop().await;
@@ -188,15 +193,16 @@ impl Proxies {
 }
 
 impl Proxy {
-    /// A proxy that is not enabled yet. `place` says which of several it is.
-    fn new(asked: Asked, place: &str) -> Result<Self, Refusal> {
-        let needed = |field: Option<String>, name: &str| {
-            field.filter(|text| !text.is_empty()).ok_or_else(|| Refusal::Missing(format!("{name}{place}")))
+    /// A proxy that is not enabled yet.
+    fn new(asked: Asked) -> Result<Self, Refusal> {
+        let needed = |field: Option<String>, name: &'static str| {
+            field.filter(|text| !text.is_empty()).ok_or(Refusal::Missing(name))
         };
         let name = needed(asked.name, "name")?;
         let upstream = needed(asked.upstream, "upstream")?;
         let asked_listen = asked.listen.unwrap_or_default();
-        let (toxics, _) = watch::channel(Toxics::default());
+        let toxics = asked.toxics.map_or_else(|| Ok(Toxics::default()), Toxics::of)?;
+        let (toxics, _) = watch::channel(toxics);
         Ok(Self { name, listen: asked_listen.clone(), asked_listen, upstream, toxics, task: None })
     }
 

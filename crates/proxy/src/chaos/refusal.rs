@@ -18,7 +18,7 @@ pub(super) enum Refusal {
     #[error("the request body is larger than {most} bytes")]
     TooLarge { most: usize },
     #[error("missing required field: {0}")]
-    Missing(String),
+    Missing(&'static str),
     #[error("stream was invalid, can be either upstream or downstream, not {0:?}")]
     Stream(String),
     #[error("invalid toxic type: {0:?} is none of {names}", names = kind_names())]
@@ -45,6 +45,9 @@ pub(super) enum Refusal {
     Listen { name: String, listen: String, error: io::Error },
     #[error("user agent not allowed: web pages may not use this API")]
     Browser,
+    /// In one of several things that were asked for at once, counted from 1.
+    #[error("{refusal} at {what} {number}")]
+    At { what: &'static str, number: usize, refusal: Box<Refusal> },
 }
 
 fn kind_names() -> String {
@@ -77,7 +80,13 @@ impl Refusal {
             Self::ProxyExists | Self::ToxicExists => StatusCode::CONFLICT,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Listen { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::At { refusal, .. } => refusal.status(),
         }
+    }
+
+    /// The same, saying which of several things it is about: `index` counts from 0.
+    pub(super) fn at(self, what: &'static str, index: usize) -> Self {
+        Self::At { what, number: index + 1, refusal: Box::new(self) }
     }
 }
 

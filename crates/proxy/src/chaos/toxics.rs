@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use shape::{ATTRIBUTES_MAX, Draws, Kind, Link, number_of};
 
-use super::body;
 use super::refusal::Refusal;
 
 /// Toxics of one proxy.
@@ -57,8 +56,8 @@ struct Toxic {
 }
 
 /// A toxic as the API takes it.
-#[derive(Deserialize)]
-struct Asked {
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
     name: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -141,9 +140,35 @@ pub(super) struct Drawn {
 }
 
 impl Toxics {
+    /// Those of a list.
+    pub(super) fn of(list: Value) -> Result<Self, Refusal> {
+        let mut toxics = Self::default();
+        for (index, asked) in serde_json::from_value::<Vec<Value>>(list)?.into_iter().enumerate() {
+            let asked = serde_json::from_value(asked).map_err(Refusal::from);
+            let added = asked.and_then(|asked| toxics.add(asked));
+            added.map_err(|refusal| refusal.at("toxic", index))?;
+        }
+        Ok(toxics)
+    }
+
+    /// Takes over all of these, in their order. What has been there under the same name, kind and stream goes on where
+    /// it is in connections, as another toxic that is changed does.
+    pub(super) fn become_those(&mut self, those: Self) {
+        let before = std::mem::take(&mut self.list);
+        for toxic in those.list {
+            let known = before.iter().find(|known| known.is_same_as(&toxic)).map(|known| known.id);
+            let id = known.unwrap_or(self.added);
+            self.added += u64::from(known.is_none());
+            self.list.push(Toxic { id, ..toxic });
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// Adds one behind the others.
-    pub(super) fn add(&mut self, body: &[u8]) -> Result<Told, Refusal> {
-        let asked: Asked = body::read(body)?;
+    pub(super) fn add(&mut self, asked: Asked) -> Result<Told, Refusal> {
         let stream = match asked.stream.as_deref() {
             None | Some("") => Stream::Downstream,
             Some(name) => Stream::named(name)?,
@@ -170,9 +195,13 @@ impl Toxics {
     }
 
     /// Changes what is given of one; the rest stays as it is.
-    pub(super) fn change(&mut self, name: &str, body: &[u8]) -> Result<Told, Refusal> {
+    pub(super) fn change(
+        &mut self,
+        name: &str,
+        asked: impl FnOnce() -> Result<Asked, Refusal>,
+    ) -> Result<Told, Refusal> {
         let toxic = self.list.iter_mut().find(|toxic| toxic.name == name).ok_or(Refusal::NoToxic)?;
-        let asked: Asked = body::read(body)?;
+        let asked = asked()?;
         asked.is_of(toxic)?;
         let values = asked.values(toxic.values, toxic.kind)?;
         toxic.toxicity = asked.toxicity()?.unwrap_or(toxic.toxicity);
@@ -218,6 +247,11 @@ impl Toxics {
 }
 
 impl Toxic {
+    /// Whether this is the other one, changed at most.
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.name == other.name && self.kind.name == other.kind.name && self.stream == other.stream
+    }
+
     fn told(&self) -> Told {
         let pairs = self.kind.attributes.iter().zip(self.values);
         Told {
@@ -239,14 +273,23 @@ fn as_whole(number: f64) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chaos::body;
 
     const DRAWN: Drawn = Drawn { seed: 1, proxy: 2, connection: 3 };
+
+    fn added(toxics: &mut Toxics, body: &[u8]) -> Result<Told, Refusal> {
+        toxics.add(body::read(body)?)
+    }
+
+    fn change(toxics: &mut Toxics, name: &str, body: &[u8]) -> Result<Told, Refusal> {
+        toxics.change(name, || body::read(body))
+    }
 
     #[test]
     fn toxics_are_told_as_they_were_asked_for() {
         let mut toxics = Toxics::default();
         let add = |toxics: &mut Toxics, body: &str| {
-            toxics.add(body.as_bytes()).map(|told| serde_json::to_value(told).expect("is JSON"))
+            added(toxics, body.as_bytes()).map(|told| serde_json::to_value(told).expect("is JSON"))
         };
         let told = add(&mut toxics, r#"{"type":"latency","attributes":{"latency":1000.0,"other":null}}"#);
         assert_eq!(
@@ -279,13 +322,44 @@ mod tests {
     }
 
     #[test]
+    fn a_list_takes_the_place_of_another_and_what_is_in_both_stays() {
+        let list = |value: &str| Toxics::of(body::read(value.as_bytes()).expect("is JSON"));
+        let mut toxics = Toxics::default();
+        for body in [
+            r#"{"type":"latency","name":"stays","attributes":{"latency":1}}"#,
+            r#"{"type":"latency","name":"goes"}"#,
+            r#"{"type":"latency","name":"turns"}"#,
+        ] {
+            added(&mut toxics, body.as_bytes()).expect("is right");
+        }
+        let those = r#"[{"type":"timeout","name":"new"},
+            {"type":"latency","name":"turns","stream":"upstream"},
+            {"type":"latency","name":"stays","attributes":{"latency":2}}]"#;
+        toxics.become_those(list(those).expect("is right"));
+        let names: Vec<(&str, u64)> =
+            toxics.list.iter().map(|toxic| (toxic.name.as_str(), toxic.id)).collect();
+        assert_eq!(names, [("new", 3), ("turns", 4), ("stays", 0)], "identities are never used again");
+        assert_eq!(toxics.list[2].values[0], 2);
+        for (body, status, words) in [
+            (r#"{}"#, 400, "invalid type: map"),
+            (r#"[{"type":"latency"},{"type":"latency"}]"#, 409, "toxic already exists at toxic 2"),
+            (r#"[{"type":"latency","attributes":{"rate":1}}]"#, 400, "unknown attribute \"rate\""),
+            (r#"[7]"#, 400, "at toxic 1"),
+        ] {
+            let refusal = list(body).expect_err(body);
+            assert_eq!(refusal.status().as_u16(), status, "{body}");
+            assert!(refusal.to_string().contains(words), "{body}: {refusal}");
+        }
+    }
+
+    #[test]
     fn case_counts_in_no_key_and_no_stream() {
         let mut toxics = Toxics::default();
         let body = br#"{"Type":"latency","Name":"X","Stream":"Upstream","Attributes":{"Latency":7}}"#;
-        let told = toxics.add(body).expect("is right");
+        let told = added(&mut toxics, body).expect("is right");
         assert_eq!((told.name.as_str(), told.kind, told.stream), ("X", "latency", Stream::Upstream));
         assert_eq!(told.attributes["latency"].as_i64(), Some(7));
-        let told = toxics.change("X", br#"{"Toxicity":0.5}"#).expect("is right");
+        let told = change(&mut toxics, "X", br#"{"Toxicity":0.5}"#).expect("is right");
         assert_eq!(told.toxicity, 0.5);
     }
 
@@ -293,16 +367,16 @@ mod tests {
     fn a_change_leaves_what_it_does_not_name() {
         let mut toxics = Toxics::default();
         let body = br#"{"type":"latency","name":"x","toxicity":0.5,"attributes":{"latency":7,"jitter":3}}"#;
-        toxics.add(body).expect("is right");
-        let told = toxics.change("x", br#"{"attributes":{"jitter":4}}"#).expect("is right");
+        added(&mut toxics, body).expect("is right");
+        let told = change(&mut toxics, "x", br#"{"attributes":{"jitter":4}}"#).expect("is right");
         assert_eq!(
             (told.attributes["latency"].as_i64(), told.attributes["jitter"].as_i64()),
             (Some(7), Some(4))
         );
         assert_eq!(told.toxicity, 0.5);
         let all = br#"{"name":"x","type":"latency","stream":"Downstream","toxicity":0.5,"attributes":{}}"#;
-        assert!(toxics.change("x", all).is_ok(), "what some clients send");
-        assert!(toxics.change("x", br#"{"name":"","type":"","stream":""}"#).is_ok(), "and others");
+        assert!(change(&mut toxics, "x", all).is_ok(), "what some clients send");
+        assert!(change(&mut toxics, "x", br#"{"name":"","type":"","stream":""}"#).is_ok(), "and others");
         for (body, words) in [
             (r#"{"stream":"upstream"}"#, "stream"),
             (r#"{"type":"timeout"}"#, "type"),
@@ -310,26 +384,29 @@ mod tests {
             (r#"{"toxicity":2}"#, "toxicity"),
             (r#"{"toxicity":1,"attributes":{"jiter":9}}"#, "jiter"),
         ] {
-            let refusal = toxics.change("x", body.as_bytes()).expect_err(body);
+            let refusal = change(&mut toxics, "x", body.as_bytes()).expect_err(body);
             assert_eq!(refusal.status().as_u16(), 400, "{body}");
             assert!(refusal.to_string().contains(words), "{body}: {refusal}");
         }
         let told = toxics.told_of("x").expect("is there");
         assert_eq!((told.toxicity, told.attributes["jitter"].as_i64()), (0.5, Some(4)), "none of that holds");
-        assert_eq!(toxics.change("y", b"{}").map_err(|refusal| refusal.status().as_u16()).err(), Some(404));
+        assert_eq!(
+            change(&mut toxics, "y", b"{}").map_err(|refusal| refusal.status().as_u16()).err(),
+            Some(404)
+        );
     }
 
     #[test]
     fn a_share_of_connections_has_a_toxic_and_keeps_it() {
         let mut toxics = Toxics::default();
-        toxics.add(br#"{"type":"timeout","name":"x","toxicity":0.3}"#).expect("is right");
+        added(&mut toxics, br#"{"type":"timeout","name":"x","toxicity":0.3}"#).expect("is right");
         let has = |toxics: &Toxics, connection| {
             !toxics.links(Stream::Downstream, Drawn { connection, ..DRAWN }).is_empty()
         };
         let had: Vec<bool> = (0..1000).map(|connection| has(&toxics, connection)).collect();
         let count = had.iter().filter(|had| **had).count();
         assert!((250..=350).contains(&count), "{count} of 1000");
-        toxics.change("x", br#"{"attributes":{"timeout":5}}"#).expect("is right");
+        change(&mut toxics, "x", br#"{"attributes":{"timeout":5}}"#).expect("is right");
         assert!((0..1000).all(|connection| has(&toxics, connection) == had[connection as usize]));
         assert!(toxics.links(Stream::Upstream, DRAWN).is_empty());
     }
@@ -338,7 +415,7 @@ mod tests {
     fn a_toxic_that_comes_again_draws_as_before() {
         let mut toxics = Toxics::default();
         let body = br#"{"type":"corrupt","name":"x","toxicity":0.5,"attributes":{"every":10}}"#;
-        toxics.add(body).expect("is right");
+        added(&mut toxics, body).expect("is right");
         let drawn = |toxics: &Toxics| -> Vec<Option<i64>> {
             let links = |connection| toxics.links(Stream::Downstream, Drawn { connection, ..DRAWN });
             (0..100)
@@ -348,17 +425,18 @@ mod tests {
         let before = drawn(&toxics);
         assert!(before.iter().any(Option::is_some) && before.iter().any(Option::is_none));
         toxics.remove("x").expect("is there");
-        toxics.add(br#"{"type":"latency","name":"y"}"#).expect("is right");
+        added(&mut toxics, br#"{"type":"latency","name":"y"}"#).expect("is right");
         toxics.clear();
-        toxics.add(body).expect("is right");
+        added(&mut toxics, body).expect("is right");
         assert_eq!(drawn(&toxics), before);
     }
 
     #[test]
     fn there_are_not_too_many() {
         let mut toxics = Toxics::default();
-        let mut add =
-            |number: usize| toxics.add(format!(r#"{{"type":"latency","name":"{number}"}}"#).as_bytes());
+        let mut add = |number: usize| {
+            added(&mut toxics, format!(r#"{{"type":"latency","name":"{number}"}}"#).as_bytes())
+        };
         assert!((0..TOXICS_MAX).all(|number| add(number).is_ok()));
         assert!(matches!(add(TOXICS_MAX), Err(Refusal::TooMany { .. })));
     }

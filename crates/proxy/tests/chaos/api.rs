@@ -170,6 +170,88 @@ fn many_are_made_at_once_and_again() {
 }
 
 #[test]
+fn toxics_of_proxies_that_are_populated_hold() {
+    let scene = Scene::empty(1);
+    let upstream = scene.upstream();
+    let body = |listen: &str, toxics: Value| json!([{ "name": "p", "listen": listen, "upstream": upstream, "toxics": toxics }]);
+    let limit = |bytes: u64| json!([{ "name": "few", "type": "limit_data", "stream": "downstream", "toxicity": 1.0, "attributes": { "bytes": bytes } }]);
+    let (status, told) = scene.api("POST", "/populate", body("127.0.0.1:0", limit(3)));
+    assert_eq!((status, &told["proxies"][0]["toxics"]), (201, &limit(3)), "{told}");
+    let listen = told["proxies"][0]["listen"].as_str().expect("it is told").to_owned();
+    let (mut client, mut server) = scene.pair();
+    server.sends("ab");
+    client.gets(b"ab");
+    // The connection that is there goes by the list that comes.
+    assert_eq!(scene.api("POST", "/populate", body(&listen, limit(4))).0, 201);
+    server.sends("cdef");
+    assert_eq!(client.rest().0, b"cd");
+    // What clients send who know of none changes none; it is a list that does.
+    for none in [Value::Null, json!([])] {
+        let (status, told) = scene.api("POST", "/populate", body(&listen, none));
+        assert_eq!((status, &told["proxies"][0]["toxics"]), (201, &limit(4)));
+    }
+    let other = json!([{ "type": "latency", "stream": "upstream" }]);
+    let (_, told) = scene.api("POST", "/populate", body(&listen, other));
+    let names = |told: &Value| {
+        told["toxics"].as_array().map(|all| all.iter().map(|one| one["name"].clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(names(&told["proxies"][0]), Some(vec![json!("latency_upstream")]));
+    // A proxy in another place has what is given with it.
+    let (_, told) = scene.api("POST", "/populate", body("127.0.0.1:0", limit(1)));
+    assert_eq!(told["proxies"][0]["toxics"], limit(1));
+}
+
+#[test]
+fn a_mistake_in_toxics_that_are_populated_is_told_with_its_place_and_changes_nothing() {
+    let scene = Scene::new();
+    let upstream = scene.upstream();
+    let toxic = json!({ "type": "latency" });
+    for (toxics, status, error) in [
+        (json!([toxic, toxic]), 409, "toxic already exists at toxic 2 at proxy 2"),
+        (json!([{ "type": "noise" }]), 400, "at toxic 1 at proxy 2"),
+        (json!([toxic, { "type": "timeout", "attributes": { "timeuot": 1 } }]), 400, "at toxic 2 at proxy 2"),
+        (json!({}), 400, "at proxy 2"),
+        (
+            Value::from(
+                (0..65)
+                    .map(|name| json!({ "type": "timeout", "name": name.to_string() }))
+                    .collect::<Vec<_>>(),
+            ),
+            429,
+            "at toxic 65",
+        ),
+    ] {
+        let listen = "127.0.0.1:0";
+        let body = json!([
+            { "name": "new", "listen": listen, "upstream": upstream },
+            { "name": "p", "listen": listen, "upstream": upstream, "toxics": toxics },
+        ]);
+        let (got, told) = scene.api("POST", "/populate", &body);
+        assert_eq!((got, told["proxies"].as_array().map(Vec::len)), (status, Some(0)), "{body}: {told}");
+        assert!(told["error"].as_str().is_some_and(|text| text.contains(error)), "{body}: {told}");
+    }
+    let (_, told) = scene.api("GET", "/proxies", "");
+    assert_eq!((told.as_object().map(serde_json::Map::len), &told["p"]["toxics"]), (Some(1), &json!([])));
+}
+
+#[test]
+fn a_proxy_may_be_made_with_toxics_and_a_change_of_it_leaves_them() {
+    let scene = Scene::empty(1);
+    let toxics = json!([{ "type": "limit_data", "attributes": { "bytes": 2 } }]);
+    let proxy =
+        json!({ "name": "p", "listen": "127.0.0.1:0", "upstream": scene.upstream(), "toxics": toxics });
+    let (status, mut told) = scene.api("POST", "/proxies", proxy);
+    assert_eq!((status, &told["toxics"][0]["name"]), (201, &json!("limit_data_downstream")));
+    let (mut client, mut server) = scene.pair();
+    server.sends("abc");
+    assert_eq!(client.rest().0, b"ab");
+    // Clients save what they once knew, toxics included.
+    told["toxics"] = json!([]);
+    let (_, saved) = scene.api("POST", "/proxies/p", &told);
+    assert_eq!(saved["toxics"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn a_reset_removes_toxics_and_enables_proxies() {
     let scene = Scene::new();
     scene.adds("latency", "upstream", json!({ "latency": 5 }));
