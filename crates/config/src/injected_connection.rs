@@ -137,7 +137,10 @@ pub(crate) fn written(fault: &ConnectionFault) -> String {
         Effect::HalfOpen { bytes } => format!("{HALF_OPEN} {}", written_size(*bytes)),
         Effect::Corrupt { every_bytes } => format!("{CORRUPT} {}", written_size(*every_bytes)),
         // Not of connections of listeners: they have rates and delays of their own.
-        Effect::Latency { .. } | Effect::Bandwidth { .. } | Effect::ResetPeer { .. } => String::new(),
+        Effect::Latency { .. }
+        | Effect::Bandwidth { .. }
+        | Effect::ResetPeer { .. }
+        | Effect::PacketLoss(_) => String::new(),
     };
     let way = match ways {
         ways if *ways == usual(effect) => "",

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use crate::delay::{Delay, unit};
 
 /// What a link sends as one: of each of these some are lost.
-const PACKET_BYTES: usize = 1460;
+pub(crate) const PACKET_BYTES: usize = 1460;
 
 /// How late the bytes of a connection come one way.
 #[derive(Debug, Clone, PartialEq)]

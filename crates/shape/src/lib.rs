@@ -39,5 +39,5 @@ pub use limit::{Limit, Model};
 pub use line::{Grant, Line, StreamId};
 pub use occasion::{Dice, Occasion, Share};
 pub use total::Total;
-pub use toxic::{ATTRIBUTES_MAX, Effect, Ending, KINDS, Kind};
+pub use toxic::{ATTRIBUTES_MAX, Attribute, Effect, Ending, KINDS, Kind, Unit};
 pub use toxic_chain::{Chain, Link};

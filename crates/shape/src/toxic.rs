@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::delay_line::Loss;
+
 /// What a kind may be told at most.
 pub const ATTRIBUTES_MAX: usize = 3;
 
@@ -11,9 +13,34 @@ pub const ATTRIBUTES_MAX: usize = 3;
 pub struct Kind {
     /// As Toxiproxy has it, where it does.
     pub name: &'static str,
-    /// What it may be told, in this order; each is 0 unless told otherwise.
-    pub attributes: &'static [&'static str],
+    /// What it may be told, in this order.
+    pub attributes: &'static [Attribute],
     effect: fn([i64; ATTRIBUTES_MAX]) -> Effect,
+}
+
+/// Something that a kind may be told: a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attribute {
+    /// As clients write it.
+    pub name: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// What it is unless told otherwise.
+    pub default: i64,
+}
+
+/// What the number of an attribute counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Whole numbers.
+    Whole,
+    /// From 0 to 100 percent, kept as parts of a million.
+    Percent,
+}
+
+/// An attribute that is a whole number, 0 by default.
+const fn whole(name: &'static str) -> Attribute {
+    Attribute { name, unit: Unit::Whole, default: 0 }
 }
 
 /// All kinds: first Toxiproxy's, then ours.
@@ -21,37 +48,37 @@ pub const KINDS: &[Kind] = &[
     // Each piece is late by `latency` ± `jitter` ms.
     Kind {
         name: "latency",
-        attributes: &["latency", "jitter"],
+        attributes: &[whole("latency"), whole("jitter")],
         effect: |[latency_ms, jitter_ms, _]| Effect::Latency { latency_ms, jitter_ms: jitter_ms.max(0) },
     },
     // At most `rate` kB a second; none at all with 0.
     Kind {
         name: "bandwidth",
-        attributes: &["rate"],
+        attributes: &[whole("rate")],
         effect: |[rate, ..]| Effect::Bandwidth { bytes_per_second: unsigned(rate).saturating_mul(1000) },
     },
     // The end comes `delay` ms late.
     Kind {
         name: "slow_close",
-        attributes: &["delay"],
+        attributes: &[whole("delay")],
         effect: |[delay, ..]| Effect::SlowClose { delay: milliseconds(delay) },
     },
     // Nothing passes, and after `timeout` ms without a byte the connection is closed; never with 0.
     Kind {
         name: "timeout",
-        attributes: &["timeout"],
+        attributes: &[whole("timeout")],
         effect: |[timeout, ..]| Effect::Timeout { after: (timeout > 0).then(|| milliseconds(timeout)) },
     },
     // `timeout` ms after the first byte the connection is reset.
     Kind {
         name: "reset_peer",
-        attributes: &["timeout"],
+        attributes: &[whole("timeout")],
         effect: |[timeout, ..]| Effect::ResetPeer { after: milliseconds(timeout) },
     },
     // Pieces of `average_size` ± `size_variation` bytes, with `delay` µs behind each.
     Kind {
         name: "slicer",
-        attributes: &["average_size", "size_variation", "delay"],
+        attributes: &[whole("average_size"), whole("size_variation"), whole("delay")],
         effect: |[average, variation, delay]| Effect::Slicer {
             average_bytes: unsigned(average).max(1),
             // As large as the average it would leave pieces of nothing.
@@ -62,38 +89,53 @@ pub const KINDS: &[Kind] = &[
     // After `bytes` bytes the connection is closed.
     Kind {
         name: "limit_data",
-        attributes: &["bytes"],
+        attributes: &[whole("bytes")],
         effect: |[bytes, ..]| Effect::LimitData { bytes: unsigned(bytes), ending: Ending::Close },
     },
     // After `bytes` bytes the connection is reset.
     Kind {
         name: "reset_data",
-        attributes: &["bytes"],
+        attributes: &[whole("bytes")],
         effect: |[bytes, ..]| Effect::LimitData { bytes: unsigned(bytes), ending: Ending::Reset },
     },
     // `timeout` ms after it begins the connection is reset, whether a byte has come or not.
     Kind {
         name: "reset_after",
-        attributes: &["timeout"],
+        attributes: &[whole("timeout")],
         effect: |[timeout, ..]| Effect::ResetAfter { after: milliseconds(timeout) },
     },
     // After `bytes` bytes nothing passes any more, neither bytes nor the end, as if the peer had lost its power.
     Kind {
         name: "half_open",
-        attributes: &["bytes"],
+        attributes: &[whole("bytes")],
         effect: |[bytes, ..]| Effect::HalfOpen { bytes: unsigned(bytes) },
     },
     // Of each `every` bytes one is another than was sent; all are with 1.
     Kind {
         name: "corrupt",
-        attributes: &["every"],
+        attributes: &[whole("every")],
         effect: |[every, ..]| Effect::Corrupt { every_bytes: unsigned(every).max(1) },
     },
     // Nothing passes for `delay` ms after the connection began; then all does.
     Kind {
         name: "slow_start",
-        attributes: &["delay"],
+        attributes: &[whole("delay")],
         effect: |[delay, ..]| Effect::SlowStart { delay: milliseconds(delay) },
+    },
+    // Of all packets `percent` % are lost: such a packet, and what is behind it, comes `delay` ms late, by when TCP has sent
+    // it again. By default that is the shortest time-out of Linux for a retransmission.
+    Kind {
+        name: "packet_loss",
+        attributes: &[
+            Attribute { name: "percent", unit: Unit::Percent, default: 0 },
+            Attribute { name: "delay", unit: Unit::Whole, default: 200 },
+        ],
+        effect: |[per_million, delay_ms, _]| {
+            Effect::PacketLoss(Loss {
+                per_million: unsigned(per_million).min(1_000_000) as u32,
+                stall_ns: unsigned(delay_ms).saturating_mul(1_000_000),
+            })
+        },
     },
 ];
 
@@ -109,6 +151,11 @@ impl Kind {
     /// The kind of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    /// What it is told unless told otherwise.
+    pub fn defaults(&self) -> [i64; ATTRIBUTES_MAX] {
+        std::array::from_fn(|index| self.attributes.get(index).map_or(0, |attribute| attribute.default))
     }
 
     /// What it does when told these.
@@ -183,6 +230,8 @@ pub enum Effect {
         /// By this much.
         delay: Duration,
     },
+    /// Packets that have to be sent again; what is behind one waits for it.
+    PacketLoss(Loss),
 }
 
 /// How a way of a connection ends.
@@ -231,5 +280,7 @@ mod tests {
             })
         );
         assert_eq!(effect("timeout", [0; 3]), Some(Effect::Timeout { after: None }));
+        let loss = Kind::named("packet_loss").map(|kind| kind.effect(kind.defaults()));
+        assert_eq!(loss, Some(Effect::PacketLoss(Loss { per_million: 0, stall_ns: 200_000_000 })));
     }
 }

@@ -525,6 +525,83 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_that_is_lost_holds_up_what_is_behind_it_and_nothing_before() {
+        // Every packet is lost: all of it is late, once, and in its order.
+        let mut all = chain(&[("packet_loss", [1_000_000, 200, 0])]);
+        all.push(ms(0), Bytes::from(vec![0; 5000]));
+        all.push(ms(150), Bytes::from_static(b"b"));
+        all.end(ms(150), Ending::End);
+        let out = run(&mut all, ms(150));
+        assert_eq!(
+            out.iter().map(|(at, bytes)| (*at, bytes.len())).collect::<Vec<_>>(),
+            [(ms(200), 5000), (ms(350), 1)]
+        );
+        assert_eq!(all.ending(), Some(Ending::End));
+        // One of ten is lost. A piece of a packet each, 1 ms apart.
+        let mut some = chain(&[("packet_loss", [100_000, 20, 0])]);
+        for index in 0..10_000u64 {
+            some.push(ms(index), Bytes::from((index as u16).to_be_bytes().to_vec()));
+        }
+        let mut out = Vec::new();
+        for now in 0..11_000 {
+            out.extend(
+                run(&mut some, ms(now))
+                    .into_iter()
+                    .map(|(at, bytes)| (at, u16::from_be_bytes([bytes[0], bytes[1]]))),
+            );
+        }
+        assert!(
+            out.iter().enumerate().all(|(index, (_, number))| index == usize::from(*number)),
+            "in their order"
+        );
+        let late = |index: usize| out[index].0 - ms(index as u64);
+        assert!((0..10_000).all(|index| late(index) <= ms(20)));
+        // Those that are late by all of it have been lost, the others wait behind one.
+        let lost = (0..10_000).filter(|index| late(*index) == ms(20)).count();
+        assert!((900..=1100).contains(&lost), "{lost} of 10000");
+        let waited = (0..10_000).filter(|index| late(*index) > ms(0)).count();
+        assert!(waited > 3 * lost, "{waited} wait behind {lost}");
+        assert!(waited < 10_000, "and some do not");
+    }
+
+    #[test]
+    fn what_is_ahead_of_a_lost_packet_of_a_piece_is_in_time() {
+        let mut chain = chain(&[("packet_loss", [50_000, 200, 0])]);
+        for _ in 0..200 {
+            chain.push(ms(0), Bytes::from(vec![0; 14_600]));
+        }
+        let out = run(&mut chain, ms(0));
+        assert_eq!(out.iter().map(|(_, bytes)| bytes.len()).sum::<usize>(), 200 * 14_600);
+        let first: Vec<&(Duration, Vec<u8>)> = out.iter().take_while(|(at, _)| *at == ms(0)).collect();
+        let ahead: usize = first.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert!(ahead < 200 * 14_600 && ahead.is_multiple_of(1460), "{ahead} bytes");
+        assert!(
+            out[first.len()..].iter().all(|(at, _)| *at == ms(200)),
+            "the rest comes with what was lost first"
+        );
+        assert!(
+            out.iter().any(|(_, bytes)| bytes.len() < 14_600 && bytes.len() % 1460 == 0),
+            "pieces are parted"
+        );
+    }
+
+    #[test]
+    fn a_loss_that_is_removed_or_changed_holds_nothing_back() {
+        let mut chain = chain(&[("packet_loss", [1_000_000, 10_000, 0])]);
+        chain.push(ms(0), Bytes::from_static(b"a"));
+        assert_eq!(chain.advance(ms(0)), Some(ms(10_000)));
+        chain.set(ms(5), &links(&[("packet_loss", [1_000_000, 20, 0])]));
+        assert_eq!(run(&mut chain, ms(5)), [(ms(20), b"a".to_vec())]);
+        chain.push(ms(30), Bytes::from_static(b"b"));
+        assert_eq!(chain.advance(ms(30)), Some(ms(50)));
+        chain.set(ms(31), &links(&[("packet_loss", [0, 20, 0])]));
+        assert_eq!(run(&mut chain, ms(31)), [(ms(31), b"b".to_vec())]);
+        chain.push(ms(40), Bytes::from_static(b"c"));
+        chain.set(ms(41), &[]);
+        assert_eq!(text(&run(&mut chain, ms(41))), "c");
+    }
+
+    #[test]
     fn a_toxic_that_comes_takes_what_is_behind_it_and_one_that_goes_holds_nothing_back() {
         let mut chain = Chain::default();
         assert!(chain.is_clear());
@@ -558,6 +635,7 @@ mod tests {
             ("bandwidth", 1000, 96 << 10),
             ("bandwidth", 1_000_000, 9 << 20),
             ("latency", 1_000_000, 33 << 20),
+            ("packet_loss", 1_000_000, 33 << 20),
         ] {
             let mut chain = chain(&[(kind, [value, 0, 0])]);
             let mut held = 0;

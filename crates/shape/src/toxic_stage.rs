@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::delay_line::{Loss, PACKET_BYTES};
 use crate::draw::Draws;
 use crate::toxic::{Effect, Ending};
 
@@ -72,6 +73,8 @@ pub(crate) struct Stage {
     cuts: Vec<usize>,
     /// The next byte to be exchanged, counted from the first that passed.
     next_exchange: Option<u64>,
+    /// How many bytes of the first piece are ahead of its first packet that is lost, once that is decided.
+    ahead_of_loss: Option<usize>,
 }
 
 impl Stage {
@@ -93,6 +96,7 @@ impl Stage {
             passed: 0,
             cuts: Vec::new(),
             next_exchange: None,
+            ahead_of_loss: None,
         }
     }
 
@@ -103,13 +107,14 @@ impl Stage {
             self.quiet_since = now;
             self.due = None;
             self.cuts.clear();
+            self.ahead_of_loss = None;
         }
     }
 
     /// Whether something more may come.
     pub(crate) fn has_room(&self) -> bool {
         let limit = match self.effect {
-            Effect::Latency { .. } | Effect::SlowStart { .. } => DELAYED_MAX,
+            Effect::Latency { .. } | Effect::SlowStart { .. } | Effect::PacketLoss(_) => DELAYED_MAX,
             Effect::Bandwidth { bytes_per_second } => {
                 let held = bytes_per_second.saturating_mul(LINK_HELD_MS) / 1000;
                 usize::try_from(held).unwrap_or(usize::MAX).clamp(HELD_MAX, LINK_HELD_MAX)
@@ -212,6 +217,7 @@ impl Stage {
                     }
                 }
             }
+            Effect::PacketLoss(loss) => self.lossy(now, loss),
         }
     }
 
@@ -240,6 +246,34 @@ impl Stage {
             }
         };
         self.pass_at(now, due, usize::MAX)
+    }
+
+    /// Each piece up to its first packet that is lost at once, the rest once that has been sent again: TCP hands over
+    /// nothing that is behind a gap.
+    fn lossy(&mut self, now: Duration, loss: Loss) -> Step {
+        let Some(piece) = self.input.front() else { return self.at_end() };
+        let (at, len) = (piece.at, piece.bytes.len());
+        let ahead = match self.ahead_of_loss {
+            Some(ahead) => ahead,
+            None => {
+                let share = f64::from(loss.per_million) / 1e6;
+                let packets = len.div_ceil(PACKET_BYTES);
+                let lost = (0..packets).find(|_| self.draws.happens(share));
+                lost.map_or(len, |lost| lost * PACKET_BYTES)
+            }
+        };
+        self.ahead_of_loss = Some(ahead);
+        let (due, count) = match ahead {
+            0 => (at + Duration::from_nanos(loss.stall_ns), len),
+            ahead => (at, ahead),
+        };
+        let due = self.due.unwrap_or(due.max(self.free_at));
+        let step = self.pass_at(now, due, count);
+        if matches!(step, Step::Pass(_)) {
+            // What is left of the piece begins with the packet that is lost.
+            self.ahead_of_loss = (count < len).then_some(0);
+        }
+        step
     }
 
     /// Each piece once a link of this rate has sent it.

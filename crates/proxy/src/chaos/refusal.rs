@@ -56,7 +56,7 @@ fn kind_names() -> String {
 
 /// What is said of an attribute that a kind does not have.
 fn unknown(name: &str, kind: &Kind) -> String {
-    let known = kind.attributes;
+    let known: Vec<&str> = kind.attributes.iter().map(|attribute| attribute.name).collect();
     let start = format!("unknown attribute {name:?} of {}; ", kind.name);
     match nearest(name, known.iter().copied()) {
         Some(meant) => format!("{start}did you mean {meant:?}? It has {}", known.join(", ")),

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use shape::{ATTRIBUTES_MAX, Draws, Kind, Link, number_of};
+use shape::{ATTRIBUTES_MAX, Draws, Kind, Link, Unit, number_of};
 
 use super::refusal::Refusal;
 
 /// Toxics of one proxy.
 const TOXICS_MAX: usize = 64;
+/// Parts of a million in one percent.
+const PER_MILLION_OF_PERCENT: f64 = 10_000.0;
 
 /// The way that bytes take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -88,18 +90,19 @@ impl Asked {
         kind: &'static Kind,
     ) -> Result<[i64; ATTRIBUTES_MAX], Refusal> {
         // In the place that they had before Toxiproxy 2.0.
-        if let Some(name) = self.others.keys().find(|name| kind.attributes.contains(&name.as_str())) {
+        let at = |name: &str| kind.attributes.iter().position(|known| known.name == name);
+        if let Some(name) = self.others.keys().find(|name| at(name).is_some()) {
             return Err(Refusal::Misplaced { name: name.clone() });
         }
         let given = self.attributes.iter().flatten().filter(|(_, value)| !value.is_null());
         for (name, given) in given {
-            let at = kind.attributes.iter().position(|known| known == name);
-            let value = at.and_then(|at| values.get_mut(at));
-            let value = value.ok_or_else(|| Refusal::Attribute { name: name.clone(), kind })?;
-            let whole = given.as_i64().or_else(|| as_whole(given.as_f64()?));
-            *value = whole.ok_or_else(|| {
-                Refusal::Body(format!("{name} of {} is a whole number, not {given}", kind.name))
-            })?;
+            let at = at(name).ok_or_else(|| Refusal::Attribute { name: name.clone(), kind })?;
+            let (value, what) = match kind.attributes[at].unit {
+                Unit::Whole => (whole(given), "a whole number"),
+                Unit::Percent => (per_million(given), "a number from 0 to 100 with at most 4 decimals"),
+            };
+            values[at] = value
+                .ok_or_else(|| Refusal::Body(format!("{name} of {} is {what}, not {given}", kind.name)))?;
         }
         Ok(values)
     }
@@ -185,7 +188,7 @@ impl Toxics {
         if self.list.len() >= TOXICS_MAX {
             return Err(Refusal::TooMany { what: "toxics", most: TOXICS_MAX });
         }
-        let values = asked.values([0; ATTRIBUTES_MAX], kind)?;
+        let values = asked.values(kind.defaults(), kind)?;
         let toxicity = asked.toxicity()?.unwrap_or(1.0);
         let toxic = Toxic { id: self.added, name, kind, stream, toxicity, values };
         let told = toxic.told();
@@ -253,9 +256,15 @@ impl Toxic {
     }
 
     fn told(&self) -> Told {
+        let told = |unit, value| match unit {
+            Unit::Whole => Value::from(value),
+            Unit::Percent => Value::from(value as f64 / PER_MILLION_OF_PERCENT),
+        };
         let pairs = self.kind.attributes.iter().zip(self.values);
         Told {
-            attributes: pairs.map(|(name, value)| ((*name).to_owned(), Value::from(value))).collect(),
+            attributes: pairs
+                .map(|(known, value)| (known.name.to_owned(), told(known.unit, value)))
+                .collect(),
             name: self.name.clone(),
             kind: self.kind.name,
             stream: self.stream,
@@ -264,10 +273,18 @@ impl Toxic {
     }
 }
 
-/// A number such as 1000.0, as some clients write it.
-fn as_whole(number: f64) -> Option<i64> {
+/// A whole number, also one such as 1000.0, as some clients write it.
+fn whole(given: &Value) -> Option<i64> {
     // Up to here every whole number is one of f64.
-    (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
+    let is_whole = |number: &f64| number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0;
+    given.as_i64().or_else(|| given.as_f64().filter(is_whole).map(|number| number as i64))
+}
+
+/// Percent as parts of a million: none that would become others are taken.
+fn per_million(given: &Value) -> Option<i64> {
+    let percent = given.as_f64().filter(|percent| (0.0..=100.0).contains(percent))?;
+    let parts = (percent * PER_MILLION_OF_PERCENT).round();
+    (parts / PER_MILLION_OF_PERCENT == percent).then_some(parts as i64)
 }
 
 #[cfg(test)]
@@ -350,6 +367,26 @@ mod tests {
             assert_eq!(refusal.status().as_u16(), status, "{body}");
             assert!(refusal.to_string().contains(words), "{body}: {refusal}");
         }
+    }
+
+    #[test]
+    fn percent_may_have_decimals_and_what_is_left_out_has_its_default() {
+        let mut toxics = Toxics::default();
+        let told = added(&mut toxics, br#"{"type":"packet_loss","name":"x"}"#).expect("is right");
+        assert_eq!(Value::from(told.attributes), serde_json::json!({ "percent": 0.0, "delay": 200 }));
+        for percent in ["0.5", "100", "0.0001", "33.3333", "0.3", "7"] {
+            let body = format!(r#"{{"attributes":{{"percent":{percent}}}}}"#);
+            let told = change(&mut toxics, "x", body.as_bytes()).expect(percent);
+            assert_eq!(told.attributes["percent"].as_f64(), percent.parse().ok());
+            assert_eq!(told.attributes["delay"].as_i64(), Some(200));
+        }
+        for percent in ["-1", "100.1", "0.00001", "\"5\"", "1e400"] {
+            let body = format!(r#"{{"attributes":{{"percent":{percent}}}}}"#);
+            let refusal = change(&mut toxics, "x", body.as_bytes()).expect_err(percent);
+            assert_eq!(refusal.status().as_u16(), 400, "{percent}: {refusal}");
+        }
+        let told = toxics.told_of("x").expect("is there");
+        assert_eq!(told.attributes["percent"].as_f64(), Some(7.0), "none of that holds");
     }
 
     #[test]

@@ -220,3 +220,23 @@ fn a_seed_decides_which_connections_have_a_toxic() {
     assert_eq!(first, drawn(1));
     assert_ne!(first, drawn(2));
 }
+
+#[test]
+fn a_packet_that_is_lost_is_late_and_so_is_what_follows() {
+    let scene = Scene::new();
+    let (mut client, mut server) = scene.pair();
+    scene.adds("packet_loss", "downstream", json!({ "percent": 100, "delay": LONG_MS }));
+    server.sends("lost");
+    server.half_closes();
+    client.sends("other way");
+    server.gets(b"other way");
+    client.has_nothing();
+    scene.changes("packet_loss", json!({ "delay": 1 }));
+    client.gets(b"lost");
+    client.gets_the_end();
+    // Of none that is lost nothing is late.
+    let (mut client, mut server) = scene.pair();
+    scene.changes("packet_loss", json!({ "percent": 0, "delay": LONG_MS }));
+    server.sends("in time");
+    client.gets(b"in time");
+}

@@ -46,7 +46,8 @@ Toxics, with their attributes (stream is downstream unless upstream is asked for
   slow_close    delay (ms)                   reset_data    bytes, then it is reset
   slow_start    delay (ms)                   reset_peer    timeout (ms) after the first byte
   timeout       timeout (ms)                 reset_after   timeout (ms) after its beginning
-  half_open     bytes, then silence          corrupt       every: one byte in so many is another"#;
+  half_open     bytes, then silence          corrupt       every: one byte in so many is another
+  packet_loss   percent, delay (ms) until it is sent again: what is behind it waits"#;
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     arguments.messages.speak();
