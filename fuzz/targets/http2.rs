@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use fuzz::cuts;
-use http2::{Broken, Connection, Event, Key, Limits, Now, Role, Scheme};
+use http2::{Broken, Connection, Event, FloodLimits, Key, Limits, Now, Role, Scheme};
 use libfuzzer_sys::fuzz_target;
 
 const LIMITS: Limits = Limits {
@@ -15,6 +15,7 @@ const LIMITS: Limits = Limits {
     head_bytes: 2048,
     short_head_bytes: 64,
     long_heads_bytes: 1024,
+    floods: FloodLimits::DEFAULT,
 };
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";

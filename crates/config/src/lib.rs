@@ -50,6 +50,8 @@ mod named_file;
 mod options;
 /// Those of the access log.
 mod log_options;
+/// Those of connections of HTTP/2.
+mod http2_options;
 /// Those of messages.
 mod message_options;
 /// Those that say which requests something is for.
@@ -108,10 +110,10 @@ pub use injected_read::{faults, written_rule};
 pub use ipnet::IpNet;
 pub use meaning::{
     Access, AccessLog, Action, Auth, Bandwidth, Bandwidths, BodyRule, CacheDisk, CacheStore, Check, Config,
-    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Limits, Link, ListenAddress, Listener,
-    LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page, Pages,
-    Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite, Route,
-    RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie,
+    CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Limits, Link, ListenAddress,
+    Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page,
+    Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite,
+    Route, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie,
     StickySessions, StickyTable, Timeouts, Upstream, Via,
 };
 pub use mistake::Mistake;

@@ -20,8 +20,8 @@ mod limits;
 pub use cache::{CacheDisk, CacheStore};
 pub use faults::{FaultRule, Faults, First};
 pub use limits::{
-    AccessLog, Limits, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages,
-    Shedding, Timeouts,
+    AccessLog, Http2Limits, Limits, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel,
+    Messages, Shedding, Timeouts,
 };
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{

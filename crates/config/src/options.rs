@@ -15,6 +15,7 @@ use crate::cache_options::{CACHE, CacheWritten};
 use crate::delay::{DELAY, LOSS};
 use crate::fault::ValueError;
 use crate::host::{ANY_LISTEN_ADDRESS, LISTEN_ADDRESS, NETWORK, listen_address, network};
+use crate::http2_options::HTTP2_LIMITS;
 use crate::injected_options::{FAULT, FAULTS, FaultWritten, FaultsWritten};
 use crate::kind::{At, Kind, List, Located, Maybe, Name, Switch, Text, Unless, located, quoted};
 use crate::log_options::{LOG, Log};
@@ -461,6 +462,14 @@ static LIMITS: Table<Limits> = Table {
             |limits: &mut Limits| &mut limits.rate_window,
             "The span over which `minimum_rate` is judged.",
         ),
+        &Section {
+            name: "http2",
+            table: &HTTP2_LIMITS,
+            place: |limits: &mut Limits| &mut limits.http2,
+            doc: "What a connection of HTTP/2 may send within a second of what costs its sender next to nothing. One that sends \
+                  more is ended, with all its streams and a word in the log. Of servers settings, pings, priorities and empty \
+                  frames are counted.",
+        },
     ],
 };
 

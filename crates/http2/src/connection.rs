@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::decode::Decoder;
 use crate::encode::Encoder;
-use crate::flood::{Counts, Flood};
+use crate::flood::{Counts, Flood, FloodLimits};
 use crate::frame::{self, GOAWAY, PING, PREFACE, Reason, SETTINGS, STREAM_MAX, WINDOW_MAX, WINDOW_UPDATE};
 use crate::message::Fields;
 use crate::parser::Parser;
@@ -35,6 +35,8 @@ pub struct Limits {
     pub short_head_bytes: usize,
     /// What all long heads may take together.
     pub long_heads_bytes: usize,
+    /// What the peer may send of what costs it nothing.
+    pub floods: FloodLimits,
 }
 
 /// When something happens, in ticks and in seconds that are counted from anywhere.
@@ -201,6 +203,11 @@ impl Connection {
     /// A fresh connection. `granted` counts what all connections of its owner let
     /// their peers send beyond the first windows.
     pub fn new(role: Role, limits: Limits, granted: Rc<Cell<usize>>) -> Self {
+        let floods = match role {
+            Role::Server => limits.floods,
+            // A server's connection carries the streams of many, and it does what it was asked for.
+            Role::Client => FloodLimits { overhead: u32::MAX, ..limits.floods },
+        };
         let mut connection = Self {
             role,
             limits,
@@ -208,7 +215,7 @@ impl Connection {
             decoder: Decoder::default(),
             encoder: Encoder::default(),
             fields: Fields::default(),
-            floods: Counts::default(),
+            floods: Counts::new(floods),
             now: Now { tick: 0, second: 0 },
             streams: Streams::default(),
             open: 0,
@@ -408,6 +415,7 @@ impl Connection {
 
     /// RFC 9113 §6.5.2: what the peer has set.
     pub(crate) fn set(&mut self, settings: &[u8]) -> Result<(), Broken> {
+        let mut stream_window = None;
         for setting in settings.chunks_exact(6) {
             let value = frame::number(&setting[2..]);
             match u16::from_be_bytes([setting[0], setting[1]]) {
@@ -416,7 +424,11 @@ impl Connection {
                     return Err(Reason::PROTOCOL_ERROR.into());
                 }
                 MAX_CONCURRENT_STREAMS => self.peer.streams = value,
-                INITIAL_WINDOW_SIZE => self.set_stream_window(i64::from(value))?,
+                // RFC 9113 §6.5.2.
+                INITIAL_WINDOW_SIZE if i64::from(value) > WINDOW_MAX => {
+                    return Err(Reason::FLOW_CONTROL_ERROR.into());
+                }
+                INITIAL_WINDOW_SIZE => stream_window = Some(i64::from(value)),
                 MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => {
                     return Err(Reason::PROTOCOL_ERROR.into());
                 }
@@ -427,14 +439,15 @@ impl Connection {
             }
         }
         self.has_settings = true;
-        Ok(())
+        // One frame has room for 2,730 of them, and each would change every stream: the last one counts.
+        stream_window.map_or(Ok(()), |window| self.set_stream_window(window))
     }
 
     /// RFC 9113 §6.9.2.
     fn set_stream_window(&mut self, window: i64) -> Result<(), Broken> {
         let change = window - self.peer.stream_window;
         self.peer.stream_window = window;
-        let mut is_too_wide = window > WINDOW_MAX;
+        let mut is_too_wide = false;
         for (_, stream) in self.streams.named() {
             stream.send_window += change;
             is_too_wide |= stream.send_window > WINDOW_MAX;

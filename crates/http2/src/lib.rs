@@ -41,7 +41,7 @@ pub use compose::Scheme;
 pub use connection::{Broken, Cause, Connection, Event, Limits, Now, Refused, Role};
 pub use decode::{Decoder, Unreadable};
 pub use encode::Encoder;
-pub use flood::Flood;
+pub use flood::{Flood, FloodLimits};
 pub use frame::{PAYLOAD_MAX, Reason};
 pub use send::WriteError;
 pub use stream::{Gone, Key};

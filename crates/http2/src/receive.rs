@@ -43,7 +43,7 @@ impl Connection {
             if self.parser.preface_left > 0 {
                 self.skip_preface(&mut rest)?;
             } else if let Some(data) = self.parser.data {
-                self.take_data(data, &mut rest)?;
+                self.take_data(data, &mut rest).map_err(|broken| self.offended_by_data(broken))?;
             } else {
                 self.take_frame(&mut rest)?;
             }
@@ -106,6 +106,18 @@ impl Connection {
     fn offended(&mut self, broken: Broken, frame: &[u8]) -> Broken {
         self.offence = Head::parse(frame).map(|head| head.to_string().into());
         broken
+    }
+
+    /// The same for a frame of DATA whose head was well.
+    #[cold]
+    fn offended_by_data(&mut self, broken: Broken) -> Broken {
+        self.offence = Some("a frame of DATA".into());
+        broken
+    }
+
+    /// Counts something of a client's that carries nothing. A server's connection carries the streams of many.
+    fn is_overhead(&mut self) -> Result<(), Broken> {
+        Ok(self.floods.overhead(1, self.now.second)?)
     }
 
     /// How much of a frame is taken at once.
@@ -254,6 +266,9 @@ impl Connection {
             self.floods.count(Flood::Resets, self.now.second)?;
         }
         let Some(key) = key else { return Ok(()) };
+        if self.streams.at(key).broken.is_some() {
+            self.is_overhead()?;
+        }
         self.break_off(key, Reason(frame::number(payload)));
         let incoming = &mut self.streams.change(key).incoming;
         if *incoming != Incoming::Ended {
@@ -315,6 +330,9 @@ impl Connection {
             None if self.may_still_come(head.stream) => {}
             None => return Err(Reason::STREAM_CLOSED.into()),
         }
+        if key.is_none() {
+            self.floods.is_useless(self.now.second)?;
+        }
         let data =
             Data { key, left: head.len, padding: 0, ends: head.has(END_STREAM), is_padded: head.has(PADDED) };
         if data.left == 0 {
@@ -340,6 +358,9 @@ impl Connection {
             if data.padding == data.left && data.left < PADDING_MIN && !data.ends {
                 // It holds no more than an empty one.
                 self.floods.count(Flood::EmptyFrames, self.now.second)?;
+            }
+            if data.padding > data.left - data.padding {
+                self.floods.is_useless(self.now.second)?;
             }
             padding = 1;
             self.received(&data, 1);
@@ -487,11 +508,15 @@ impl Connection {
         match self.streams.find(id) {
             Some(key) => match self.streams.at(key).incoming {
                 Incoming::Ended | Incoming::Reset => Err(Reason::STREAM_CLOSED.into()),
-                Incoming::Head | Incoming::Body if self.streams.at(key).broken.is_some() => Ok(()),
+                Incoming::Head | Incoming::Body if self.streams.at(key).broken.is_some() => {
+                    self.is_overhead()
+                }
                 Incoming::Head => self.response(key, ends),
                 Incoming::Body => self.trailers(key, ends),
             },
-            None if id <= self.last && (self.closing.ignores(id) || self.may_still_come(id)) => Ok(()),
+            None if id <= self.last && (self.closing.ignores(id) || self.may_still_come(id)) => {
+                self.is_overhead()
+            }
             None if id <= self.last => Err(Reason::STREAM_CLOSED.into()),
             None if self.role == Role::Client => Err(Reason::PROTOCOL_ERROR.into()),
             None => self.request(id, ends),
@@ -502,14 +527,14 @@ impl Connection {
     fn request(&mut self, id: u32, ends: bool) -> Result<(), Broken> {
         self.last = id;
         if self.closing.ignores(id) {
-            return Ok(());
+            return self.is_overhead();
         }
         if self.open >= self.limits.streams {
             // RFC 9113 §5.1.2.
             self.push_reset(id, Reason::REFUSED_STREAM);
             let wrong = format!("more streams than the {} that may be open at once", self.limits.streams);
             self.note_refused(0, Reason::REFUSED_STREAM, wrong);
-            return Ok(());
+            return self.is_overhead();
         }
         let key = self.streams.add(id, self.stream_window, self.peer.stream_window);
         let stream = self.streams.change(key);
@@ -532,6 +557,7 @@ impl Connection {
                 stream.is_counted = true;
                 self.long_heads = long_heads;
                 self.open += 1;
+                self.floods.serves();
                 self.events.push_back(Event::Opened(key));
                 return Ok(());
             }
@@ -554,6 +580,7 @@ impl Connection {
                 let limit = self.limits.long_heads_bytes;
                 let wrong = format!("the long heads of all streams are more than {limit} bytes");
                 self.note_refused(0, Reason::REFUSED_STREAM, wrong);
+                return self.is_overhead();
             }
             Refusal::Status(status) => {
                 self.answer(id, status, ends);
@@ -667,7 +694,7 @@ impl Connection {
         // RFC 9113 §5.4.2: it is an error of this stream, and others may be those of other users. What the peer makes us do so
         // is bounded over a second; what a server does wrong, by what it was asked for.
         match self.role {
-            Role::Server => Ok(self.floods.count(Flood::Excess, self.now.second)?),
+            Role::Server => Ok(self.floods.count(Flood::Errors, self.now.second)?),
             Role::Client => Ok(()),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::compose::{self, Request, Response, Scheme, Untold};
 use crate::connection::{Connection, Role};
+use crate::flood::CRUMB;
 use crate::frame::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD_LEN, HEADERS, Head, PAYLOAD_MAX, RST_STREAM,
     Reason, WINDOW_UPDATE,
@@ -247,10 +248,12 @@ impl Connection {
         while let Some(piece) = pieces.next() {
             let flags = if is_last && pieces.peek().is_none() { END_STREAM } else { 0 };
             frame::push(&mut self.out.bytes, DATA, flags, id, piece);
-            self.floods.carry();
         }
         if is_last {
             self.settle(key);
+        }
+        if count > 0 {
+            self.has_sent(key, count, count < bytes.len());
         }
         count
     }
@@ -285,7 +288,6 @@ impl Connection {
     /// here: whoever asks sends both. With `is_last` the stream ends with them.
     pub fn begin_frame(&mut self, key: Key, count: usize, is_last: bool) -> [u8; HEAD_LEN] {
         debug_assert!(count <= PAYLOAD_MAX);
-        self.floods.carry();
         let stream = self.streams.change(key);
         stream.send_window -= count as i64;
         stream.body_sent += count as u64;
@@ -296,7 +298,19 @@ impl Connection {
             stream.outgoing = Outgoing::Ended;
             self.settle(key);
         }
+        self.has_sent(key, count, !is_last);
         head.bytes()
+    }
+
+    /// So much of a body has been put into frames, and there is more of it.
+    fn has_sent(&mut self, key: Key, count: usize, has_more: bool) {
+        let is_shut = || self.send_window <= 0 || self.streams.at(key).send_window <= 0;
+        // RFC 9113 §10.5: windows of a few bytes have us make a frame for each.
+        if count < CRUMB && has_more && is_shut() {
+            self.floods.sends_crumb(self.now.second);
+        } else {
+            self.floods.sends(count.div_ceil(PAYLOAD_MAX), count);
+        }
     }
 
     /// Appends bytes of a frame that was begun so.

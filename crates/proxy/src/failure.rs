@@ -76,6 +76,7 @@ failures! {
     PingFlood Client 0 "http2-ping-flood" "",
     PriorityFlood Client 0 "http2-priority-flood" "",
     EmptyFrameFlood Client 0 "http2-empty-frame-flood" "",
+    OverheadFlood Client 0 "http2-overhead-flood" "",
     Http2Excess Client 0 "http2-excess" "",
     Http2Malformed Client 0 "http2-malformed" "",
     ClientHandshake Client 0 "tls-handshake" "",

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use http2::{Broken, Cause, Flood, Key, Limits, Reason, Refused, Role, STREAM_WINDOW, Scheme};
+use http2::{Broken, Cause, Flood, FloodLimits, Key, Limits, Reason, Refused, Role, STREAM_WINDOW, Scheme};
 use telemetry::Entry;
 use telemetry::message;
 
@@ -42,13 +42,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     let introduced = client.introduced.clone().or_else(|| Some(Introduced::by(&client.socket)));
     let Client { socket, address, port, is_trusted, trusted_by, listening, tls, deadline, totals, .. } =
         client;
-    let limits = Limits {
-        streams: STREAMS_MAX,
-        connection_window: CONNECTION_WINDOW,
-        head_bytes: worker.snapshot().head_limits.bytes,
-        short_head_bytes: TINY,
-        long_heads_bytes: LONG_HEADS_MAX,
-    };
+    let limits = limits(&worker, is_trusted);
     let session = Session::new(&worker, socket, Role::Server, limits);
     let mut driver = Driver {
         worker: &worker,
@@ -56,6 +50,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         listening: Rc::clone(&listening),
         address,
         tls: tls.clone(),
+        floods: limits.floods,
         deadline,
         late: None,
         opened: Vec::new(),
@@ -107,6 +102,19 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     driver.session.reset_if_unsent();
 }
 
+/// What a client's connection may cost.
+fn limits(worker: &Worker, is_trusted: bool) -> Limits {
+    let snapshot = worker.snapshot();
+    Limits {
+        streams: STREAMS_MAX,
+        connection_window: CONNECTION_WINDOW,
+        head_bytes: snapshot.head_limits.bytes,
+        short_head_bytes: TINY,
+        long_heads_bytes: LONG_HEADS_MAX,
+        floods: snapshot.plan.config.limits.http2.of(is_trusted),
+    }
+}
+
 /// What a client is disconnected for.
 fn failure_of(Broken { reason, cause }: Broken) -> Option<Failure> {
     Some(match cause {
@@ -118,7 +126,22 @@ fn failure_of(Broken { reason, cause }: Broken) -> Option<Failure> {
         Cause::Flood(Flood::Pings) => Failure::PingFlood,
         Cause::Flood(Flood::Priorities) => Failure::PriorityFlood,
         Cause::Flood(Flood::EmptyFrames) => Failure::EmptyFrameFlood,
-        Cause::Flood(Flood::Excess) => Failure::Http2Excess,
+        Cause::Flood(Flood::Overhead) => Failure::OverheadFlood,
+        Cause::Flood(Flood::Errors | Flood::Excess) => Failure::Http2Excess,
+    })
+}
+
+/// The option that says how many of these there may be.
+fn option_of(flood: Flood) -> Option<&'static str> {
+    Some(match flood {
+        Flood::Resets => "resets_per_second",
+        Flood::Settings => "settings_per_second",
+        Flood::Pings => "pings_per_second",
+        Flood::Priorities => "priorities_per_second",
+        Flood::EmptyFrames => "empty_frames_per_second",
+        Flood::Errors => "errors_per_second",
+        Flood::Overhead => "overhead_per_second",
+        Flood::Excess => return None,
     })
 }
 
@@ -129,6 +152,7 @@ struct Driver<'a> {
     listening: Rc<Listening>,
     address: IpAddr,
     tls: Option<Rc<ClientTls>>,
+    floods: FloodLimits,
     deadline: Deadline,
     /// Of a header block that has begun, at this tick, and not ended.
     late: Option<(u32, Deadline)>,
@@ -229,9 +253,6 @@ impl Driver<'_> {
     #[cold]
     fn tell_broken(&self, broken: Broken, failure: Failure) {
         self.worker.counters.failure(failure as usize);
-        if matches!(broken.cause, Cause::Flood(_)) {
-            message::warn(&format!("{} was disconnected: {}", self.address, failure.facts().word));
-        }
         let engine = self.session.engine();
         let what = engine.offence().unwrap_or("what was received");
         let detail = match broken.cause {
@@ -239,9 +260,17 @@ impl Driver<'_> {
                 let limit = self.worker.snapshot().plan.config.timeouts.client_header;
                 format!("{what} came within timeouts.client_header, {limit:?}")
             }
+            Cause::Flood(flood)
+                if let Some((option, limit)) = option_of(flood).zip(self.floods.of(flood)) =>
+            {
+                format!("ended with {} for {what}: more than limits.http2.{option}, {limit}", broken.reason)
+            }
             _ => format!("ended with {} for {what}", broken.reason),
         };
         drop(engine);
+        if matches!(broken.cause, Cause::Flood(_)) {
+            message::warn(&format!("{} was disconnected: {}: {detail}", self.address, failure.facts().word));
+        }
         self.log(failure, &detail, |entry| entry);
     }
 

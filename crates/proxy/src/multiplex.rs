@@ -169,6 +169,7 @@ async fn begin(
         head_bytes: worker.snapshot().head_limits.bytes,
         short_head_bytes: usize::MAX,
         long_heads_bytes: usize::MAX,
+        floods: worker.snapshot().plan.config.limits.http2.floods,
     };
     let session = Session::new(worker, socket, Role::Client, limits);
     let handshake = poll_fn(|context| match drive(&session, context) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use balance::ShedSettings;
+use http2::FloodLimits;
 
 /// How long each wait may take. All are kept to within a tenth of a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Limits {
     pub minimum_rate_bytes_per_second: u64,
     /// The span over which the minimum rate is judged.
     pub rate_window: Duration,
+    /// What a connection of HTTP/2 may send of what costs it nothing.
+    pub http2: Http2Limits,
 }
 
 impl Default for Limits {
@@ -77,7 +80,30 @@ impl Default for Limits {
             requests_per_connection: None,
             minimum_rate_bytes_per_second: 64,
             rate_window: Duration::from_secs(20),
+            http2: Http2Limits::default(),
         }
+    }
+}
+
+/// What a connection of HTTP/2 may send of what costs it nothing; beyond that it is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Http2Limits {
+    /// Within a second.
+    pub floods: FloodLimits,
+    /// How many times as much those of `Config::trusted_proxies` may send.
+    pub trusted_factor: u32,
+}
+
+impl Http2Limits {
+    /// What a client may send.
+    pub fn of(&self, is_trusted: bool) -> FloodLimits {
+        self.floods.times(if is_trusted { self.trusted_factor } else { 1 })
+    }
+}
+
+impl Default for Http2Limits {
+    fn default() -> Self {
+        Self { floods: FloodLimits::default(), trusted_factor: 100 }
     }
 }
 

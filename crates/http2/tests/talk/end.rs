@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use http2::{Broken, Connection, Event, Key, Limits, Now, Role, STREAM_WINDOW, Scheme};
+use http2::{Broken, Connection, Event, FloodLimits, Key, Limits, Now, Role, STREAM_WINDOW, Scheme};
 
 pub(crate) const NOW: Now = Now { tick: 0, second: 0 };
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -19,6 +19,7 @@ pub(crate) fn end_within(role: Role, granted: &Rc<Cell<usize>>) -> Connection {
         head_bytes: 16 * 1024,
         short_head_bytes: 512,
         long_heads_bytes: 32 * 1024,
+        floods: FloodLimits::DEFAULT,
     };
     Connection::new(role, limits, Rc::clone(granted))
 }

@@ -55,13 +55,45 @@ fn floods() -> Vec<FloodOf> {
     let head = frame(1, 1, 1, &REQUEST);
     floods.extend([
         row("rapid resets", Flood::Resets, Role::Server, b"", resets),
-        row("malformed requests", Flood::Excess, Role::Server, b"", malformed),
+        row("malformed requests", Flood::Errors, Role::Server, b"", malformed),
         row("empty data", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 0, 1, b"")),
         row("data of a little padding", Flood::EmptyFrames, Role::Server, &upload, |_| frame(0, 8, 1, b"\0")),
         row("a head without an end", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, &[0x82])),
         row("a head of nothing", Flood::Excess, Role::Server, &head, |_| frame(9, 0, 1, b"")),
     ]);
+    floods.extend(overhead(&upload));
     floods
+}
+
+/// What carries nothing, and is not of a kind that has a limit of its own.
+fn overhead(upload: &[u8]) -> Vec<FloodOf> {
+    let overflow = frame(8, 0, 1, &[0x7f, 0xff, 0xff, 0xff]);
+    let is_reset = [upload, &overflow].concat();
+    let all_that_may_be: Vec<u8> = (0..10).flat_map(|at| frame(1, 4, 1 + 2 * at, &upload[9..])).collect();
+    let later = frame(1, 5, 7, &[0x82, 0x86, 0x84, 0x41, 1, b'a']);
+    let row = |name, begin: &[u8], frames| FloodOf {
+        name,
+        flood: Flood::Overhead,
+        role: Role::Server,
+        begin: begin.to_vec(),
+        frames,
+    };
+    vec![
+        row("windows of the connection", b"", |_| frame(8, 0, 0, &[0, 0, 0, 1])),
+        row("windows of a stream", upload, |_| frame(8, 0, 1, &[0, 0, 0, 1])),
+        row("windows of what is over", &later, |at| frame(8, 0, 1 + 2 * (at % 3), &[0, 0, 0, 1])),
+        row("frames that nobody knows", b"", |at| frame(10 + at as u8 % 200, 255, at, b"x")),
+        row("answers to no settings", b"", |_| frame(4, 1, 0, b"")),
+        row("answers to no ping", b"", |_| frame(6, 1, 0, &[0; 8])),
+        row("farewells", b"", |_| frame(7, 0, 0, &[0; 8])),
+        row("padding", upload, |_| frame(0, 8, 1, &[&[255][..], &[0; 255]].concat())),
+        row("a byte and padding", upload, |_| frame(0, 8, 1, &[&[9][..], &[0; 10]].concat())),
+        row("data that is reset", &is_reset, |_| frame(0, 0, 1, b"x")),
+        row("trailers that are reset", &is_reset, |_| frame(1, 5, 1, &[0, 1, b'x', 1, b'y'])),
+        row("more streams than may be", &all_that_may_be, |at| {
+            frame(1, 5, 21 + 2 * at, &[0x82, 0x86, 0x84, 0x41, 1, b'a'])
+        }),
+    ]
 }
 
 #[test]
@@ -87,6 +119,73 @@ fn floods_end_the_connection_and_fill_nothing() {
         }
         let broken = Broken { reason: Reason::ENHANCE_YOUR_CALM, cause: Cause::Flood(flood) };
         assert_eq!(outcome, Err(broken), "{name} {role:?}");
+    }
+}
+
+/// A frame has room for 2,730 settings. Each of them would change every stream, and wake it.
+#[test]
+fn windows_that_are_set_again_and_again_in_one_frame_count_once() {
+    let mut connection = end(Role::Server);
+    let upload = frame(1, 4, 1, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
+    let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 1, 0, 4, 0, 0, 0, 7].repeat(1365));
+    let events = receive(&mut connection, &[PREFACE, &settings, &upload].concat(), usize::MAX);
+    let Ok([Event::AllWritable, Event::Opened(key)]) = events.as_deref() else { panic!("{events:?}") };
+    let key = *key;
+    connection.write_head(key, b"HTTP/1.1 200 OK\r\n\r\n", false, Scheme::Http).expect("a head");
+    assert!(matches!(connection.room(key), Ok(7)));
+    // One that is no window is an error, wherever it is (RFC 9113 §6.5.2).
+    let bad = [0, 4, 0x80, 0, 0, 0, 0, 4, 0, 0, 0, 7];
+    let broken = receive(&mut connection, &frame(4, 0, 0, &bad), usize::MAX);
+    assert_eq!(broken.map_err(|broken| broken.reason), Err(Reason::FLOW_CONTROL_ERROR));
+}
+
+/// Only the first of them resets anything, whether the request had ended or not.
+#[test]
+fn resets_of_a_stream_that_is_reset_are_a_flood() {
+    for flags in [4, 5] {
+        let mut connection = end(Role::Server);
+        let request = frame(1, flags, 1, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
+        let begin = [PREFACE, &frame(4, 0, 0, b""), &request].concat();
+        let events = receive(&mut connection, &begin, usize::MAX).expect("all is well");
+        let Some(&Event::Opened(key)) = events.last() else { panic!("{events:?}") };
+        // A response has begun, so that it is no rapid reset.
+        connection.write_head(key, b"HTTP/1.1 200 OK\r\n\r\n", false, Scheme::Http).expect("a head");
+        let outcome = receive(&mut connection, &frame(3, 0, 1, &[0, 0, 0, 8]).repeat(2000), usize::MAX);
+        let broken = Broken { reason: Reason::ENHANCE_YOUR_CALM, cause: Cause::Flood(Flood::Overhead) };
+        assert_eq!(outcome, Err(broken), "{flags}");
+    }
+}
+
+/// CVE-2019-9517 and its kin: a response that is taken a byte at a time, or by pieces of a decent size.
+#[test]
+fn windows_of_a_few_bytes_are_a_flood() {
+    for (name, window, updates_stream, is_flood) in [
+        ("of a stream", 1, true, true),
+        ("all together", 255, false, true),
+        ("small", 256, true, false),
+        ("usual", 16_384, true, false),
+    ] {
+        let mut connection = end(Role::Server);
+        let request = frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'a']);
+        let of_stream = if updates_stream { window } else { 1 << 20 };
+        let settings = frame(4, 0, 0, &[&[0, 4][..], &u32::to_be_bytes(of_stream)].concat());
+        let events = receive(&mut connection, &[PREFACE, &settings, &request].concat(), usize::MAX);
+        let Ok([Event::AllWritable, Event::Opened(key)]) = events.as_deref() else { panic!("{events:?}") };
+        let key = *key;
+        connection.write_head(key, b"HTTP/1.1 200 OK\r\n\r\n", false, Scheme::Http).expect("a head");
+        let mut outcome = Ok(Vec::new());
+        let mut writes = 0;
+        while outcome.is_ok() && writes < 10_000 {
+            let room = connection.room(key).expect("it goes on").min(connection.room_of_connection());
+            connection.write(key, &[0; 1 << 17], room, false);
+            connection.sent(connection.unsent().len());
+            let taken = u32::to_be_bytes(if writes == 0 { window } else { room as u32 });
+            let of_stream = if updates_stream { frame(8, 0, 1, &taken) } else { Vec::new() };
+            outcome = receive(&mut connection, &[frame(8, 0, 0, &taken), of_stream].concat(), usize::MAX);
+            writes += 1;
+        }
+        let broken = Broken { reason: Reason::ENHANCE_YOUR_CALM, cause: Cause::Flood(Flood::Overhead) };
+        assert_eq!(outcome.err(), is_flood.then_some(broken), "{name}");
     }
 }
 

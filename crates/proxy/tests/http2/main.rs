@@ -31,6 +31,8 @@ mod servers;
 mod retried;
 /// Clients that mean harm.
 mod hostile;
+/// How much of what costs its sender nothing is borne, and from whom.
+mod floods;
 /// The end of a connection.
 mod drain;
 /// How much may be under way.
