@@ -164,6 +164,8 @@ pub struct Connection {
     pub(crate) long_heads: usize,
     pub(crate) peer: PeerSettings,
     pub(crate) has_settings: bool,
+    /// Our settings are said.
+    is_begun: bool,
     pub(crate) is_going_away: bool,
     pub(crate) closing: Closing,
     pub(crate) events: VecDeque<Event>,
@@ -225,6 +227,7 @@ impl Connection {
             long_heads: 0,
             peer: PeerSettings { stream_window: WINDOW_DEFAULT, streams: u32::MAX, takes_upgrades: false },
             has_settings: false,
+            is_begun: false,
             is_going_away: false,
             closing: Closing::No,
             events: VecDeque::new(),
@@ -242,8 +245,12 @@ impl Connection {
         connection
     }
 
-    /// RFC 9113 §3.4: a client does so at once, a server when it knows that this is a connection of HTTP/2.
-    pub(crate) fn begin(&mut self) {
+    /// Says our settings, once. RFC 9113 §3.4: a client does so at once, a server when it knows that this is a connection
+    /// of HTTP/2: by its preface, if it was not agreed on before.
+    pub fn begin(&mut self) {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return;
+        }
         let mut settings = Vec::with_capacity(64);
         let mut set = |setting: u16, value: u32| {
             settings.extend_from_slice(&setting.to_be_bytes());

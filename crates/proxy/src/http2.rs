@@ -58,9 +58,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         has_begun: false,
         is_closing: false,
     };
-    driver.deadline.set(worker.snapshot().ticks.client_header);
-    let mut ended = driver.session.take_in(&early, &mut driver.opened).err();
-    drop(early);
+    let mut ended = driver.begin(early);
     while ended.is_none() {
         let end = poll_fn(|context| driver.poll(context)).await;
         for key in std::mem::take(&mut driver.opened) {
@@ -165,6 +163,16 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
+    /// Takes in what was read of the connection already; says how it ended, if it did.
+    fn begin(&mut self, early: Vec<u8>) -> Option<End> {
+        self.deadline.set(self.worker.snapshot().ticks.client_header);
+        if early.is_empty() {
+            // Agreed on in the handshake, whose end leaves with these settings.
+            self.session.engine().begin();
+        }
+        self.session.take_in(&early, &mut self.opened).err()
+    }
+
     /// Ready when there are requests, or the connection has ended.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
         let driven = self.session.poll_drive(context, u32::MAX, &mut self.opened);

@@ -68,6 +68,8 @@ struct State {
     /// to the handshake, and leaves with what is written first.
     unreported: usize,
     sent_bytes: u64,
+    /// The peer's last message of the handshake may be neither answered nor acknowledged: whoever waits sees to it first.
+    is_unanswered: bool,
     ending: Ending,
     has_sent_close: bool,
 }
@@ -127,15 +129,15 @@ impl Secure {
                 return Err(HandshakeError::Refused(error, Box::new(Unshaken { tcp, server_name: None })));
             }
         };
-        // What is left of the handshake leaves with what is sent first, if that is soon: our request to a server is, and
-        // the answer to a client's request that is here, where its tickets are all that is left.
+        // What is left of the handshake leaves with what is sent first, if that is soon: our request to a server is, and so
+        // are the settings of HTTP/2, and the answer to a client's request that is here, where its tickets are all that
+        // is left.
         let is_soon = match role {
             Role::Client => true,
-            Role::Server => agreed.is_tls13 && !received.is_empty(),
+            Role::Server => agreed.is_http2() || agreed.is_tls13 && !received.is_empty(),
         };
         if !is_soon || out.len() > HELD_MAX {
-            send_all(&tcp, &out).await?;
-            out.clear();
+            send_end(&tcp, &mut out).await?;
         }
         received.shrink_to_fit();
         let state = State {
@@ -147,6 +149,8 @@ impl Secure {
             sent: 0,
             unreported: 0,
             sent_bytes: 0,
+            // On a connection of HTTP/2 both sides write before they wait.
+            is_unanswered: is_soon && !agreed.is_http2(),
             ending: Ending::None,
             has_sent_close: false,
         };
@@ -172,12 +176,42 @@ impl Secure {
         if state.may_open || !state.plain.is_empty() || state.ending != Ending::None {
             return Poll::Ready(Ok(()));
         }
-        self.tcp.poll_readable(context)
+        let readable = self.tcp.poll_readable(context);
+        if readable.is_pending() && state.is_unanswered {
+            drop(state);
+            self.answer_handshake()?;
+        }
+        readable
+    }
+
+    /// Where the peer is to say more before anything is written, it gets what is left of the handshake now, or word that
+    /// its own part has arrived. By Nagle's rule it may send nothing until then, and the kernel takes 40 ms over it.
+    #[cold]
+    fn answer_handshake(&self) -> io::Result<()> {
+        let is_held = {
+            let state = &mut *self.state.borrow_mut();
+            state.is_unanswered = false;
+            if state.sent_bytes > 0 {
+                return Ok(());
+            }
+            !state.unsent.is_empty()
+        };
+        if !is_held {
+            self.tcp.acknowledge();
+        } else if !self.end_handshake() {
+            self.state.borrow_mut().ending = Ending::Broken;
+            return Err(ErrorKind::ConnectionAborted.into());
+        }
+        Ok(())
     }
 
     /// Reads into `buffer`; 0 is an end that the peer has told, any other end is an error.
     pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.read_from(|incoming| self.tcp.poll_read(context, incoming), buffer)
+        let read = self.read_from(|incoming| self.tcp.poll_read(context, incoming), buffer);
+        if read.is_pending() && self.state.borrow().is_unanswered {
+            self.answer_handshake()?;
+        }
+        read
     }
 
     fn read_from(
@@ -517,6 +551,17 @@ impl From<io::Error> for HandshakeError {
     fn from(_: io::Error) -> Self {
         Self::Io
     }
+}
+
+/// Sends the last of a handshake, or word that the peer's last has arrived: a client that cannot resume gets no ticket, and
+/// one that has resumed with TLS 1.2 nothing at all.
+async fn send_end(tcp: &Tcp, out: &mut Vec<u8>) -> io::Result<()> {
+    if out.is_empty() {
+        tcp.acknowledge();
+    }
+    send_all(tcp, out).await?;
+    out.clear();
+    Ok(())
 }
 
 async fn send_all(tcp: &Tcp, mut bytes: &[u8]) -> io::Result<()> {

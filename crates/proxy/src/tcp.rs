@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use pages::Region;
 use rustix::io::Errno;
-use rustix::net::sockopt::set_tcp_congestion;
+use rustix::net::sockopt::{set_tcp_congestion, set_tcp_quickack};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
@@ -240,6 +240,20 @@ impl Tcp {
     pub(crate) fn send_at_once(&self, bytes: &[u8]) -> bool {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         self.stream().is_ok_and(|stream| send(stream, bytes, flags) == Ok(bytes.len()))
+    }
+
+    /// Acknowledges what has arrived now: the kernel would wait for something to send along, for 40 ms or more, and a peer
+    /// that keeps to Nagle's rule with it.
+    pub(crate) fn acknowledge(&self) {
+        // What is no TCP has nothing to acknowledge.
+        let acknowledge = |socket: BorrowedFd<'_>| _ = set_tcp_quickack(socket, true);
+        match self.fresh.take() {
+            Some(fresh) => {
+                acknowledge(fresh.as_fd());
+                self.fresh.set(Some(fresh));
+            }
+            None => _ = self.registered.get().map(|stream| acknowledge(stream.as_fd())),
+        }
     }
 
     /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.

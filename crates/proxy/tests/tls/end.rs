@@ -80,8 +80,26 @@ impl End {
         Ok(self.tls().handshake_kind().expect("it is over"))
     }
 
+    /// Does the handshake as far as its last message, which leaves with what is sent next.
+    pub(crate) fn shakes_hands_all_but(&mut self) -> HandshakeKind {
+        self.flush();
+        while self.tls().is_handshaking() {
+            assert_eq!(self.take_in(), None, "no handshake");
+        }
+        self.tls().handshake_kind().expect("it is over")
+    }
+
+    /// Waits until a client has as many tickets of TLS 1.3.
+    pub(crate) fn has_tickets(&mut self, count: u32) {
+        while let Some(Connection::Client(client)) = &self.tls
+            && client.tls13_tickets_received() < count
+        {
+            assert_eq!(self.receive(), None, "within the tickets");
+        }
+    }
+
     /// Sends what TLS has to send.
-    fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         let Some(tls) = &mut self.tls else { return };
         let mut bytes = Vec::new();
         while tls.wants_write() {
@@ -146,6 +164,14 @@ impl End {
     }
 
     fn receive_some(&mut self) -> Option<Ending> {
+        let ending = self.take_in();
+        if matches!(ending, None | Some(Ending::Refused(_))) {
+            self.flush();
+        }
+        ending
+    }
+
+    fn take_in(&mut self) -> Option<Ending> {
         let mut bytes = [0; 64 * 1024];
         let count = match self.tcp.read(&mut bytes) {
             Ok(0) if self.tls.is_some() => return Some(Ending::Cut),
@@ -163,10 +189,7 @@ impl End {
             tls.read_tls(&mut bytes).expect("memory takes all");
             let state = match tls.process_new_packets() {
                 Ok(state) => state,
-                Err(error) => {
-                    self.flush();
-                    return Some(Ending::Refused(error));
-                }
+                Err(error) => return Some(Ending::Refused(error)),
             };
             let before = self.received.len();
             self.received.resize(before + state.plaintext_bytes_to_read(), 0);
@@ -175,7 +198,6 @@ impl End {
                 return Some(Ending::Told);
             }
         }
-        self.flush();
         None
     }
 

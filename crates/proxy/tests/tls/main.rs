@@ -12,6 +12,8 @@ mod scene;
 mod requests;
 /// Handshakes with clients: full, resumed, refused, and none at all.
 mod handshakes;
+/// Clients that keep to Nagle's rule.
+mod nagle;
 /// Certificates by name, of clients, and renewed.
 mod certificates;
 /// What servers and the log are told of it.
