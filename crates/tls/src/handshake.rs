@@ -12,6 +12,7 @@ use rustls::{CipherSuite, CommonState, HandshakeKind, ProtocolVersion};
 use crate::record;
 use crate::session::{Renewal, Session};
 use crate::store;
+use crate::trial;
 
 /// A handshake under way.
 pub struct Handshake {
@@ -88,6 +89,7 @@ impl Handshake {
     pub fn advance(&mut self, received: &mut [u8], out: &mut Vec<u8>) -> Result<Advance, rustls::Error> {
         let mut consumed = 0;
         store::take_refusal();
+        trial::take_failure();
         let mut end = self.next_record(received);
         loop {
             let step = self.step(&mut received[consumed..end], out);
@@ -96,6 +98,11 @@ impl Handshake {
             self.seen = self.seen.saturating_sub(step.discard);
             match step.outcome {
                 Ok(Step::Again) => {}
+                Ok(Step::Blocked) if trial::take_failure() => {
+                    // RFC 8446 §4.2.10: early data, which is skipped.
+                    consumed += std::mem::take(&mut self.seen);
+                    end = consumed + self.next_record(&received[consumed..]);
+                }
                 Ok(Step::Blocked) if end < received.len() => {
                     end = consumed + self.next_record(&received[consumed..]);
                 }

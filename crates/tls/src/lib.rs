@@ -34,6 +34,8 @@ mod problem;
 mod reason;
 /// The ciphers, groups and signatures in use.
 mod provider;
+/// Records that rustls could not open.
+mod trial;
 
 pub use client::ClientSide;
 pub use handshake::{Advance, Agreed, Handshake, Role};

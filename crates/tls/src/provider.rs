@@ -5,6 +5,8 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 
+use crate::trial;
+
 /// Towards clients, where our order of ciphers decides: a scanner takes the client's for a mistake. It begins as that of OpenSSL does, which
 /// most peers follow: who compares us with them compares the same ciphers. X25519MLKEM768 is for those who ask for it; a
 /// client that doesn't pays nothing.
@@ -23,6 +25,7 @@ pub(crate) fn for_clients() -> Arc<CryptoProvider> {
         ];
         let kx_groups =
             vec![kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1, kx_group::X25519MLKEM768];
+        let cipher_suites = cipher_suites.into_iter().map(trial::telling).collect();
         Arc::new(CryptoProvider { cipher_suites, kx_groups, ..default_provider() })
     });
     Arc::clone(&PROVIDER)

@@ -23,6 +23,11 @@ const SESSIONS: usize = 4096;
 /// a second ticket is for a second connection made at the same time: with HTTP/2 there is none.
 const TICKETS: usize = 1;
 
+/// Bytes of records with early data that are skipped: a client has a ticket of a server that was here before, or shares
+/// its name with us. Servers allow 16 KiB mostly, and 64 KiB where they keep what comes (NSS); the rest is for what small
+/// records add.
+const EARLY_DATA_SKIPPED: u32 = 128 * 1024;
+
 /// TLS of one listener, for all workers.
 #[derive(Debug)]
 pub struct ServerSide {
@@ -249,8 +254,9 @@ fn server_config(
     config.ticketer = Arc::clone(&tickets) as _;
     config.send_tls13_tickets = TICKETS;
     config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
-    // RFC 8446 §8: early data could be replayed.
-    config.max_early_data_size = 0;
+    // RFC 8446 §8: early data could be replayed. None is accepted, for that would take sessions kept here in place of
+    // tickets, and no ticket of ours allows any: to rustls this says how much of it is skipped (§4.2.10).
+    config.max_early_data_size = EARLY_DATA_SKIPPED;
     config.enable_secret_extraction = true;
     Ok(Made { config, tickets, admits })
 }

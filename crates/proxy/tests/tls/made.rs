@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use config::{CertificateFiles, KeyPair};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer};
+use rustls::crypto::aws_lc_rs::{default_provider, kx_group};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tempfile::TempDir;
 
@@ -92,6 +95,14 @@ impl Authority {
         builder.with_root_certificates(self.roots()).with_no_client_auth()
     }
 
+    /// A client of TLS 1.3 with these groups, the first of which it sends a key of.
+    pub(crate) fn client_sharing(&self, kx_groups: Vec<&'static dyn SupportedKxGroup>) -> ClientConfig {
+        let provider = CryptoProvider { kx_groups, ..default_provider() };
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider));
+        let builder = builder.with_protocol_versions(&[&TLS13]).expect("it is spoken");
+        builder.with_root_certificates(self.roots()).with_no_client_auth()
+    }
+
     /// The same with a certificate to show.
     pub(crate) fn client_showing(&self, issued: &Issued) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(provider());
@@ -127,6 +138,9 @@ impl Issued {
     }
 }
 
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+/// With a group that the proxy does not know, and nobody asks for by default.
+fn provider() -> Arc<CryptoProvider> {
+    let mut provider = default_provider();
+    provider.kx_groups.push(kx_group::MLKEM768);
+    Arc::new(provider)
 }

@@ -12,6 +12,8 @@ mod scene;
 mod requests;
 /// Handshakes with clients: full, resumed, refused, and none at all.
 mod handshakes;
+/// Early data, which is not accepted.
+mod early;
 /// Clients that keep to Nagle's rule.
 mod nagle;
 /// Certificates by name, of clients, and renewed.

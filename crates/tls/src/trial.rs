@@ -1,0 +1,75 @@
+//! Records that rustls could not open, on their way past it. Of early data that is not accepted it skips what it cannot
+//! open, but does not say how far it has come: it would be shown all of it again with each further record, and count it
+//! again.
+
+use std::cell::Cell;
+
+use rustls::crypto::cipher::{
+    AeadKey, InboundOpaqueMessage, InboundPlainMessage, Iv, MessageDecrypter, MessageEncrypter,
+    Tls13AeadAlgorithm, UnsupportedOperationError,
+};
+use rustls::{CipherSuiteCommon, ConnectionTrafficSecrets, Error, SupportedCipherSuite, Tls13CipherSuite};
+
+thread_local! {
+    static HAS_FAILED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a record could not be opened on this thread since this was last asked.
+pub(crate) fn take_failure() -> bool {
+    HAS_FAILED.take()
+}
+
+/// The same suite, which tells of records that it cannot open. It is kept for good: to be called once for each.
+pub(crate) fn telling(suite: SupportedCipherSuite) -> SupportedCipherSuite {
+    let SupportedCipherSuite::Tls13(suite) = suite else { return suite };
+    let telling = Tls13CipherSuite {
+        common: CipherSuiteCommon { ..suite.common },
+        aead_alg: Box::leak(Box::new(Telling(suite.aead_alg))),
+        ..*suite
+    };
+    SupportedCipherSuite::Tls13(Box::leak(Box::new(telling)))
+}
+
+struct Telling(&'static dyn Tls13AeadAlgorithm);
+
+impl Tls13AeadAlgorithm for Telling {
+    fn encrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageEncrypter> {
+        self.0.encrypter(key, iv)
+    }
+
+    fn decrypter(&self, key: AeadKey, iv: Iv) -> Box<dyn MessageDecrypter> {
+        Box::new(TellingDecrypter(self.0.decrypter(key, iv)))
+    }
+
+    fn key_len(&self) -> usize {
+        self.0.key_len()
+    }
+
+    fn extract_keys(
+        &self,
+        key: AeadKey,
+        iv: Iv,
+    ) -> Result<ConnectionTrafficSecrets, UnsupportedOperationError> {
+        self.0.extract_keys(key, iv)
+    }
+
+    fn fips(&self) -> bool {
+        self.0.fips()
+    }
+}
+
+struct TellingDecrypter(Box<dyn MessageDecrypter>);
+
+impl MessageDecrypter for TellingDecrypter {
+    fn decrypt<'a>(
+        &mut self,
+        record: InboundOpaqueMessage<'a>,
+        seq: u64,
+    ) -> Result<InboundPlainMessage<'a>, Error> {
+        let opened = self.0.decrypt(record, seq);
+        if opened.is_err() {
+            HAS_FAILED.set(true);
+        }
+        opened
+    }
+}
