@@ -7,6 +7,8 @@
 mod api;
 /// How that is read.
 mod body;
+/// The file that it may begin with.
+mod file;
 /// All proxies, by name.
 mod proxies;
 /// What is done to the connections of one.
@@ -18,7 +20,7 @@ mod refusal;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use config::ListenAddress;
@@ -26,17 +28,32 @@ use telemetry::message;
 use tokio::runtime::Builder;
 use tokio::sync::{Mutex, oneshot};
 
-use crate::control::{StartError, on_thread};
+use crate::control::{StartError as NotStarted, on_thread};
 use crate::service;
+pub use file::Config;
+pub use mistake::Mistake;
 use proxies::Proxies;
 
 /// What a chaos proxy is started with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Options {
     /// Where its API is served. Everybody who reaches it may open ports and connections: it belongs on loopback.
     pub listen: SocketAddr,
     /// What every draw goes by.
     pub seed: u64,
+    /// The proxies that it has from its beginning.
+    pub config: Config,
+}
+
+/// Why a chaos proxy does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its API is not served.
+    #[error(transparent)]
+    Api(#[from] NotStarted),
+    /// A proxy of its file cannot be made.
+    #[error(transparent)]
+    Proxy(Box<Mistake>),
 }
 
 /// A running chaos proxy. Dropped, it ends at once, with all its connections.
@@ -48,17 +65,35 @@ pub struct Chaos {
     end: Option<oneshot::Sender<()>>,
 }
 
-/// Starts a chaos proxy that has no proxies yet.
+/// Starts a chaos proxy with the proxies of its file: all of them, or it does not start.
 ///
 /// # Errors
-/// When its address cannot be listened on, or its thread cannot be started.
+/// When its address, or that of one of them, cannot be listened on, or its thread cannot be started.
 pub fn start(options: Options) -> Result<Chaos, StartError> {
     let (listener, address) = open(options.listen)
-        .map_err(|error| StartError::Listen { address: ListenAddress::Tcp(options.listen), error })?;
+        .map_err(|error| NotStarted::Listen { address: ListenAddress::Tcp(options.listen), error })?;
     let (end, ended) = oneshot::channel();
-    let thread =
-        on_thread("chaos".to_owned(), Builder::enable_all, move || Ok(run(listener, options.seed, ended)))?;
-    Ok(Chaos { address, thread: Some(thread), end: Some(end) })
+    let (made, outcome) = mpsc::channel();
+    let Options { seed, mut config, .. } = options;
+    let body = move || {
+        Ok(async move {
+            let mut proxies = Proxies::new(seed);
+            let (_, outcome) = proxies.make(config.take()).await;
+            let is_made = outcome.is_ok();
+            // Whoever starts it waits for that.
+            let _ = made.send(outcome.map_err(|refusal| Box::new(config.mistake(&refusal))));
+            if is_made {
+                run(listener, proxies, ended).await;
+            }
+        })
+    };
+    let thread = on_thread("chaos".to_owned(), Builder::enable_all, body)?;
+    let chaos = Chaos { address, thread: Some(thread), end: Some(end) };
+    match outcome.recv() {
+        Ok(Err(mistake)) => Err(StartError::Proxy(mistake)),
+        // Without an outcome it has panicked, which is said when it is dropped.
+        Ok(Ok(())) | Err(_) => Ok(chaos),
+    }
 }
 
 fn open(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
@@ -68,10 +103,10 @@ fn open(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-async fn run(listener: TcpListener, seed: u64, ended: oneshot::Receiver<()>) {
+async fn run(listener: TcpListener, proxies: Proxies, ended: oneshot::Receiver<()>) {
     match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => {
-            let router = api::router(Arc::new(Mutex::new(Proxies::new(seed))));
+            let router = api::router(Arc::new(Mutex::new(proxies)));
             tokio::task::spawn_local(service::serve(listener, router, service::Guests::default()));
         }
         Err(error) => message::error(&format!("the API of the chaos proxy is not served: {error}")),

@@ -397,6 +397,30 @@ fn chaos_serves_its_api_until_it_is_told_to_end() {
     assert_eq!(chaos.ended().status.code(), Some(0));
 }
 
+#[test]
+fn chaos_begins_with_the_proxies_of_a_file_or_says_where_it_is_wrong() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let file = folder.path().join("chaos.json");
+    let write = |key: &str| {
+        let proxy = format!(r#"{{"name": "a", "listen": "127.0.0.1:0", "{key}": "127.0.0.1:1"}}"#);
+        std::fs::write(&file, format!("[\n  {proxy}\n]\n")).expect("there is room");
+    };
+    let arguments = ["chaos", "--listen", "127.0.0.1:0", "--config", file.to_str().expect("is text")];
+    write("upsteam");
+    let ended = run(&arguments).with_code(78);
+    assert!(ended.errors.contains("chaos.json:2:42: unknown key \"upsteam\""), "{}", ended.errors);
+    assert!(ended.errors.contains("^^^^^^^^^"), "{}", ended.errors);
+    write("upstream");
+    let mut chaos = Process::start(&arguments);
+    let mut client = connect(chaos.address());
+    client.write_all(b"GET /proxies/a HTTP/1.1\r\nHost: test\r\n\r\n").expect("it listens");
+    let mut response = String::new();
+    client.read_to_string(&mut response).expect("it answers and closes");
+    assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
+    chaos.signal(Signal::TERM);
+    assert_eq!(chaos.ended().status.code(), Some(0));
+}
+
 /// Standard error of a proxy that runs, line by line: what supervisors gather.
 #[test]
 fn messages_of_a_running_proxy_have_time_and_level_and_can_be_json() {

@@ -12,7 +12,7 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
 
 /// The same with all keys in lower case. One that was so already stands before one that becomes it. No deeper than the
 /// parser goes.
-fn in_lower_case(value: Value) -> Value {
+pub(super) fn in_lower_case(value: Value) -> Value {
     match value {
         // Capitals come first in order, and what comes later stays.
         Value::Object(pairs) => {

@@ -1,6 +1,6 @@
 //! All proxies of a chaos proxy, by name: what makes them, changes them and ends them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::relay;
 use super::toxics::{self, Toxics};
 
 /// Proxies at a time.
-const PROXIES_MAX: usize = 1024;
+pub(super) const PROXIES_MAX: usize = 1024;
 
 /// All proxies.
 #[derive(Debug)]
@@ -60,6 +60,34 @@ pub(super) struct Told {
     toxics: Vec<toxics::Told>,
 }
 
+/// A proxy that is to be made: it has been read, and nothing of it is there yet.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    proxy: Proxy,
+    is_enabled: bool,
+}
+
+impl Wanted {
+    fn new(asked: Asked) -> Result<Self, Refusal> {
+        let is_enabled = asked.enabled.unwrap_or(true);
+        Ok(Self { proxy: Proxy::new(asked)?, is_enabled })
+    }
+
+    /// Those of a list, each or why it is none.
+    pub(super) fn list(asked: Vec<Value>) -> Vec<Result<Self, Refusal>> {
+        let mut names = BTreeSet::new();
+        let mut read = |(index, asked): (usize, Value)| {
+            let wanted = serde_json::from_value(asked).map_err(Refusal::from).and_then(Self::new);
+            let wanted = wanted.and_then(|wanted| match names.insert(wanted.proxy.name.clone()) {
+                true => Ok(wanted),
+                false => Err(Refusal::Twice { name: wanted.proxy.name.clone() }),
+            });
+            wanted.map_err(|refusal| refusal.at("proxy", index))
+        };
+        asked.into_iter().enumerate().map(&mut read).collect()
+    }
+}
+
 impl Proxies {
     pub(super) fn new(seed: u64) -> Self {
         Self { seed, by_name: BTreeMap::new() }
@@ -75,8 +103,7 @@ impl Proxies {
 
     /// Makes a proxy that there is not yet.
     pub(super) async fn create(&mut self, asked: Asked) -> Result<Told, Refusal> {
-        let is_enabled = asked.enabled.unwrap_or(true);
-        let proxy = Proxy::new(asked)?;
+        let Wanted { proxy, is_enabled } = Wanted::new(asked)?;
         if self.by_name.contains_key(&proxy.name) {
             return Err(Refusal::ProxyExists);
         }
@@ -86,24 +113,22 @@ impl Proxies {
     /// Makes these proxies, in the place of those that have their names but other addresses; with the same they stay, and
     /// have the toxics that are given. A mistake in one makes none; what was made stays where one cannot listen.
     pub(super) async fn populate(&mut self, asked: Vec<Value>) -> (Vec<Told>, Result<(), Refusal>) {
-        let read = |(index, asked): (usize, Value)| {
-            let asked = serde_json::from_value::<Asked>(asked).map_err(Refusal::from);
-            let made = asked.and_then(|asked| Ok((asked.enabled.unwrap_or(true), Proxy::new(asked)?)));
-            made.map_err(|refusal| refusal.at("proxy", index))
-        };
-        let mut told = Vec::new();
-        match asked.into_iter().enumerate().map(read).collect::<Result<Vec<_>, _>>() {
-            Ok(proxies) => {
-                for (is_enabled, proxy) in proxies {
-                    match self.replace(proxy, is_enabled).await {
-                        Ok(made) => told.push(made),
-                        Err(refusal) => return (told, Err(refusal)),
-                    }
-                }
-                (told, Ok(()))
-            }
-            Err(refusal) => (told, Err(refusal)),
+        match Wanted::list(asked).into_iter().collect() {
+            Ok(wanted) => self.make(wanted).await,
+            Err(refusal) => (Vec::new(), Err(refusal)),
         }
+    }
+
+    /// The same with what has been read.
+    pub(super) async fn make(&mut self, wanted: Vec<Wanted>) -> (Vec<Told>, Result<(), Refusal>) {
+        let mut told = Vec::new();
+        for (index, Wanted { proxy, is_enabled }) in wanted.into_iter().enumerate() {
+            match self.replace(proxy, is_enabled).await {
+                Ok(made) => told.push(made),
+                Err(refusal) => return (told, Err(refusal.at("proxy", index))),
+            }
+        }
+        (told, Ok(()))
     }
 
     async fn replace(&mut self, proxy: Proxy, is_enabled: bool) -> Result<Told, Refusal> {

@@ -1,7 +1,7 @@
 //! Why the API does not do what it is asked, and what it says then: the status and the first words are Toxiproxy's, by
 //! which its clients go.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -23,8 +23,12 @@ pub(super) enum Refusal {
     Stream(String),
     #[error("invalid toxic type: {0:?} is none of {names}", names = kind_names())]
     Kind(String),
-    #[error("{}", unknown(name, kind))]
+    #[error("{}", unknown("attribute", name, kind.name, &attributes(kind)))]
     Attribute { name: String, kind: &'static Kind },
+    #[error("{}", unknown("key", name, of, known))]
+    Key { name: String, of: &'static str, known: Vec<&'static str> },
+    #[error("{}{of} is {expected}, not {given}", of_key(key))]
+    Form { key: Option<String>, of: &'static str, expected: &'static str, given: String },
     #[error("{name:?} belongs into \"attributes\": {{\"attributes\": {{{name:?}: …}}}}")]
     Misplaced { name: String },
     #[error("the {what} of a toxic stays: this one is {is:?}; remove it, and add another")]
@@ -37,11 +41,13 @@ pub(super) enum Refusal {
     NoPlace,
     #[error("proxy already exists")]
     ProxyExists,
+    #[error("proxy already exists: {name:?} is in the list twice; rename one of them, or remove it")]
+    Twice { name: String },
     #[error("toxic already exists")]
     ToxicExists,
     #[error("there are {most} {what} already, and no more may be: remove some")]
     TooMany { what: &'static str, most: usize },
-    #[error("proxy {name} cannot listen on {listen:?}: {error}")]
+    #[error("proxy {name} cannot listen on {listen:?}: {error}{}", remedy(error))]
     Listen { name: String, listen: String, error: io::Error },
     #[error("user agent not allowed: web pages may not use this API")]
     Browser,
@@ -54,10 +60,27 @@ fn kind_names() -> String {
     KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
 }
 
-/// What is said of an attribute that a kind does not have.
-fn unknown(name: &str, kind: &Kind) -> String {
-    let known: Vec<&str> = kind.attributes.iter().map(|attribute| attribute.name).collect();
-    let start = format!("unknown attribute {name:?} of {}; ", kind.name);
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrInUse => "; something listens there: stop it or choose another port",
+        ErrorKind::AddrNotAvailable => "; this machine has no such address",
+        ErrorKind::PermissionDenied => "; ports below 1024 need the capability CAP_NET_BIND_SERVICE",
+        ErrorKind::InvalidInput => "; expected HOST:PORT",
+        _ => "",
+    }
+}
+
+fn of_key(key: &Option<String>) -> String {
+    key.as_ref().map(|key| format!("{key:?} of ")).unwrap_or_default()
+}
+
+fn attributes(kind: &Kind) -> Vec<&'static str> {
+    kind.attributes.iter().map(|attribute| attribute.name).collect()
+}
+
+/// What is said of a name that is none of those `known`.
+fn unknown(what: &str, name: &str, of: &str, known: &[&str]) -> String {
+    let start = format!("unknown {what} {name:?} of {of}; ");
     match nearest(name, known.iter().copied()) {
         Some(meant) => format!("{start}did you mean {meant:?}? It has {}", known.join(", ")),
         None => format!("{start}it has {}", known.join(", ")),
@@ -72,15 +95,34 @@ impl Refusal {
             | Self::Stream(_)
             | Self::Kind(_)
             | Self::Attribute { .. }
+            | Self::Key { .. }
+            | Self::Form { .. }
             | Self::Misplaced { .. }
             | Self::Fixed { .. } => StatusCode::BAD_REQUEST,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Browser => StatusCode::FORBIDDEN,
             Self::NoProxy | Self::NoToxic | Self::NoPlace => StatusCode::NOT_FOUND,
-            Self::ProxyExists | Self::ToxicExists => StatusCode::CONFLICT,
+            Self::ProxyExists | Self::ToxicExists | Self::Twice { .. } => StatusCode::CONFLICT,
             Self::TooMany { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Listen { .. } => StatusCode::INTERNAL_SERVER_ERROR,
             Self::At { refusal, .. } => refusal.status(),
+        }
+    }
+
+    /// The key that is wrong, as far as it is one.
+    pub(super) fn names_key(&self) -> Option<&str> {
+        match self {
+            Self::Attribute { name, .. } | Self::Key { name, .. } | Self::Misplaced { name } => Some(name),
+            Self::Form { key, .. } => key.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether both are about the same one of several things.
+    pub(super) fn is_of_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::At { number, .. }, Self::At { number: other, .. }) => number == other,
+            _ => false,
         }
     }
 

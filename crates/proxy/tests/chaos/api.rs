@@ -59,6 +59,16 @@ fn mistakes_are_told_with_their_status() {
             400,
             "missing required field: upstream at proxy 1",
         ),
+        (
+            (
+                "POST",
+                "/populate",
+                r#"[{"name": "q", "upstream": "127.0.0.1:1"}, {"name": "q", "upstream": "127.0.0.1:2"}]"#
+                    .to_owned(),
+            ),
+            409,
+            "proxy already exists: \"q\" is in the list twice",
+        ),
         (none("GET", "/toxics"), 404, "no such place"),
         // All of it is read before it is too much, so no reset overtakes the answer.
         (create(&"x".repeat((1 << 20) + 1)), 413, "the request body is larger than 1048576 bytes"),

@@ -14,6 +14,8 @@ mod peer;
 mod text;
 /// What the API takes and tells.
 mod api;
+/// What it begins with.
+mod file;
 /// Connections without toxics.
 mod relayed;
 /// Each toxic.

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use proxy::chaos::{Chaos, Options, start};
+use proxy::chaos::{Chaos, Config, Options, StartError, start};
 use serde_json::{Value, json};
 
 use crate::peer::{PATIENCE, Peer};
@@ -27,11 +27,15 @@ impl Scene {
     }
 
     pub(crate) fn empty(seed: u64) -> Self {
+        Self::started(seed, Config::default()).unwrap_or_else(|error| panic!("it does not start: {error}"))
+    }
+
+    /// One that begins with the proxies of a file.
+    pub(crate) fn started(seed: u64, config: Config) -> Result<Self, StartError> {
         let listen = "127.0.0.1:0".parse().expect("is an address");
-        let chaos =
-            start(Options { listen, seed }).unwrap_or_else(|error| panic!("it does not start: {error}"));
+        let chaos = start(Options { listen, seed, config })?;
         let server = TcpListener::bind("127.0.0.1:0").expect("loopback has room");
-        Self { chaos, server }
+        Ok(Self { chaos, server })
     }
 
     pub(crate) fn upstream(&self) -> String {

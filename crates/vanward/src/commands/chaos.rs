@@ -1,10 +1,11 @@
 //! `vanward chaos`: flags, the line that says where its API is, signals. What it does is the crate `proxy`'s.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::proxy::chaos::{self, Chaos, Options};
+use ::proxy::chaos::{self, Chaos, Config, Mistake, Options};
 use telemetry::message;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -20,6 +21,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8474)))]
     listen: SocketAddr,
 
+    /// Proxies to begin with, and their toxics: a JSON list of what POST /proxies takes, as Toxiproxy's -config.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
     /// What everything that is left to chance goes by: the same seed and connections give the same faults.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -31,6 +36,13 @@ pub(crate) struct Args {
 const EXAMPLES: &str = r#"Examples:
   vanward chaos                              the API on 127.0.0.1:8474, no proxies yet
   vanward chaos --listen 127.0.0.1:0 --seed 7
+  vanward chaos --config chaos.json          with the proxies of a file
+
+Such a file, with a toxic that a proxy has from its beginning:
+  [{"name": "redis", "listen": "127.0.0.1:26379", "upstream": "127.0.0.1:6379",
+    "toxics": [{"type": "latency", "attributes": {"latency": 200, "jitter": 50}}]},
+   {"name": "web", "listen": "127.0.0.1:18080", "upstream": "127.0.0.1:8080", "enabled": false}]
+A mistake in it ends the program with 78, and it makes none of them.
 
 A proxy from port 26379 to a server on 6379, and then each piece of its answers 200 ± 50 ms late:
   curl http://127.0.0.1:8474/proxies --json \
@@ -51,7 +63,11 @@ Toxics, with their attributes (stream is downstream unless upstream is asked for
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     arguments.messages.speak();
-    let running = match chaos::start(Options { listen: arguments.listen, seed: arguments.seed }) {
+    let config = match arguments.config.as_deref().map_or_else(|| Ok(Config::default()), Config::load) {
+        Ok(config) => config,
+        Err(mistakes) => return mistaken(&mistakes, arguments.messages.are_json()),
+    };
+    let running = match chaos::start(Options { listen: arguments.listen, seed: arguments.seed, config }) {
         Ok(running) => running,
         Err(error) => return super::not_run(&error.to_string()),
     };
@@ -59,6 +75,19 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::not_run(&format!("cannot be told to end: {error}")),
     }
+}
+
+/// Says what is wrong with the file, with the lines that it is in, or as programs read it.
+fn mistaken(mistakes: &[Mistake], is_json: bool) -> ExitCode {
+    if is_json {
+        mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
+    } else {
+        let lines: String =
+            mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown())).collect();
+        // The exit code tells as well, where nobody reads standard error.
+        let _ = io::stderr().lock().write_all(lines.as_bytes());
+    }
+    ExitCode::from(super::BAD_CONFIGURATION)
 }
 
 /// Until it is told to end.

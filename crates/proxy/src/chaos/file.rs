@@ -1,0 +1,409 @@
+//! Reads a configuration file: a JSON list of proxies with their toxics, which Toxiproxy calls its config.
+//!
+//! It is stricter than the API, whose clients may send more than we know: here an unknown key is a mistake.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::Path;
+
+use mistake::{Mistake, Places};
+use serde_json::{Map, Value};
+use shape::Kind;
+
+use super::body;
+use super::proxies::{PROXIES_MAX, Wanted};
+use super::refusal::Refusal;
+
+/// As many proxies as there may be, with what a person writes of them.
+const LARGEST_FILE_BYTES: u64 = 16 << 20;
+
+/// Characters of a wrong value that are shown.
+const GIVEN_SHOWN_MAX: usize = 40;
+
+/// A file that has been read, and in which nothing is wrong.
+#[derive(Debug, Default)]
+pub struct Config {
+    pub(super) proxies: Vec<Wanted>,
+    file: String,
+    text: String,
+}
+
+/// A key, and what is expected behind it.
+type Known = (&'static str, &'static str, fn(&Value) -> bool);
+
+const PROXY: &[Known] = &[
+    ("name", "a text", Value::is_string),
+    ("listen", "a text, HOST:PORT", Value::is_string),
+    ("upstream", "a text, HOST:PORT", Value::is_string),
+    ("enabled", "true or false", Value::is_boolean),
+    ("toxics", "a list of toxics: [{\"type\": …}]", Value::is_array),
+];
+const TOXIC: &[Known] = &[
+    ("name", "a text", Value::is_string),
+    ("type", "a text", Value::is_string),
+    ("stream", "\"upstream\" or \"downstream\"", Value::is_string),
+    ("toxicity", "a number from 0 to 1", Value::is_number),
+    ("attributes", "an object: {\"latency\": 100}", Value::is_object),
+];
+const LIST: &str = "a list of proxies: [{\"name\": …, \"listen\": …, \"upstream\": …}]";
+
+impl Config {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// As `read`; a file that cannot be read is a mistake too.
+    pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
+        let file = path.display().to_string();
+        let failed = |why: String| vec![Places::new("", &file).mistake(&(0..0), why)];
+        let bytes = bytes_of(path).map_err(|error| failed(format!("the file can't be read: {error}")))?;
+        if bytes.len() as u64 > LARGEST_FILE_BYTES {
+            return Err(failed(format!("the file is larger than {} MiB", LARGEST_FILE_BYTES >> 20)));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| failed("this is not UTF-8 text".to_owned()))?;
+        Self::read(&text, &file)
+    }
+
+    /// Reads the text of a file; `file` is only named in mistakes.
+    ///
+    /// # Errors
+    /// All proxies in which something is wrong, each with the first that is.
+    pub fn read(text: &str, file: &str) -> Result<Self, Vec<Mistake>> {
+        let places = Places::new(text, file);
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| vec![no_json(text, &places, &error)])?;
+        let Value::Array(proxies) = body::in_lower_case(value) else {
+            return Err(vec![places.mistake(&first(text), "these are no proxies").expecting(LIST)]);
+        };
+        if proxies.len() > PROXIES_MAX {
+            let much = Refusal::TooMany { what: "proxies", most: PROXIES_MAX };
+            return Err(vec![placed(text, &places, &proxies_in(text), &much.at("proxy", PROXIES_MAX))]);
+        }
+        let wrong =
+            |(index, proxy): (usize, &Value)| fits(proxy).err().map(|refusal| refusal.at("proxy", index));
+        let mut refusals: Vec<Refusal> = proxies.iter().enumerate().filter_map(wrong).collect();
+        let mut wanted = Vec::new();
+        for read in Wanted::list(proxies) {
+            match read {
+                Ok(proxy) => wanted.push(proxy),
+                // One that has been told of already.
+                Err(refusal) if refusals.iter().any(|other| other.is_of_same(&refusal)) => {}
+                Err(refusal) => refusals.push(refusal),
+            }
+        }
+        if refusals.is_empty() {
+            return Ok(Self { proxies: wanted, file: file.to_owned(), text: text.to_owned() });
+        }
+        let at = proxies_in(text);
+        let mut mistakes: Vec<Mistake> =
+            refusals.iter().map(|refusal| placed(text, &places, &at, refusal)).collect();
+        mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+        Err(mistakes)
+    }
+
+    /// Where in the file it says what cannot be done.
+    pub(super) fn mistake(&self, refusal: &Refusal) -> Mistake {
+        let Self { text, file, .. } = self;
+        placed(text, &Places::new(text, file), &proxies_in(text), refusal)
+    }
+
+    /// The same without its proxies, which are made.
+    pub(super) fn take(&mut self) -> Vec<Wanted> {
+        std::mem::take(&mut self.proxies)
+    }
+}
+
+/// A byte more than the largest file tells that there is more.
+fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a proxy has known keys alone, each with what belongs there.
+fn fits(proxy: &Value) -> Result<(), Refusal> {
+    let pairs = keys_fit(proxy, "a proxy", PROXY, |_, _| None)?;
+    let toxics = pairs.get("toxics").and_then(Value::as_array);
+    for (index, toxic) in toxics.into_iter().flatten().enumerate() {
+        keys_fit(toxic, "a toxic", TOXIC, misplaced).map_err(|refusal| refusal.at("toxic", index))?;
+    }
+    Ok(())
+}
+
+fn keys_fit<'v>(
+    value: &'v Value,
+    of: &'static str,
+    known: &[Known],
+    better: fn(&Map<String, Value>, &str) -> Option<Refusal>,
+) -> Result<&'v Map<String, Value>, Refusal> {
+    let form = |key: Option<&str>, expected, given: &Value| {
+        let given = given.to_string().chars().take(GIVEN_SHOWN_MAX).collect();
+        Refusal::Form { key: key.map(str::to_owned), of, expected, given }
+    };
+    let pairs = value.as_object().ok_or_else(|| form(None, "an object: {…}", value))?;
+    for (key, value) in pairs {
+        match known.iter().find(|(name, ..)| name == key) {
+            Some((_, expected, is_right)) if !value.is_null() && !is_right(value) => {
+                return Err(form(Some(key), expected, value));
+            }
+            Some(_) => {}
+            None => {
+                let known = known.iter().map(|(name, ..)| *name).collect();
+                return Err(better(pairs, key).unwrap_or(Refusal::Key { name: key.clone(), of, known }));
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+/// An attribute that is beside the attributes.
+fn misplaced(toxic: &Map<String, Value>, key: &str) -> Option<Refusal> {
+    let kind = Kind::named(toxic.get("type")?.as_str()?)?;
+    let is_attribute = kind.attributes.iter().any(|attribute| attribute.name == key);
+    is_attribute.then(|| Refusal::Misplaced { name: key.to_owned() })
+}
+
+/// A text that is no JSON, at the place where it ceases to be.
+fn no_json(text: &str, places: &Places<'_>, error: &serde_json::Error) -> Mistake {
+    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    let at = (lines.map(str::len).sum::<usize>() + error.column().saturating_sub(1)).min(text.len());
+    let at = (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let said = error.to_string();
+    let what = said.split(" at line ").next().unwrap_or_default();
+    places.mistake(&(at..at + 1), format!("this is not JSON: {what}")).expecting(LIST)
+}
+
+/// Where each proxy is in the text.
+fn proxies_in(text: &str) -> Vec<Range<usize>> {
+    members(text, first(text).start).into_iter().map(|member| member.value).collect()
+}
+
+/// A refusal at the place in the text that it is about.
+fn placed(text: &str, places: &Places<'_>, proxies: &[Range<usize>], refusal: &Refusal) -> Mistake {
+    let (mut at, mut cause) = (first(text), refusal);
+    while let Refusal::At { what, number, refusal } = cause {
+        let inner = match *what {
+            "toxic" => toxic_in(text, at.start, number - 1),
+            _ => proxies.get(number - 1).cloned(),
+        };
+        at = inner.unwrap_or(at);
+        cause = refusal;
+    }
+    let key = cause.names_key().and_then(|name| key_within(text, at.start, name));
+    let message = match cause {
+        Refusal::Body(why) => why.clone(),
+        cause => cause.to_string(),
+    };
+    places.mistake(&key.unwrap_or(at), message)
+}
+
+/// Where a toxic of the proxy that begins at `start` is.
+fn toxic_in(text: &str, start: usize, index: usize) -> Option<Range<usize>> {
+    let toxics = members(text, start).into_iter().find(|member| is_key(text, member, "toxics"))?;
+    members(text, toxics.value.start).into_iter().nth(index).map(|member| member.value)
+}
+
+/// One of what a list or an object has, by where it is in the text; in a list there are no keys.
+struct Member {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+fn is_key(text: &str, member: &Member, name: &str) -> bool {
+    text.get(member.key.clone()).is_some_and(|key| key.trim_matches('"').eq_ignore_ascii_case(name))
+}
+
+/// The first key of this name in an object, or in what it has.
+fn key_within(text: &str, start: usize, name: &str) -> Option<Range<usize>> {
+    members(text, start).into_iter().find_map(|member| match is_key(text, &member, name) {
+        true => Some(member.key),
+        false => key_within(text, member.value.start, name),
+    })
+}
+
+/// Where the text's value is.
+fn first(text: &str) -> Range<usize> {
+    value(text, gap(text, 0))
+}
+
+/// What the list or object has that begins there, in a text that is JSON; nothing for another value.
+fn members(text: &str, start: usize) -> Vec<Member> {
+    let is_object = match text.as_bytes().get(start) {
+        Some(b'{') => true,
+        Some(b'[') => false,
+        _ => return Vec::new(),
+    };
+    let mut members = Vec::new();
+    let mut at = gap(text, start + 1);
+    while at < text.len() && !matches!(text.as_bytes()[at], b']' | b'}') {
+        let key = if is_object { value(text, at) } else { at..at };
+        let value = value(text, gap(text, key.end));
+        at = gap(text, value.end);
+        members.push(Member { key, value });
+    }
+    members
+}
+
+/// Behind spaces, and what separates values.
+fn gap(text: &str, start: usize) -> usize {
+    let is_between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b',' | b':');
+    start + text.as_bytes()[start.min(text.len())..].iter().take_while(|byte| is_between(byte)).count()
+}
+
+/// The value that begins there.
+fn value(text: &str, start: usize) -> Range<usize> {
+    let (mut depth, mut is_text, mut is_escaped) = (0u32, false, false);
+    for (at, byte) in text.as_bytes()[start.min(text.len())..].iter().enumerate() {
+        let at = start + at;
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            _ if is_text => continue,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' if depth == 0 => return start..at,
+            b']' | b'}' => depth -= 1,
+            b' ' | b'\t' | b'\r' | b'\n' | b',' | b':' if depth == 0 => return start..at,
+            _ => continue,
+        }
+        if depth == 0 && !is_text && matches!(byte, b'"' | b']' | b'}') {
+            return start..at + 1;
+        }
+    }
+    start..text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a file, each mistake with what is marked below it.
+    fn mistakes(text: &str) -> Vec<(String, String)> {
+        let mistakes = Config::read(text, "f").err().unwrap_or_default();
+        let marked = |mistake: &Mistake| {
+            let excerpt = &mistake.excerpt;
+            excerpt.text.chars().skip(excerpt.before).take(excerpt.marked).collect()
+        };
+        mistakes.iter().map(|mistake| (mistake.to_string(), marked(mistake))).collect()
+    }
+
+    #[test]
+    fn a_file_is_read_as_the_documents_of_toxiproxy_have_it() {
+        let text = r#"[
+  {
+    "name": "web_dev_frontend_1",
+    "listen": "[::]:18080",
+    "upstream": "webapp.domain:8080",
+    "enabled": true
+  },
+  {"Name": "web_dev_mysql_1", "Upstream": "database.domain:3306", "enabled": null,
+   "toxics": [{"type": "latency", "attributes": {"Latency": 1000, "jitter": null}}, {"type": "timeout", "name": "t"}]}
+]
+"#;
+        assert_eq!(Config::read(text, "f").map(|config| config.proxies.len()), Ok(2));
+        assert_eq!(Config::read(" []", "f").map(|config| config.proxies.len()), Ok(0));
+    }
+
+    #[test]
+    fn mistakes_are_told_where_they_are() {
+        let a = r#"{"name": "a", "upstream": "u:1""#;
+        let cases: &[(&str, &str, &str)] = &[
+            ("", "f:1:1: this is not JSON: EOF while parsing a value; expected a list of proxies", ""),
+            ("[\n  {\"name\": \"a\",}\n]", "f:2:16: this is not JSON: trailing comma", "}"),
+            (r#" {"proxies": []}"#, "f:1:2: these are no proxies; expected a list of proxies", "{"),
+            ("[7]", "f:1:2: a proxy is an object: {…}, not 7", "7"),
+            (
+                "[\n {\"name\": \"a\",\n  \"upsteam\": \"u:1\"}]",
+                r#"f:3:3: unknown key "upsteam" of a proxy; did you mean "upstream"?"#,
+                r#""upsteam""#,
+            ),
+            (r#"[{"name": "a"}]"#, "f:1:2: missing required field: upstream", "{"),
+            (
+                &format!("[{a}, \"enabled\": \"no\"}}]"),
+                "\"enabled\" of a proxy is true or false, not \"no\"",
+                "\"enabled\"",
+            ),
+            (
+                &format!("[{a}, \"toxics\": {{}}}}]"),
+                "\"toxics\" of a proxy is a list of toxics",
+                "\"toxics\"",
+            ),
+            (&format!("[{a}}},\n{a}}}]"), "f:2:1: proxy already exists: \"a\" is in the list twice", "{"),
+            (
+                &format!("[{a}, \"TOXICS\": [{{\"type\": \"latency\"}},\n {{\"type\": \"noise\"}}]}}]"),
+                "f:2:2: invalid toxic type: \"noise\" is none of latency",
+                "{",
+            ),
+            (
+                &format!(
+                    "[{a}, \"toxics\": [\n{{\"type\": \"latency\", \"attributes\": {{\"Latnecy\": 1}}}}]}}]"
+                ),
+                "f:2:36: unknown attribute \"latnecy\" of latency; did you mean \"latency\"? It has latency, jitter",
+                "\"Latnecy\"",
+            ),
+            (
+                &format!("[{a}, \"toxics\": [{{\"type\": \"timeout\", \"timeout\": 5}}]}}]"),
+                "\"timeout\" belongs into \"attributes\"",
+                "\"timeout\"",
+            ),
+            (
+                &format!("[{a}, \"toxics\": [{{\"type\": \"timeout\", \"toxcity\": 0.5}}]}}]"),
+                "unknown key \"toxcity\" of a toxic; did you mean \"toxicity\"?",
+                "\"toxcity\"",
+            ),
+            (
+                &format!("[{a}, \"toxics\": [{{\"type\": \"timeout\", \"toxicity\": 50}}]}}]"),
+                ": toxicity is a share of connections from 0 to 1, not 50",
+                "{",
+            ),
+            // Brackets, quotes and escapes in texts are no structure.
+            (
+                r#"[{"name": "]}\"{[,", "upstream": "u\\"}, {"name": "b", "upstream": "\u0075:1", "listn": ""}]"#,
+                r#"unknown key "listn" of a proxy; did you mean "listen"?"#,
+                r#""listn""#,
+            ),
+        ];
+        for (text, said, marked) in cases {
+            let all = mistakes(text);
+            let [(sentence, mark)] = all.as_slice() else { panic!("{text}: {all:?}") };
+            assert!(sentence.contains(said), "{text}: {sentence}");
+            assert!(mark.starts_with(marked), "{text}: {mark:?}");
+        }
+    }
+
+    #[test]
+    fn every_proxy_that_is_wrong_is_told_of_once() {
+        let all = mistakes(
+            "[{\"nam\": \"a\"},\n{\"name\": \"b\", \"upstream\": \"u:1\"},\n{\"name\": 7},\n{\"name\": \"b\", \"upstream\": \"u:2\"}]",
+        );
+        let places: Vec<&str> = all.iter().filter_map(|(sentence, _)| sentence.get(..6)).collect();
+        assert_eq!(places, ["f:1:3:", "f:3:2:", "f:4:1:"], "{all:?}");
+        let many = format!("[{}{{}}]", "{},\n".repeat(PROXIES_MAX));
+        let all = mistakes(&many);
+        assert!(
+            all.len() == 1 && all[0].0.starts_with("f:1025:1: there are 1024 proxies already"),
+            "{all:?}"
+        );
+    }
+
+    #[test]
+    fn whatever_is_cut_off_is_a_mistake() {
+        let text = r#"[{"name": "é\"", "upstream": "u:1", "toxics": [{"type": "latency", "attributes": {"latency": 1.0}}]}]"#;
+        assert!(Config::read(text, "f").is_ok());
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            assert_eq!(mistakes(&text[..end]).len(), 1, "{}", &text[..end]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_a_mistake() {
+        for (path, said) in [
+            ("/nowhere/f.json", "/nowhere/f.json:1:1: the file can't be read"),
+            ("/", "can't be read"),
+            ("/dev/zero", "is larger than 16 MiB"),
+        ] {
+            let mistakes = Config::load(Path::new(path)).expect_err(path);
+            assert!(mistakes[0].to_string().contains(said), "{mistakes:?}");
+        }
+    }
+}
