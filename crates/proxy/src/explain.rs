@@ -27,7 +27,11 @@ fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<S
     let is_whole = head.len > 0;
     let bytes = request.head_bytes();
     match failure {
-        Failure::BadRequest | Failure::HeadTooLarge | Failure::TargetTooLong | Failure::VersionRefused
+        Failure::BadRequest
+        | Failure::HeadTooLarge
+        | Failure::MethodTooLong
+        | Failure::TargetTooLong
+        | Failure::VersionRefused
             if !is_whole =>
         {
             wire::request_refusal(buffer.filled(), &call.snapshot.head_limits)

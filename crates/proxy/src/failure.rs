@@ -67,6 +67,7 @@ failures! {
     TargetTooLong Client 414 "target-too-long" "The request target is too long.",
     RateLimited Client 429 "rate-limited" "Too many requests; try again later.",
     HeadTooLarge Client 431 "head-too-large" "The request header fields are too large.",
+    MethodTooLong Client 501 "method-too-long" "The request method is longer than 64 bytes.",
     ProtocolRefused Client 501 "protocol-refused" "This protocol is not spoken here.",
     VersionRefused Client 505 "version-refused" "Only HTTP/1.0 and HTTP/1.1 are spoken here.",
     ClientGone Client 0 "client-gone" "",
@@ -159,6 +160,8 @@ impl From<HeadError> for Failure {
     /// Of a request's head.
     fn from(error: HeadError) -> Self {
         match error {
+            // RFC 9112 §3: longer than any that is implemented.
+            HeadError::MethodTooLong => Failure::MethodTooLong,
             HeadError::TargetTooLong => Failure::TargetTooLong,
             HeadError::TooLarge | HeadError::TooManyFields => Failure::HeadTooLarge,
             HeadError::Version => Failure::VersionRefused,

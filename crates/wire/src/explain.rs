@@ -169,7 +169,7 @@ fn start_line(error: HeadError, line: &[u8], start: &str) -> String {
             format!("the status line {} is not version, status and reason (RFC 9112 §4)", quote(line))
         }
         HeadError::FieldValue => "the reason phrase holds a control byte (RFC 9112 §4)".to_owned(),
-        HeadError::Method if method.len() > METHOD_BYTES_MAX => {
+        HeadError::MethodTooLong => {
             format!("the method {} is longer than {METHOD_BYTES_MAX} bytes", quote(method))
         }
         HeadError::Method => {

@@ -39,8 +39,10 @@ pub enum HeadError {
     BareCr,
     /// The request line is not `method SP target SP version`.
     RequestLine,
-    /// The method is not a token or longer than 64 bytes.
+    /// The method is not a token.
     Method,
+    /// The method is longer than 64 bytes.
+    MethodTooLong,
     /// The target is empty or holds a byte that no URI holds.
     TargetByte,
     /// The status line is not `version SP status [SP reason]`.
@@ -217,11 +219,12 @@ impl StartLine for RequestLine {
     fn parse(line: &[u8], at: usize, limits: &HeadLimits) -> Result<Self, HeadError> {
         // RFC 9112 §3: exactly one SP between the three parts, and none within them.
         let method_end = line.iter().position(|&byte| !is_token_byte(byte)).ok_or(HeadError::RequestLine)?;
-        if method_end == 0 || method_end > METHOD_BYTES_MAX {
-            return Err(HeadError::Method);
-        }
-        if line[method_end] != b' ' {
-            return Err(if line[method_end] == b'\t' { HeadError::RequestLine } else { HeadError::Method });
+        match line[method_end] {
+            b' ' if method_end == 0 => return Err(HeadError::Method),
+            b' ' if method_end > METHOD_BYTES_MAX => return Err(HeadError::MethodTooLong),
+            b' ' => {}
+            b'\t' if method_end > 0 => return Err(HeadError::RequestLine),
+            _ => return Err(HeadError::Method),
         }
         let rest = &line[method_end + 1..];
         let target_end = rest.iter().position(|&byte| !is_target_byte(byte)).unwrap_or(rest.len());

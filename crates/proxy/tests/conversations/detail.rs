@@ -47,6 +47,7 @@ fn assert_told(lines: &[Value], expected: &[(&str, &str)]) {
 #[test]
 fn a_request_that_is_refused_is_told_by_field_and_rule() {
     let many = format!("GET /many HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(300));
+    let method = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(65));
     let options = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: {}\r\n\r\n", "a,".repeat(600));
     let lines = requests(&[
         "GET /orders/17 HTTP/1.1\r\nHost: www\r\nX-Trace(id): 1\r\n\r\n",
@@ -57,6 +58,7 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
         "GET /e HTTP/1.1\r\nHost: a b\r\n\r\n",
         &many,
         &options,
+        &method,
         "\x16\x03\x01\x02\x00\x01",
     ]);
     assert_told(
@@ -80,6 +82,10 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
             ("bad-host", "Host 'a b' is not host[:port] (RFC 3986 §3.2.2)"),
             ("head-too-large", "there are more header fields than limits.header_count, 256"),
             ("head-too-large", "the options of Connection are longer than 1024 bytes"),
+            (
+                "method-too-long",
+                "the method 'MMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMM...' is longer than 64 bytes",
+            ),
             ("bad-request", "it begins as TLS does, and this port is spoken to in the clear"),
         ],
     );
@@ -95,7 +101,8 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
         assert_eq!(seen, [method, target, version, host], "{line}");
     }
     assert_eq!(lines[0]["bytes_received"], 54, "{}", lines[0]);
-    assert_eq!((&lines[8]["method"], &lines[8]["version"]), (&Value::Null, &Value::Null), "{}", lines[8]);
+    assert_eq!(lines[8]["status"], 501, "{}", lines[8]);
+    assert_eq!((&lines[9]["method"], &lines[9]["version"]), (&Value::Null, &Value::Null), "{}", lines[9]);
     assert!(!lines.iter().any(|line| line.to_string().contains("c2VjcmV0")), "secrets stay out of it");
 }
 

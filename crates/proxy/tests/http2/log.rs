@@ -168,11 +168,15 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
         client.gets_reset(9, 1);
         client.sends(last_headers(11, &format!("{GET}host: other\n")));
         client.next_on(11);
+        let method = "M".repeat(65);
+        client.sends(last_headers(15, &GET.replace("GET", &method)));
+        let Frame::Headers { fields, .. } = client.next_on(15) else { panic!("no head") };
+        assert!(fields.starts_with(":status: 501\n"), "{fields}");
         client.sends(
-            [headers(13, &format!("{}content-length: 2\n", GET.replace("GET", "PUT"))), last_data(13, "abc")]
+            [headers(17, &format!("{}content-length: 2\n", GET.replace("GET", "PUT"))), last_data(17, "abc")]
                 .concat(),
         );
-        client.gets_reset(13, 1);
+        client.gets_reset(17, 1);
         client.is_heard();
         // What ends the connection is told as well: a window that grows by nothing.
         client.sends([0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -205,6 +209,10 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
             "reset with PROTOCOL_ERROR: the pseudo-header fields make no message (RFC 9113 §8.3): :method 'GET', :scheme 'http', :path none, :status none",
         ),
         ("bad-request", "host is 'other', and :authority 'test' (RFC 9113 §8.3.1)"),
+        (
+            "method-too-long",
+            "the method 'MMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMMM...' is longer than 64 bytes",
+        ),
         (
             "http2-malformed",
             "ended with PROTOCOL_ERROR for WINDOW_UPDATE of 4 bytes on stream 0 with flags 0x00",

@@ -62,7 +62,8 @@ fn request_lines_that_are_refused() {
         ("(GET) / HTTP/1.1", HeadError::RequestLine),
         ("GET: / HTTP/1.1", HeadError::Method),
         ("G\u{c9}T / HTTP/1.1", HeadError::Method),
-        (&format!("{long_method} / HTTP/1.1"), HeadError::Method),
+        (&format!("{long_method} / HTTP/1.1"), HeadError::MethodTooLong),
+        (&format!("{long_method}: / HTTP/1.1"), HeadError::Method),
         // HTTP/0.9.
         ("GET /", HeadError::RequestLine),
         ("GET / ", HeadError::RequestLine),

@@ -58,10 +58,11 @@ pub(crate) fn read(bytes: &[u8], limits: &HeadLimits, is_request: bool) -> Resul
 fn request_line(line: &[u8], limits: &HeadLimits) -> Result<Start, HeadError> {
     let method_end = line.iter().position(|&byte| !is_token(byte)).ok_or(HeadError::RequestLine)?;
     let (method, rest) = line.split_at(method_end);
-    if method.is_empty() || method.len() > 64 {
+    if method.is_empty() {
         return Err(HeadError::Method);
     }
     match rest[0] {
+        b' ' if method.len() > 64 => return Err(HeadError::MethodTooLong),
         b' ' => {}
         b'\t' => return Err(HeadError::RequestLine),
         _ => return Err(HeadError::Method),
