@@ -74,6 +74,8 @@ pub struct Refused {
     pub status: u16,
     /// What its stream was reset with.
     pub reason: Reason,
+    /// Whether its head is larger than it may be.
+    pub is_too_large: bool,
     /// What was wrong, in words.
     pub wrong: String,
     /// Its method, target and host as far as they were read.

@@ -34,6 +34,8 @@ mod parser;
 mod connection;
 /// What a peer says.
 mod receive;
+/// Answers to requests that nobody else is to hear of.
+mod refusal;
 /// What a peer is told.
 mod send;
 

@@ -3,6 +3,7 @@
 
 use wire::reason_phrase;
 
+use crate::frame::Reason;
 use crate::websocket::{WEBSOCKET, accept_of, fresh_key};
 
 /// How the bytes behind a head are framed in the text.
@@ -74,6 +75,17 @@ pub(crate) struct Fields {
     unfit: Option<Unfit>,
     /// The field that was wrong, in words.
     wrong: Option<Box<str>>,
+    /// The type of content of a call of gRPC, where it came behind that.
+    call: Option<Box<[u8]>>,
+}
+
+/// Whether content of this type makes a request a call of gRPC.
+fn is_call(content_type: &[u8]) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    content_type.split_at_checked(GRPC.len()).is_some_and(|(kind, rest)| {
+        let is_whole = matches!(rest.first(), None | Some(b'+' | b';' | b' ')) || rest.starts_with(b"-web");
+        kind.eq_ignore_ascii_case(GRPC) && is_whole
+    })
 }
 
 /// RFC 9113 §6.5.2.
@@ -95,6 +107,9 @@ impl Fields {
     /// The next field.
     pub(crate) fn take(&mut self, name: &[u8], value: &[u8]) {
         if self.unfit.is_some() {
+            if name == b"content-type" && is_call(value) {
+                self.call = Some(value.into());
+            }
             return;
         }
         self.size += name.len() + value.len() + FIELD_OVERHEAD;
@@ -217,6 +232,26 @@ impl Fields {
             pseudo(PATH),
             pseudo(STATUS)
         )
+    }
+
+    /// Whether they are more than the limit.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.unfit == Some(Unfit::TooLarge)
+    }
+
+    /// What a stream is reset with whose fields make no head. To be too large is no breach of the protocol.
+    pub(crate) fn reason(&self) -> Reason {
+        if self.is_too_large() { Reason::ENHANCE_YOUR_CALM } else { Reason::PROTOCOL_ERROR }
+    }
+
+    /// The type of content of a call of gRPC, if they are those of one.
+    #[cold]
+    pub(crate) fn call(&self) -> Option<Vec<u8>> {
+        const NAME: &[u8] = b"content-type: ";
+        let mut lines = self.text.split(|&byte| byte == b'\n');
+        let before = lines.find_map(|line| line.strip_prefix(NAME)).map(<[u8]>::trim_ascii_end);
+        let call = before.filter(|value| is_call(value)).or(self.call.as_deref());
+        call.map(<[u8]>::to_vec)
     }
 
     /// What can be told of a request that is refused: method, target and host, as far as they were read.

@@ -9,6 +9,7 @@ use crate::frame::{
 };
 use crate::message::{Framed, Told, Unfit};
 use crate::parser::{Block, Data};
+use crate::refusal::{Answer, TOO_LARGE, UNTOLD};
 use crate::stream::{Incoming, Key, Outgoing};
 use wire::Glimpse;
 
@@ -17,7 +18,7 @@ enum Refusal {
     Malformed,
     /// It is one long head too many.
     Later,
-    Status(&'static str),
+    Answered(&'static Answer),
 }
 
 /// Frames of a header block.
@@ -562,8 +563,8 @@ impl Connection {
                 return Ok(());
             }
             Err(Unfit::Malformed) => Refusal::Malformed,
-            Err(Unfit::TooLarge) => Refusal::Status("431"),
-            Err(Unfit::Untold) => Refusal::Status("400"),
+            Err(Unfit::TooLarge) => Refusal::Answered(&TOO_LARGE),
+            Err(Unfit::Untold) => Refusal::Answered(&UNTOLD),
         };
         self.streams.remove(key);
         match refusal {
@@ -582,10 +583,11 @@ impl Connection {
                 self.note_refused(0, Reason::REFUSED_STREAM, wrong);
                 return self.is_overhead();
             }
-            Refusal::Status(status) => {
-                self.answer(id, status, ends);
+            Refusal::Answered(answer) => {
+                let call = self.fields.call();
+                let status = self.refuse(id, answer, call.as_deref(), ends);
                 let wrong = self.fields.wrong();
-                self.note_refused(status.parse().unwrap_or(0), Reason::NO_ERROR, wrong);
+                self.note_refused(status, Reason::NO_ERROR, wrong);
             }
         }
         Ok(())
@@ -595,7 +597,13 @@ impl Connection {
     #[cold]
     fn note_refused(&mut self, status: u16, reason: Reason, wrong: String) {
         if self.refused.len() < REFUSED_MAX {
-            self.refused.push(Refused { status, reason, wrong, glimpse: self.fields.glimpse() });
+            self.refused.push(Refused {
+                status,
+                reason,
+                is_too_large: self.fields.is_too_large(),
+                wrong,
+                glimpse: self.fields.glimpse(),
+            });
         }
     }
 
@@ -607,7 +615,13 @@ impl Connection {
         {
             let Glimpse { method, target, .. } = Glimpse::of(stream.text.get());
             let glimpse = [method.to_vec(), target.to_vec(), Vec::new()];
-            self.refused.push(Refused { status: 0, reason, wrong: wrong.to_string(), glimpse });
+            self.refused.push(Refused {
+                status: 0,
+                reason,
+                is_too_large: false,
+                wrong: wrong.to_string(),
+                glimpse,
+            });
         }
         self.release(key);
     }
@@ -619,6 +633,9 @@ impl Connection {
             // RFC 9113 §10.5: of interim responses a server may send any number, each of a few bytes that stand for many. What
             // nobody has read of them is no more than one head may be.
             Ok(Told { is_interim: true, .. }) if stream.text.len() > self.limits.head_bytes => {
+                let limit = self.limits.head_bytes;
+                let wrong = format!("interim responses are larger than limits.header_bytes, {limit} bytes");
+                stream.wrong = Some(wrong.into());
                 return self.provoked(key, Reason::ENHANCE_YOUR_CALM);
             }
             Ok(Told { is_interim: true, .. }) => self.events.push_back(Event::Readable(key)),
@@ -633,7 +650,7 @@ impl Connection {
             }
             Err(_) => {
                 stream.wrong = Some(self.fields.wrong().into());
-                return self.provoked(key, Reason::PROTOCOL_ERROR);
+                return self.provoked(key, self.fields.reason());
             }
         }
         Ok(())
@@ -650,7 +667,7 @@ impl Connection {
                 "a second head without the end of the stream (RFC 9113 §8.1)".to_owned()
             };
             stream.wrong = Some(format!("in the trailers: {wrong}").into());
-            return self.provoked(key, Reason::PROTOCOL_ERROR);
+            return self.provoked(key, self.fields.reason());
         }
         // RFC 9113 §10.5.1: they wait for the body to be read, and count as long heads do.
         let long_tail = stream.tail.len().saturating_sub(self.limits.short_head_bytes);

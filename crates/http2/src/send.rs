@@ -160,7 +160,7 @@ impl Connection {
         let stream = self.streams.change(key);
         stream.outgoing = Outgoing::Ended;
         let id = stream.id;
-        self.answer(id, "502", true);
+        self.answer(id, "502", &[(b"content-length", b"0")], true);
         self.settle(key);
     }
 
@@ -182,10 +182,12 @@ impl Connection {
     }
 
     /// A response of ours to a request that nobody else is to hear of.
-    pub(crate) fn answer(&mut self, id: u32, status: &str, has_ended: bool) {
+    pub(crate) fn answer(&mut self, id: u32, status: &str, fields: &[(&[u8], &[u8])], has_ended: bool) {
         let start = self.begin_block();
         self.encoder.field(&mut self.out.bytes, b":status", status.as_bytes());
-        self.encoder.field(&mut self.out.bytes, b"content-length", b"0");
+        for (name, value) in fields {
+            self.encoder.field(&mut self.out.bytes, name, value);
+        }
         self.end_block(start, id, true);
         if !has_ended {
             // RFC 9113 §8.1: the rest of the request is not wanted.
@@ -261,6 +263,11 @@ impl Connection {
     /// What the peer did wrong on a stream that was reset for it, in words.
     pub fn wrong(&self, key: Key) -> Option<&str> {
         self.streams.at(key).wrong.as_deref()
+    }
+
+    /// Whether that was a head that is larger than it may be.
+    pub fn is_too_large(&self, key: Key) -> bool {
+        self.streams.at(key).broken == Some(Reason::ENHANCE_YOUR_CALM)
     }
 
     /// How much of a body was put into frames on a stream, less what never leaves where nothing more is sent.

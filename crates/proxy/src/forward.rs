@@ -612,8 +612,13 @@ impl Attempt<'_> {
                 Heard::Read(Ok(count)) if count > 0 => response.buffer.advance(count),
                 Heard::Read(read) => {
                     let failure = broken_off(connection, read.err().as_ref(), progress);
-                    response.wrong = connection.socket.wrong().map(|wrong| wrong.text);
-                    return Err(if response.wrong.is_some() { Failure::UpstreamMalformed } else { failure });
+                    let wrong = connection.socket.wrong();
+                    let failure = wrong.as_ref().map_or(failure, |wrong| match wrong.is_too_large {
+                        true => Failure::UpstreamHeadTooLarge,
+                        false => Failure::UpstreamMalformed,
+                    });
+                    response.wrong = wrong.map(|wrong| wrong.text);
+                    return Err(failure);
                 }
                 Heard::ClientGone => return Err(Failure::ClientGone),
                 Heard::Elapsed if is_uploading => is_armed = false,

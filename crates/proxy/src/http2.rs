@@ -241,11 +241,11 @@ impl Driver<'_> {
     /// Counts and logs requests that were refused before anybody saw them.
     #[cold]
     fn tell_refused(&self, refused: &[Refused]) {
-        for Refused { status, reason, wrong, glimpse: [method, target, host] } in refused {
+        for Refused { status, reason, is_too_large, wrong, glimpse: [method, target, host] } in refused {
             let failure = match (*status, *reason) {
                 (0, Reason::REFUSED_STREAM) => Failure::Http2Excess,
                 (0, _) => Failure::Http2Malformed,
-                (431, _) => Failure::HeadTooLarge,
+                _ if *is_too_large => Failure::HeadTooLarge,
                 _ => Failure::BadRequest,
             };
             self.worker.counters.failure(failure as usize);

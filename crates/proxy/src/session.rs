@@ -95,6 +95,8 @@ struct Shared {
 pub(crate) struct Wrong {
     /// Whether it is the stream's own, and not that of all.
     pub(crate) is_of_stream: bool,
+    /// Whether it is a head that is larger than it may be.
+    pub(crate) is_too_large: bool,
     /// In words.
     pub(crate) text: String,
 }
@@ -428,10 +430,14 @@ impl Session {
     pub(crate) fn wrong(&self, key: Key) -> Option<Wrong> {
         let engine = self.0.engine.borrow();
         if let Some(text) = engine.wrong(key) {
-            return Some(Wrong { is_of_stream: true, text: text.to_owned() });
+            return Some(Wrong {
+                is_of_stream: true,
+                is_too_large: engine.is_too_large(key),
+                text: text.to_owned(),
+            });
         }
         let text = format!("the connection ended for {}", engine.offence()?);
-        Some(Wrong { is_of_stream: false, text })
+        Some(Wrong { is_of_stream: false, is_too_large: false, text })
     }
 
     /// Bytes of a body that left on a stream, or are about to.

@@ -3,7 +3,7 @@
 use config::{AccessLog, LogFormat, LogTarget, Protocol};
 use serde_json::Value;
 
-use crate::frame::{Frame, INITIAL_WINDOW_SIZE, headers, last_data, last_headers, reset};
+use crate::frame::{Frame, INITIAL_WINDOW_SIZE, block, headers, last_data, last_headers, raw, reset};
 use crate::scene::Scene;
 
 /// What the log says of what happens between clients and servers that speak this version.
@@ -254,4 +254,83 @@ fn an_answer_that_is_refused_is_told_by_field_and_rule() {
     .map(Value::from);
     let status = Value::from(502);
     assert_eq!(told, [(&status, &malformed, &details[0]), (&status, &malformed, &details[1])]);
+}
+
+/// A field of 4,000 bytes that is named 60 times: small on the line, large in meaning.
+fn bomb() -> Vec<u8> {
+    let mut bomb = vec![0x40, 1, b'x', 127, 0xa1, 0x1e];
+    bomb.extend([b'y'; 4000]);
+    bomb.extend([0x80 | 62; 60]);
+    bomb
+}
+
+#[test]
+fn an_answer_with_too_large_a_head_is_told_as_such_with_the_limit() {
+    let head = |fields: &str| [block(fields), bomb()].concat();
+    let lines = logged(Protocol::Http2, |scene| {
+        let mut client = scene.client();
+        client.sends(last_headers(1, GET));
+        let mut server = scene.accept();
+        server.whole(1);
+        server.sends(raw(1, 4, 1, &head(":status: 200\n")));
+        assert!(client.whole(1).starts_with(":status: 502\n"));
+        // Each interim response fits, and what nobody has read yet of all does not.
+        client.sends(last_headers(3, GET));
+        server.whole(3);
+        let interim = [block(":status: 103\n"), vec![0x80 | 62; 12]].concat();
+        server.sends(raw(1, 4, 3, &interim).repeat(3));
+        let answer = client.whole(3);
+        assert!(answer.contains(":status: 502\n"), "{answer:.300}");
+    });
+    let told: Vec<_> = lines.iter().map(|line| (&line["cause"], &line["detail"])).collect();
+    let cause = Value::from("upstream-head-too-large");
+    let details = [
+        "with the field 'x' the head is larger than limits.header_bytes, 65536 bytes",
+        "interim responses are larger than limits.header_bytes, 65536 bytes",
+    ]
+    .map(Value::from);
+    assert_eq!(told, [(&cause, &details[0]), (&cause, &details[1])]);
+}
+
+#[test]
+fn a_call_that_is_refused_for_its_head_gets_a_status_of_grpc() {
+    const CALL: &str = "content-type: application/grpc+proto\n";
+    let post = GET.replace("GET", "POST");
+    let head = |parts: &[&[u8]]| parts.concat();
+    // Behind what is wrong it counts as well.
+    let too_large =
+        [head(&[&block(&format!("{post}{CALL}")), &bomb()]), head(&[&block(&post), &bomb(), &block(CALL)])];
+    let twice =
+        [format!("{post}{CALL}host: test\nhost: test\n"), format!("{post}host: test\nhost: test\n{CALL}")];
+    let untold = twice.map(|fields| block(&fields));
+    let lines = logged(Protocol::Http1, |scene| {
+        let mut client = scene.client();
+        let mut stream = 1;
+        for (blocks, status, message) in [
+            (&too_large, 2, "The request header fields are too large."),
+            (&untold, 13, "The request is not valid HTTP."),
+        ] {
+            for block in blocks {
+                client.sends(raw(1, 5, stream, block));
+                let Frame::Headers { fields, ends, .. } = client.next_on(stream) else { panic!("no head") };
+                let expected = format!(
+                    ":status: 200\ncontent-type: application/grpc+proto\ngrpc-status: {status}\ngrpc-message: {message}\n"
+                );
+                assert_eq!((fields, ends), (expected, true));
+                stream += 2;
+            }
+        }
+        // What only looks like it is answered as every other.
+        client.sends(raw(
+            1,
+            5,
+            stream,
+            &head(&[&block(&post), &bomb(), &block("content-type: application/grpcs\n")]),
+        ));
+        assert!(client.whole(stream).starts_with(":status: 431\n"));
+    });
+    let told: Vec<_> = lines.iter().map(|line| (&line["status"], line["cause"].as_str())).collect();
+    let (large, bad) = (Some("head-too-large"), Some("bad-request"));
+    let (ok, too_large) = (Value::from(200), Value::from(431));
+    assert_eq!(told, [(&ok, large), (&ok, large), (&ok, bad), (&ok, bad), (&too_large, large)]);
 }
