@@ -11,7 +11,11 @@ use crate::message::{Framed, Told, Unfit};
 use crate::parser::{Block, Data};
 use crate::refusal::{Answer, TOO_LARGE, UNTOLD};
 use crate::stream::{Incoming, Key, Outgoing};
+use crate::windows::STREAM_WINDOW;
 use wire::Glimpse;
+
+/// Who sends so much of a body at once gets memory for what is announced of the rest.
+const LARGE: usize = 4096;
 
 /// What becomes of a request that is not served.
 enum Refusal {
@@ -421,7 +425,9 @@ impl Connection {
         }
         // RFC 9113 §5.2: a peer that keeps to its windows does nothing wrong, however small its frames. Their bytes lie
         // together, so they take no more than the window; and there are no more frames than bytes in it, until it is read.
-        stream.body.push(bytes);
+        let is_large = bytes.len() >= LARGE;
+        let expected = stream.content_left.filter(|_| is_large).unwrap_or(0).min(u64::from(STREAM_WINDOW));
+        stream.body.push(bytes, expected as usize);
         self.unread += bytes.len() as i64;
         self.events.push_back(Event::Readable(key));
         Ok(())

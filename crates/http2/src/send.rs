@@ -90,13 +90,38 @@ impl Connection {
                 put(b"\r\n");
             }
         }
+        self.took_body(key, count, tick);
+        Ok(len)
+    }
+
+    /// What has arrived of the body and is not yet read, where its bytes are what the path reads: not before the head is
+    /// read, and not where they are read as chunks.
+    pub fn body(&self, key: Key) -> &[u8] {
+        let stream = self.streams.at(key);
+        if stream.text.is_empty() && stream.framed == Framed::Raw { stream.body.get() } else { b"" }
+    }
+
+    /// The most of a body that may be waited for before any of it is read: the peer may send half of each window before
+    /// it is told of more.
+    pub fn gathers(&self) -> usize {
+        (self.stream_window / 2).max(0) as usize
+    }
+
+    /// Whether so much of the body has arrived and is not yet read, or nothing more comes.
+    pub fn has_of_body(&self, key: Key, wanted: usize) -> bool {
+        let stream = self.streams.at(key);
+        stream.body.len() >= wanted || stream.incoming == Incoming::Ended || stream.broken.is_some()
+    }
+
+    /// The first `count` bytes of what has arrived of the body are done with: opens the windows by as much.
+    pub fn took_body(&mut self, key: Key, count: usize, tick: u32) {
+        let stream = self.streams.change(key);
         stream.body.consume(count);
         self.unread -= count as i64;
         self.windows.take(&mut stream.taken, count, tick);
         self.windows.hold(self.unread);
         self.give_stream(key);
         self.give_connection();
-        Ok(len)
     }
 
     /// Lets the peer send more on a stream, where there is enough to tell.
@@ -104,7 +129,9 @@ impl Connection {
         let stream = self.streams.change(key);
         let owed = self.stream_window - stream.receive_window - stream.body.len() as i64;
         let goes_on = stream.incoming == Incoming::Body && stream.broken.is_none();
-        if goes_on && owed >= worth_telling(self.stream_window) {
+        // What is left of a body of known length may all be sent already.
+        let needs_more = stream.content_left.is_none_or(|left| left as i64 > stream.receive_window);
+        if goes_on && needs_more && owed >= worth_telling(self.stream_window) {
             stream.receive_window += owed;
             let id = stream.id;
             frame::push(self.out(), WINDOW_UPDATE, 0, id, &(owed as u32).to_be_bytes());

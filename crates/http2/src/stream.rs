@@ -130,8 +130,11 @@ impl Unread {
         self.len() == 0
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.tail().extend_from_slice(bytes);
+    /// Appends bytes, behind which so many more are expected.
+    pub(crate) fn push(&mut self, bytes: &[u8], expected: usize) {
+        let tail = self.tail();
+        tail.reserve(bytes.len() + expected);
+        tail.extend_from_slice(bytes);
     }
 
     /// Where more is appended. What was read does not pile up before what was not.
@@ -148,7 +151,7 @@ impl Unread {
         if self.is_empty() && bytes.len() > KEEP_MAX {
             *self = Self { bytes: std::mem::take(bytes), start: 0 };
         } else {
-            self.push(bytes);
+            self.push(bytes, 0);
         }
     }
 

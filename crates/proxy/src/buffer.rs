@@ -40,6 +40,11 @@ impl Buffer {
         self.base == TINY
     }
 
+    /// Whether what was read has filled the read area that exchanges begin with.
+    pub(crate) fn has_filled_small(&self) -> bool {
+        self.base == SMALL && self.read_area() == SMALL && self.end == HEADROOM + SMALL
+    }
+
     pub(crate) fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -178,6 +183,13 @@ impl Buffers {
         let wanted = buffer.read_area() * 2;
         let size = if wanted <= SMALL { SMALL } else { wanted.max(BULK) };
         self.exchange(buffer, if buffer.is_of_stream() { wanted } else { size });
+    }
+
+    /// Exchanges a buffer for one of the largest size, and moves what is filled.
+    pub(crate) fn widen(&self, buffer: &mut Buffer) {
+        if buffer.read_area() < BULK {
+            self.exchange(buffer, BULK);
+        }
     }
 
     /// Exchanges an empty buffer for one into which more can be read, up to `wanted` or the largest size.

@@ -17,6 +17,7 @@ use crate::buffer::{BULK, Buffer, SMALL, TINY};
 use crate::deadline::{Deadline, TICK, Ticks};
 use crate::shaping::{Pace, Place};
 use crate::socket::Socket;
+use crate::stream::Stream;
 use crate::tcp::{Follows, Pipe, Tcp};
 use crate::unwanted::Unwanted;
 use crate::worker::Worker;
@@ -24,6 +25,11 @@ use crate::worker::Worker;
 /// A body whose remaining bytes are at least this many is spliced: below, the calls to fill and empty a pipe cost
 /// more than the copy that they save.
 const SPLICE_MIN: u64 = 24 * 1024;
+/// A body of at least this length is sent on in pieces of at least this size, but for its first and its last: most of
+/// what a piece costs is its system call and what that wakes.
+const GATHERED: usize = 64 * 1024;
+/// How long a piece waits for more. A body whose pieces wait in vain is sent on as it comes.
+const GATHER_MAX: Ticks = Ticks(2);
 
 /// What remains to be read of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +53,8 @@ pub(crate) struct Pump {
     in_pipe: usize,
     /// Whether the last read filled the buffer: the next may go into a larger one.
     fills: bool,
+    /// Whether what is read waits for more, to leave in one write.
+    gathers: bool,
     /// Body bytes taken from the source so far, without framing.
     pub(crate) moved: u64,
     /// How many of them are in the piece that is, or was last, to be written.
@@ -132,6 +140,7 @@ impl Pump {
             in_pipe: 0,
             fills: false,
             moved: 0,
+            gathers: false,
             piece: 0,
             limit: u64::MAX,
             cut_at: u64::MAX,
@@ -158,6 +167,7 @@ impl Pump {
         }
         self.fills = false;
         self.moved = 0;
+        self.gathers = matches!(incoming, Framing::Length(length) if length >= GATHERED as u64);
         self.piece = 0;
         self.limit = limit.unwrap_or(u64::MAX);
         self.cut_at = u64::MAX;
@@ -372,6 +382,9 @@ impl Pump {
     /// Moves the body until it has ended and is written. What follows it stays in the buffer.
     pub(crate) async fn run(&mut self, ends: &Ends<'_>, buffer: &mut Buffer) -> Result<(), Stop> {
         let mut progress = Progress::default();
+        if self.gathers && buffer.has_filled_small() && self.may_gather(ends) {
+            self.gather(ends, buffer, &mut progress, Ticks(0)).await?;
+        }
         loop {
             if self.unsent > 0 {
                 let allowed = ends.allowance(self.unsent).await;
@@ -423,8 +436,10 @@ impl Pump {
                 (false, true) => Follows::Close,
                 (false, false) => Follows::End,
             }
-        } else if matches!(self.incoming, Incoming::Length(_)) && self.will_splice(ends) {
-            // What is about to be spliced fills the same segments.
+        } else if matches!(self.incoming, Incoming::Length(_))
+            && (self.will_splice(ends) || self.lender(ends).is_some_and(|source| source.lendable() > 0))
+        {
+            // What is about to be spliced, or written from where it is, fills the same segments.
             Follows::More
         } else {
             Follows::Nothing
@@ -499,6 +514,19 @@ impl Pump {
             let count = ends.wait(Side::Source, progress, read).await.map_err(Stop::Source)?;
             return self.spliced(buffer, count);
         }
+        if let Some(source) = self.lender(ends) {
+            ends.wait(Side::Source, progress, ends.source.readable()).await.map_err(Stop::Source)?;
+            if self.gathers && self.moved > 0 {
+                let left = if let Incoming::Length(left) = self.incoming { left } else { 0 };
+                let wanted = GATHERED.min(usize::try_from(left).unwrap_or(GATHERED));
+                let gathered = poll_fn(|context| source.poll_lendable(context, wanted));
+                self.gathers = ends.deadline.within(GATHER_MAX, gathered).await.is_ok();
+            }
+            if source.lendable() > 0 {
+                return self.lend(ends, source, progress).await;
+            }
+            // What has come is the end.
+        }
         // What a stream cannot send on stays here: more than a little of that is not read.
         let room = ends.sink.room().max(TINY);
         let is_long = matches!(self.incoming, Incoming::Length(left) if left > SMALL as u64);
@@ -516,7 +544,82 @@ impl Pump {
         }
         buffer.advance(count);
         self.fills = buffer.spare().is_empty();
-        self.take_in(buffer)
+        self.take_in(buffer)?;
+        if self.gathers && self.may_gather(ends) {
+            self.gather(ends, buffer, progress, GATHER_MAX).await?;
+        }
+        Ok(())
+    }
+
+    /// The source, where what has arrived of the body can be written from where it is: nothing has to look at it.
+    fn lender<'a>(&self, ends: &Ends<'a>) -> Option<&'a Stream> {
+        let Socket::Stream(source) = ends.source else { return None };
+        let is_known = matches!(self.incoming, Incoming::Length(left) if left <= self.limit - self.moved);
+        let is_plain = is_known && !self.is_chunked_out && !ends.sink.frames_itself();
+        (is_plain && ends.pace.is_wide(&ends.place)).then_some(source)
+    }
+
+    /// Writes what has arrived of the body, from where it is.
+    async fn lend(&mut self, ends: &Ends<'_>, source: &Stream, progress: &mut Progress) -> Result<(), Stop> {
+        let Incoming::Length(left) = self.incoming else { return Ok(()) };
+        let limit = usize::try_from(left).unwrap_or(usize::MAX);
+        let write = poll_fn(|context| {
+            source.poll_lend(limit, |bytes| {
+                let follows = match bytes.len() as u64 == left && !self.is_cut {
+                    true if ends.closes_sink => Follows::Close,
+                    true => Follows::End,
+                    false => Follows::Nothing,
+                };
+                ends.sink.poll_write(context, bytes, follows)
+            })
+        });
+        let count = ends.wait(Side::Sink, progress, write).await.map_err(Stop::Sink)?;
+        if ends.paced == Some(Side::Source) {
+            progress.moved += count as u64;
+        }
+        ends.pace.sent(count);
+        self.moved += count as u64;
+        let left = left - count as u64;
+        self.incoming = if left == 0 { Incoming::Ended } else { Incoming::Length(left) };
+        Ok(())
+    }
+
+    /// Whether what has been read of a body waits for more of it, to leave in one write.
+    fn may_gather(&self, ends: &Ends<'_>) -> bool {
+        matches!(self.incoming, Incoming::Length(_)) && !ends.sink.frames_itself() && !self.will_splice(ends)
+    }
+
+    /// Reads more of a body behind what is unsent of it, until that is worth a write; each time waits at most for
+    /// `patience`. An end is told by the next read.
+    async fn gather(
+        &mut self,
+        ends: &Ends<'_>,
+        buffer: &mut Buffer,
+        progress: &mut Progress,
+        patience: Ticks,
+    ) -> Result<(), Stop> {
+        ends.worker.buffers.widen(buffer);
+        while let Incoming::Length(left) = self.incoming
+            && self.unsent < GATHERED
+        {
+            let read = ends.source.read(buffer.spare());
+            let Ok(read) = ends.deadline.within(patience, read).await else {
+                // A body that comes slowly is sent on as it comes.
+                self.gathers = patience == Ticks(0);
+                break;
+            };
+            let Ok(count @ 1..) = read else { break };
+            buffer.advance(count);
+            let body = left.min(count as u64);
+            if ends.paced == Some(Side::Source) {
+                progress.moved += body;
+            }
+            self.incoming = if left == body { Incoming::Ended } else { Incoming::Length(left - body) };
+            self.moved += body;
+            self.unsent += body as usize;
+            self.piece += body as usize;
+        }
+        if self.moved > self.limit { Err(Stop::TooLarge) } else { Ok(()) }
     }
 
     /// `count` bytes have come into the pipe.

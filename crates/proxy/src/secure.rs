@@ -455,16 +455,18 @@ impl State {
         self.may_open = false;
         while consumed < incoming.len() {
             let mut opened = self.session.open(&incoming[consumed..], &mut buffer[count..])?;
-            if let Opened::NoRoom(_) = opened {
-                if count > 0 {
+            if let Opened::NoRoom(room) = opened {
+                // A record that lacks no more than room for its tag may fit without it.
+                if count > 0 && room > buffer.len() - count + OVERHEAD_MAX {
                     self.may_open = true;
                     break;
                 }
                 opened = self.session.open(&incoming[consumed..], opened_apart)?;
                 if let Opened::Data { data, .. } = &mut opened {
                     // What the caller has no room for waits, opened.
-                    let (fits, rest) = opened_apart[..*data].split_at(buffer.len().min(*data));
-                    buffer[..fits.len()].copy_from_slice(fits);
+                    let left = &mut buffer[count..];
+                    let (fits, rest) = opened_apart[..*data].split_at(left.len().min(*data));
+                    left[..fits.len()].copy_from_slice(fits);
                     self.plain.extend_from_slice(rest);
                     *data = fits.len();
                 }

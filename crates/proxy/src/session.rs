@@ -33,11 +33,11 @@ const PIPE_MAX: usize = 256 * 1024;
 /// Buffers for gathered frames that a worker keeps.
 const SPARE_MAX: usize = 16;
 /// What is received at once.
-const RECEIVE_MAX: usize = 32 * 1024;
+const RECEIVE_MAX: usize = 128 * 1024;
 /// What is read of a peer that was told of the end, before it is cut off.
 const REST_READS_MAX: usize = 64;
 /// How often that is done before others have their turn.
-const RECEIVES_PER_TURN: usize = 4;
+const RECEIVES_PER_TURN: usize = 2;
 
 /// What the connections of HTTP/2 of one worker share: one that has nothing to send or receive holds no buffer.
 pub(crate) struct Stock {
@@ -487,6 +487,37 @@ impl Session {
                 Poll::Pending
             }
         }
+    }
+
+    /// How much of a body has arrived and can be lent.
+    pub(crate) fn lendable(&self, key: Key) -> usize {
+        self.0.engine.borrow().body(key).len()
+    }
+
+    /// Ready when so much of a body can be lent, or half a window of it, or nothing more comes.
+    pub(crate) fn poll_lendable(&self, context: &mut Context<'_>, key: Key, wanted: usize) -> Poll<()> {
+        let engine = self.0.engine.borrow();
+        if self.is_over() || engine.has_of_body(key, wanted.min(engine.gathers())) {
+            return Poll::Ready(());
+        }
+        self.0.waits.borrow_mut()[key].by(context).to_read = true;
+        Poll::Pending
+    }
+
+    /// Lends at most `limit` bytes of what has arrived of a body to `write`, which says how many of them it took.
+    pub(crate) fn poll_lend(
+        &self,
+        key: Key,
+        limit: usize,
+        write: impl FnOnce(&[u8]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut engine = self.engine();
+        let bytes = engine.body(key);
+        let count = ready!(write(&bytes[..bytes.len().min(limit)]))?;
+        engine.took_body(key, count, self.0.deadlines.now());
+        drop(engine);
+        self.stir_to_send();
+        Poll::Ready(Ok(count))
     }
 
     /// Ready when the peer has given the stream up.

@@ -67,6 +67,25 @@ impl Stream {
         self.session.poll_read(context, self.key, buffer).map_err(broken)
     }
 
+    /// How much of a body has arrived and can be lent.
+    pub(crate) fn lendable(&self) -> usize {
+        self.session.lendable(self.key)
+    }
+
+    /// Ready when so much of a body can be lent, or half a window of it, or nothing more comes.
+    pub(crate) fn poll_lendable(&self, context: &mut Context<'_>, wanted: usize) -> Poll<()> {
+        self.session.poll_lendable(context, self.key, wanted)
+    }
+
+    /// Lends at most `limit` bytes of what has arrived of a body to `write`, which says how many of them it took.
+    pub(crate) fn poll_lend(
+        &self,
+        limit: usize,
+        write: impl FnOnce(&[u8]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.session.poll_lend(self.key, limit, write)
+    }
+
     /// Writes the start of `bytes`: a whole head first, then what follows it.
     pub(crate) fn poll_write(
         &self,

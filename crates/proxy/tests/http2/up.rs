@@ -175,6 +175,45 @@ fn a_body_is_passed_on_as_it_comes() {
     client.gets_the_end();
 }
 
+#[test]
+fn pieces_of_a_long_body_do_not_wait_for_what_does_not_come() {
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends(GET);
+    let mut server = scene.accept();
+    server.whole(1);
+    server.sends(headers(1, ":status: 200\ndate: D\ncontent-length: 100000\n"));
+    let mut expected = expand1("HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: 100000\r\n{via}\r\n");
+    for piece in ["first", "second", "third"] {
+        server.sends_body(1, piece.as_bytes(), false);
+        expected.extend(piece.as_bytes());
+        client.gets(&std::mem::take(&mut expected));
+    }
+    let rest = vec![b'x'; 100_000 - "firstsecondthird".len()];
+    server.sends_body(1, &rest, true);
+    client.gets(&rest);
+}
+
+#[test]
+fn a_body_that_fits_its_window_opens_no_other() {
+    let scene = Scene::to_http2();
+    let mut client = scene.client1();
+    client.sends(GET);
+    let mut server = scene.accept();
+    server.whole(1);
+    const LONG: usize = 60_000;
+    server.sends(headers(1, &format!(":status: 200\ndate: D\ncontent-length: {LONG}\n")));
+    let room = server.room(1);
+    assert!(room >= LONG, "{room}");
+    server.sends_body(1, &vec![b'x'; LONG - 1], false);
+    let head = format!("HTTP/1.1 200 OK\r\ndate: D\r\ncontent-length: {LONG}\r\n{{via}}\r\n");
+    client.gets(&[expand1(&head), vec![b'x'; LONG - 1]].concat());
+    server.is_heard();
+    assert_eq!(server.room(1), room - (LONG - 1));
+    server.sends(last_data(1, "x"));
+    client.gets(b"x");
+}
+
 /// What a server says on the stream of a plain request arrives as this.
 fn answers(name: &str, method: &str, frames: &[Vec<u8>], got: &str) {
     let scene = Scene::to_http2();

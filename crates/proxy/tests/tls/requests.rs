@@ -91,6 +91,26 @@ fn long_bodies_pass_both_ways_whatever_the_server_speaks() {
 }
 
 #[test]
+fn pieces_of_a_long_body_do_not_wait_for_what_does_not_come() {
+    for scene in [Scene::new(), Scene::to_tls13()] {
+        let mut client = scene.client();
+        client.asks("/");
+        let mut server = scene.accept();
+        server.message();
+        server.sends("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nfirst");
+        assert!(client.head().starts_with("HTTP/1.1 200"));
+        assert_eq!(client.exactly(5), b"first");
+        for piece in ["second", "third"] {
+            server.sends(piece);
+            assert_eq!(client.exactly(piece.len()), piece.as_bytes());
+        }
+        let rest = vec![b'x'; 100_000 - "firstsecondthird".len()];
+        server.sends(&rest);
+        assert!(client.exactly(rest.len()) == rest);
+    }
+}
+
+#[test]
 fn a_long_response_waits_for_a_client_that_does_not_read() {
     for scene in [Scene::new(), Scene::to_tls13()] {
         let mut client = scene.client();
