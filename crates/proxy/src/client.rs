@@ -74,6 +74,7 @@ impl Client {
     pub(crate) fn new(worker: &Worker, tcp: Tcp, peer: SocketAddr, listening: Rc<Listening>) -> Self {
         let address = peer.ip().to_canonical();
         let snapshot = worker.snapshot();
+        tcp.leaves_within(snapshot.plan.config.timeouts.client_write);
         Self {
             socket: Socket::Plain(Box::new(tcp)),
             address,

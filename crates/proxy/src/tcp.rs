@@ -15,13 +15,16 @@ use std::time::Duration;
 
 use pages::Region;
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_tcp_congestion, set_tcp_quickack};
+use rustix::net::sockopt::{set_tcp_congestion, set_tcp_quickack, set_tcp_user_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::unix;
+
+/// What was sent on a connection that is worth a call at its end: of less the kernel holds next to nothing.
+const WORTH_A_LIMIT: u32 = 16 * 1024;
 
 /// A connection. It joins its worker's runtime when it first has to wait: one that is served and closed at once,
 /// as with `Connection: close`, never does.
@@ -30,6 +33,9 @@ pub(crate) struct Tcp {
     registered: OnceCell<TcpStream>,
     /// Whether the runtime has just said that there is something to read.
     is_told_readable: Cell<bool>,
+    /// What the kernel has taken to send, and how many milliseconds it may go on once this is closed; 0 is as long as it likes.
+    sent: Cell<u32>,
+    leaves_within: Cell<u32>,
     /// What it is in the place of another for, if it is.
     stand_in: Option<Box<StandIn>>,
 }
@@ -45,17 +51,30 @@ pub(crate) struct StandIn {
 impl Tcp {
     /// One in the place of a client's own, not blocking.
     pub(crate) fn in_place(stream: std::net::TcpStream, stand_in: StandIn) -> Self {
-        Self { stand_in: Some(Box::new(stand_in)), ..Self::new(stream) }
+        let mut tcp = Self::new(stream);
+        tcp.stand_in = Some(Box::new(stand_in));
+        tcp
     }
 
     /// A connection fresh from accept, not blocking.
     pub(crate) fn new(stream: std::net::TcpStream) -> Self {
+        Self::of(Some(stream), OnceCell::new())
+    }
+
+    fn of(fresh: Option<std::net::TcpStream>, registered: OnceCell<TcpStream>) -> Self {
         Self {
-            fresh: Cell::new(Some(stream)),
-            registered: OnceCell::new(),
+            fresh: Cell::new(fresh),
+            registered,
             is_told_readable: Cell::new(false),
+            sent: Cell::new(0),
+            leaves_within: Cell::new(0),
             stand_in: None,
         }
+    }
+
+    /// Once it is closed, the peer has so long to take any of what has not left yet: then nothing is kept for it.
+    pub(crate) fn leaves_within(&self, limit: Duration) {
+        self.leaves_within.set(limit.as_millis().try_into().unwrap_or(u32::MAX));
     }
 
     /// Connects to `address`.
@@ -64,12 +83,7 @@ impl Tcp {
         socket.set_nodelay(true)?;
         suit(&socket, address);
         let stream = socket.connect(address).await?;
-        Ok(Self {
-            fresh: Cell::new(None),
-            registered: OnceCell::from(stream),
-            is_told_readable: Cell::new(false),
-            stand_in: None,
-        })
+        Ok(Self::of(None, OnceCell::from(stream)))
     }
 
     /// Connects to a socket in the file system; `sleep` is what waits here.
@@ -138,6 +152,10 @@ impl Tcp {
         }
     }
 
+    fn has_sent(&self, count: usize) {
+        self.sent.set(self.sent.get().saturating_add(count as u32));
+    }
+
     /// Sends the start of `bytes`, at least one.
     pub(crate) fn poll_send(
         &self,
@@ -176,6 +194,7 @@ impl Tcp {
         context: &mut Context<'_>,
         mut step: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        let mut step = |socket: BorrowedFd<'_>| step(socket).inspect(|count| self.has_sent(*count));
         if let Some(outcome) = self.at_once(|stream| step(stream.as_fd())) {
             return Poll::Ready(outcome);
         }
@@ -270,7 +289,9 @@ impl Tcp {
         follows: Follows,
     ) -> Poll<io::Result<usize>> {
         let flags = if follows == Follows::More { SPLICE.union(SpliceFlags::MORE) } else { SPLICE };
-        let step = |stream: &TcpStream| splice(&pipe.exit, None, stream, None, limit, flags);
+        let step = |stream: &TcpStream| {
+            splice(&pipe.exit, None, stream, None, limit, flags).inspect(|count| self.has_sent(*count))
+        };
         poll_when(context, self.stream()?, Interest::WRITABLE, step)
     }
 
@@ -332,6 +353,22 @@ impl Tcp {
         if let Ok(stream) = self.stream() {
             let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
         }
+    }
+}
+
+impl Drop for Tcp {
+    /// The kernel goes on sending what is closed for as long as its peer answers probes, even if it never takes a byte.
+    fn drop(&mut self) {
+        let limit = self.leaves_within.get();
+        if limit == 0 || self.sent.get() < WORTH_A_LIMIT {
+            return;
+        }
+        // A Unix socket has none.
+        let _ = match (self.fresh.get_mut(), self.registered.get()) {
+            (Some(stream), _) => set_tcp_user_timeout(stream, limit),
+            (None, Some(stream)) => set_tcp_user_timeout(stream, limit),
+            (None, None) => Ok(()),
+        };
     }
 }
 

@@ -29,6 +29,8 @@ mod tunnels;
 mod early;
 /// Connections that end while their clients still send.
 mod closing;
+/// What is left of connections that are closed.
+mod leaving;
 /// Connections to servers: reuse, retries, and which server is next.
 mod pool;
 /// Which server is asked, how often, and who waits for it.
