@@ -34,8 +34,8 @@ type Known = (&'static str, &'static str, fn(&Value) -> bool);
 
 const PROXY: &[Known] = &[
     ("name", "a text", Value::is_string),
-    ("listen", "a text, HOST:PORT", Value::is_string),
-    ("upstream", "a text, HOST:PORT", Value::is_string),
+    ("listen", "a text, HOST:PORT", |value| value == "" || has_port(value)),
+    ("upstream", "a text, HOST:PORT", |value| has_port(value) && !is_port_alone(value)),
     ("enabled", "true or false", Value::is_boolean),
     ("toxics", "a list of toxics: [{\"type\": …}]", Value::is_array),
 ];
@@ -161,6 +161,16 @@ fn misplaced(toxic: &Map<String, Value>, key: &str) -> Option<Refusal> {
     let kind = Kind::named(toxic.get("type")?.as_str()?)?;
     let is_attribute = kind.attributes.iter().any(|attribute| attribute.name == key);
     is_attribute.then(|| Refusal::Misplaced { name: key.to_owned() })
+}
+
+/// Whether it ends with a port.
+fn has_port(value: &Value) -> bool {
+    let port = value.as_str().and_then(|text| text.rsplit_once(':')).map(|(_, port)| port);
+    port.is_some_and(|port| port.parse::<u16>().is_ok())
+}
+
+fn is_port_alone(value: &Value) -> bool {
+    value.as_str().and_then(|text| text.rsplit_once(':')).is_some_and(|(host, _)| host.is_empty())
 }
 
 /// A text that is no JSON, at the place where it ceases to be.
@@ -324,6 +334,17 @@ mod tests {
                 "\"enabled\"",
             ),
             (
+                r#"[{"name": "a", "listen": ":1", "upstream": "localhost"}]"#,
+                r#""upstream" of a proxy is a text, HOST:PORT, not "localhost""#,
+                r#""upstream""#,
+            ),
+            (
+                r#"[{"name": "a", "listen": "0.0.0.0:99999", "upstream": "[::1]:1"}]"#,
+                r#""listen" of a proxy is a text, HOST:PORT, not "0.0.0.0:99999""#,
+                r#""listen""#,
+            ),
+            (r#"[{"name": "a", "upstream": ":1"}]"#, r#""upstream" of a proxy is"#, r#""upstream""#),
+            (
                 &format!("[{a}, \"toxics\": {{}}}}]"),
                 "\"toxics\" of a proxy is a list of toxics",
                 "\"toxics\"",
@@ -358,7 +379,7 @@ mod tests {
             ),
             // Brackets, quotes and escapes in texts are no structure.
             (
-                r#"[{"name": "]}\"{[,", "upstream": "u\\"}, {"name": "b", "upstream": "\u0075:1", "listn": ""}]"#,
+                r#"[{"name": "]}\"{[,", "upstream": "u\\:1"}, {"name": "b", "upstream": "\u0075:1", "listn": ""}]"#,
                 r#"unknown key "listn" of a proxy; did you mean "listen"?"#,
                 r#""listn""#,
             ),
