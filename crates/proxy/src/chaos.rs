@@ -13,6 +13,8 @@ mod file;
 mod proxies;
 /// What is done to the connections of one.
 mod toxics;
+/// What has passed through one.
+mod traffic;
 /// One proxy's connections.
 pub(crate) mod relay;
 /// Why something is not done.

@@ -51,4 +51,4 @@ pub use query::Query;
 pub use series::{
     CacheCell, Classes, ListenerCell, Place, Rare, RouteCell, Series, SeriesReader, ServerCell, UpstreamCell,
 };
-pub use text::Syntax;
+pub use text::{Family, Label, Syntax, Text, Type};

@@ -59,27 +59,33 @@ impl Syntax {
 
 /// What a family is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Type {
+pub enum Type {
+    /// Only ever grows.
     Counter,
+    /// Goes up and down.
     Gauge,
+    /// Values by size.
     Histogram,
     /// Always 1: its labels are what it says.
     Info,
 }
 
 /// The text as far as it is written.
-pub(crate) struct Text {
+#[derive(Debug)]
+pub struct Text {
     syntax: Syntax,
     out: String,
 }
 
 impl Text {
-    pub(crate) fn new(syntax: Syntax) -> Self {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(syntax: Syntax) -> Self {
         Self { syntax, out: String::with_capacity(16 * 1024) }
     }
 
     /// Begins a family; its name without the suffix of its type. `help` is a sentence of ours, on one line.
-    pub(crate) fn family(&mut self, name: &str, of: Type, help: &str) -> Family<'_> {
+    pub fn family(&mut self, name: &str, of: Type, help: &str) -> Family<'_> {
         debug_assert!(!help.contains(['\n', '\\', '"']), "nothing to be escaped: {help}");
         let suffix = match of {
             Type::Counter => "_total",
@@ -99,7 +105,9 @@ impl Text {
         Family { out: &mut self.out, name: format!("{name}{suffix}") }
     }
 
-    pub(crate) fn finish(mut self) -> String {
+    /// All of it.
+    #[must_use]
+    pub fn finish(mut self) -> String {
         if self.syntax == Syntax::OpenMetrics {
             self.out.push_str("# EOF\n");
         }
@@ -108,17 +116,18 @@ impl Text {
 }
 
 /// A name and a value; the value is escaped.
-pub(crate) type Label<'l> = (&'static str, &'l str);
+pub type Label<'l> = (&'static str, &'l str);
 
 /// The family whose samples are written.
-pub(crate) struct Family<'t> {
+#[derive(Debug)]
+pub struct Family<'t> {
     out: &'t mut String,
     name: String,
 }
 
 impl Family<'_> {
     /// One sample.
-    pub(crate) fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
+    pub fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
         self.line("", labels, value);
     }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::header::{CONTENT_TYPE, USER_AGENT};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::json;
+use telemetry::Syntax;
 use tokio::sync::Mutex;
 
 use super::body;
@@ -38,6 +39,7 @@ pub(super) fn router(proxies: Arc<Mutex<Proxies>>) -> Router {
         .route("/populate", post(populate))
         .route("/reset", post(reset))
         .route("/version", get(version))
+        .route("/metrics", get(metrics))
         .fallback(|| async { Refusal::NoPlace })
         .layer(middleware::from_fn(refuse_browsers))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -96,6 +98,12 @@ async fn reset(State(proxies): Shared) -> Result<StatusCode, Refusal> {
 /// JSON, as of Toxiproxy 2.6: by it clients decide whether to PATCH. Those before take it for an opaque text.
 async fn version() -> Response {
     told(StatusCode::OK, &json!({ "version": VERSION }))
+}
+
+async fn metrics(State(proxies): Shared, headers: HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let syntax = Syntax::accepted(accept);
+    ([(CONTENT_TYPE, syntax.content_type())], proxies.lock().await.traffic(syntax)).into_response()
 }
 
 async fn show(State(proxies): Shared, Path(proxy): Path<String>) -> Result<Response, Refusal> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shape::number_of;
+use telemetry::Syntax;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::refusal::Refusal;
 use super::relay;
 use super::toxics::{self, Toxics};
+use super::traffic::{self, Labels, Traffic};
 
 /// Proxies at a time.
 pub(super) const PROXIES_MAX: usize = 1024;
@@ -35,6 +37,7 @@ struct Proxy {
     listen: String,
     upstream: String,
     toxics: watch::Sender<Toxics>,
+    traffic: Traffic,
     /// Its listener and its connections, while it is enabled.
     task: Option<JoinHandle<()>>,
 }
@@ -99,6 +102,15 @@ impl Proxies {
 
     pub(super) fn told_of(&self, name: &str) -> Result<Told, Refusal> {
         self.by_name.get(name).map(Proxy::told).ok_or(Refusal::NoProxy)
+    }
+
+    /// What has passed through each, for whoever reads this syntax.
+    pub(super) fn traffic(&self, syntax: Syntax) -> String {
+        let mut proxies = Vec::new();
+        for Proxy { name, listen, upstream, traffic, .. } in self.by_name.values() {
+            proxies.push((Labels { proxy: name, listener: listen, upstream }, traffic));
+        }
+        traffic::written(&proxies, syntax)
     }
 
     /// Makes a proxy that there is not yet.
@@ -170,9 +182,11 @@ impl Proxies {
         if let Some(listen) = listen {
             proxy.listen.clone_from(&listen);
             proxy.asked_listen = listen;
+            proxy.traffic = Traffic::default();
         }
         if let Some(upstream) = upstream {
             proxy.upstream = upstream;
+            proxy.traffic = Traffic::default();
         }
         if is_enabled {
             proxy.start(self.seed).await?;
@@ -228,7 +242,15 @@ impl Proxy {
         let asked_listen = asked.listen.unwrap_or_default();
         let toxics = asked.toxics.map_or_else(|| Ok(Toxics::default()), Toxics::of)?;
         let (toxics, _) = watch::channel(toxics);
-        Ok(Self { name, listen: asked_listen.clone(), asked_listen, upstream, toxics, task: None })
+        Ok(Self {
+            name,
+            listen: asked_listen.clone(),
+            asked_listen,
+            upstream,
+            toxics,
+            traffic: Traffic::default(),
+            task: None,
+        })
     }
 
     fn is_enabled(&self) -> bool {
@@ -262,6 +284,7 @@ impl Proxy {
         let source = relay::Source {
             upstream: Arc::from(self.upstream.as_str()),
             toxics: self.toxics.subscribe(),
+            traffic: self.traffic.clone(),
             seed,
             proxy: number_of(self.name.as_bytes()),
         };

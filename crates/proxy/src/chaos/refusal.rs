@@ -37,7 +37,9 @@ pub(super) enum Refusal {
     NoProxy,
     #[error("toxic not found")]
     NoToxic,
-    #[error("no such place: there are /proxies, /proxies/NAME/toxics, /populate, /reset and /version")]
+    #[error(
+        "no such place: there are /proxies, /proxies/NAME/toxics, /populate, /reset, /version and /metrics"
+    )]
     NoPlace,
     #[error("proxy already exists")]
     ProxyExists,

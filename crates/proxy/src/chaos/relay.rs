@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::toxics::{Drawn, Stream, Toxics};
+use super::traffic::{Counts, Traffic};
 use telemetry::message;
 
 /// Connections of one proxy at a time; more wait in the kernel's queue.
@@ -34,6 +35,7 @@ const READ_BYTES_MIN: usize = 4 * 1024;
 pub(super) struct Source {
     pub(super) upstream: Arc<str>,
     pub(super) toxics: watch::Receiver<Toxics>,
+    pub(super) traffic: Traffic,
     pub(super) seed: u64,
     pub(super) proxy: u64,
 }
@@ -68,8 +70,10 @@ async fn serve(client: TcpStream, source: Source, connection: u64) {
     // Pieces leave as they are cut.
     let _ = client.set_nodelay(true);
     let drawn = Drawn { seed: source.seed, proxy: source.proxy, connection };
-    let way =
-        |stream: Stream| Way::new(source.toxics.clone(), move |toxics: &Toxics| toxics.links(stream, drawn));
+    let way = |stream: Stream| {
+        let way = Way::new(source.toxics.clone(), move |toxics: &Toxics| toxics.links(stream, drawn));
+        way.counted_by(Arc::clone(source.traffic.of(stream)))
+    };
     pass_between(&client, &server, way(Stream::Upstream), way(Stream::Downstream), sleep).await;
 }
 
@@ -137,6 +141,8 @@ pub(crate) struct Way<T> {
     is_open: bool,
     /// Whether its end is a reset, of a source that cannot tell.
     resets: Option<Arc<AtomicBool>>,
+    /// Where its bytes are counted.
+    counts: Option<Arc<Counts>>,
 }
 
 impl<T> Way<T> {
@@ -148,7 +154,13 @@ impl<T> Way<T> {
         // Those there are already are a change from none.
         toxics.mark_changed();
         let (chain, buffer, epoch) = (Chain::default(), BytesMut::new(), Instant::now());
-        Self { toxics, links: Box::new(links), epoch, chain, buffer, is_open: true, resets: None }
+        let links = Box::new(links);
+        Self { toxics, links, epoch, chain, buffer, is_open: true, resets: None, counts: None }
+    }
+
+    /// The same, with its bytes counted there.
+    fn counted_by(self, counts: Arc<Counts>) -> Self {
+        Self { counts: Some(counts), ..self }
     }
 
     /// The same of a source whose end is a reset once this says so.
@@ -223,6 +235,9 @@ impl<T> Way<T> {
     fn send(&mut self, sink: &TcpStream) -> io::Result<bool> {
         let Some(bytes) = self.chain.front() else { return Ok(false) };
         let written = tried(sink.try_write(bytes))?;
+        if let (Some(counts), Some(written)) = (&self.counts, written) {
+            counts.has_sent(written);
+        }
         self.chain.written(written.unwrap_or(0));
         Ok(written.is_some())
     }
@@ -240,7 +255,12 @@ impl<T> Way<T> {
                 Ending::Reset
             }
             Ok(Some(0)) => Ending::End,
-            Ok(Some(_)) => return self.chain.push(now, self.buffer.split().freeze()),
+            Ok(Some(count)) => {
+                if let Some(counts) = &self.counts {
+                    counts.has_received(count);
+                }
+                return self.chain.push(now, self.buffer.split().freeze());
+            }
             // What its sender has sent before is not lost to the toxics that hold it.
             Err(_) => Ending::Reset,
         };

@@ -30,7 +30,7 @@ impl Stream {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Upstream => "upstream",
             Self::Downstream => "downstream",

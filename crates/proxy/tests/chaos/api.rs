@@ -296,3 +296,66 @@ fn toxics_are_made_changed_and_removed() {
     assert_eq!(scene.api("DELETE", path, ""), (204, Value::Null));
     assert_eq!(scene.api("GET", "/proxies/p/toxics", ""), (200, json!([])));
 }
+
+/// What the counters of a proxy say: received and sent upstream, received and sent downstream.
+fn counted(scene: &Scene) -> [u64; 4] {
+    let (_, proxy) = scene.api("GET", "/proxies/p", "");
+    let (status, page) = scene.api("GET", "/metrics", "");
+    let page = page.as_str().expect("is text").to_owned();
+    assert_eq!(status, 200, "{page}");
+    ["upstream", "downstream"]
+        .iter()
+        .flat_map(|direction| ["received", "sent"].map(|what| (what, direction)))
+        .map(|(what, direction)| {
+            let sample = format!(
+                "toxiproxy_proxy_{what}_bytes_total{{direction=\"{direction}\",listener={},proxy=\"p\",upstream={}}} ",
+                proxy["listen"], proxy["upstream"]
+            );
+            let value = page.lines().find_map(|line| line.strip_prefix(&sample));
+            value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{sample} in {page}"))
+        })
+        .collect::<Vec<u64>>()
+        .try_into()
+        .expect("there are four")
+}
+
+#[test]
+fn metrics_tell_what_has_passed_while_connections_last() {
+    let scene = Scene::new();
+    assert_eq!(counted(&scene), [0; 4]);
+    let (mut client, mut server) = scene.pair();
+    client.sends("hello");
+    server.gets(b"hello");
+    server.sends("hi");
+    client.gets(b"hi");
+    assert_eq!(counted(&scene), [5, 5, 2, 2]);
+    // What a toxic holds has been received, and not sent.
+    scene.adds("limit_data", "downstream", json!({ "bytes": 1 }));
+    server.sends("abc");
+    assert_eq!(client.rest().0, b"a");
+    assert_eq!(counted(&scene), [5, 5, 5, 3]);
+    // They outlast connections and a pause, and begin anew with another server.
+    for enabled in [false, true] {
+        assert_eq!(scene.api("POST", "/proxies/p", json!({ "enabled": enabled })).0, 200);
+        assert_eq!(counted(&scene), [5, 5, 5, 3]);
+    }
+    assert_eq!(scene.api("POST", "/proxies/p", json!({ "upstream": "127.0.0.1:1" })).0, 200);
+    assert_eq!(counted(&scene), [0; 4]);
+    assert_eq!(scene.api("DELETE", "/proxies/p", "").0, 204);
+    let (_, page) = scene.api("GET", "/metrics", "");
+    assert!(page.as_str().is_some_and(|page| !page.contains("proxy=")), "{page}");
+}
+
+#[test]
+fn metrics_are_in_the_syntax_that_is_asked_for_with_names_escaped() {
+    let scene = Scene::empty(1);
+    let proxy = json!({ "name": "a\"b\\c\nd", "listen": "127.0.0.1:0", "upstream": "u:1", "enabled": false });
+    assert_eq!(scene.api("POST", "/proxies", proxy).0, 201);
+    let (_, page) = scene.api("GET", "/metrics", "");
+    let page = page.as_str().expect("is text");
+    assert!(page.starts_with("# HELP toxiproxy_proxy_received_bytes_total "), "{page}");
+    assert!(page.contains("# TYPE toxiproxy_proxy_sent_bytes_total counter\n"), "{page}");
+    assert!(page.contains(r#",proxy="a\"b\\c\nd",upstream="u:1"} 0"#), "{page}");
+    let (_, page) = scene.api_with("Accept: application/openmetrics-text\r\n", "GET", "/metrics", "");
+    assert!(page.as_str().is_some_and(|page| page.ends_with("# EOF\n")), "{page}");
+}

@@ -50,6 +50,7 @@ A proxy from port 26379 to a server on 6379, and then each piece of its answers 
   curl http://127.0.0.1:8474/proxies/redis/toxics --json \
     '{"type": "latency", "attributes": {"latency": 200, "jitter": 50}}'
   curl http://127.0.0.1:8474/proxies         what there is
+  curl http://127.0.0.1:8474/metrics         what has passed, for Prometheus
   curl -X POST http://127.0.0.1:8474/reset   removes all toxics, enables all proxies
 
 Toxics, with their attributes (stream is downstream unless upstream is asked for, toxicity the share of connections):
