@@ -30,8 +30,8 @@ use telemetry::message;
 use tokio::runtime::Builder;
 use tokio::sync::{Mutex, oneshot};
 
+use crate::control::service;
 use crate::control::{StartError as NotStarted, on_thread};
-use crate::service;
 pub use file::Config;
 pub use mistake::Mistake;
 use proxies::Proxies;

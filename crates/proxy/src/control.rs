@@ -1,5 +1,36 @@
 //! The control side: starting and ending the workers, and what is said on standard error.
 
+/// The admin API.
+pub(crate) mod admin;
+/// Certificate files that change.
+pub(crate) mod certificates;
+/// From one configuration to the next.
+pub(crate) mod change;
+/// Outlier ejection: servers that are worse than the others.
+pub(crate) mod ejection;
+/// What a process hands over to its successor.
+pub(crate) mod handover;
+/// State that a process goes on with after a reload or an upgrade.
+pub(crate) mod legacy;
+/// Metrics for Prometheus.
+pub(crate) mod metrics;
+/// Messages to the service manager.
+pub(crate) mod notify;
+/// The limit on memory.
+pub(crate) mod pressure;
+/// Active health checks.
+pub(crate) mod probe;
+/// Name resolution of servers.
+pub(crate) mod resolve;
+/// What operators have changed while the proxy runs.
+pub(crate) mod runtime_overrides;
+/// A small HTTP server for the admin API and metrics.
+pub(crate) mod service;
+/// Signals.
+pub(crate) mod signals;
+/// Starts the successor of a process.
+pub(crate) mod upgrade;
+
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -14,19 +45,14 @@ use telemetry::{Counters, Reader, Series, Snapshot, message};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::admin::{self, Admin};
-use crate::cached;
-use crate::certificates;
-use crate::change::{Beginning, Control, Means, worker_count};
-use crate::ejection;
-use crate::handover::{Inheritance, Predecessor};
-use crate::metrics::{self, Metrics};
-use crate::overlay::reshaped;
-use crate::pressure;
-use crate::probe;
-use crate::refusing;
-use crate::resolve::{self, Wanted};
-use crate::service;
+use crate::cache;
+use crate::control::admin::Admin;
+use crate::control::change::{Beginning, Control, Means, worker_count};
+use crate::control::handover::{Inheritance, Predecessor};
+use crate::control::metrics::Metrics;
+use crate::control::resolve::Wanted;
+use crate::control::runtime_overrides::shaping_overrides;
+use crate::faults::listeners;
 use crate::worker::{self, Message, Parts};
 
 /// Why a proxy did not start.
@@ -259,10 +285,10 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
             tokio::task::spawn_local(metrics::serve(control.clone(), metrics, hosts.clone()));
             tokio::task::spawn_local(admin::serve(control.clone(), admin, hosts));
             tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
-            tokio::task::spawn_local(reshaped::watch(Weak::clone(&control)));
-            tokio::task::spawn_local(refusing::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(shaping_overrides::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(listeners::watch(Weak::clone(&control)));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
-            tokio::task::spawn_local(cached::sweep(Weak::clone(&control)));
+            tokio::task::spawn_local(cache::sweep(Weak::clone(&control)));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
                 let shared = Rc::new(probe::Shared::new(epoch));
                 tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
@@ -300,7 +326,7 @@ impl Running {
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.may_go();
             self.control.claim();
-            cached::heir::listen(predecessor.into_channel(), Arc::downgrade(&self.control));
+            cache::heir::listen(predecessor.into_channel(), Arc::downgrade(&self.control));
         }
     }
 
@@ -320,7 +346,7 @@ impl Running {
 
     /// The words of the failures that `Snapshot::failures` counts, by index.
     pub fn failure_words() -> &'static [&'static str] {
-        crate::failure::Failure::WORDS
+        crate::context::failure::Failure::WORDS
     }
 
     /// Stops accepting, since another process does, and ends when all clients have gone: each is told with its next

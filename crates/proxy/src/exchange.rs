@@ -2,28 +2,38 @@
 //!
 //! Every way through ends in the log. What goes wrong anywhere is a `Failure`, answered in one place.
 
+/// The proxy's own responses.
+pub(crate) mod answer;
+/// Sends one request to one server and receives its response.
+pub(crate) mod forward;
+/// The proxy's own responses to gRPC calls.
+pub(crate) mod grpc;
+/// What a route demands of a request, and changes in it.
+pub(crate) mod policies;
+/// Sends the response to the client.
+pub(crate) mod respond;
+/// Whether an upgrade is the one that was asked for.
+pub(crate) mod switch;
+/// Password hashes, on threads of their own.
+pub(crate) mod verify;
+
 use std::net::IpAddr;
 use std::rc::Rc;
 
 use ::cache::is_unsafe;
 use wire::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm, Version};
 
-use crate::answer;
-use crate::aside::aside;
-use crate::cached::{self, Looked};
-use crate::client::{Client, Next};
-use crate::failure::Failure;
-use crate::faulty;
-use crate::forward;
-use crate::lane::Memory;
-use crate::plan::{Listener, Policies};
-use crate::policy;
-use crate::record::Record;
-use crate::respond;
-use crate::seen::{self, Fields};
+use crate::cache::{self, Looked};
+use crate::connection::client::{Client, Next};
+use crate::context::exchange_slot::Memory;
+use crate::context::failure::Failure;
+use crate::context::plan::{Listener, Policies};
+use crate::context::record::Record;
+use crate::context::seen::{self, Fields};
+use crate::context::snapshot::{Snapshot, TimeoutTicks};
+use crate::faults::messages;
 use crate::shaping::{self, Named, Place};
-use crate::snapshot::{Snapshot, TimeoutTicks};
-use crate::verify;
+use crate::transport::cold::aside;
 use crate::worker::Worker;
 
 /// What surrounds a request: its worker, the plan that it began under, its client.
@@ -168,7 +178,7 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     if let Err(failure) = admit(&mut admitted, call, &request.head, request.buffer.filled(), record) {
         if failure == Failure::NoRoute
             && call.worker.faults.is_on()
-            && let Some(next) = aside(|| faulty::request(call, memory, &admitted, record)).await?
+            && let Some(next) = aside(|| messages::request(call, memory, &admitted, record)).await?
         {
             return Ok(next);
         }
@@ -176,10 +186,10 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     }
     // First of all, as whatever answers it may say what it is called.
     if admitted.policies(call).is_some_and(|policies| policies.names_request) {
-        policy::name_request(call, request);
+        policies::name_request(call, request);
     }
     if call.worker.faults.is_on()
-        && let Some(next) = aside(|| faulty::request(call, memory, &admitted, record)).await?
+        && let Some(next) = aside(|| messages::request(call, memory, &admitted, record)).await?
     {
         return Ok(next);
     }
@@ -187,8 +197,8 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     if is_addressed_to_us(&admitted, &request.head, request.buffer.filled()) {
         return answer::options(call, memory, &admitted, record).await;
     }
-    if cached::is_purge(call, &admitted, request) {
-        return aside(|| cached::purge(call, &admitted, memory, record)).await;
+    if cache::is_purge(call, &admitted, request) {
+        return aside(|| cache::purge(call, &admitted, memory, record)).await;
     }
     if let Some(port) = call.listener.redirect_port
         && !call.snapshot.plan.routes[admitted.route].is_for_plain_http
@@ -197,23 +207,23 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
         return answer::redirect(call, memory, &admitted, port, record).await;
     }
     if admitted.is_cached {
-        cached::prepare(call, &admitted, &mut memory.request);
+        cache::prepare(call, &admitted, &mut memory.request);
     }
     if let Some(policies) = admitted.policies(call) {
-        if let Some(claim) = policy::ask(call, policies, &mut admitted, &memory.request, record)? {
+        if let Some(claim) = policies::ask(call, policies, &mut admitted, &memory.request, record)? {
             admitted.user = Some(aside(|| verify::verify(call, claim)).await?);
             record.user = admitted.user;
         }
         let Memory { request, response } = memory;
-        if let Some(answer) = policy::act(call, policies, &mut admitted, request, &mut response.out)? {
+        if let Some(answer) = policies::act(call, policies, &mut admitted, request, &mut response.out)? {
             record.status = answer.status;
             return answer::own(call, memory, &admitted, record, answer.body).await;
         }
     }
     if admitted.is_cached {
-        return match cached::look(call, &admitted, &memory.request)? {
-            Looked::Hit(hit) => cached::serve(call, &admitted, memory, &hit, record).await,
-            Looked::Miss(miss) => aside(|| cached::ask(call, &admitted, memory, miss, record)).await,
+        return match cache::look(call, &admitted, &memory.request)? {
+            Looked::Hit(hit) => cache::serve(call, &admitted, memory, &hit, record).await,
+            Looked::Miss(miss) => aside(|| cache::ask(call, &admitted, memory, miss, record)).await,
         };
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
@@ -222,9 +232,9 @@ async fn run(call: &Call<'_>, memory: &mut Memory, record: &mut Record<'_>) -> R
     let reply = forward::forward(call, &admitted, memory, record).await?;
     // Another route may store what this one changes.
     if is_unsafe(admitted.method)
-        && let Some(known) = cached::invalidate(call, &admitted, memory)
+        && let Some(known) = cache::invalidate(call, &admitted, memory)
     {
-        aside(|| cached::heir::known(call, known)).await;
+        aside(|| cache::heir::known(call, known)).await;
     }
     if let Some(delay) = &call.snapshot.plan.routes[admitted.route].response_delay {
         aside(|| shaping::hold_back(call, delay, memory)).await;

@@ -4,6 +4,13 @@
 //! is no rule a request pays the reading of one flag, and a connection that of another. What is done to messages then is
 //! in `faulty`, to connections in `broken`.
 
+/// Faults of connections.
+pub(crate) mod connections;
+/// Listeners that accept nothing.
+pub(crate) mod listeners;
+/// Faults of HTTP messages.
+pub(crate) mod messages;
+
 /// What the next process goes on with.
 mod given;
 
@@ -19,10 +26,10 @@ use shape::{ConnectionFault, Dice, Draws, Fault};
 use telemetry::message;
 use tokio::sync::{Notify, watch};
 
+use crate::context::exchange_slot::Request;
+use crate::context::failure::Failure;
+use crate::context::seen::{self, Fields};
 use crate::exchange::{Admitted, Call};
-use crate::failure::Failure;
-use crate::lane::Request;
-use crate::seen::{self, Fields};
 pub(crate) use given::FaultBequest;
 use given::Past;
 

@@ -19,11 +19,11 @@ use std::time::Duration;
 use config::Scope;
 use shape::{Delay, Total};
 
-use crate::alarm::Alarms;
+use crate::context::exchange_slot::Memory;
+use crate::context::plan::Plan;
 use crate::exchange::Call;
-use crate::lane::Memory;
-use crate::late::Link;
-use crate::plan::Plan;
+use crate::transport::alarm::Alarms;
+use crate::transport::latency_emulation::Link;
 
 pub(crate) use limits::{Limiter, Limits, Way};
 pub(crate) use pace::{Named, Pace, Place};

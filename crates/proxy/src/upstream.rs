@@ -1,5 +1,16 @@
 //! The servers of each upstream as one worker sees them: their addresses, and how connections to them are made.
 
+/// Chooses the server for a request.
+pub(crate) mod choose;
+/// HTTP/2 connections to a server, shared by many requests.
+pub(crate) mod multiplex;
+/// Idle connections to a server, and the requests that wait for one.
+pub(crate) mod pool;
+/// Whether a request is sent once more.
+pub(crate) mod retry;
+/// Requests that wait for a server with room.
+pub(crate) mod wait_queue;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -18,20 +29,20 @@ use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
 use wire::{ConnectionOptions, Framing};
 
-use crate::aside::aside;
-use crate::client::Client;
-use crate::deadline::{Deadline, Deadlines, Ticks};
-use crate::failure::Failure;
-use crate::introduce;
-use crate::late::Link;
-use crate::line::{Line, WhatFor};
-use crate::multiplex::{Multiplex, Waits};
-use crate::plan::{ServerPlan, UpstreamPlan};
-use crate::pool::{Making, Pool};
-use crate::secure::{HandshakeError, Secure};
-use crate::socket::Socket;
-use crate::tcp::Tcp;
-use crate::upload::Upload;
+use crate::body::upload::Upload;
+use crate::connection::client::Client;
+use crate::connection::proxy_protocol;
+use crate::context::failure::Failure;
+use crate::context::plan::{ServerPlan, UpstreamPlan};
+use crate::transport::cold::aside;
+use crate::transport::deadline::{Deadline, Deadlines, Ticks};
+use crate::transport::latency_emulation::Link;
+use crate::transport::socket::Socket;
+use crate::transport::tcp::Tcp;
+use crate::transport::tls::{HandshakeError, Secure};
+use crate::upstream::multiplex::{Multiplex, Waits};
+use crate::upstream::pool::{Making, Pool};
+use crate::upstream::wait_queue::{Line, WhatFor};
 use crate::worker::{Message, Worker};
 
 /// An upstream as one worker uses it.
@@ -414,7 +425,7 @@ impl Server {
 
     /// A new connection for one exchange at a time. If the server is to be told whose it is, it is this client's alone.
     pub(crate) async fn connect(&self, worker: &Worker, client: &Client) -> Result<Box<Connection>, Failure> {
-        let header = self.introduction.get().map(|version| introduce::header(version, client));
+        let header = self.introduction.get().map(|version| proxy_protocol::header(version, client));
         let header = header.as_deref().unwrap_or_default();
         let (socket, permit) = {
             let opened = self.open(worker, &client.deadline, header).await;

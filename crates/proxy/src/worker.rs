@@ -1,6 +1,11 @@
 //! All that one core owns. Tasks of the worker share it by reference; nothing in it is seen by another thread but
 //! the counters and the load.
 
+/// Listening sockets, and accepting.
+pub(crate) mod listen;
+/// A short sleep that saves many wake-ups.
+pub(crate) mod wakeup_coalescing;
+
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,26 +20,26 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
-use crate::alarm::Alarms;
-use crate::broken;
-use crate::buffer::Buffers;
-use crate::client::{self, Client};
-use crate::deadline::{Deadlines, TICK};
+use crate::body::pump::Pipes;
+use crate::connection::client::{self, Client};
+use crate::connection::unshaken;
+use crate::context::exchange_slot::Lanes;
+use crate::context::plan::{Listener, Plan};
+use crate::context::snapshot::Snapshot;
+use crate::control::pressure::{ADMITTED_MIN, Pressure};
 use crate::faults::Faults;
-use crate::gather::{Gathering, Progress};
-use crate::lane::Lanes;
-use crate::line::Line;
-use crate::listen::{self, ListenerId, Listening};
-use crate::plan::{Listener, Plan};
-use crate::pressure::{ADMITTED_MIN, Pressure};
-use crate::relay::Pipes;
-use crate::secure::Records;
-use crate::session;
+use crate::faults::connections;
 use crate::shaping::Shaper;
-use crate::snapshot::Snapshot;
-use crate::tcp::Tcp;
-use crate::unshaken;
+use crate::transport::alarm::Alarms;
+use crate::transport::buffer::Buffers;
+use crate::transport::deadline::{Deadlines, TICK};
+use crate::transport::h2_connection;
+use crate::transport::tcp::Tcp;
+use crate::transport::tls::Records;
 use crate::upstream::Server;
+use crate::upstream::wait_queue::Line;
+use crate::worker::listen::{ListenerId, Listening};
+use crate::worker::wakeup_coalescing::{Gathering, Progress};
 
 /// What a worker is told from outside.
 pub(crate) enum Message {
@@ -142,7 +147,7 @@ pub(crate) struct Worker {
     /// The tick at which other workers were last asked to give up idle connections.
     asked_others_at: Cell<u32>,
     pub(crate) faults: Arc<Faults>,
-    pub(crate) frames: Rc<session::Stock>,
+    pub(crate) frames: Rc<h2_connection::Stock>,
     pub(crate) counters: Counters,
     pub(crate) series: Series,
     /// `None` is off.
@@ -200,7 +205,7 @@ async fn run(parts: Parts, alarms: Rc<Alarms>) {
         gathering: Gathering::default(),
         asked_others_at: Cell::new(u32::MAX),
         faults: parts.faults,
-        frames: session::Stock::new(),
+        frames: h2_connection::Stock::new(),
         counters: parts.counters,
         series: parts.series,
         log: RefCell::new(parts.log),
@@ -517,7 +522,7 @@ impl Worker {
         self.counters.connections_accepted.increment();
         let tcp = match self.faults.breaks_connections() {
             false => Tcp::new(stream),
-            true => match broken::drawn(self, stream, peer, listening) {
+            true => match connections::drawn(self, stream, peer, listening) {
                 Some(tcp) => tcp,
                 None => return,
             },
@@ -691,7 +696,7 @@ mod tests {
 
     use super::*;
     use crate::control::{Running, start};
-    use crate::listen::NOWHERE;
+    use crate::worker::listen::NOWHERE;
 
     /// The client's end of a connection, and the other one.
     fn connection() -> (TcpStream, TcpStream) {

@@ -13,8 +13,8 @@ use shape::StreamId;
 
 use super::limits::{Limiter, Way};
 use super::share::Share;
-use crate::client::Client;
-use crate::snapshot::Snapshot;
+use crate::connection::client::Client;
+use crate::context::snapshot::Snapshot;
 use crate::worker::Worker;
 
 /// Below this a piece is copied: a pipe would cost more than it saves.
@@ -211,7 +211,7 @@ fn weight(snapshot: &Snapshot, place: &Place<'_>) -> u32 {
     route(snapshot, place).map_or(1, |route| route.weight.get())
 }
 
-fn route<'s>(snapshot: &'s Snapshot, place: &Place<'_>) -> Option<&'s crate::plan::Route> {
+fn route<'s>(snapshot: &'s Snapshot, place: &Place<'_>) -> Option<&'s crate::context::plan::Route> {
     place.route?.find(&snapshot.plan.routes, |route| &route.label)
 }
 

@@ -1,0 +1,450 @@
+//! The cache in the way of a request: what is stored answers at once; of all who want the same one asks, and the rest
+//! read with it what comes.
+//!
+//! What may be stored and used is decided by the crate `cache`, which also keeps it.
+
+/// A response from the store.
+mod hit;
+/// Its head.
+mod head;
+/// Where it leaves.
+mod outlet;
+/// A response as it comes into the store.
+mod live;
+/// Asking a server for all.
+mod fetch;
+/// What it is asked in the place of the client.
+mod asking;
+/// Asking a server when no client waits for it.
+mod background;
+/// The rest of a response on its way into the store.
+mod fill;
+/// Requests that go to a server by themselves.
+mod pass;
+/// What is counted and told.
+mod tally;
+/// What is purged.
+mod purge;
+/// What the next process is told.
+pub(crate) mod heir;
+/// Why a request is a hit, or none.
+mod explain;
+/// What of a request servers see as it was sent.
+mod sent;
+/// What lies behind the memory, on a disk.
+mod tier;
+
+use std::sync::Arc;
+
+use ::cache::{
+    Asked, Behind, Codings, Decision, Forward, Found, Freshness, Handling, Joined, Key, KeySecret, Object,
+    OriginError, Policy, Resized, Store, StoreSettings, Stored, Uri, VariantKey, Vary, Verdict, decide,
+    is_unsafe, judge_conditions, range_applies, serves_on_error,
+};
+use config::CacheStore;
+use pages::Pages;
+use telemetry::message;
+use wire::Method;
+
+use crate::connection::client::Next;
+use crate::context::exchange_slot::{Memory, Request};
+use crate::context::failure::Failure;
+use crate::context::plan::Plan;
+use crate::context::record::Record;
+use crate::context::seen;
+use crate::exchange::forward;
+use crate::exchange::respond;
+use crate::exchange::{Admitted, Call};
+use crate::shaping;
+pub(crate) use asking::Asking;
+pub(crate) use explain::Question;
+use heir::Heir;
+use hit::Told;
+pub(crate) use pass::invalidate;
+pub(crate) use purge::{Purging, is_purge, purge, sweep};
+use sent::Passing;
+pub(crate) use sent::{drops_authorization, kept_target, prepare};
+pub(crate) use tally::{miss_words, of_route, refusal_words};
+use tier::Below;
+
+/// What is stored, and what it is found by.
+#[derive(Clone)]
+pub(crate) struct Cache {
+    store: Arc<Store>,
+    secret: KeySecret,
+    below: Below,
+    heir: Arc<Heir>,
+}
+
+impl Cache {
+    pub(crate) fn new(meant: &CacheStore) -> Self {
+        let CacheStore { memory_bytes, object_bytes_max, ref disk, .. } = *meant;
+        let below = Below::open(disk.as_ref());
+        let fresh = || KeySecret::new(u128::from_le_bytes(crate::context::plan::secret()));
+        let secret = below.secret().unwrap_or_else(fresh);
+        let behind = below.tier().map(|tier| Arc::clone(tier) as Arc<dyn Behind>);
+        let settings = StoreSettings { memory_bytes, object_bytes_max };
+        let mut store = Store::new(settings, behind);
+        match Pages::new() {
+            Ok(pages) => store = store.with_shelf(Arc::new(pages)),
+            Err(error) => message::warn(&format!("stored bodies are copied into each connection: {error}")),
+        }
+        Self { store: Arc::new(store), secret, below, heir: Arc::default() }
+    }
+
+    /// What the secrets of spaces are made from.
+    pub(crate) fn secret(&self) -> KeySecret {
+        self.secret
+    }
+
+    /// Whether anything is stored under a key, or may be on the disk.
+    fn has(&self, key: Key) -> bool {
+        self.store.holds(key) || self.below.tier().is_some_and(|tier| tier.has(key))
+    }
+
+    /// What a reload makes of what is stored, once it is in force: what fits stays. Says what does not.
+    pub(crate) fn follow(before: &Plan, now: &Plan) -> Option<String> {
+        let last = before.cache.as_ref()?;
+        let (Some(cache), Some(meant)) = (&now.cache, &now.config.cache) else {
+            return dropped(last, "there is none any more");
+        };
+        if !Arc::ptr_eq(&cache.store, &last.store) {
+            return dropped(last, "it has another disk, and begins anew");
+        }
+        let CacheStore { memory_bytes, object_bytes_max, .. } = *meant;
+        let known = before.config.cache.as_ref();
+        let is_same = |known: &CacheStore| {
+            (known.memory_bytes, known.object_bytes_max) == (memory_bytes, object_bytes_max)
+        };
+        if known.is_some_and(is_same) {
+            return None;
+        }
+        let Resized { kept, dropped } = cache.store.resize(StoreSettings { memory_bytes, object_bytes_max });
+        let told = format!("cache: {dropped} stored responses made room, those used least; {kept} are kept");
+        (dropped > 0).then_some(told)
+    }
+
+    /// Another process is to have what lies on the disk.
+    pub(crate) fn leave(&self) {
+        if let Some(tier) = self.below.tier() {
+            tier.close();
+        }
+    }
+
+    /// Has what is stored written, at the end of the process.
+    pub(crate) fn finish(&self) {
+        if let Some(tier) = self.below.tier() {
+            tier.finish();
+        }
+    }
+}
+
+fn dropped(last: &Cache, why: &str) -> Option<String> {
+    let count = last.store.responses();
+    (count > 0).then(|| format!("cache: {why}: {count} stored responses in memory are dropped"))
+}
+
+/// What the store has to say of a request.
+pub(crate) enum Looked {
+    /// This answers.
+    Hit(Hit),
+    /// It is for a server.
+    Miss(Miss),
+}
+
+/// What is stored, and answers.
+pub(crate) struct Hit {
+    object: Arc<Object>,
+    /// Whether the request has neither preconditions nor ranges.
+    is_plain: bool,
+}
+
+/// A request that what is stored does not answer.
+pub(crate) struct Miss {
+    way: Way,
+    forward: Forward,
+    /// What is stored, and may be good still, or stand in if the server fails.
+    found: Option<Arc<Object>>,
+    /// The disk may have it. Whether it is a miss is counted when that is known.
+    is_below: bool,
+}
+
+impl Miss {
+    /// One that nothing stored is for.
+    fn of(way: Way, forward: Forward) -> Self {
+        Self { way, forward, found: None, is_below: false }
+    }
+}
+
+/// How a request goes to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Once for all who want the same.
+    Fetch,
+    /// By itself: what comes answers nobody else.
+    Pass,
+    /// By itself, to change things (RFC 9111 §4.4).
+    Change,
+}
+
+/// Looks whether what is stored answers.
+pub(crate) fn look(call: &Call<'_>, admitted: &Admitted, request: &Request) -> Result<Looked, Failure> {
+    let Some(ask) = Ask::of(call, admitted, request) else {
+        return Ok(Looked::Miss(Miss::of(Way::Pass, Forward::Bypass)));
+    };
+    let asked = &ask.asked;
+    if !asked.may_be_answered() {
+        let (way, forward) = match asked.method {
+            Method::Get | Method::Head => (Way::Pass, Forward::Bypass),
+            method if is_unsafe(method) => (Way::Change, Forward::Method),
+            _ => (Way::Pass, Forward::Method),
+        };
+        tally::miss(call, admitted, forward);
+        return Ok(Looked::Miss(Miss::of(way, forward)));
+    }
+    let found = ask.look(request);
+    if found.is_none()
+        && asked.has_range()
+        && let Some(hit) = ask.look_for_part(call, admitted, request)
+    {
+        return Ok(Looked::Hit(hit));
+    }
+    let decision = ask.decide(found.as_deref());
+    match (decision, found) {
+        (Decision::Serve(freshness), Some(object)) => {
+            Ok(ask.serve(call, admitted, request, object, freshness))
+        }
+        (Decision::OnlyIfCached, found) if found.is_some() || !ask.is_below() => Err(Failure::NotStored),
+        (Decision::OnlyIfCached, _) => Ok(Looked::Miss(ask.miss(Forward::UriMiss, None))),
+        (Decision::Validate(forward) | Decision::Forward(forward), found) => {
+            let miss = ask.miss(forward, found);
+            if !miss.is_below {
+                tally::miss(call, admitted, forward);
+            }
+            Ok(Looked::Miss(miss))
+        }
+        // Only what is stored is served.
+        (Decision::Serve(_), None) => Ok(Looked::Miss(ask.miss(Forward::UriMiss, None))),
+    }
+}
+
+/// Answers with what is stored.
+pub(crate) async fn serve(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    hit: &Hit,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let shows_key = call.snapshot.plan.config.routes[admitted.route]
+        .cache
+        .as_ref()
+        .is_some_and(|policy| policy.shows_key);
+    let Hit { object, is_plain } = hit;
+    // No server has been asked: there is nothing of its response.
+    memory.response.added.clear();
+    let told =
+        Told { handling: Handling::Hit, now_ms: call.worker.unix_ms(), shows_key, is_plain: *is_plain };
+    hit::stored(call, admitted, memory, object, told, record).await
+}
+
+/// Asks a server, for all or for this one.
+pub(crate) async fn ask(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    miss: Miss,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if let Some(delay) = &call.snapshot.plan.routes[admitted.route].delay {
+        shaping::hold_back(call, delay, memory).await;
+    }
+    memory.response.added.clear();
+    let Some(ask) = Ask::of(call, admitted, &memory.request) else {
+        let reply = forward::forward(call, admitted, memory, record).await?;
+        return respond::respond(call, admitted, memory, reply, record).await;
+    };
+    match miss.way {
+        Way::Fetch => fetch::ask(call, admitted, memory, &ask, miss, record).await,
+        Way::Pass if miss.is_below => fetch::ask_disk(call, admitted, memory, &ask, miss, record).await,
+        Way::Pass => pass::pass(call, admitted, memory, &ask, miss, record).await,
+        Way::Change => pass::change(call, admitted, memory, miss.forward, record).await,
+    }
+}
+
+/// A request to a route that has a cache.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    cache: &'a Cache,
+    policy: &'a Policy,
+    asked: Asked,
+    key: Key,
+    passing: Passing,
+    now_ms: u64,
+}
+
+impl<'a> Ask<'a> {
+    fn of(call: &Call<'a>, admitted: &Admitted, request: &Request) -> Option<Self> {
+        let plan = &call.snapshot.plan;
+        let (cache, policy) = (plan.cache.as_ref()?, plan.config.routes[admitted.route].cache.as_ref()?);
+        let bytes = request.head_bytes();
+        let uri = uri(call, admitted, request);
+        let secret = plan.routes[admitted.route].key_secret(admitted.upstream)?;
+        let passing = Passing::of(call, admitted);
+        let key =
+            Key::of(secret, &uri, &policy.key, &request.head, bytes, passing.passes(&request.head, bytes));
+        let mut asked = Asked::of(&request.head, bytes);
+        if passing.drops_authorization {
+            asked = asked.without_authorization();
+        }
+        Some(Self { cache, policy, asked, key, passing, now_ms: call.worker.unix_ms() })
+    }
+
+    fn look(&self, request: &Request) -> Option<Arc<Object>> {
+        self.cache.store.look(self.key, |vary| self.variant(vary, request))
+    }
+
+    /// A stored part that answers a request for a range of the whole.
+    #[cold]
+    fn look_for_part(&self, call: &Call<'_>, admitted: &Admitted, request: &Request) -> Option<Hit> {
+        let object = self.cache.store.part(self.key, |vary| self.variant(vary, request))?;
+        let (asked, head, bytes) = (&self.asked, &request.head, request.head_bytes());
+        let (stored, stored_head) = (object.stored(), object.head());
+        stored.part?.select(head, bytes)?;
+        let answers = range_applies(asked, head, bytes, stored, stored_head)
+            && judge_conditions(asked, head, bytes, stored, stored_head) == Verdict::Proceed
+            && self.decide(Some(&object)) == Decision::Serve(Freshness::Fresh);
+        answers.then(|| {
+            tally::hit(call, admitted);
+            Hit { object, is_plain: false }
+        })
+    }
+
+    fn join(&self, request: &Request, seen: Option<&Arc<Object>>) -> Joined {
+        self.cache.store.join(self.key, seen, |vary| self.variant(vary, request), self.now_ms / 1000)
+    }
+
+    fn variant(&self, vary: &Vary, request: &Request) -> VariantKey {
+        let (head, bytes) = (&request.head, request.head_bytes());
+        vary.variant(self.cache.secret, self.policy, head, bytes, self.passing.passes(head, bytes))
+    }
+
+    /// The codings that it has named to the server.
+    fn codings(&self, request: &Request) -> Codings {
+        let (head, bytes) = (&request.head, request.head_bytes());
+        if self.passing.passes(head, bytes)(b"accept-encoding") {
+            Codings::of(head, bytes)
+        } else {
+            Codings::default()
+        }
+    }
+
+    fn is_ours(&self, request: &Request, vary: &Vary, variant: VariantKey) -> bool {
+        self.variant(vary, request) == variant
+    }
+
+    fn decide(&self, object: Option<&Object>) -> Decision {
+        let Some(object) = object else {
+            let holds = self.cache.store.holds(self.key);
+            let found = if holds { Found::OtherVariants } else { Found::Nothing };
+            return decide(&self.asked, found, self.policy, self.now_ms);
+        };
+        if object.is_softly_purged() {
+            return self.decide_about(&object.made_stale(self.now_ms));
+        }
+        self.decide_about(object.stored())
+    }
+
+    fn decide_about(&self, stored: &Stored) -> Decision {
+        decide(&self.asked, Found::Variant(stored), self.policy, self.now_ms)
+    }
+
+    /// Whether what is stored answers in the place of a server that has failed; it may have been purged since it was found.
+    fn stands_in(&self, object: &Object, error: OriginError) -> bool {
+        if !self.cache.store.is_good(object) {
+            return false;
+        }
+        let stored =
+            if object.is_softly_purged() { object.made_stale(self.now_ms) } else { *object.stored() };
+        serves_on_error(&self.asked, &stored, error, self.policy, self.now_ms)
+    }
+
+    /// What may be served answers, unless the request's preconditions are for the server to judge.
+    #[inline]
+    fn serve(
+        &self,
+        call: &Call<'_>,
+        admitted: &Admitted,
+        request: &Request,
+        object: Arc<Object>,
+        freshness: Freshness,
+    ) -> Looked {
+        let asked = &self.asked;
+        if asked.is_conditional() {
+            let (head, bytes) = (&request.head, request.head_bytes());
+            let verdict = judge_conditions(asked, head, bytes, object.stored(), object.head());
+            if verdict == Verdict::AskOrigin {
+                tally::miss(call, admitted, Forward::Request);
+                return Looked::Miss(Miss::of(Way::Pass, Forward::Request));
+            }
+        }
+        tally::hit(call, admitted);
+        if freshness != Freshness::Fresh {
+            tally::stale(call, admitted);
+        }
+        // RFC 9111 §4.3.5: the response to a HEAD would leave the body as old as it is.
+        if freshness == Freshness::StaleWhileRevalidate && admitted.method == Method::Get {
+            background::revalidate(call, admitted, request, self, &object);
+        }
+        Looked::Hit(Hit { object, is_plain: self.is_plain() })
+    }
+
+    /// How a request goes to a server that what is stored does not answer.
+    fn miss(&self, forward: Forward, found: Option<Arc<Object>>) -> Miss {
+        let is_below = found.is_none() && self.is_below();
+        // Who asks the disk for a GET has others with the same wait for what is there.
+        let is_shared = (is_below && self.asked.method == Method::Get) || self.is_for_all(found.as_ref());
+        let way = if is_shared { Way::Fetch } else { Way::Pass };
+        Miss { way, forward, found, is_below }
+    }
+
+    /// Whether the disk may have what memory has not.
+    fn is_below(&self) -> bool {
+        self.cache.below.tier().is_some_and(|tier| tier.has(self.key))
+    }
+
+    /// Whether what a server answers is for all who want the same.
+    fn is_for_all(&self, found: Option<&Arc<Object>>) -> bool {
+        let asked = &self.asked;
+        let may_store = !asked.directives.no_store || self.policy.ignore.request_directives;
+        let is_validated = found.is_some_and(|object| object.stored().has_validator());
+        // A HEAD brings nothing to be stored. A part is asked for by itself, unless the whole is just to be validated.
+        asked.method == Method::Get
+            && may_store
+            && !asked.has_condition_for_origin()
+            && (is_validated || !asked.has_range())
+    }
+
+    /// Whether what comes for this request alone may be stored, if it says so.
+    fn may_store(&self) -> bool {
+        self.asked.method == Method::Get && self.asked.may_be_answered()
+    }
+
+    fn told(&self, call: &Call<'_>, handling: Handling) -> Told {
+        let (now_ms, shows_key) = (call.worker.unix_ms(), self.policy.shows_key);
+        Told { handling, now_ms, shows_key, is_plain: self.is_plain() }
+    }
+
+    fn is_plain(&self) -> bool {
+        !self.asked.is_conditional() && !self.asked.has_range()
+    }
+}
+
+fn uri<'a>(call: &Call<'_>, admitted: &Admitted, request: &'a Request) -> Uri<'a> {
+    let (target, bytes) = (&admitted.target, request.head_bytes());
+    // RFC 9110 §7.1: scheme and host are those that the client used, as far as a trusted proxy tells them. Servers are told
+    // of them as well: what one makes of them is for no other host.
+    let is_https = seen::scheme(call, &request.head, bytes) == "https";
+    let authority = seen::authority(call, &request.head, bytes, target);
+    Uri::new(is_https, authority, target.path_and_query.of(bytes))
+}

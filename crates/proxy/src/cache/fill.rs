@@ -1,0 +1,156 @@
+//! The rest of a response on its way into the store: a task of its own, that goes on when its client has left, and that
+//! no reader slows down.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+
+use ::cache::{Fill, Filled, Refusal, Wanted};
+use telemetry::Place;
+use wire::{ChunkLimits, Chunked, Framing};
+
+use crate::context::exchange_slot::Response;
+use crate::exchange::forward::Reply;
+use crate::exchange::{Admitted, Call};
+use crate::transport::buffer::BULK;
+use crate::transport::deadline::{Deadline, Ticks};
+use crate::upstream::Server;
+use crate::worker::Worker;
+
+/// A body that is being received.
+pub(super) struct Filling {
+    fill: Fill,
+    refused_until_seconds: u64,
+    reply: Reply,
+    server: Rc<Server>,
+    worker: Rc<Worker>,
+    /// Where it is counted.
+    place: Option<Place>,
+    deadline: Deadline,
+    limit: Ticks,
+}
+
+impl Filling {
+    pub(super) fn new(
+        call: &Call<'_>,
+        admitted: &Admitted,
+        refused_until_seconds: u64,
+        fill: Fill,
+        reply: Reply,
+    ) -> Self {
+        let server = Rc::clone(&call.snapshot.upstreams[admitted.upstream].servers[reply.server]);
+        Self {
+            fill,
+            refused_until_seconds,
+            reply,
+            server,
+            worker: Rc::clone(call.worker),
+            place: call.snapshot.plan.places.as_ref().map(|places| places.route(Some(admitted.route))),
+            deadline: call.worker.deadlines.deadline(),
+            limit: admitted.ticks(call).upstream_body,
+        }
+    }
+
+    /// Takes over what has arrived behind the head, and goes on by itself.
+    pub(super) fn begin(mut self, response: &mut Response) {
+        response.buffer.consume(response.head.len);
+        let mut body = Body::new(self.reply.framing);
+        let early = response.buffer.filled_mut();
+        let step = self.take(&mut body, early);
+        let left = step.map(|consumed| early.len() - consumed);
+        response.buffer.clear();
+        match (left, body.is_over) {
+            // What follows a response belongs to no request, and its connection to none either.
+            (Some(left), true) => self.finish(left == 0),
+            (Some(_), false) => drop(tokio::task::spawn_local(self.run(body))),
+            (None, _) => {}
+        }
+    }
+
+    async fn run(mut self, mut body: Body) {
+        let mut buffer = vec![0; BULK];
+        let mut held = 0;
+        while !body.is_over {
+            // Those who read what is not stored set the pace: each is held to its own time-out.
+            poll_fn(|context| self.fill.poll_room(context)).await;
+            let read = self.reply.socket.read(&mut buffer[held..]);
+            let Ok(Ok(count)) = self.deadline.within(self.limit, read).await else { return };
+            if count == 0 {
+                if body.framing == Framing::UntilClose {
+                    self.finish(false);
+                }
+                return;
+            }
+            let filled = held + count;
+            let step = self.take(&mut body, &mut buffer[..filled]);
+            let Some(consumed) = step else { return };
+            buffer.copy_within(consumed..filled, 0);
+            held = filled - consumed;
+            if body.is_over {
+                return self.finish(held == 0);
+            }
+        }
+    }
+
+    /// Hands on what has arrived of the body, and says how much of it that was; `None` ends it: it is broken, or nobody
+    /// wants it.
+    fn take(&mut self, body: &mut Body, bytes: &mut [u8]) -> Option<usize> {
+        let (data, consumed) = body.take(bytes)?;
+        self.worker.counters.upstream_bytes_received.add(data as u64);
+        if data > 0 && self.fill.push(&bytes[..data], self.refused_until_seconds) == Wanted::No {
+            return None;
+        }
+        Some(consumed)
+    }
+
+    /// The body is whole.
+    fn finish(self, is_clean: bool) {
+        let filled = self.fill.finish();
+        if let Some(place) = self.place {
+            let cell = self.worker.series.route(place).cache.cell();
+            match filled {
+                Filled::Stored(_) => cell.stored.increment(),
+                Filled::TooLarge => cell.refusals.count(Refusal::TooLarge as usize),
+                Filled::Purged => cell.refusals.count(Refusal::Purged as usize),
+                Filled::Broken => cell.refusals.count(Refusal::Incomplete as usize),
+            }
+        }
+        if self.reply.persists && is_clean {
+            self.server.keep(self.reply, &self.worker.deadlines);
+        }
+    }
+}
+
+/// What remains of a body.
+struct Body {
+    framing: Framing,
+    left: u64,
+    decoder: Chunked,
+    is_over: bool,
+}
+
+impl Body {
+    fn new(framing: Framing) -> Self {
+        let left = if let Framing::Length(length) = framing { length } else { 0 };
+        let is_over = framing == Framing::None || framing == Framing::Length(0);
+        Self { framing, left, decoder: Chunked::default(), is_over }
+    }
+
+    /// How much of what has arrived is data, which is then in front, and how much is done with; `None` if it is broken.
+    fn take(&mut self, bytes: &mut [u8]) -> Option<(usize, usize)> {
+        Some(match self.framing {
+            Framing::None => (0, 0),
+            Framing::Length(_) => {
+                let count = self.left.min(bytes.len() as u64);
+                self.left -= count;
+                self.is_over = self.left == 0;
+                (count as usize, count as usize)
+            }
+            Framing::UntilClose => (bytes.len(), bytes.len()),
+            Framing::Chunked => {
+                let decoded = self.decoder.decode(bytes, &ChunkLimits::default()).ok()?;
+                self.is_over = decoded.done;
+                (decoded.data, decoded.consumed)
+            }
+        })
+    }
+}

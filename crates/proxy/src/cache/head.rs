@@ -1,0 +1,197 @@
+//! Heads of responses that come from the store: what is stored, with what is said anew each time.
+
+use std::ops::Range;
+
+use ::cache::{
+    Boundary, CacheStatus, Handling, Stored, write_age, write_content_length, write_content_range,
+};
+use wire::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite, Version};
+
+use crate::context::exchange_slot::Memory;
+use crate::context::failure::Failure;
+use crate::context::seen;
+use crate::exchange::answer;
+use crate::exchange::policies::{self, Sender};
+use crate::exchange::{Admitted, Call};
+
+/// A response that is about to be sent.
+pub(super) struct Said<'a> {
+    pub(super) stored: &'a Stored,
+    /// As it is stored, with its empty line.
+    pub(super) head: &'a [u8],
+    pub(super) extent: &'a Extent,
+    pub(super) framing: Framing,
+    pub(super) handling: Handling,
+    /// How old it is, where that is said.
+    pub(super) age_seconds: Option<u64>,
+    /// How long it stays fresh, negative where it does not.
+    pub(super) ttl_seconds: i64,
+    /// What it is found by, where clients are to see it.
+    pub(super) key: Option<&'a [u8]>,
+}
+
+/// What of a stored response is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// Its head: the client has the rest already.
+    NotModified,
+    /// One range, of so many bytes in all, where that is known.
+    Part(Range<u64>, Option<u64>),
+    /// Several.
+    Parts(Vec<Range<u64>>, Boundary),
+}
+
+impl Extent {
+    /// The status that goes with it.
+    pub(super) fn status(&self, stored: &Stored) -> u16 {
+        match self {
+            Self::Whole => stored.status,
+            Self::NotModified => 304,
+            Self::Part(..) | Self::Parts(..) => 206,
+        }
+    }
+}
+
+/// Writes the head to `Response::out`, and says what becomes of the connection.
+pub(super) fn write(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    said: &Said<'_>,
+) -> Result<ClientConnection, Failure> {
+    let connection = connection(call, admitted, said.framing);
+    let out = &mut memory.response.out;
+    out.clear();
+    push_stored(out, said);
+    push_own(out, said);
+    out.extend_from_slice(&memory.response.added);
+    if admitted.policies(call).is_some() {
+        // What the route wants of the head depends on the request: it is written as if a server had sent it.
+        return edit(call, admitted, memory, said.framing, connection).map(|()| connection);
+    }
+    if said.framing == Framing::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    out.extend_from_slice(match connection {
+        ClientConnection::KeepAlive => b"Connection: keep-alive\r\n",
+        ClientConnection::Close => b"Connection: close\r\n",
+        ClientConnection::Persist | ClientConnection::Upgrade => b"",
+    });
+    out.extend_from_slice(seen::added(call, &memory.request.head, memory.request.head_bytes()));
+    out.extend_from_slice(b"Via: 1.1 vanward\r\n\r\n");
+    Ok(connection)
+}
+
+fn connection(call: &Call<'_>, admitted: &Admitted, framing: Framing) -> ClientConnection {
+    let persists = admitted.connection.persists(admitted.version)
+        && framing != Framing::UntilClose
+        && answer::may_go_on(call);
+    match (persists, admitted.version) {
+        (true, Version::Http10) => ClientConnection::KeepAlive,
+        (true, _) => ClientConnection::Persist,
+        (false, _) => ClientConnection::Close,
+    }
+}
+
+/// Appends what of the stored head goes with what is sent of the body.
+fn push_stored(out: &mut Vec<u8>, said: &Said<'_>) {
+    let lines = &said.head[..said.head.len() - 2];
+    match said.extent {
+        Extent::Whole => out.extend_from_slice(lines),
+        Extent::NotModified => {
+            out.extend_from_slice(b"HTTP/1.1 304 Not Modified\r\n");
+            push_fields(out, lines, |name| !describes_content(name));
+        }
+        Extent::Part(range, whole_bytes) => {
+            out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
+            push_fields(out, lines, |name| !name.eq_ignore_ascii_case(b"content-range"));
+            write_content_range(out, range, *whole_bytes);
+        }
+        Extent::Parts(_, boundary) => {
+            out.extend_from_slice(b"HTTP/1.1 206 Partial Content\r\n");
+            let is_own = |name: &[u8]| {
+                name.eq_ignore_ascii_case(b"content-type") || name.eq_ignore_ascii_case(b"content-range")
+            };
+            push_fields(out, lines, |name| !is_own(name));
+            boundary.write_content_type(out);
+        }
+    }
+}
+
+/// RFC 9110 §15.4.5: what a 304 leaves out, as its client has it; Content-Location is to be said again.
+fn describes_content(name: &[u8]) -> bool {
+    let begins = name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
+    begins && !name.eq_ignore_ascii_case(b"content-location")
+}
+
+/// Appends the fields of a head of our own writing that are wanted.
+fn push_fields(out: &mut Vec<u8>, lines: &[u8], is_wanted: impl Fn(&[u8]) -> bool) {
+    for line in lines.split_inclusive(|&byte| byte == b'\n').skip(1) {
+        let name_len = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
+        if is_wanted(&line[..name_len]) {
+            out.extend_from_slice(line);
+        }
+    }
+}
+
+/// Appends what is said anew each time.
+fn push_own(out: &mut Vec<u8>, said: &Said<'_>) {
+    // RFC 9110 §8.6: no Content-Length in a 204; that of a 304 would be another response's.
+    let status = said.extent.status(said.stored);
+    if let (Framing::Length(length), false) = (said.framing, matches!(status, 204 | 304)) {
+        write_content_length(out, length);
+    }
+    if let Some(age_seconds) = said.age_seconds {
+        write_age(out, age_seconds);
+    }
+    let (handling, ttl_seconds, key) = (said.handling, Some(said.ttl_seconds), said.key);
+    CacheStatus { handling, ttl_seconds, key, detail: None }.write(out);
+}
+
+/// Writes the head anew, as the route's policies want it.
+fn edit(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    framing: Framing,
+    connection: ClientConnection,
+) -> Result<(), Failure> {
+    let Some(policies) = admitted.policies(call) else { return Ok(()) };
+    let Memory { request, response } = memory;
+    let (out, buffer) = (&mut response.out, &mut response.buffer);
+    out.extend_from_slice(b"\r\n");
+    buffer.clear();
+    call.worker.buffers.fit(buffer, out.len());
+    buffer.spare()[..out.len()].copy_from_slice(out);
+    buffer.advance(out.len());
+    response.head.clear();
+    let limits = HeadLimits { bytes: out.len(), fields: usize::MAX, target: 0 };
+    response.head.parse(buffer.filled(), &limits).map_err(|_| Failure::UpstreamMalformed)?;
+    let options = ConnectionOptions::of_response(&response.head, buffer.filled())
+        .map_err(|_| Failure::UpstreamFraming)?;
+    out.clear();
+    let date = call.worker.date();
+    let rewrite = ResponseRewrite {
+        edits: None,
+        added: seen::added(call, &request.head, request.head_bytes()),
+        via: wire::Via::Own,
+        connection: options,
+        framing,
+        client_connection: connection,
+        date: &date,
+    };
+    let sender = Sender { server: "", has_page: false };
+    policies::write_response(call, policies, admitted, sender, request, response, rewrite);
+    response.buffer.clear();
+    Ok(())
+}
+
+/// The value of a field in a head of our own writing.
+pub(super) fn field<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    head.split_inclusive(|&byte| byte == b'\n').skip(1).find_map(|line| {
+        let (known, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b": ")?;
+        known.eq_ignore_ascii_case(name).then(|| value.trim_ascii_end())
+    })
+}

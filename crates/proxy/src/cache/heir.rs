@@ -1,0 +1,204 @@
+//! What a process that leaves tells the one in its place: what is purged here is to be purged there as well.
+//!
+//! The last requests of its clients are still answered by this one, and some of them change things, while the other
+//! answers all who come anew. Each purge is a message, and so is the word that it is done.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use ::cache::{Force, Named, Space};
+use rustix::io::retry_on_intr;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tokio::sync::oneshot;
+
+use super::Cache;
+use telemetry::message;
+
+use crate::control::change::Control;
+use crate::exchange::Call;
+use crate::transport::deadline::Ticks;
+
+/// What is longer is purged with all else.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+const DONE: &[u8] = b"purged";
+
+/// A client waits for no longer until the other process knows as well.
+const KNOWN_LIMIT: Ticks = Ticks(10);
+
+/// The process that takes the place of this one, once there is one.
+#[derive(Debug, Default)]
+pub(super) struct Heir {
+    orders: Mutex<Option<Sender<Order>>>,
+    /// It listens already: what is purged is known there before that is answered.
+    listens: AtomicBool,
+}
+
+/// What it is to purge.
+#[derive(Debug)]
+struct Order {
+    named: Vec<Named>,
+    force: Force,
+    done: oneshot::Sender<()>,
+}
+
+/// What it is going to be told, from its beginning on. Dropped, it is told nothing.
+pub(crate) struct Orders {
+    heir: Arc<Heir>,
+    orders: Receiver<Order>,
+}
+
+impl Cache {
+    /// From now on another process may store what is purged here: it is to be told.
+    pub(crate) fn bequeath(&self) -> Orders {
+        let (sender, orders) = channel();
+        *self.heir.orders() = Some(sender);
+        Orders { heir: Arc::clone(&self.heir), orders }
+    }
+
+    /// Purges what the process before this one has purged.
+    fn obey(&self, spaces: &[Space], message: &[u8]) {
+        // Whatever it was, all may have been meant.
+        let (named, force) = read(message).unwrap_or((Named::All, Force::Hard));
+        let named = [named];
+        let is_done =
+            self.purge(spaces, &named, force).is_ok() || self.purge(spaces, &[Named::All], force).is_ok();
+        if !is_done {
+            message::warn(
+                "too much was purged while one process took over from another: some of it may be stored",
+            );
+        }
+        let [named] = named;
+        if let Some(known) = self.heir.tell(vec![named], force) {
+            // It is over with that process at the latest.
+            let _ = known.blocking_recv();
+        }
+    }
+}
+
+impl Heir {
+    /// Whether anybody is to be told.
+    pub(super) fn is_there(&self) -> bool {
+        self.orders().is_some()
+    }
+
+    /// Tells it; says when it knows, if it listens already.
+    pub(super) fn tell(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
+        let mut orders = self.orders();
+        let (done, known) = oneshot::channel();
+        if orders.as_ref()?.send(Order { named, force, done }).is_err() {
+            // It never came to serve, or is gone.
+            *orders = None;
+            return None;
+        }
+        self.listens.load(Ordering::Acquire).then_some(known)
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Option<Sender<Order>>> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the other process knows as well.
+pub(crate) async fn known(call: &Call<'_>, known: oneshot::Receiver<()>) {
+    let deadline = call.worker.deadlines.deadline();
+    // Late or never: what has been done here is answered.
+    let _ = deadline.within(KNOWN_LIMIT, known).await;
+}
+
+impl Orders {
+    /// The other process serves, and listens at this channel.
+    pub(crate) fn begin(self, channel: OwnedFd) {
+        let Self { heir, orders } = self;
+        let work = move || {
+            for Order { named, force, done } in orders {
+                if let Err(error) = named.iter().try_for_each(|named| tell(&channel, named, force)) {
+                    return message::warn(&format!(
+                        "what is purged is not told to the next process: {error}"
+                    ));
+                }
+                // Who asked may be gone.
+                let _ = done.send(());
+            }
+        };
+        if std::thread::Builder::new().name("heir".to_owned()).spawn(work).is_ok() {
+            heir.listens.store(true, Ordering::Release);
+        }
+    }
+}
+
+fn tell(channel: &OwnedFd, named: &Named, force: Force) -> io::Result<()> {
+    let message = written(named, force);
+    // Signals to end sooner are meant for others.
+    retry_on_intr(|| send(channel, &message, SendFlags::NOSIGNAL))?;
+    let mut word = [0; DONE.len()];
+    let (count, _) = retry_on_intr(|| recv(channel, &mut word[..], RecvFlags::empty()))?;
+    if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+}
+
+/// Listens to the process before this one until it ends.
+pub(crate) fn listen(channel: OwnedFd, control: Weak<Control>) {
+    // It may be long until something is purged.
+    if set_socket_timeout(&channel, Timeout::Recv, None).is_err() {
+        return;
+    }
+    let hear = move || {
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        while let Ok((count @ 1.., _)) = retry_on_intr(|| recv(&channel, &mut buffer[..], RecvFlags::empty()))
+        {
+            let Some(control) = control.upgrade() else { return };
+            let plan = control.plan();
+            if let Some(cache) = &plan.cache {
+                cache.obey(&plan.spaces, &buffer[..count]);
+            }
+            if send(&channel, DONE, SendFlags::NOSIGNAL).is_err() {
+                return;
+            }
+        }
+    };
+    // Where there can be none, the other one finds the channel closed.
+    let _ = std::thread::Builder::new().name("predecessor".to_owned()).spawn(hear);
+}
+
+const SOFT: u8 = 1;
+
+fn written(named: &Named, force: Force) -> Vec<u8> {
+    let begin = |force| vec![if force == Force::Soft { SOFT } else { 0 }];
+    let mut message = begin(force);
+    named.write(&mut message);
+    if message.len() > MESSAGE_BYTES_MAX {
+        message = begin(force);
+        Named::All.write(&mut message);
+    }
+    message
+}
+
+fn read(message: &[u8]) -> Option<(Named, Force)> {
+    let (&first, named) = message.split_first()?;
+    let force = match first {
+        0 => Force::Hard,
+        SOFT => Force::Soft,
+        _ => return None,
+    };
+    Some((Named::read(named)?, force))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_read_as_they_were_written() {
+        for force in [Force::Hard, Force::Soft] {
+            let named = Named::Tag(b"news"[..].into());
+            assert_eq!(read(&written(&named, force)), Some((named, force)));
+            let long = Named::Tag(vec![b'x'; MESSAGE_BYTES_MAX].into());
+            assert_eq!(read(&written(&long, force)), Some((Named::All, force)));
+        }
+        assert_eq!((read(b""), read(b"\x07"), read(b"\0\x63")), (None, None, None));
+    }
+}

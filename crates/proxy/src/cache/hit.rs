@@ -1,0 +1,340 @@
+//! A response from the store: all of it, a part, or the word that the client has it already.
+
+use std::any::Any;
+use std::io::IoSlice;
+use std::ops::Range;
+
+use ::cache::{
+    Asked, Boundary, CacheStatus, Handling, Object, Part, Selection, Stored, Verdict, judge_conditions,
+    range_applies, select, write_content_length, write_unsatisfied_range,
+};
+use pages::Region;
+use wire::{ClientConnection, Framing, Method};
+
+use super::head::{self, Extent, Said};
+use super::outlet::Outlet;
+use super::tally;
+use crate::connection::client::Next;
+use crate::context::exchange_slot::{Memory, Request};
+use crate::context::failure::Failure;
+use crate::context::record::Record;
+use crate::exchange::answer;
+use crate::exchange::respond::{in_time, send, send_paced};
+use crate::exchange::{Admitted, Call};
+use crate::shaping::{Pace, Way};
+use crate::transport::cold::aside;
+use crate::transport::tcp::{Follows, Tcp};
+
+/// A body up to this length is copied behind its head.
+const ONE_PIECE_BYTES_MAX: u64 = 2048;
+
+/// What leaves in one call at most: half a megabyte of blocks, and the head.
+const PIECES_MAX: usize = 9;
+
+/// How a request came to be answered, and what its client is told of that.
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    pub(super) handling: Handling,
+    pub(super) now_ms: u64,
+    /// Whether the client is to see what the response is found by.
+    pub(super) shows_key: bool,
+    /// Whether the request has neither preconditions nor ranges.
+    pub(super) is_plain: bool,
+}
+
+/// Answers with what is stored.
+pub(super) async fn stored(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    object: &Object,
+    told: Told,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if !told.is_plain || record.has_fault() {
+        return aside(|| selected(call, admitted, memory, object, told, record)).await;
+    }
+    let length = object.body_bytes();
+    let connection = begin(call, admitted, memory, object, &told, (&Extent::Whole, length), record)?;
+    let out = &mut memory.response.out;
+    let (next, follows) = ending(connection);
+    if admitted.method == Method::Head || length == 0 {
+        send(call, out, follows).await?;
+        return Ok(next);
+    }
+    record.body_bytes_sent = length;
+    let pace = Pace::new(Way::Down, call.worker);
+    if length <= ONE_PIECE_BYTES_MAX && !pace.is_limited() {
+        out.extend_from_slice(object.body_at(0));
+        let sent = send(call, out, follows).await;
+        return sent.map(|()| next).inspect_err(|_| record.body_bytes_sent = 0);
+    }
+    let mut sent_bytes = 0;
+    match send_whole(call, admitted, &pace, out, object, (follows, &mut sent_bytes)).await {
+        Ok(()) => Ok(next),
+        Err(failure) => {
+            record.body_bytes_sent = sent_bytes.saturating_sub(record.head_bytes_sent);
+            Ok(cut(call, record, failure))
+        }
+    }
+}
+
+/// Sends a head and the whole body behind it. A limit that comes meanwhile holds for what is left.
+async fn send_whole(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    pace: &Pace,
+    head: &[u8],
+    object: &Object,
+    (follows, sent_bytes): (Follows, &mut u64),
+) -> Result<(), Failure> {
+    let whole_bytes = head.len() as u64 + object.body_bytes();
+    while *sent_bytes < whole_bytes {
+        let of_head = (head.len() as u64).min(*sent_bytes);
+        let (head, at) = (&head[of_head as usize..], *sent_bytes - of_head);
+        let tcp = call.client.socket.spliceable().filter(|_| pace.is_free(call.worker));
+        *sent_bytes += match (tcp, region(object)) {
+            (Some(tcp), Some(region)) => send_region(call, tcp, head, region, at).await?,
+            (Some(tcp), None) => send_gathered(call, tcp, head, object, at, follows).await?,
+            (None, _) => {
+                let piece = object.body_at(at);
+                let end = at + piece.len() as u64;
+                let follows = if end == object.body_bytes() { follows } else { Follows::More };
+                send_paced(call, admitted, pace, (head, piece), follows).await?;
+                (head.len() + piece.len()) as u64
+            }
+        };
+    }
+    Ok(())
+}
+
+/// A body that the kernel can send from where it lies.
+fn region(object: &Object) -> Option<&Region> {
+    let shelved: &dyn Any = object.on_shelf()?;
+    shelved.downcast_ref()
+}
+
+/// Sends what the client takes of a head and of the body that is behind it, and says how much that was.
+async fn send_region(
+    call: &Call<'_>,
+    tcp: &Tcp,
+    head: &[u8],
+    region: &Region,
+    at: u64,
+) -> Result<u64, Failure> {
+    let sent = in_time(call, |context| tcp.poll_send_region(context, head, region, at));
+    sent.await.map(|count| count as u64)
+}
+
+/// Sends a head and what of several pieces behind it the client takes in one call, and says how much that was: of 166 kB in
+/// three calls the kernel makes an eighth more work than in one.
+async fn send_gathered(
+    call: &Call<'_>,
+    tcp: &Tcp,
+    head: &[u8],
+    object: &Object,
+    mut at: u64,
+    follows: Follows,
+) -> Result<u64, Failure> {
+    let mut pieces = [IoSlice::new(b""); PIECES_MAX];
+    pieces[0] = IoSlice::new(head);
+    for (piece, bytes) in pieces[1..].iter_mut().zip(object.body(at..u64::MAX)) {
+        at += bytes.len() as u64;
+        *piece = IoSlice::new(bytes);
+    }
+    let follows = if at == object.body_bytes() { follows } else { Follows::More };
+    let sent = in_time(call, |context| tcp.poll_send_pieces(context, &pieces, follows));
+    sent.await.map(|count| count as u64)
+}
+
+/// The same where the request wants something other than all of it, or a fault was drawn for it.
+async fn selected(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    object: &Object,
+    told: Told,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let part = object.stored().part;
+    let whole_bytes = part.and_then(|part| part.whole_bytes).unwrap_or_else(|| object.body_bytes());
+    let wanted = match part.filter(|part| part.whole_bytes.is_none()) {
+        Some(part) => of_part(&memory.request, &part),
+        None => wanted(&memory.request, object.stored(), object.head(), Some(whole_bytes)),
+    };
+    let Wanted::Extent(extent) = wanted else {
+        return unsatisfied(call, admitted, memory, whole_bytes, told, record).await;
+    };
+    let segments = segments(&extent, object, whole_bytes);
+    let length = segments.iter().map(Segment::len).sum();
+    let mut connection = begin(call, admitted, memory, object, &told, (&extent, length), record)?;
+    let out = &mut memory.response.out;
+    let framing = if extent == Extent::NotModified { Framing::None } else { Framing::Length(length) };
+    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), record);
+    let (next, follows) = ending(connection);
+    outlet.begin(out).await?;
+    if admitted.method == Method::Head || length == 0 {
+        outlet.send(out, b"", follows).await?;
+        return Ok(next);
+    }
+    for segment in &segments {
+        for bytes in segment.bytes(object) {
+            let bytes = &bytes[..outlet.takes(bytes.len())];
+            record.body_bytes_sent += bytes.len() as u64;
+            let is_last = record.body_bytes_sent == length;
+            if let Err(failure) = outlet.send(out, bytes, if is_last { follows } else { Follows::More }).await
+            {
+                record.body_bytes_sent -= bytes.len() as u64;
+                return Ok(cut(call, record, failure));
+            }
+            out.clear();
+        }
+    }
+    Ok(next)
+}
+
+/// What a request wants of a part of nobody knows how much.
+fn of_part(request: &Request, part: &Part) -> Wanted {
+    let range = part.select(&request.head, request.head_bytes());
+    Wanted::Extent(Extent::Part(range.unwrap_or(part.start..part.end), None))
+}
+
+/// What of a response goes to a client.
+pub(super) enum Wanted {
+    Extent(Extent),
+    /// Ranges that it does not have (RFC 9110 §15.5.17).
+    Nothing,
+}
+
+/// What a request wants of a response, whose length may not be known yet.
+pub(super) fn wanted(
+    request: &Request,
+    stored: &Stored,
+    stored_head: &[u8],
+    whole_bytes: Option<u64>,
+) -> Wanted {
+    let (head, bytes) = (&request.head, request.head_bytes());
+    let asked = Asked::of(head, bytes);
+    if judge_conditions(&asked, head, bytes, stored, stored_head) == Verdict::NotModified {
+        return Wanted::Extent(Extent::NotModified);
+    }
+    // RFC 9110 §14.2: a range is one of what would be sent with 200.
+    let has_range =
+        asked.has_range() && stored.status == 200 && range_applies(&asked, head, bytes, stored, stored_head);
+    let Some(whole_bytes) = whole_bytes.filter(|_| has_range) else { return Wanted::Extent(Extent::Whole) };
+    Wanted::Extent(match select(head, bytes, whole_bytes) {
+        Selection::Whole => Extent::Whole,
+        Selection::One(range) => Extent::Part(range, Some(whole_bytes)),
+        Selection::Several(ranges) => Extent::Parts(ranges, Boundary::new(fastrand::u64(..))),
+        Selection::Unsatisfiable => return Wanted::Nothing,
+    })
+}
+
+/// A text of our own, and what follows it of the body.
+struct Segment {
+    text: Vec<u8>,
+    range: Range<u64>,
+}
+
+impl Segment {
+    fn len(&self) -> u64 {
+        self.text.len() as u64 + (self.range.end - self.range.start)
+    }
+
+    fn bytes<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a [u8]> {
+        let text = Some(self.text.as_slice()).filter(|text| !text.is_empty());
+        // A part is stored from where it begins in the whole.
+        let begin = object.stored().part.map_or(0, |part| part.start);
+        let within = self.range.start.saturating_sub(begin)..self.range.end.saturating_sub(begin);
+        text.into_iter().chain(object.body(within))
+    }
+}
+
+/// The body that goes with an extent.
+fn segments(extent: &Extent, object: &Object, whole_bytes: u64) -> Vec<Segment> {
+    match extent {
+        Extent::Whole => vec![Segment { text: Vec::new(), range: 0..whole_bytes }],
+        Extent::NotModified => Vec::new(),
+        Extent::Part(range, _) => vec![Segment { text: Vec::new(), range: range.clone() }],
+        Extent::Parts(ranges, boundary) => {
+            let content_type = head::field(object.head(), b"content-type");
+            let part = |range: &Range<u64>| {
+                let mut text = Vec::new();
+                boundary.write_part_head(&mut text, content_type, range, whole_bytes);
+                Segment { text, range: range.clone() }
+            };
+            let mut segments: Vec<Segment> = ranges.iter().map(part).collect();
+            let mut text = Vec::new();
+            boundary.write_end(&mut text);
+            segments.push(Segment { text, range: 0..0 });
+            segments
+        }
+    }
+}
+
+/// Writes the head of what has this length on its way.
+fn begin(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    object: &Object,
+    told: &Told,
+    (extent, length): (&Extent, u64),
+    record: &mut Record<'_>,
+) -> Result<ClientConnection, Failure> {
+    let stored = object.stored();
+    let said = Said {
+        stored,
+        head: object.head(),
+        extent,
+        framing: Framing::Length(length),
+        handling: told.handling,
+        // RFC 9111 §5.1.
+        age_seconds: Some(stored.age_seconds(told.now_ms)),
+        ttl_seconds: stored.ttl_seconds(told.now_ms),
+        key: told.shows_key.then(|| object.key_text()),
+    };
+    let connection = head::write(call, admitted, memory, &said)?;
+    if let Some(cell) = tally::cell(call, admitted).filter(|_| admitted.method != Method::Head) {
+        cell.sent_bytes.add(length);
+    }
+    record.status = extent.status(stored);
+    record.head_bytes_sent = memory.response.out.len() as u64;
+    Ok(connection)
+}
+
+/// What becomes of the connection, and what the last byte is sent with.
+pub(super) fn ending(connection: ClientConnection) -> (Next, Follows) {
+    match connection {
+        ClientConnection::Close => (Next::Close, Follows::Close),
+        _ => (Next::Reuse, Follows::End),
+    }
+}
+
+/// RFC 9110 §15.5.17: there is nothing of what is asked for.
+pub(super) async fn unsatisfied(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    whole_bytes: u64,
+    told: Told,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let out = &mut memory.response.out;
+    answer::begin(out, 416);
+    write_unsatisfied_range(out, whole_bytes);
+    write_content_length(out, 0);
+    CacheStatus { handling: told.handling, ttl_seconds: None, key: None, detail: None }.write(out);
+    record.status = 416;
+    answer::own(call, memory, admitted, record, b"").await
+}
+
+/// The head may have left: all that can be said now is that the body is not whole.
+pub(super) fn cut(call: &Call<'_>, record: &mut Record<'_>, failure: Failure) -> Next {
+    // What ends on purpose has said how.
+    if failure != Failure::FaultInjected {
+        call.client.socket.reset_on_drop();
+    }
+    record.failure = Some(failure);
+    Next::Drop
+}

@@ -1,0 +1,167 @@
+//! A response as it comes into the store: each who reads it does so at a pace of their own.
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::task::Poll;
+
+use ::cache::Reader;
+use bytes::Bytes;
+use wire::{ClientConnection, Framing, Version, chunk_prefix};
+
+use super::head::{self, Extent, Said};
+use super::hit::{Told, Wanted, cut, ending, unsatisfied, wanted};
+use super::outlet::Outlet;
+use crate::connection::client::Next;
+use crate::context::exchange_slot::Memory;
+use crate::context::failure::Failure;
+use crate::context::record::Record;
+use crate::exchange::{Admitted, Call};
+use crate::transport::tcp::Follows;
+
+/// Answers with what comes, as it comes.
+pub(super) async fn coming(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    reader: Reader,
+    told: Told,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let opening = reader.opening();
+    let body_bytes = opening.body_bytes;
+    let part = opening.stored.part.map(|part| (part.start..part.end, part.whole_bytes));
+    let wanted = match part {
+        // It is what this client has asked for, and nobody else.
+        Some((range, whole_bytes)) => Wanted::Extent(Extent::Part(range, whole_bytes)),
+        None => wanted(&memory.request, &opening.stored, &opening.head, body_bytes),
+    };
+    let extent = match wanted {
+        // Who wants several gets the whole: what is sent second may come first.
+        Wanted::Extent(Extent::Parts(..)) => Extent::Whole,
+        Wanted::Extent(extent) => extent,
+        Wanted::Nothing => {
+            let whole_bytes = body_bytes.unwrap_or_default();
+            return unsatisfied(call, admitted, memory, whole_bytes, told, record).await;
+        }
+    };
+    let framing = match (&extent, body_bytes, admitted.version) {
+        (Extent::NotModified, ..) => Framing::None,
+        (Extent::Part(range, _), ..) => Framing::Length(range.end - range.start),
+        (_, Some(length), _) => Framing::Length(length),
+        // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
+        (_, None, Version::Http10) => Framing::UntilClose,
+        (_, None, _) => Framing::Chunked,
+    };
+    let age_seconds = opening.stored.age_seconds(told.now_ms);
+    let said = Said {
+        stored: &opening.stored,
+        head: &opening.head,
+        extent: &extent,
+        framing,
+        handling: told.handling,
+        // RFC 9111 §5.1: of what has just been made nothing is said.
+        age_seconds: (age_seconds > 0).then_some(age_seconds),
+        ttl_seconds: opening.stored.ttl_seconds(told.now_ms),
+        key: told.shows_key.then_some(&*opening.key_text),
+    };
+    let mut connection = head::write(call, admitted, memory, &said)?;
+    record.status = extent.status(&opening.stored);
+    let wanted = match extent {
+        Extent::Part(range, _) if opening.stored.part.is_none() => range,
+        _ => 0..u64::MAX,
+    };
+    let out = &mut memory.response.out;
+    let outlet = Outlet::new(call, admitted, framing, (out, &mut connection), record);
+    let sending = Sending { call, outlet, framing, connection, wanted };
+    Ok(sending.run(reader, out, record).await)
+}
+
+/// A body on its way to one client.
+struct Sending<'a> {
+    call: &'a Call<'a>,
+    outlet: Outlet<'a>,
+    framing: Framing,
+    connection: ClientConnection,
+    /// Which bytes of it.
+    wanted: Range<u64>,
+}
+
+impl Sending<'_> {
+    async fn run(&self, mut reader: Reader, out: &mut Vec<u8>, record: &mut Record<'_>) -> Next {
+        match self.body(&mut reader, out, record).await {
+            Ok(()) => ending(self.connection).0,
+            Err(failure) => cut(self.call, record, failure),
+        }
+    }
+
+    /// Sends what is in `out`, and the body behind it.
+    async fn body(
+        &self,
+        reader: &mut Reader,
+        out: &mut Vec<u8>,
+        record: &mut Record<'_>,
+    ) -> Result<(), Failure> {
+        let (_, at_end) = ending(self.connection);
+        let is_chunked = self.framing == Framing::Chunked && !self.call.client.socket.frames_itself();
+        let mut is_behind_chunk = false;
+        self.outlet.begin(out).await?;
+        while !self.is_sent(record) {
+            let Some(part) = self.next(reader, out).await? else { break };
+            let part = self.within(part, reader.read_bytes());
+            if part.is_empty() {
+                continue;
+            }
+            let part = part.slice(..self.outlet.takes(part.len()));
+            if is_chunked && !part.is_empty() {
+                let (text, start) = chunk_prefix(part.len());
+                out.extend_from_slice(if is_behind_chunk { b"\r\n" } else { b"" });
+                out.extend_from_slice(&text[start..]);
+                is_behind_chunk = true;
+            }
+            record.body_bytes_sent += part.len() as u64;
+            let follows = if self.is_sent(record) { at_end } else { Follows::Nothing };
+            if let Err(failure) = self.outlet.send(out, &part, follows).await {
+                record.body_bytes_sent -= part.len() as u64;
+                return Err(failure);
+            }
+            out.clear();
+        }
+        if is_chunked {
+            out.extend_from_slice(if is_behind_chunk { b"\r\n0\r\n\r\n" } else { b"0\r\n\r\n" });
+        }
+        self.outlet.send(out, b"", at_end).await?;
+        if matches!(self.framing, Framing::Length(_) | Framing::None) {
+            return Ok(());
+        }
+        self.call.client.socket.end(b"").map_err(|_| Failure::ClientGone)
+    }
+
+    /// Whether all of a body whose length was told is on its way.
+    fn is_sent(&self, record: &Record<'_>) -> bool {
+        match self.framing {
+            Framing::None => true,
+            Framing::Length(length) => record.body_bytes_sent == length,
+            Framing::Chunked | Framing::UntilClose => false,
+        }
+    }
+
+    /// The next part of the body; what is in `out` leaves before a wait.
+    async fn next(&self, reader: &mut Reader, out: &mut Vec<u8>) -> Result<Option<Bytes>, Failure> {
+        let next = match poll_fn(|context| Poll::Ready(reader.poll_next(context))).await {
+            Poll::Ready(next) => next,
+            Poll::Pending => {
+                self.outlet.send(out, b"", Follows::Nothing).await?;
+                out.clear();
+                poll_fn(|context| reader.poll_next(context)).await
+            }
+        };
+        next.transpose().map_err(|_| Failure::UpstreamTruncated)
+    }
+
+    /// What of a part is wanted that ends so many bytes behind the body's beginning.
+    fn within(&self, part: Bytes, end: u64) -> Bytes {
+        let begin = end - part.len() as u64;
+        let inside = |at: u64| at.clamp(begin, end) - begin;
+        part.slice(inside(self.wanted.start) as usize..inside(self.wanted.end) as usize)
+    }
+}

@@ -1,0 +1,138 @@
+//! Requests that go to a server by themselves: what changes things there, and what the store has no answer for.
+
+use ::cache::{
+    Address, CacheStatus, Ending, Force, Forward, Handling, Named, OriginError, Refusal, also_invalid,
+    invalidates, purge_uri,
+};
+
+use tokio::sync::oneshot;
+use wire::Method;
+
+use super::{Ask, Miss, fetch, heir, hit, live, tally, uri};
+use crate::connection::client::Next;
+use crate::context::exchange_slot::Memory;
+use crate::context::failure::{Failure, Party};
+use crate::context::record::Record;
+use crate::exchange::forward::{self, Reply};
+use crate::exchange::respond;
+use crate::exchange::{Admitted, Call};
+use crate::transport::cold::aside;
+
+/// Forwards a request, and passes the response on; what is stored stands in for a server that has failed.
+pub(super) async fn pass(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    ask: &Ask<'_>,
+    miss: Miss,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    ask.cache.store.note(ask.key, ask.now_ms, miss.forward);
+    let apart = ask.may_store().then(|| ask.cache.store.apart(ask.key, ask.now_ms / 1000));
+    let outcome = forward::forward(call, admitted, memory, record).await;
+    let error = match &outcome {
+        Ok(_) => OriginError::of_status(memory.response.head.start.status),
+        Err(failure) => (failure.facts().party != Party::Client).then_some(OriginError::Unreachable),
+    };
+    if let (Some(error), Some(object)) = (error, &miss.found)
+        && ask.stands_in(object, error)
+    {
+        tally::stale(call, admitted);
+        if outcome.is_ok() {
+            record.received_apart(memory.response.head.len as u64);
+        }
+        let status = outcome.is_ok().then_some(memory.response.head.start.status);
+        let (forward, is_stored, is_collapsed) = (miss.forward, false, false);
+        let told = ask.told(call, Handling::Forwarded { forward, status, is_stored, is_collapsed });
+        return hit::stored(call, admitted, memory, object, told, record).await;
+    }
+    let reply = outcome?;
+    if let (Method::Head, 200, Some(object)) =
+        (ask.asked.method, memory.response.head.start.status, &miss.found)
+    {
+        fetch::freshen(call, memory, ask, object);
+    }
+    let reply = match fetch::part(call, admitted, memory, ask, reply, record) {
+        Ok(reader) => {
+            let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
+            let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
+            return live::coming(call, admitted, memory, reader, ask.told(call, told), record).await;
+        }
+        Err(reply) => reply,
+    };
+    let (reply, refusal) = match apart {
+        Some(apart) => match fetch::settle_apart(call, admitted, memory, ask, (apart, reply), record) {
+            Ok(reader) => {
+                let (forward, is_stored, is_collapsed) = (miss.forward, true, false);
+                let told = Handling::Forwarded { forward, status: None, is_stored, is_collapsed };
+                return live::coming(call, admitted, memory, reader, ask.told(call, told), record).await;
+            }
+            Err(passing) => passing,
+        },
+        None => (reply, None),
+    };
+    ask.settle(memory.response.head.start.status, refusal.map_or(Ending::Passed, Ending::Refused));
+    relay(call, admitted, memory, (reply, miss.forward, refusal), record).await
+}
+
+/// Forwards what changes things: what is stored of its target is invalid then, if it succeeds.
+pub(super) async fn change(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    forward: Forward,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let reply = forward::forward(call, admitted, memory, record).await?;
+    if let Some(known) = invalidate(call, admitted, memory) {
+        aside(|| heir::known(call, known)).await;
+    }
+    relay(call, admitted, memory, (reply, forward, None), record).await
+}
+
+/// RFC 9111 §4.4: what is stored of the target, and of what the response names of the same origin, by whichever route.
+/// Says when another process knows as well that takes the place of this one.
+#[cold]
+pub(crate) fn invalidate(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &Memory,
+) -> Option<oneshot::Receiver<()>> {
+    let Memory { request, response } = memory;
+    let plan = &call.snapshot.plan;
+    let cache = plan.cache.as_ref().filter(|_| !plan.spaces.is_empty())?;
+    if !invalidates(admitted.method, response.head.start.status) {
+        return None;
+    }
+    let bytes = request.head_bytes();
+    let target = uri(call, admitted, request);
+    let mut named = cache.heir.is_there().then(Vec::new);
+    let mut purge = |path_and_query: &[u8]| {
+        let there = ::cache::Uri::new(target.is_https, target.authority, path_and_query);
+        purge_uri(&there, &cache.store, cache.secret, &plan.spaces);
+        if let Some(named) = &mut named {
+            named.push(Named::Url(Address::of(Some(target.is_https), target.authority, path_and_query)));
+        }
+    };
+    purge(admitted.target.path_and_query.of(bytes));
+    for path_and_query in also_invalid(&response.head, response.buffer.filled(), &target) {
+        purge(&path_and_query);
+    }
+    cache.heir.tell(named?, Force::Hard)
+}
+
+/// Passes a response on, and says why it is not from the store, nor in it.
+pub(super) async fn relay(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    (reply, forward, refusal): (Reply, Forward, Option<Refusal>),
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if memory.response.head.start.status != 101 {
+        let handling = Handling::Forwarded { forward, status: None, is_stored: false, is_collapsed: false };
+        let detail = refusal.map(|refusal| refusal.row().word);
+        CacheStatus { handling, ttl_seconds: None, key: None, detail }.write(&mut memory.response.added);
+    }
+    respond::respond(call, admitted, memory, reply, record).await
+}

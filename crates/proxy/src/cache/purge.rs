@@ -1,0 +1,172 @@
+//! What is purged: by operators through the admin API, by clients of some networks with the method PURGE.
+//!
+//! A purge is a rule that all look-ups go by from the moment on in which it is made; what it met is freed later.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ::cache::{Address, Force, Named, Ordered, Rule, RulesFull, Space, Store, tags};
+use tokio::sync::oneshot;
+use wire::{Method, RequestHead};
+
+use super::{Cache, explain, heir};
+use crate::connection::client::Next;
+use crate::context::exchange_slot::{Memory, Request};
+use crate::context::failure::Failure;
+use crate::context::record::Record;
+use crate::control::admin::stored::{MetTold, Purged};
+use crate::control::change::Control;
+use crate::exchange::answer;
+use crate::exchange::{Admitted, Call};
+use crate::transport::cold::aside;
+
+/// How long what was purged may take memory that nobody needs yet.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+impl Cache {
+    /// Purges all that is named, in all spaces and for all workers. What that meets is still to be counted.
+    ///
+    /// # Errors
+    /// If there are too many purges to be remembered; some may be done then.
+    pub(crate) fn purge(
+        &self,
+        spaces: &[Space],
+        named: &[Named],
+        force: Force,
+    ) -> Result<Purging, RulesFull> {
+        let now_ms = explain::unix_ms();
+        let disk_records = self.below.tally().map_or(0, |tally| tally.records);
+        let purge =
+            |each: &Named| Ok((each.clone(), each.purge(&self.store, self.secret, spaces, force, now_ms)?));
+        let ordered = named.iter().map(purge).collect::<Result<_, RulesFull>>()?;
+        Ok(Purging { store: Arc::clone(&self.store), ordered, disk_records })
+    }
+
+    /// Has it purged by another process as well that takes the place of this one, and says when that knows.
+    pub(crate) fn hand_on(&self, named: Vec<Named>, force: Force) -> Option<oneshot::Receiver<()>> {
+        self.heir.tell(named, force)
+    }
+}
+
+/// Purges that are in force.
+pub(crate) struct Purging {
+    store: Arc<Store>,
+    ordered: Vec<(Named, Ordered)>,
+    /// Responses that the disk had before.
+    disk_records: u64,
+}
+
+impl Purging {
+    /// Whether all that is stored has to be looked at to say what they met.
+    fn has_rules(&self) -> bool {
+        self.ordered.iter().any(|(_, ordered)| !ordered.rules.is_empty())
+    }
+
+    /// What they met: each response that was usable in memory, and on the disk what was named by its URL, or all. What other
+    /// names meet on the disk alone is not known before it is read.
+    pub(crate) fn count(self) -> Purged {
+        let rules: Vec<Rule> = self.ordered.iter().flat_map(|(_, ordered)| ordered.rules.clone()).collect();
+        let met = self.store.count(&rules);
+        let mut by_rule = met.by_rule.into_iter();
+        let mut purged = Purged { named: self.ordered.len(), responses: met.responses, ..Purged::default() };
+        for (named, Ordered { responses, rules }) in self.ordered {
+            purged.responses += responses;
+            let mut count = responses + by_rule.by_ref().take(rules.len()).sum::<usize>();
+            if named == Named::All {
+                let on_disk = usize::try_from(self.disk_records).unwrap_or(usize::MAX);
+                (count, purged.responses) = (count.max(on_disk), purged.responses.max(on_disk));
+            } else if !rules.is_empty() {
+                purged.is_more_on_disk |= self.disk_records > 0;
+            }
+            purged.met.push(MetTold { what: named.to_string(), responses: count });
+        }
+        purged
+    }
+}
+
+/// Whether a request is not for a server, but one to purge.
+#[inline]
+pub(crate) fn is_purge(call: &Call<'_>, admitted: &Admitted, request: &Request) -> bool {
+    admitted.method == Method::Other && is_understood(call, request)
+}
+
+#[cold]
+fn is_understood(call: &Call<'_>, request: &Request) -> bool {
+    let cache = call.snapshot.plan.config.cache.as_ref();
+    cache.is_some_and(|cache| !cache.purge_from.is_empty())
+        && request.head.start.method_span.of(request.head_bytes()) == b"PURGE"
+}
+
+/// Purges what a request with the method PURGE names: the tags in its fields, or its URL.
+pub(crate) async fn purge(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let plan = &call.snapshot.plan;
+    let Some((cache, meant)) = plan.cache.as_ref().zip(plan.config.cache.as_ref()) else {
+        return Err(Failure::Forbidden);
+    };
+    if !meant.purge_from.iter().any(|network| network.contains(&admitted.client)) {
+        return Err(Failure::Forbidden);
+    }
+    let named = named(admitted, &memory.request.head, memory.request.head_bytes());
+    let (named, force) = named.ok_or(Failure::BadRequest)?;
+    let purging = cache.purge(&plan.spaces, &named, force).map_err(|RulesFull| Failure::PurgesFull)?;
+    let purged =
+        if purging.has_rules() { aside(|| counted_elsewhere(purging)).await } else { purging.count() };
+    if let Some(known) = cache.hand_on(named, force) {
+        aside(|| heir::known(call, known)).await;
+    }
+    let body = serde_json::to_string(&purged).unwrap_or_default() + "\n";
+    record.status = 200;
+    let out = &mut memory.response.out;
+    answer::begin(out, 200);
+    answer::push_content(out, 200, "application/json", body.as_bytes());
+    answer::own(call, memory, admitted, record, body.as_bytes()).await
+}
+
+/// On a thread of its own: it looks at all that is stored, and this one serves others.
+async fn counted_elsewhere(purging: Purging) -> Purged {
+    let (tell, told) = oneshot::channel();
+    let named = purging.ordered.len();
+    let count = move || drop(tell.send(purging.count()));
+    let is_counting = std::thread::Builder::new().name("purge".to_owned()).spawn(count).is_ok();
+    let counted = if is_counting { told.await.ok() } else { None };
+    // Where no thread is to be had, what was purged is so all the same.
+    counted.unwrap_or_else(|| Purged { named, ..Purged::default() })
+}
+
+/// What a request names; `None` where that is a pattern that is too long.
+fn named(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> Option<(Vec<Named>, Force)> {
+    let is_soft = |field: &wire::Field| {
+        field.name.of(bytes).eq_ignore_ascii_case(b"fastly-soft-purge") && field.value.of(bytes) == b"1"
+    };
+    let force = if head.fields.iter().any(is_soft) { Force::Soft } else { Force::Hard };
+    let mut named: Vec<Named> = tags(head, bytes).map(|tag| Named::Tag(tag.into())).collect();
+    if named.is_empty() {
+        let target = &admitted.target;
+        // Who purges mostly comes another way than clients do: by which scheme says nothing.
+        let address = Address::of(None, target.authority.of(bytes), target.path_and_query.of(bytes));
+        named.push(Named::located(address)?);
+    }
+    Some((named, force))
+}
+
+/// Frees what was purged, until the proxy ends.
+pub(crate) async fn sweep(control: Weak<Control>) {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let Some(control) = control.upgrade() else { return };
+        let Some(Cache { store, below, .. }) = control.plan().cache.clone() else { continue };
+        drop(control);
+        if let Some(tier) = below.tier() {
+            tier.tell_failure();
+        }
+        if store.is_sweep_due() {
+            // It looks at all that is stored.
+            let _ = tokio::task::spawn_blocking(move || store.sweep()).await;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Which fields of a request reach a server as the client sent them: by those alone variants can be told apart.
+
+use ::cache::{Policy, Refusal, Uri, Vary, write_kept_target};
+use config::HostHeader;
+use route::HeaderEdit;
+use wire::{Name, RequestHead};
+
+use crate::context::exchange_slot::{Request, Texts};
+use crate::context::plan::Policies;
+use crate::exchange::{Admitted, Call};
+
+/// What of a request's fields is passed on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passing {
+    /// Whether the client may say whom it forwards for.
+    pub(super) is_trusted: bool,
+    /// Whether its Connection names fields.
+    pub(super) names_fields: bool,
+    /// Whether its Authorization is for this proxy alone.
+    pub(super) drops_authorization: bool,
+}
+
+/// Keeps from servers what of the query of a request does not count: what it changes would be stored for those without.
+#[inline]
+pub(crate) fn prepare(call: &Call<'_>, admitted: &Admitted, request: &mut Request) {
+    let policy = call.snapshot.plan.config.routes[admitted.route].cache.as_ref();
+    let leaves_out = policy.is_some_and(|policy| policy.key.leaves_out());
+    if leaves_out || request.texts.kept_target.is_some() {
+        keep_target(policy, admitted, request);
+    }
+}
+
+#[cold]
+fn keep_target(policy: Option<&Policy>, admitted: &Admitted, request: &mut Request) {
+    let (target, bytes) = (&admitted.target, request.head_bytes());
+    let policy = policy.filter(|policy| policy.key.leaves_out() && admitted.may_be_stored());
+    let kept = policy.map(|policy| {
+        let uri = Uri::new(false, target.authority.of(bytes), target.path_and_query.of(bytes));
+        let mut kept = Vec::new();
+        write_kept_target(&mut kept, &uri, &policy.key);
+        kept
+    });
+    request.texts.kept_target = kept;
+}
+
+/// Path and query that a server is to see, where they are not all that the client sent.
+#[inline]
+pub(crate) fn kept_target<'a>(admitted: &Admitted, texts: &'a Texts) -> Option<&'a [u8]> {
+    texts.kept_target.as_deref().filter(|_| admitted.is_cached())
+}
+
+/// Whether who asks is known to this proxy alone, so that what a server answers is for all who may ask (RFC 9111 §3.5): the
+/// route has asked for a password, and tells the server of no user.
+#[inline]
+pub(crate) fn drops_authorization(admitted: &Admitted, policies: &Policies) -> bool {
+    policies.auth.is_some() && admitted.may_be_stored() && !policies.meant.request_headers.has_user()
+}
+
+impl Passing {
+    #[inline]
+    pub(super) fn of(call: &Call<'_>, admitted: &Admitted) -> Self {
+        Self {
+            is_trusted: call.client.is_trusted,
+            names_fields: admitted.connection.names_fields,
+            drops_authorization: admitted
+                .policies(call)
+                .is_some_and(|policies| drops_authorization(admitted, policies)),
+        }
+    }
+
+    /// Whether the server sees a field of a name as the client sent it.
+    pub(super) fn passes(self, head: &RequestHead, bytes: &[u8]) -> impl Fn(&[u8]) -> bool + Copy {
+        move |name| self.has(head, bytes, name)
+    }
+
+    fn has(self, head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
+        // What only trusted clients may say is dropped for others, as `wire::write_request` does; what stands in its place
+        // follows from the URL.
+        let is_dropped = match Name::of(name) {
+            Name::XForwardedProto | Name::XForwardedHost | Name::XForwardedOther | Name::XClientCert => {
+                !self.is_trusted
+            }
+            Name::DisguisedForwarded => true,
+            _ => false,
+        };
+        let is_ours = self.drops_authorization && name.eq_ignore_ascii_case(b"authorization");
+        !(is_dropped || is_ours || (self.names_fields && is_of_hop(head, bytes, name)))
+    }
+}
+
+/// RFC 9110 §7.6.1: what Connection names goes no further.
+#[cold]
+fn is_of_hop(head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
+    let mut options = head.values(bytes, Name::Connection);
+    options.any(|value| {
+        value.split(|&byte| byte == b',').any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
+    })
+}
+
+/// RFC 9111 §4.1: a response that varies by what the proxy writes, other than from the URL, is for no second request: what
+/// clients send there does not tell for whom it was made.
+///
+/// # Errors
+/// If it varies by such a field.
+pub(super) fn check(call: &Call<'_>, admitted: &Admitted, vary: &Vary) -> Result<(), Refusal> {
+    let is_rewritten = |name: &[u8]| match Name::of(name) {
+        Name::Via | Name::Forwarded | Name::XForwardedFor | Name::XClientCert => true,
+        Name::Host => rewrites_host(call, admitted),
+        _ => false,
+    };
+    let is_edited = |name: &[u8]| {
+        let edits =
+            admitted.policies(call).into_iter().flat_map(|policies| policies.meant.request_headers.edits());
+        // A constant is the same for all, whatever they sent.
+        edits.into_iter().any(|edit| match edit {
+            HeaderEdit::Set(known, value) | HeaderEdit::Add(known, value) => {
+                value.contains('$') && known.as_bytes().eq_ignore_ascii_case(name)
+            }
+            HeaderEdit::Remove(_) => false,
+        })
+    };
+    if vary.names().any(|name| is_rewritten(name) || is_edited(name)) {
+        return Err(Refusal::VaryRewritten);
+    }
+    Ok(())
+}
+
+/// Whether a server sees another Host than the client's, which is part of the URL.
+fn rewrites_host(call: &Call<'_>, admitted: &Admitted) -> bool {
+    let upstream = &call.snapshot.plan.upstreams[admitted.upstream].config;
+    let rewrite = admitted.policies(call).and_then(|policies| policies.meant.rewrite.host.as_ref());
+    rewrite.is_some() || upstream.host == HostHeader::Server
+}

@@ -1,0 +1,149 @@
+//! What the cache does, counted for each route, and what is told of it.
+
+use std::collections::BTreeMap;
+
+use ::cache::{Forward, HitRates, REFUSALS, Refusal, StoreTally};
+use disk::{DiskTally, Standing};
+use telemetry::{CacheCell, CacheState, DiskState};
+
+use super::Cache;
+use crate::control::admin::told::{CacheTold, DiskTold, HitRatesTold, RouteCacheTold};
+use crate::exchange::{Admitted, Call};
+
+/// Where it is counted.
+#[inline]
+pub(super) fn cell<'a>(call: &Call<'a>, admitted: &Admitted) -> Option<&'a CacheCell> {
+    let places = call.snapshot.plan.places.as_deref()?;
+    Some(call.worker.series.route(places.route(Some(admitted.route))).cache.cell())
+}
+
+/// What is stored answers.
+#[inline]
+pub(super) fn hit(call: &Call<'_>, admitted: &Admitted) {
+    call.worker.counters.cache_hits.increment();
+    if let Some(cell) = cell(call, admitted) {
+        cell.hits.increment();
+    }
+}
+
+/// What is stale answers.
+pub(super) fn stale(call: &Call<'_>, admitted: &Admitted) {
+    call.worker.counters.cache_stale.increment();
+    if let Some(cell) = cell(call, admitted) {
+        cell.stale.increment();
+    }
+}
+
+/// A request is for a server.
+pub(super) fn miss(call: &Call<'_>, admitted: &Admitted, forward: Forward) {
+    call.worker.counters.cache_misses.increment();
+    if let Some(cell) = cell(call, admitted) {
+        cell.misses.count(forward as usize);
+    }
+}
+
+/// It waits for another one.
+pub(super) fn wait(call: &Call<'_>, admitted: &Admitted) {
+    call.worker.counters.cache_waits.increment();
+    if let Some(cell) = cell(call, admitted) {
+        cell.waits.increment();
+    }
+}
+
+/// A response is not stored.
+pub(super) fn refused(call: &Call<'_>, admitted: &Admitted, refusal: Refusal) {
+    if let Some(cell) = cell(call, admitted) {
+        cell.refusals.count(refusal as usize);
+    }
+}
+
+/// What `CacheCell::misses` counts, by index.
+pub(crate) fn miss_words() -> [&'static str; Forward::ALL.len()] {
+    Forward::ALL.map(Forward::word)
+}
+
+/// What `CacheCell::refusals` counts, by index.
+pub(crate) fn refusal_words() -> Vec<&'static str> {
+    REFUSALS.iter().map(|row| row.word).collect()
+}
+
+/// What the cache of a route did.
+pub(crate) fn of_route(cell: &CacheCell) -> RouteCacheTold {
+    let named = |words: &[&str], counts: [u64; telemetry::CAUSES_MAX]| -> BTreeMap<String, u64> {
+        let counts = words.iter().zip(counts).filter(|(_, count)| *count > 0);
+        counts.map(|(word, count)| ((*word).to_owned(), count)).collect()
+    };
+    RouteCacheTold {
+        hits: cell.hits.value(),
+        stale: cell.stale.value(),
+        waits: cell.waits.value(),
+        misses: named(&miss_words(), cell.misses.values()),
+        stored: cell.stored.value(),
+        not_stored: named(&refusal_words(), cell.refusals.values()),
+        sent_bytes: cell.sent_bytes.value(),
+    }
+}
+
+fn disk_told(tally: DiskTally) -> DiskTold {
+    let DiskTally { standing, records, bytes, size_bytes, written, read, dropped, damaged, foreign } = tally;
+    DiskTold {
+        is_on: standing == Standing::On,
+        state: standing.to_string(),
+        size_bytes,
+        bytes,
+        records,
+        written,
+        read,
+        dropped,
+        damaged,
+        foreign_files: foreign,
+    }
+}
+
+impl Cache {
+    /// For metrics.
+    pub(crate) fn state<'e>(&self, misses: &'e [&'e str], refusals: &'e [&'e str]) -> CacheState<'e> {
+        let StoreTally { keys, bytes, filling_bytes, evicted, displaced, purges, .. } = self.store.tally();
+        CacheState {
+            misses,
+            refusals,
+            memory_bytes: self.store.memory_bytes(),
+            stored_bytes: bytes,
+            filling_bytes,
+            keys,
+            evictions: evicted,
+            variant_evictions: displaced,
+            purges,
+            disk: self.below.tally().map(|tally| DiskState {
+                is_on: tally.standing == Standing::On,
+                size_bytes: tally.size_bytes,
+                bytes: tally.bytes,
+                records: tally.records,
+                written: tally.written,
+                read: tally.read,
+                dropped: tally.dropped,
+                damaged: tally.damaged,
+            }),
+        }
+    }
+
+    /// For the status.
+    pub(crate) fn told(&self) -> CacheTold {
+        let StoreTally { keys, bytes, filling_bytes, stored, evicted, evicted_bytes, purges, .. } =
+            self.store.tally();
+        let told =
+            |HitRates { half, same, double, quadruple }| HitRatesTold { half, same, double, quadruple };
+        CacheTold {
+            memory_bytes: self.store.memory_bytes(),
+            stored_bytes: bytes,
+            filling_bytes,
+            keys,
+            stored,
+            evicted,
+            evicted_bytes,
+            purges,
+            disk: self.below.tally().map(disk_told),
+            hit_rates: self.store.hit_rates().map(told),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! A client's connection: PROXY protocol, TLS, HTTP/1, HTTP/2 and layer 4.
+//!
+//! Accepted sockets enter; requests leave for `exchange`, one by one. Nothing here knows a server.
+
+/// A client's connection over HTTP/1, from its first byte to its end.
+pub(crate) mod client;
+/// A client's connection over HTTP/2.
+pub(crate) mod http2;
+/// A client's connection that is passed on as bytes.
+pub(crate) mod layer4;
+/// The PROXY protocol, in both directions.
+pub(crate) mod proxy_protocol;
+/// TLS handshakes of clients that fail.
+pub(crate) mod unshaken;

@@ -1,0 +1,508 @@
+//! A client's connection: TLS if the listener has it, then HTTP/1, idle and one exchange after the other, or HTTP/2.
+//!
+//! While idle it is a socket, a deadline and an address. What belongs to a request is in a lane.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tls::Handshake;
+use wire::{HeadError, HeadLimits, Parsed, Version};
+
+use crate::connection::http2;
+use crate::connection::layer4;
+use crate::connection::proxy_protocol::{self, Introduced};
+use crate::connection::unshaken;
+use crate::context::client_tls::ClientTls;
+use crate::context::exchange_slot::{Kind, Memory, Request};
+use crate::context::failure::Failure;
+use crate::context::snapshot::Snapshot;
+use crate::exchange::answer;
+use crate::exchange::{self, Call};
+use crate::shaping::ConnectionTotals;
+use crate::transport::buffer::{Buffer, SMALL};
+use crate::transport::cold::{aside, at_once};
+use crate::transport::deadline::{Deadline, Ticks};
+use crate::transport::latency_emulation;
+use crate::transport::socket::Socket;
+use crate::transport::tcp::{Follows, Tcp};
+use crate::transport::tls::{HandshakeError, Secure};
+use crate::upstream::Kept;
+use crate::worker::listen::Listening;
+use crate::worker::{State, Worker};
+
+/// After a response to a request that was not read to its end: how much more is read and thrown away, so that the
+/// client gets to see the response before a reset.
+const LINGER_BYTES: usize = 32 << 20;
+/// And for how long.
+const LINGER: Ticks = Ticks(50);
+
+/// Clients that are turned away and lingered for, of one worker: each holds a descriptor meanwhile.
+const TURNED_AWAY_MAX: usize = 256;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A client's connection.
+pub(crate) struct Client {
+    pub(crate) socket: Socket,
+    pub(crate) address: IpAddr,
+    /// Its port, 0 of a Unix socket.
+    pub(crate) port: u16,
+    /// What else a PROXY header said of it, or has to say.
+    pub(crate) introduced: Option<Rc<Introduced>>,
+    /// The connection to a server that bears its name, while it is not in use.
+    pub(crate) kept: Cell<Option<Box<Kept>>>,
+    /// Whether it may say whom it forwards for.
+    pub(crate) is_trusted: bool,
+    /// The `Plan::trust` by which that was decided.
+    pub(crate) trusted_by: u64,
+    /// The listener that it came to.
+    pub(crate) listening: Rc<Listening>,
+    /// What is known of it if it speaks TLS.
+    pub(crate) tls: Option<Rc<ClientTls>>,
+    pub(crate) deadline: Deadline,
+    /// What it has of limits on connections.
+    pub(crate) totals: ConnectionTotals,
+    /// Requests so far.
+    pub(crate) served: u64,
+}
+
+impl Client {
+    pub(crate) fn new(worker: &Worker, tcp: Tcp, peer: SocketAddr, listening: Rc<Listening>) -> Self {
+        let address = peer.ip().to_canonical();
+        let snapshot = worker.snapshot();
+        tcp.leaves_within(snapshot.plan.config.timeouts.client_write);
+        Self {
+            socket: Socket::Plain(Box::new(tcp)),
+            address,
+            port: peer.port(),
+            introduced: None,
+            kept: Cell::new(None),
+            is_trusted: snapshot.plan.trusts(address),
+            trusted_by: snapshot.plan.trust,
+            listening,
+            tls: None,
+            deadline: worker.deadlines.deadline(),
+            totals: ConnectionTotals::default(),
+            served: 0,
+        }
+    }
+
+    /// Nobody, in the place of a client whose request is repeated when it waits for it no longer.
+    pub(crate) fn nobody(worker: &Worker, client: &Client) -> Self {
+        Self {
+            socket: Socket::Nobody,
+            introduced: client.introduced.clone(),
+            kept: Cell::new(None),
+            tls: client.tls.clone(),
+            totals: ConnectionTotals::default(),
+            listening: Rc::clone(&client.listening),
+            deadline: worker.deadlines.deadline(),
+            served: 0,
+            address: client.address,
+            port: client.port,
+            is_trusted: client.is_trusted,
+            trusted_by: client.trusted_by,
+        }
+    }
+
+    /// It is from this client, as the proxy in front of us says.
+    pub(crate) fn introduce(&mut self, worker: &Worker, source: SocketAddr, introduced: Rc<Introduced>) {
+        self.address = source.ip();
+        self.port = source.port();
+        self.judge(&worker.snapshot());
+        self.introduced = Some(introduced);
+    }
+
+    /// Decides whether it may say whom it forwards for.
+    #[cold]
+    fn judge(&mut self, snapshot: &Snapshot) {
+        self.is_trusted = snapshot.plan.trusts(self.address);
+        self.trusted_by = snapshot.plan.trust;
+    }
+
+    /// Waits, idle, until there is something to read; false when the wait is over without.
+    fn is_to_be_read(&self, worker: &Worker) -> impl Future<Output = bool> {
+        // A connection that has not yet sent anything gets the time for a head, not that of an idle one.
+        let snapshot = worker.snapshot();
+        let ticks = &snapshot.ticks;
+        let limit = if self.served == 0 { ticks.client_header } else { ticks.keep_alive };
+        self.deadline.set_idle(limit);
+        // A connection that is not kept is told so with its next response; closed before, its next request were lost.
+        let is_over = worker.state.get() == State::Closing;
+        poll_fn(move |context| match self.socket.poll_readable(context) {
+            _ if is_over => Poll::Ready(false),
+            Poll::Ready(result) => Poll::Ready(result.is_ok()),
+            Poll::Pending => self.deadline.poll(context).map(|()| false),
+        })
+    }
+}
+
+/// What became of a connection in a lane.
+pub(crate) enum Served {
+    /// It waits for its next request.
+    Idle(Box<Client>),
+    /// It speaks HTTP/2, as these bytes of it say. In a box, so that what every request comes to is small.
+    Http2(Box<(Client, Vec<u8>)>),
+    /// It is closed.
+    Closed,
+}
+
+/// What an exchange leaves of its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The next request may follow.
+    Reuse,
+    /// To be closed: it has all that it gets.
+    Close,
+    /// To be closed, but the client may still be sending.
+    Linger,
+    /// To be dropped: what it has is not whole, or nobody listens.
+    Drop,
+}
+
+/// The life of a connection: the body of its task.
+#[allow(
+    clippy::manual_async_fn,
+    reason = "an async fn holds its arguments twice, and so would every idle connection"
+)]
+pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Future<Output = ()> {
+    async move {
+        let _count = Count::new(&worker);
+        // A connection that lives long does not hold the plan that it began under.
+        let (tls, is_introduced, is_passed_on, link) = {
+            let snapshot = worker.snapshot();
+            let listener = snapshot.listener(&client.listening);
+            let is_introduced = listener.is_introduced_by(client.address);
+            (listener.tls.clone(), is_introduced, listener.passes_on.is_some(), listener.link.clone())
+        };
+        if let Some(link) = link {
+            aside(|| link.connect(&worker)).await;
+        }
+        if is_introduced {
+            match aside(|| proxy_protocol::read(&worker, client)).await {
+                Some(introduced) => client = introduced,
+                None => return,
+            }
+        }
+        if let Some(tls) = tls {
+            match aside(|| secured(&worker, tls, client)).await {
+                Some((secured, false)) => client = secured,
+                Some((mut secured, true)) => {
+                    latency_emulation::behind(&worker, &mut secured);
+                    return aside(|| http2::serve(Rc::clone(&worker), *secured, Vec::new())).await;
+                }
+                None => return,
+            }
+        }
+        if is_passed_on {
+            latency_emulation::behind(&worker, &mut client);
+            return aside(|| layer4::serve(&worker, *client)).await;
+        }
+        loop {
+            if !client.is_to_be_read(&worker).await {
+                return;
+            }
+            // One that is there already meets what is changed as well.
+            if worker.shaper.has_late_listener() {
+                latency_emulation::behind(&worker, &mut client);
+            }
+            let mut lane = worker.lanes.take(&worker, Kind::Connection);
+            lane.hand_over(client);
+            let served = lane.served().await;
+            worker.lanes.give(lane);
+            match served {
+                Served::Idle(idle) => client = idle,
+                Served::Http2(found) => {
+                    let (client, early) = *found;
+                    return aside(|| http2::serve(Rc::clone(&worker), client, early)).await;
+                }
+                Served::Closed => return,
+            }
+        }
+    }
+}
+
+/// Does the TLS handshake; also says whether HTTP/2 was agreed on.
+async fn secured(
+    worker: &Rc<Worker>,
+    tls: Arc<tls::ServerSide>,
+    mut client: Box<Client>,
+) -> Option<(Box<Client>, bool)> {
+    let counters = &worker.counters;
+    let Socket::Plain(tcp) = std::mem::replace(&mut client.socket, Socket::Nobody) else { return None };
+    let handshake = Handshake::server(tls.config()).ok()?;
+    client.deadline.set(worker.snapshot().ticks.client_header);
+    let establish = Secure::establish(*tcp, handshake, &worker.records);
+    let (secure, agreed) = match client.deadline.guard(establish).await {
+        Ok(Ok(established)) => established,
+        outcome => {
+            let passes_on = worker.snapshot().listener(&client.listening).passes_on.is_some();
+            match outcome {
+                Ok(Err(HandshakeError::InTheClear(tcp))) if !passes_on => {
+                    counters.handshake_failures.increment();
+                    client.socket = Socket::Plain(Box::new(tcp));
+                    answer_in_the_clear(worker, &client).await;
+                }
+                outcome => unshaken::failed(worker, &mut client, outcome.ok().and_then(Result::err)).await,
+            }
+            return None;
+        }
+    };
+    let counter = if agreed.is_resumed { &counters.handshakes_resumed } else { &counters.handshakes };
+    counter.increment();
+    client.socket = Socket::Secure(Box::new(secure));
+    let is_http2 = agreed.is_http2();
+    client.tls = Some(Rc::new(ClientTls::new(agreed)));
+    Some((client, is_http2))
+}
+
+/// Tells a client that speaks HTTP to a listener with TLS what is wrong.
+async fn answer_in_the_clear(worker: &Worker, client: &Client) {
+    worker.counters.failure(Failure::PlainHttp as usize);
+    unshaken::tell(worker, client, Failure::PlainHttp, "it speaks HTTP to a port of HTTPS", "");
+    let mut out = Vec::with_capacity(256);
+    answer::last_words(&mut out, Failure::PlainHttp, &worker.date());
+    let write = client.socket.write(&out, Follows::Nothing);
+    // A fresh socket takes this little at once; if not, so be it.
+    if let Ok(Ok(_)) = client.deadline.within(Ticks(1), write).await {
+        linger(client, &mut worker.buffers.take(SMALL)).await;
+    }
+}
+
+/// Counts a connection for as long as it lives, however it ends.
+struct Count<'a>(&'a Worker);
+
+impl<'a> Count<'a> {
+    fn new(worker: &'a Worker) -> Self {
+        worker.counters.connections_active.increment();
+        Self(worker)
+    }
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        self.0.counters.connections_active.decrement();
+        self.0.connection_ended();
+    }
+}
+
+/// What reading a request came to.
+enum Reading {
+    Request,
+    /// Nothing has arrived.
+    Idle,
+    /// The client has closed.
+    Closed,
+    /// It has begun to speak HTTP/2 (RFC 9113 §3.3, prior knowledge).
+    Http2,
+    Failed(Failure),
+}
+
+/// Serves the requests that are there, until none is.
+pub(crate) async fn serve(worker: &Rc<Worker>, mut client: Box<Client>, memory: &mut Memory) -> Served {
+    loop {
+        let snapshot = worker.snapshot();
+        let reading = match read_at_once(worker, &snapshot, &client, &mut memory.request) {
+            Some(reading) => reading,
+            None => read(worker, &snapshot, &client, &mut memory.request).await,
+        };
+        let next = match reading {
+            Reading::Idle => return Served::Idle(client),
+            Reading::Closed => return Served::Closed,
+            Reading::Request => {
+                client.served += 1;
+                // Who is trusted may have changed since it connected.
+                if client.trusted_by != snapshot.plan.trust {
+                    client.judge(&snapshot);
+                }
+                if client.socket.frames_itself() {
+                    memory.request.head.start.version = Version::Http2;
+                }
+                exchange::exchange(&Call::new(worker, &snapshot, &client), memory).await
+            }
+            Reading::Http2 => {
+                let early = memory.request.buffer.filled().to_vec();
+                memory.request.buffer.clear();
+                return Served::Http2(Box::new((*client, early)));
+            }
+            Reading::Failed(failure) => {
+                let call = Call::new(worker, &snapshot, &client);
+                aside(|| exchange::refuse(&call, memory, failure)).await
+            }
+        };
+        match next {
+            // Its task waits for the next request, with less.
+            Next::Reuse if memory.request.buffer.is_empty() => return Served::Idle(client),
+            Next::Reuse => {}
+            // RFC 9112 §9.6: a byte that is not read makes a close a reset, and the kernel throws away what has not left:
+            // all of a response that waits for the end to fill its segment.
+            Next::Close if memory.request.buffer.is_empty() && !client.socket.has_unread() => {
+                return Served::Closed;
+            }
+            Next::Drop => return Served::Closed,
+            Next::Close | Next::Linger => {
+                aside(|| linger(&client, &mut memory.request.buffer)).await;
+                return Served::Closed;
+            }
+        }
+    }
+}
+
+/// Reads a head that is here as a whole, as nearly every one is; `None` where `read` has to see to it.
+fn read_at_once(
+    worker: &Worker,
+    snapshot: &Snapshot,
+    client: &Client,
+    request: &mut Request,
+) -> Option<Reading> {
+    if request.buffer.is_empty() {
+        if let Some(len) = client.socket.head_len() {
+            worker.buffers.fit(&mut request.buffer, len);
+        }
+        let read = at_once(|context| client.socket.poll_read(context, request.buffer.spare()))?;
+        match read {
+            Ok(count) if count > 0 => request.buffer.advance(count),
+            _ => return Some(Reading::Closed),
+        }
+    }
+    request.head.clear();
+    let parsed = request.head.parse(request.buffer.filled(), &snapshot.head_limits);
+    (parsed == Ok(Parsed::Complete)).then_some(Reading::Request)
+}
+
+/// Reads until the head of a request is whole.
+async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &mut Request) -> Reading {
+    request.head.clear();
+    if let Some(len) = client.socket.head_len() {
+        worker.buffers.fit(&mut request.buffer, len);
+    }
+    let limits = &snapshot.head_limits;
+    // Within the deadline for the whole head, from its first byte on, or that of a record that holds it.
+    let is_armed = Cell::new(false);
+    let arm = || {
+        if !is_armed.replace(true) {
+            client.deadline.set(snapshot.ticks.client_header);
+        }
+    };
+    loop {
+        let mut is_stray = false;
+        if !request.buffer.is_empty() {
+            match request.head.parse(request.buffer.filled(), limits) {
+                Ok(Parsed::Complete) => return Reading::Request,
+                Ok(Parsed::Partial) => {}
+                Err(HeadError::Version) if is_http2(snapshot, client, request) => return Reading::Http2,
+                Err(error) => return Reading::Failed(error.into()),
+            }
+            // RFC 9112 §2.2: a line end behind a request begins no other one.
+            is_stray = client.served > 0 && b"\r\n".starts_with(request.buffer.filled());
+            if !is_stray {
+                make_room(worker, request, limits);
+                arm();
+            } else if request.buffer.len() == b"\r\n".len() {
+                request.buffer.clear();
+            } else {
+                client.deadline.set_idle(snapshot.ticks.keep_alive);
+            }
+        }
+        let is_idle = Cell::new(false);
+        let read = poll_fn(|context| {
+            let polled = client.socket.poll_read(context, request.buffer.spare());
+            if polled.is_pending() && request.buffer.is_empty() {
+                if !client.socket.holds_part() {
+                    is_idle.set(true);
+                    return Poll::Ready(Ok(0));
+                }
+                arm();
+            }
+            polled
+        });
+        match client.deadline.guard(read).await {
+            Ok(_) if is_idle.get() => return Reading::Idle,
+            // Between two requests it may go as it likes.
+            Ok(Ok(0) | Err(_)) if is_stray || request.buffer.is_empty() => return Reading::Closed,
+            Ok(Ok(0) | Err(_)) => return Reading::Failed(Failure::ClientGone),
+            Ok(Ok(count)) => request.buffer.advance(count),
+            Err(_) if is_stray => return Reading::Closed,
+            Err(_) => return Reading::Failed(Failure::ClientHeaderTimeout),
+        }
+    }
+}
+
+/// RFC 9113 §3.4: how a connection of HTTP/2 begins, where the listener speaks it without TLS.
+fn is_http2(snapshot: &Snapshot, client: &Client, request: &Request) -> bool {
+    let filled = request.buffer.filled();
+    client.served == 0
+        && client.tls.is_none()
+        && !client.socket.frames_itself()
+        && snapshot.listener(&client.listening).http2
+        && (filled.starts_with(PREFACE) || PREFACE.starts_with(filled))
+}
+
+/// Sees to it that the next read has somewhere to go. A head never outgrows its limit, which the parser enforces.
+fn make_room(worker: &Worker, request: &mut Request, limits: &HeadLimits) {
+    if request.buffer.spare().is_empty() {
+        request.buffer.compact();
+    }
+    if request.buffer.spare().is_empty() {
+        debug_assert!(request.buffer.len() < limits.bytes);
+        worker.buffers.grow(&mut request.buffer);
+    }
+}
+
+/// Ends the connection so that the client can still read what it was sent (RFC 9112 §9.6).
+async fn linger(client: &Client, buffer: &mut Buffer) {
+    // A stream that is dropped tells by itself that the rest of the request is not wanted (RFC 9113 §8.1).
+    if client.socket.frames_itself() || client.socket.shutdown_write().is_err() {
+        return;
+    }
+    let mut left = LINGER_BYTES;
+    client.deadline.set(LINGER);
+    loop {
+        buffer.clear();
+        match client.deadline.guard(client.socket.read(buffer.spare())).await {
+            Ok(Ok(count)) if count > 0 && count < left => left -= count,
+            _ => return,
+        }
+    }
+}
+
+/// The same for one that is not served, of which there are only so many.
+pub(crate) async fn linger_briefly(worker: &Worker, client: &Client, buffer: &mut Buffer) {
+    let count = worker.turned_away.get();
+    if count < TURNED_AWAY_MAX {
+        worker.turned_away.set(count + 1);
+        linger(client, buffer).await;
+        worker.turned_away.set(worker.turned_away.get() - 1);
+    }
+}
+
+/// Turns away a client that there is no room for.
+pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
+    let snapshot = worker.snapshot();
+    let listener = snapshot.listener(&client.listening);
+    // A handshake is what there is no room for, and what is passed on may be no HTTP.
+    if listener.tls.is_some() || listener.passes_on.is_some() {
+        return;
+    }
+    drop(snapshot);
+    let mut out = Vec::with_capacity(256);
+    answer::last_words(&mut out, Failure::TooManyConnections, &worker.date());
+    let write = client.socket.write(&out, Follows::Close);
+    // A fresh socket takes this little at once; if not, so be it.
+    if !matches!(client.deadline.within(Ticks(1), write).await, Ok(Ok(_))) {
+        return;
+    }
+    // A client speaks first, so that its request is there, or about to be (RFC 9112 §9.6).
+    let mut buffer = worker.buffers.take(SMALL);
+    let count = worker.turned_away.get();
+    if count < TURNED_AWAY_MAX {
+        linger_briefly(&worker, &client, &mut buffer).await;
+    } else {
+        // What is there is all that it can be heard of.
+        let _ = at_once(|context| client.socket.poll_read(context, buffer.spare()));
+    }
+}

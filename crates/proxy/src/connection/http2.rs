@@ -1,0 +1,333 @@
+//! A client's connection over HTTP/2 (RFC 9113): each of its streams is an exchange of its own, on the one path.
+//!
+//! Here are the limits that keep one connection from costing more than it is worth to its client.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use http2::{Broken, Cause, Flood, FloodLimits, Key, Limits, Reason, Refused, Role, STREAM_WINDOW, Scheme};
+use telemetry::Entry;
+use telemetry::message;
+
+use crate::connection::client::Client;
+use crate::connection::proxy_protocol::Introduced;
+use crate::context::client_tls::ClientTls;
+use crate::context::exchange_slot::Kind;
+use crate::context::failure::Failure;
+use crate::transport::buffer::TINY;
+use crate::transport::deadline::{Deadline, Ticks};
+use crate::transport::h2_connection::{End, Session};
+use crate::transport::h2_stream::Stream;
+use crate::transport::socket::Socket;
+use crate::worker::Worker;
+use crate::worker::listen::Listening;
+
+/// Streams that a client may have open at once (RFC 9113 §6.5.2 recommends no fewer).
+const STREAMS_MAX: u32 = 100;
+/// What a client may send at first before the path has taken any of it, on all streams of a connection together.
+const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
+/// What the heads of all streams that are under way take beyond the buffers that each has anyway.
+const LONG_HEADS_MAX: usize = 192 * 1024;
+
+/// How long a client may take to close, so that it gets to see the last words before a reset.
+const LINGER: Ticks = Ticks(20);
+
+/// Serves a connection until it has ended. `early` is what was read of it already.
+pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
+    // The connection's own address is out of its streams' reach.
+    let introduced = client.introduced.clone().or_else(|| Some(Introduced::by(&client.socket)));
+    let Client { socket, address, port, is_trusted, trusted_by, listening, tls, deadline, totals, .. } =
+        client;
+    let limits = limits(&worker, is_trusted);
+    let session = Session::new(&worker, socket, Role::Server, limits);
+    let mut driver = Driver {
+        worker: &worker,
+        session,
+        listening: Rc::clone(&listening),
+        address,
+        tls: tls.clone(),
+        floods: limits.floods,
+        deadline,
+        late: None,
+        opened: Vec::new(),
+        served: 0,
+        has_begun: false,
+        is_closing: false,
+    };
+    let mut ended = driver.begin(early);
+    while ended.is_none() {
+        let end = poll_fn(|context| driver.poll(context)).await;
+        for key in std::mem::take(&mut driver.opened) {
+            driver.count();
+            let client = Client {
+                socket: Socket::Stream(Box::new(Stream::new(driver.session.clone(), key, Scheme::Http))),
+                address,
+                port,
+                introduced: introduced.clone(),
+                kept: Cell::new(None),
+                is_trusted,
+                trusted_by,
+                listening: Rc::clone(&listening),
+                tls: tls.clone(),
+                deadline: worker.deadlines.deadline(),
+                totals: totals.shared(),
+                served: 0,
+            };
+            tokio::task::spawn_local(exchange(Rc::clone(&worker), Box::new(client)));
+        }
+        ended = end;
+    }
+    let reason = match ended {
+        Some(End::Broken(broken)) => {
+            if let Some(failure) = failure_of(broken) {
+                driver.tell_broken(broken, failure);
+            }
+            Some(broken.reason)
+        }
+        _ => None,
+    };
+    driver.session.finish(reason);
+    if reason.is_none() {
+        driver.deadline.set(LINGER);
+        let mut reads = 0;
+        let rest = poll_fn(|context| driver.session.poll_rest(context, &mut reads));
+        let _ = driver.deadline.guard(rest).await;
+    }
+    driver.session.reset_if_unsent();
+}
+
+/// What a client's connection may cost.
+fn limits(worker: &Worker, is_trusted: bool) -> Limits {
+    let snapshot = worker.snapshot();
+    Limits {
+        streams: STREAMS_MAX,
+        connection_window: CONNECTION_WINDOW,
+        head_bytes: snapshot.head_limits.bytes,
+        short_head_bytes: TINY,
+        long_heads_bytes: LONG_HEADS_MAX,
+        floods: snapshot.plan.config.limits.http2.of(is_trusted),
+    }
+}
+
+/// What a client is disconnected for.
+fn failure_of(Broken { reason, cause }: Broken) -> Option<Failure> {
+    Some(match cause {
+        Cause::Malformed if reason == Reason::NO_ERROR => return None,
+        Cause::Malformed => Failure::Http2Malformed,
+        Cause::Late => Failure::ClientHeaderTimeout,
+        Cause::Flood(Flood::Resets) => Failure::ResetFlood,
+        Cause::Flood(Flood::Settings) => Failure::SettingsFlood,
+        Cause::Flood(Flood::Pings) => Failure::PingFlood,
+        Cause::Flood(Flood::Priorities) => Failure::PriorityFlood,
+        Cause::Flood(Flood::EmptyFrames) => Failure::EmptyFrameFlood,
+        Cause::Flood(Flood::Overhead) => Failure::OverheadFlood,
+        Cause::Flood(Flood::Errors | Flood::Excess) => Failure::Http2Excess,
+    })
+}
+
+/// The option that says how many of these there may be.
+fn option_of(flood: Flood) -> Option<&'static str> {
+    Some(match flood {
+        Flood::Resets => "resets_per_second",
+        Flood::Settings => "settings_per_second",
+        Flood::Pings => "pings_per_second",
+        Flood::Priorities => "priorities_per_second",
+        Flood::EmptyFrames => "empty_frames_per_second",
+        Flood::Errors => "errors_per_second",
+        Flood::Overhead => "overhead_per_second",
+        Flood::Excess => return None,
+    })
+}
+
+/// Whoever drives a client's connection.
+struct Driver<'a> {
+    worker: &'a Worker,
+    session: Session,
+    listening: Rc<Listening>,
+    address: IpAddr,
+    tls: Option<Rc<ClientTls>>,
+    floods: FloodLimits,
+    deadline: Deadline,
+    /// Of a header block that has begun, at this tick, and not ended.
+    late: Option<(u32, Deadline)>,
+    /// Requests that have come.
+    opened: Vec<Key>,
+    /// Requests so far.
+    served: u64,
+    has_begun: bool,
+    is_closing: bool,
+}
+
+impl Driver<'_> {
+    /// Takes in what was read of the connection already; says how it ended, if it did.
+    fn begin(&mut self, early: Vec<u8>) -> Option<End> {
+        self.deadline.set(self.worker.snapshot().ticks.client_header);
+        if early.is_empty() {
+            // Agreed on in the handshake, whose end leaves with these settings.
+            self.session.engine().begin();
+        }
+        self.session.take_in(&early, &mut self.opened).err()
+    }
+
+    /// Ready when there are requests, or the connection has ended.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<End>> {
+        let driven = self.session.poll_drive(context, u32::MAX, &mut self.opened);
+        let refused = self.session.engine().take_refused();
+        if !refused.is_empty() {
+            self.tell_refused(&refused);
+        }
+        if let Poll::Ready(end) = driven {
+            return Poll::Ready(Some(end));
+        }
+        if self.is_late(context) {
+            return Poll::Ready(Some(End::Broken(self.session.engine().head_is_late())));
+        }
+        if !self.has_begun && self.session.engine().has_begun() {
+            self.has_begun = true;
+            self.worker.counters.http2_connections.increment();
+            self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
+        }
+        if !self.opened.is_empty() {
+            // One that was told of the end gets no more time to hear of it by asking for more.
+            if !self.is_closing {
+                self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
+            }
+            return Poll::Ready(None);
+        }
+        if self.session.is_worn() || self.session.is_left() || !self.worker.keeps(&self.listening) {
+            self.close();
+        }
+        loop {
+            let is_idle = self.session.engine().held() == 0;
+            // What the peer sent before it knew of the end is still served: it does not try that again by itself.
+            if self.is_closing && is_idle && self.session.engine().has_told_last() {
+                return Poll::Ready(Some(End::Closed));
+            }
+            if self.deadline.poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            if !self.has_begun || (self.is_closing && is_idle) {
+                return Poll::Ready(Some(End::Closed));
+            }
+            if is_idle {
+                self.close();
+            } else {
+                self.conclude();
+                self.deadline.set_idle(self.worker.snapshot().ticks.keep_alive);
+            }
+        }
+    }
+
+    /// Whether a header block took longer than a head may.
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        let Some(since) = self.session.engine().head_since() else {
+            self.late = None;
+            return false;
+        };
+        if self.late.as_ref().is_none_or(|(armed, _)| *armed != since) {
+            let deadline = self.worker.deadlines.deadline();
+            let passed = self.worker.deadlines.now() - since;
+            let limit = self.worker.snapshot().ticks.client_header;
+            deadline.set(Ticks(limit.0.saturating_sub(passed)));
+            self.late = Some((since, deadline));
+        }
+        self.late.as_ref().is_some_and(|(_, deadline)| deadline.poll(context).is_ready())
+    }
+
+    /// Counts and logs requests that were refused before anybody saw them.
+    #[cold]
+    fn tell_refused(&self, refused: &[Refused]) {
+        for Refused { status, reason, is_too_large, wrong, glimpse: [method, target, host] } in refused {
+            let failure = match (*status, *reason) {
+                (0, Reason::REFUSED_STREAM) => Failure::Http2Excess,
+                (0, _) => Failure::Http2Malformed,
+                _ if *is_too_large => Failure::HeadTooLarge,
+                _ => Failure::BadRequest,
+            };
+            self.worker.counters.failure(failure as usize);
+            if *status > 0 {
+                self.worker.counters.response(*status);
+            }
+            let detail = if *status > 0 { wrong.clone() } else { format!("reset with {reason}: {wrong}") };
+            self.log(failure, &detail, |entry| Entry { method, target, host, status: *status, ..entry });
+        }
+    }
+
+    /// Counts and logs why the connection ends, which is no request's doing.
+    #[cold]
+    fn tell_broken(&self, broken: Broken, failure: Failure) {
+        self.worker.counters.failure(failure as usize);
+        let engine = self.session.engine();
+        let what = engine.offence().unwrap_or("what was received");
+        let detail = match broken.cause {
+            Cause::Late => {
+                let limit = self.worker.snapshot().plan.config.timeouts.client_header;
+                format!("{what} came within timeouts.client_header, {limit:?}")
+            }
+            Cause::Flood(flood)
+                if let Some((option, limit)) = option_of(flood).zip(self.floods.of(flood)) =>
+            {
+                format!("ended with {} for {what}: more than limits.http2.{option}, {limit}", broken.reason)
+            }
+            _ => format!("ended with {} for {what}", broken.reason),
+        };
+        drop(engine);
+        if matches!(broken.cause, Cause::Flood(_)) {
+            message::warn(&format!("{} was disconnected: {}: {detail}", self.address, failure.facts().word));
+        }
+        self.log(failure, &detail, |entry| entry);
+    }
+
+    fn log<'e>(&'e self, failure: Failure, detail: &'e str, fill: impl FnOnce(Entry<'e>) -> Entry<'e>) {
+        if let Some(log) = self.worker.log.borrow_mut().as_mut() {
+            let entry = fill(Entry {
+                version: Some(telemetry::Version(2, 0)),
+                tls: self.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
+                cause: Some(failure.facts().word),
+                detail: Some(detail),
+                ..Entry::new(self.address)
+            });
+            log.record(&entry, self.worker.wall_clock_at(Instant::now()));
+        }
+    }
+
+    /// One more request is served, which may be the last.
+    fn count(&mut self) {
+        self.served += 1;
+        let limit = self.worker.snapshot().plan.config.limits.requests_per_connection;
+        if limit.is_some_and(|limit| self.served >= limit) {
+            self.close();
+        }
+    }
+
+    /// RFC 9113 §6.8: what is under way is finished.
+    fn close(&mut self) {
+        if !self.is_closing {
+            self.is_closing = true;
+            self.deadline.set_idle(self.worker.snapshot().ticks.client_header);
+            self.session.engine().close();
+            self.session.stir();
+        }
+    }
+
+    /// A client that was told of the end and has not answered in time is told which request is the last. Otherwise it could go
+    /// on asking for ever.
+    fn conclude(&mut self) {
+        if self.is_closing {
+            self.session.engine().tell_last();
+            self.session.stir();
+        }
+    }
+}
+
+/// One stream: a lane serves it as it does a connection of HTTP/1.
+async fn exchange(worker: Rc<Worker>, client: Box<Client>) {
+    let mut lane = worker.lanes.take(&worker, Kind::Stream);
+    lane.hand_over(client);
+    drop(lane.served().await);
+    worker.lanes.give(lane);
+}

@@ -1,0 +1,288 @@
+//! A client's connection that is passed on as it is (layer 4): a server is picked for it as for a request, and bytes
+//! move both ways until both sides have ended.
+//!
+//! What is inside is not looked at. Such a connection outlives the listener that it came to, and the plan.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use balance::{Room, Work};
+use telemetry::{Entry, Places, Retried, UpstreamCell};
+
+use crate::body::pump::Pump;
+use crate::body::tunnel::{self, Direction};
+use crate::connection::client::Client;
+use crate::context::client_tls::ClientTls;
+use crate::context::failure::{Failure, Party};
+use crate::context::snapshot::Snapshot;
+use crate::shaping::{Named, Place};
+use crate::transport::buffer::TINY;
+use crate::upstream::choose::{Choice, Detours};
+use crate::upstream::retry::ATTEMPTS_MAX;
+use crate::upstream::{Connection, Upstream};
+use crate::worker::Worker;
+
+/// Serves a connection until it has ended. Its TLS, if there is any, ends here.
+pub(crate) async fn serve(worker: &Worker, client: Client) {
+    worker.counters.connections_passed_on.increment();
+    let mut note = Note::new();
+    let (mut upward, mut downward) = (Pump::new(), Pump::new());
+    let outcome = match connect(worker, &client, &mut note).await {
+        Ok(connection) => {
+            // Small ones, exchanged for others only while something is under way.
+            let mut buffers = [worker.buffers.take(TINY), worker.buffers.take(TINY)];
+            let [up, down] = &mut buffers;
+            let ways = [
+                Direction { body: &mut upward, buffer: up },
+                Direction { body: &mut downward, buffer: down },
+            ];
+            let name = note.upstream.as_ref().map_or("", |upstream| upstream.plan.config.name.as_str());
+            let upstream = Named { name, index: 0 };
+            let place = Place { worker, client: &client, address: client.address, route: None, upstream };
+            let limit = worker.snapshot().ticks.tunnel_idle;
+            let outcome = tunnel::run(place, &connection.socket, limit, ways).await;
+            if outcome.is_err() {
+                // What one side has not ended itself must not look whole to the other.
+                connection.socket.reset_on_drop();
+            }
+            outcome
+        }
+        Err(failure) => Err(failure),
+    };
+    if outcome.is_err() {
+        client.socket.reset_on_drop();
+    }
+    note.finish(worker, &client, [upward.moved, downward.moved], outcome.err());
+}
+
+/// A connection to one of the servers, unless too many are waited for already.
+async fn connect(worker: &Worker, client: &Client, note: &mut Note) -> Result<Box<Connection>, Failure> {
+    if worker.is_short_of_memory_for(worker.counters.connections_active.value()) {
+        note.detours.shed = Some("memory");
+        return Err(Failure::ShortOfMemory);
+    }
+    let snapshot = worker.snapshot();
+    let (place, upstream) = upstream(&snapshot, client).ok_or(Failure::NoServer)?;
+    note.upstream = Some(Rc::clone(upstream));
+    let admission = upstream.admit(worker).inspect_err(|_| note.detours.shed = Some("latency"))?;
+    let counted = Counted { worker, places: snapshot.plan.places.as_deref(), upstream: place };
+    let outcome = attempt(&counted, client, upstream, note).await;
+    // How long it takes to be let in is all that is seen of how busy a server is.
+    let work = match &outcome {
+        Ok(_) => note.connect.map_or(Work::Other, |latency| Work::Done(Some(latency))),
+        Err(Failure::UpstreamConnectTimeout | Failure::QueueTimeout) => Work::Overrun,
+        Err(_) => Work::Other,
+    };
+    admission.end(work, worker.coarse_time());
+    counted.waited(&note.detours);
+    outcome
+}
+
+/// Tries servers: where one cannot be reached another one is tried, as often as for a request.
+async fn attempt(
+    counted: &Counted<'_>,
+    client: &Client,
+    upstream: &Rc<Upstream>,
+    note: &mut Note,
+) -> Result<Box<Connection>, Failure> {
+    let worker = counted.worker;
+    let rules = &upstream.plan.config.retry;
+    let began = worker.coarse_time();
+    let mut choice = Choice::of_connection(worker, client, upstream);
+    loop {
+        let last_failure = note.failed.last().map(|(_, failure)| *failure);
+        let mut tried: Vec<usize> = note.failed.iter().map(|(server, _)| *server).collect();
+        if last_failure.is_some_and(Failure::is_of_connecting) && !choice.has_untried(&tried, Room::OrNot) {
+            // As in `forward`: one that is started anew is there again in a moment.
+            tried.clear();
+        }
+        // What the servers said that were asked tells more.
+        let asked = choice
+            .next(&tried, &mut note.detours)
+            .await
+            .map_err(|failure| last_failure.unwrap_or(failure))?;
+        if let Some(failure) = last_failure {
+            counted.retried(failure);
+        }
+        let connecting = Instant::now();
+        let failure = match upstream.servers[asked.server].connect(worker, client).await {
+            Ok(mut connection) => {
+                let connected = Instant::now();
+                let latency = connected.duration_since(connecting);
+                note.server = Some(asked.server);
+                note.connect = Some(latency);
+                counted.connected(asked.server, latency);
+                // As far as can be seen, it has answered.
+                upstream.answered(&asked, 200, Some(latency), worker.time_of(connected));
+                choice.settle(&asked, None);
+                connection.under_way = Some(asked.into_under_way());
+                return Ok(connection);
+            }
+            Err(failure) => failure,
+        };
+        counted.failed(asked.server, failure);
+        upstream.failed(worker, &asked, failure.facts().party == Party::Upstream);
+        note.failed.push((asked.server, failure));
+        let now = worker.coarse_time();
+        let may_go_on = rules.on.connect
+            && failure.facts().party == Party::Upstream
+            && note.failed.len() < (rules.attempts as usize).min(ATTEMPTS_MAX)
+            && now.since(began) <= rules.within;
+        if !may_go_on {
+            return Err(failure);
+        }
+        if !upstream.budget.borrow_mut().retry(now, &upstream.plan.reserve) {
+            worker.counters.upstream_retries_denied.increment();
+            return Err(failure);
+        }
+    }
+}
+
+/// Where what happens is counted, also by name if anybody wants to know.
+struct Counted<'a> {
+    worker: &'a Worker,
+    places: Option<&'a Places>,
+    /// Index of the upstream.
+    upstream: usize,
+}
+
+impl Counted<'_> {
+    fn connected(&self, server: usize, duration: Duration) {
+        if let Some((places, upstream)) = self.cell() {
+            upstream.connect.observe(duration);
+            let server = self.worker.series.server(places.server(self.upstream, server));
+            server.connections_passed_on.increment();
+        }
+    }
+
+    fn failed(&self, server: usize, failure: Failure) {
+        if let Some((places, upstream)) = self.cell() {
+            upstream.failures.count(failure as usize);
+            self.worker.series.server(places.server(self.upstream, server)).requests.count(0);
+        }
+    }
+
+    /// Another attempt follows one that failed like this.
+    fn retried(&self, failure: Failure) {
+        self.worker.counters.retry(failure as usize);
+        if let Some((_, upstream)) = self.cell() {
+            upstream.retries.count(failure as usize);
+        }
+    }
+
+    fn waited(&self, detours: &Detours) {
+        if let (Some((_, upstream)), Some(duration)) = (self.cell(), detours.queued) {
+            upstream.queue.observe(duration);
+        }
+    }
+
+    fn cell(&self) -> Option<(&Places, &UpstreamCell)> {
+        let places = self.places?;
+        Some((places, self.worker.series.upstream(places.upstream(self.upstream))))
+    }
+}
+
+/// Where connections of its listener go now, or went when it was listened on last.
+fn upstream<'a>(snapshot: &'a Snapshot, client: &Client) -> Option<(usize, &'a Rc<Upstream>)> {
+    let (place, name) = snapshot.listener(&client.listening).passes_on.as_ref()?;
+    let has_name = |upstream: &&Rc<Upstream>| upstream.plan.config.name == *name;
+    let upstreams = &snapshot.upstreams;
+    match upstreams.get(*place).filter(has_name) {
+        Some(upstream) => Some((*place, upstream)),
+        None => upstreams.iter().enumerate().find(|(_, upstream)| has_name(upstream)),
+    }
+}
+
+/// What is noted for the log.
+struct Note {
+    began: Instant,
+    upstream: Option<Rc<Upstream>>,
+    /// The one that it is connected to.
+    server: Option<usize>,
+    connect: Option<Duration>,
+    detours: Detours,
+    /// Servers that could not be reached, and why.
+    failed: Vec<(usize, Failure)>,
+}
+
+impl Note {
+    fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            upstream: None,
+            server: None,
+            connect: None,
+            detours: Detours::default(),
+            failed: Vec::new(),
+        }
+    }
+
+    /// The connection has ended, after as many bytes to the server and to the client.
+    fn finish(&self, worker: &Worker, client: &Client, [up, down]: [u64; 2], failure: Option<Failure>) {
+        let counters = &worker.counters;
+        counters.client_bytes_received.add(up);
+        counters.upstream_bytes_sent.add(up);
+        counters.upstream_bytes_received.add(down);
+        counters.client_bytes_sent.add(down);
+        if let Some(failure) = failure {
+            counters.failure(failure as usize);
+            if self.detours.shed.is_some() {
+                counters.requests_shed.increment();
+            }
+        }
+        let duration = self.began.elapsed();
+        let snapshot = worker.snapshot();
+        if let Some(places) = snapshot.plan.places.as_deref() {
+            // The listener may be gone by now, and the plan that the connection began under is.
+            let cell = worker.series.listener(places.listener(client.listening.place()));
+            cell.connections.increment();
+            if let Some(failure) = failure {
+                cell.failures.count(failure as usize);
+            }
+            cell.duration.observe(duration);
+            cell.bytes_received.add(up);
+            cell.bytes_sent.add(down);
+        }
+        self.log(worker, client, [up, down], duration, failure);
+    }
+
+    fn log(
+        &self,
+        worker: &Worker,
+        client: &Client,
+        [up, down]: [u64; 2],
+        duration: Duration,
+        failure: Option<Failure>,
+    ) {
+        let mut log = worker.log.borrow_mut();
+        let Some(log) = log.as_mut() else { return };
+        let label = |server: usize| {
+            self.upstream.as_ref().map_or("", |upstream| upstream.plan.servers[server].label.as_str())
+        };
+        let retried = |(server, failure): &(usize, Failure)| Retried {
+            server: label(*server),
+            cause: failure.facts().word,
+        };
+        let retried: Vec<Retried<'_>> = self.failed.iter().map(retried).collect();
+        // The last one that failed was followed by none, unless a server was reached.
+        let last_failed = self.failed.last().map(|(server, _)| *server);
+        let retries = if self.server.is_some() { retried.len() } else { retried.len().saturating_sub(1) };
+        let entry = Entry {
+            body_bytes_sent: down,
+            bytes_received: up,
+            tls: client.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
+            upstream: self.upstream.as_ref().map(|upstream| upstream.plan.config.name.as_str()),
+            server: self.server.or(last_failed).map(label),
+            duration,
+            upstream_connect: self.connect,
+            retries: retries as u8,
+            retried: &retried[..retries],
+            queued: self.detours.queued,
+            session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.map(label))),
+            shed: self.detours.shed,
+            cause: failure.map(|failure| failure.facts().word),
+            ..Entry::new(client.address)
+        };
+        log.record(&entry, worker.wall_clock_at(self.began + duration));
+    }
+}

@@ -1,0 +1,155 @@
+//! The PROXY protocol: whom a connection is from, said before its first byte. Read from those who may say so, and written
+//! to servers that ask for it.
+//!
+//! What a header may look like is `route`'s; here is how it arrives, and what becomes of it.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use route::{
+    PROXY_HEADER_BYTES_MAX, ProxyHeader, ProxyIntroduction, ProxyOrigin, ProxyVersion, parse_proxy_header,
+    tlv_kind, write_proxy_header,
+};
+use telemetry::message;
+
+use crate::connection::client::Client;
+use crate::context::failure::Failure;
+use crate::transport::socket::Socket;
+use crate::transport::tcp::Tcp;
+use crate::worker::Worker;
+use crate::worker::listen::NOWHERE;
+
+/// What is known of a client's connection besides the client's own address.
+pub(crate) struct Introduced {
+    /// Where the client has connected to.
+    destination: SocketAddr,
+    /// The host that it asked for, and what its connection is called: passed on, but not looked at.
+    authority: Option<Box<str>>,
+    unique_id: Option<Box<[u8]>>,
+    /// Whether the client spoke TLS to whoever sent the header.
+    pub(crate) is_secure: bool,
+}
+
+impl Introduced {
+    /// What is to be known without a header. To be asked before the socket is out of reach.
+    pub(crate) fn by(socket: &Socket) -> Rc<Self> {
+        Rc::new(Self { destination: destination(socket), authority: None, unique_id: None, is_secure: false })
+    }
+
+    fn new(destination: SocketAddr, header: &ProxyHeader<'_>) -> Rc<Self> {
+        let said = |kind| header.tlvs().find(|tlv| tlv.kind == kind).map(|tlv| tlv.value);
+        let authority = said(tlv_kind::AUTHORITY).and_then(|name| std::str::from_utf8(name).ok());
+        Rc::new(Self {
+            destination,
+            authority: authority.map(Box::from),
+            unique_id: said(tlv_kind::UNIQUE_ID).map(Box::from),
+            // PROXY protocol §2.2.6: the first byte is a field of bits.
+            is_secure: said(tlv_kind::SSL)
+                .and_then(<[u8]>::first)
+                .is_some_and(|client| client & tlv_kind::CLIENT_SSL != 0),
+        })
+    }
+}
+
+/// Reads the header that begins a connection. The client is the one that it names; `None` where there is none, and the
+/// connection is not to be served.
+pub(crate) async fn read(worker: &Worker, mut client: Box<Client>) -> Option<Box<Client>> {
+    let Socket::Plain(tcp) = &client.socket else { return None };
+    client.deadline.set(worker.snapshot().ticks.client_header);
+    let refused = match client.deadline.guard(receive(tcp)).await {
+        Ok(Ok(Said::Client { source, introduced })) => {
+            client.introduce(worker, source, introduced);
+            return Some(client);
+        }
+        Ok(Ok(Said::Nothing)) => return Some(client),
+        // As those do that only want to know whether somebody listens.
+        Ok(Err(Refused::Silent)) => return None,
+        Ok(Err(Refused::Gone)) => Failure::ClientGone,
+        Ok(Err(Refused::Header(error))) => {
+            message::warn(&format!("{} was disconnected: {error}", client.address));
+            Failure::BadProxyHeader
+        }
+        Err(_) => {
+            message::warn(&format!("{} was disconnected: no PROXY header came in time", client.address));
+            Failure::ProxyHeaderTimeout
+        }
+    };
+    worker.counters.failure(refused as usize);
+    None
+}
+
+/// What a header came to.
+enum Said {
+    /// The connection is from this client.
+    Client { source: SocketAddr, introduced: Rc<Introduced> },
+    /// It is the peer's own, or from somebody whom it does not name.
+    Nothing,
+}
+
+/// Why there is no header.
+enum Refused {
+    /// The peer has ended without a byte.
+    Silent,
+    /// The peer has ended within the header, or was lost.
+    Gone,
+    Header(route::ProxyHeaderError),
+}
+
+impl From<io::Error> for Refused {
+    fn from(_: io::Error) -> Self {
+        Self::Gone
+    }
+}
+
+/// Takes just the header: what follows is looked at, and left to be read.
+async fn receive(tcp: &Tcp) -> Result<Said, Refused> {
+    let mut bytes = vec![0; PROXY_HEADER_BYTES_MAX];
+    let mut len = 0;
+    loop {
+        let seen = len + tcp.peek(&mut bytes[len..]).await?;
+        if seen == len {
+            return Err(if len == 0 { Refused::Silent } else { Refused::Gone });
+        }
+        let header = parse_proxy_header(&bytes[..seen]).map_err(Refused::Header)?;
+        // Of a header that is not whole yet, all bytes are its own.
+        let end = header.as_ref().map_or(seen, |header| header.len);
+        let said = header.map(|header| match header.origin {
+            ProxyOrigin::Client { source, destination } => {
+                Said::Client { source, introduced: Introduced::new(destination, &header) }
+            }
+            ProxyOrigin::Local | ProxyOrigin::Unknown => Said::Nothing,
+        });
+        while len < end {
+            match poll_fn(|context| tcp.poll_read(context, &mut bytes[len..end])).await? {
+                0 => return Err(Refused::Gone),
+                count => len += count,
+            }
+        }
+        if let Some(said) = said {
+            return Ok(said);
+        }
+    }
+}
+
+/// The header with which a connection to a server begins that is for this client alone.
+pub(crate) fn header(version: ProxyVersion, client: &Client) -> Vec<u8> {
+    let introduced = client.introduced.as_deref();
+    let source = SocketAddr::new(client.address, client.port);
+    let destination = introduced.map_or_else(|| destination(&client.socket), |known| known.destination);
+    let introduction = ProxyIntroduction {
+        client: Some((source, destination)),
+        authority: introduced.and_then(|known| known.authority.as_deref()),
+        unique_id: introduced.and_then(|known| known.unique_id.as_deref()),
+        has_checksum: false,
+    };
+    let mut out = Vec::new();
+    write_proxy_header(version, &introduction, &mut out);
+    out
+}
+
+/// The address of ours that a connection came to; one of Unix sockets came to none.
+fn destination(socket: &Socket) -> SocketAddr {
+    socket.local_address().unwrap_or(NOWHERE)
+}

@@ -1,0 +1,150 @@
+//! Handshakes of clients that fail: counted, told to the operator, and to the client, which gets to see the alert.
+
+use std::cell::Cell;
+
+use config::written_duration;
+use rustls::{AlertDescription, CertificateError, Error};
+use telemetry::message;
+use telemetry::{ClientTls, Entry};
+
+use crate::connection::client::{self, Client};
+use crate::context::failure::Failure;
+use crate::transport::buffer::SMALL;
+use crate::transport::socket::Socket;
+use crate::transport::tls::HandshakeError;
+use crate::worker::Worker;
+
+/// Handshakes that a worker tells of within a second: anybody can make any number of them fail.
+const TOLD_PER_SECOND: u32 = 10;
+
+/// How many handshakes a worker has told of.
+#[derive(Default)]
+pub(crate) struct Told {
+    second: Cell<u32>,
+    count: Cell<u32>,
+    /// Those that were not told of since.
+    more: Cell<u32>,
+}
+
+impl Told {
+    /// Whether one more may be told of now; then how many were not.
+    fn next(&self, second: u32) -> Option<u32> {
+        if self.second.replace(second) != second {
+            self.count.set(0);
+        }
+        if self.count.get() == TOLD_PER_SECOND {
+            self.more.set(self.more.get().saturating_add(1));
+            return None;
+        }
+        self.count.set(self.count.get() + 1);
+        Some(self.more.take())
+    }
+}
+
+/// A handshake came to nothing; `None` is that it took too long.
+#[cold]
+pub(crate) async fn failed(worker: &Worker, client: &mut Client, error: Option<HandshakeError>) {
+    worker.counters.handshake_failures.increment();
+    let (failure, reason, unshaken) = match error {
+        // Nothing was said that there is anything to be told of.
+        Some(HandshakeError::Io | HandshakeError::InTheClear(_)) => return,
+        Some(HandshakeError::Refused(error, unshaken)) => {
+            (failure_of(&error), reason(&error), Some(*unshaken))
+        }
+        Some(HandshakeError::TooLong) => {
+            (Failure::ClientHandshake, "it is longer than any handshake".to_owned(), None)
+        }
+        None => {
+            let limit = worker.snapshot().plan.config.timeouts.client_header;
+            let reason = format!("it did not end within timeouts.client_header, {}", written_duration(limit));
+            (Failure::ClientHandshake, reason, None)
+        }
+    };
+    worker.counters.failure(failure as usize);
+    let server_name = unshaken.as_ref().and_then(|unshaken| unshaken.server_name.as_deref());
+    tell(worker, client, failure, &reason, server_name.unwrap_or_default());
+    if let Some(unshaken) = unshaken {
+        // The client may go on sending, and a close with something unread would be a reset, behind which the alert is lost.
+        client.socket = Socket::Plain(Box::new(unshaken.tcp));
+        client::linger_briefly(worker, client, &mut worker.buffers.take(SMALL)).await;
+    }
+}
+
+/// Tells of it in the log, or where there is none on standard error.
+pub(crate) fn tell(worker: &Worker, client: &Client, failure: Failure, reason: &str, server_name: &str) {
+    let Some(more) = worker.unshaken.next(worker.deadlines.second()) else { return };
+    let mut detail = reason.to_owned();
+    if more > 0 {
+        detail += &format!("; {more} more handshakes failed before and are not told of");
+    }
+    let word = failure.facts().word;
+    match worker.log.borrow_mut().as_mut() {
+        Some(log) => {
+            let entry = Entry {
+                tls: ClientTls { server_name, ..ClientTls::default() },
+                cause: Some(word),
+                detail: Some(&detail),
+                ..Entry::new(client.address)
+            };
+            log.record(&entry, worker.wall_clock_at(std::time::Instant::now()));
+        }
+        None => {
+            let name = wire::quote(server_name.as_bytes());
+            message::warn(&format!("{}: {word}: no TLS for the name {name}: {detail}", client.address));
+        }
+    }
+}
+
+fn failure_of(error: &Error) -> Failure {
+    match error {
+        Error::NoCertificatesPresented | Error::InvalidCertificate(_) => Failure::ClientCertificate,
+        _ => Failure::ClientHandshake,
+    }
+}
+
+/// What it means to whoever looks for the client that is at fault; "it" is the client.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::NoCertificatesPresented => "it has no certificate, and one is required".to_owned(),
+        Error::InvalidCertificate(error) => match error {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "its certificate is signed by none of the CAs that are trusted for clients".to_owned()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired".to_owned()
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "its certificate is not valid yet".to_owned()
+            }
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+                "its certificate is not for clients".to_owned()
+            }
+            other => format!("its certificate is not valid: {other}"),
+        },
+        Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::DecryptError,
+        ) => "it does not accept the certificate that it was shown".to_owned(),
+        Error::NoApplicationProtocol => "it speaks none of the protocols of this listener (ALPN)".to_owned(),
+        Error::InvalidMessage(_) => "what it sends is no TLS".to_owned(),
+        // What is chosen by is the name.
+        Error::General(_) => "there is no certificate for the name that it asks for".to_owned(),
+        other => tls::reason(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_are_told_of_in_a_second_and_the_others_are_counted() {
+        let told = Told::default();
+        let told_in = |second, count| (0..count).filter_map(|_| told.next(second)).collect::<Vec<u32>>();
+        assert_eq!(told_in(1, 25), [0; 10]);
+        assert_eq!(told_in(2, 2), [15, 0]);
+    }
+}

@@ -1,0 +1,20 @@
+//! The data that travels with a request: the plan, the exchange's memory, failures, the record for the log.
+//!
+//! Steps read and fill what is here. No step is here.
+
+/// What a client's TLS says about the client.
+pub(crate) mod client_tls;
+/// The memory of a running exchange, kept for the next one.
+pub(crate) mod exchange_slot;
+/// The detail of a refused message, for the log.
+pub(crate) mod explain;
+/// What can go wrong, with its status and its text.
+pub(crate) mod failure;
+/// The configuration, compiled for the request path.
+pub(crate) mod plan;
+/// The record of a request, for the log.
+pub(crate) mod record;
+/// What routes see of a request.
+pub(crate) mod seen;
+/// The plan as one worker uses it.
+pub(crate) mod snapshot;

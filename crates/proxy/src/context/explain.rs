@@ -1,0 +1,110 @@
+//! What exactly was wrong with a message that is refused: the `detail` of its line in the log.
+//!
+//! Nothing is kept for this on the path: what is left of the message is looked at once more.
+
+use wire::{ConnectionOptions, Framing, Method, Target};
+
+use crate::body::pump::Pump;
+use crate::context::exchange_slot::{Memory, Request, Response};
+use crate::context::failure::{Failure, Party};
+use crate::exchange::Call;
+use crate::exchange::forward::INTERIM_MAX;
+
+/// What was wrong, as far as what is left tells.
+#[cold]
+pub(crate) fn failure(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<String> {
+    match failure.facts().party {
+        Party::Client => request(call, &mut memory.request, failure),
+        Party::Upstream => response(call, memory, failure),
+        Party::Proxy => None,
+    }
+}
+
+fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<String> {
+    let chunks = chunks(&mut request.body);
+    let Request { head, buffer, .. } = &*request;
+    let config = &call.snapshot.plan.config;
+    let is_whole = head.len > 0;
+    let bytes = request.head_bytes();
+    match failure {
+        Failure::BadRequest
+        | Failure::HeadTooLarge
+        | Failure::MethodTooLong
+        | Failure::TargetTooLong
+        | Failure::VersionRefused
+            if !is_whole =>
+        {
+            wire::request_refusal(buffer.filled(), &call.snapshot.head_limits)
+        }
+        Failure::BadRequest | Failure::BadHost => {
+            let error = Target::of(head, bytes).err();
+            Some(error.map_or_else(
+                || "an HTTP/1.0 request without Host cannot be told where to go".to_owned(),
+                |error| wire::target_refusal(error, head, bytes),
+            ))
+        }
+        Failure::BadFraming => Some(match wire::request_framing(head, bytes) {
+            Err(error) => wire::framing_refusal(error, head, bytes),
+            Ok(_) => wire::connection_refusal(head, bytes),
+        }),
+        Failure::HeadTooLarge => chunks.or_else(|| Some(wire::connection_refusal(head, bytes))),
+        Failure::BodyTooLarge => chunks.or_else(|| {
+            let limit = config.limits.body_bytes?;
+            Some(match wire::request_framing(head, bytes) {
+                Ok(Framing::Length(length)) => {
+                    format!("Content-Length {length} is more than limits.body_bytes, {limit} bytes")
+                }
+                _ => format!("the body is more than limits.body_bytes, {limit} bytes"),
+            })
+        }),
+        Failure::BadBody => chunks,
+        Failure::ClientGone | Failure::Http2Malformed => call.client.socket.wrong().map(|wrong| wrong.text),
+        Failure::ClientHeaderTimeout => Some(format!(
+            "{} bytes of the head came within timeouts.client_header, {:?}",
+            buffer.len(),
+            config.timeouts.client_header
+        )),
+        _ => None,
+    }
+}
+
+fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<String> {
+    if let Some(wrong) = memory.response.wrong.take() {
+        return Some(wrong);
+    }
+    let chunks = chunks(&mut memory.response.body);
+    let Memory { request, response: Response { head, buffer, .. } } = &*memory;
+    let bytes = buffer.filled();
+    match failure {
+        Failure::UpstreamMalformed | Failure::UpstreamHeadTooLarge if head.len == 0 => {
+            wire::response_refusal(bytes, &call.snapshot.head_limits)
+        }
+        Failure::UpstreamInterims => Some(format!("more than {INTERIM_MAX} interim responses")),
+        Failure::UpstreamSwitch => Some(
+            "a 101 that was not asked for, to another protocol, with a Sec-WebSocket-Accept that is not of the key, or \
+             before the end of the request (RFC 9110 §7.8, RFC 6455 §4.1)"
+                .to_owned(),
+        ),
+        Failure::UpstreamFraming | Failure::UpstreamHeadTooLarge => chunks.or_else(|| {
+            let to_head = request.head.start.method == Method::Head;
+            // The head lies at the front of the buffer until it is accepted.
+            if bytes.len() < head.len {
+                return None;
+            }
+            match wire::response_framing(head, bytes, to_head) {
+                Err(error) => Some(wire::framing_refusal(error, head, bytes)),
+                Ok(_) if ConnectionOptions::of(head, bytes).is_err() => {
+                    Some(wire::connection_refusal(head, bytes))
+                }
+                Ok(_) => None,
+            }
+        }),
+        _ => None,
+    }
+}
+
+/// What was wrong with the chunks of a body.
+fn chunks(body: &mut Pump) -> Option<String> {
+    let refusal = body.take_refusal()?;
+    Some(format!("in the chunks, at {}: {}", wire::quote(&refusal.beginning), refusal.error.rule()))
+}

@@ -1,0 +1,239 @@
+//! The configuration as the path uses it: compiled once, shared by all workers, never changed. A change is another plan,
+//! made from the one before.
+
+/// The servers that a configuration lists.
+mod listed;
+/// Routes and their policies.
+mod routes;
+/// Upstreams and their servers.
+mod upstreams;
+/// Sessions.
+mod stickiness;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use balance::Time;
+use cache::Space;
+use config::{CacheDisk, Config, Hsts, IpNet};
+use tls::{ClientSide, Problem, ServerSide};
+
+use crate::cache::Cache;
+use crate::control::legacy::Legacy;
+use crate::control::resolve::Names;
+use crate::exchange::verify::Verifier;
+use crate::shaping::Limits;
+use crate::transport::latency_emulation::Link;
+
+pub(crate) use routes::{Auth, Policies, Route, Table, secret};
+pub(crate) use stickiness::Stickiness;
+pub(crate) use upstreams::{ServerPlan, UpstreamPlan};
+
+/// A compiled configuration.
+pub(crate) struct Plan {
+    pub(crate) config: Config,
+    /// Changes when other proxies are trusted than before.
+    pub(crate) trust: u64,
+    pub(crate) listeners: Vec<Arc<Listener>>,
+    pub(crate) upstreams: Vec<Arc<UpstreamPlan>>,
+    pub(crate) routes: Vec<Route>,
+    /// Where its routes store responses, each once.
+    pub(crate) spaces: Vec<Space>,
+    /// Where it is counted by name; `None` while nobody asks for metrics.
+    pub(crate) places: Option<Arc<telemetry::Places>>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) verifier: Arc<Verifier>,
+    /// What is stored of responses, where anything is.
+    pub(crate) cache: Option<Cache>,
+    /// The names of its servers: for as long as it is there, they are resolved.
+    pub(crate) names: Names,
+}
+
+/// A listener, by its index in the file.
+pub(crate) struct Listener {
+    pub(crate) tls: Option<Arc<ServerSide>>,
+    /// Whether its requests are sent to https, and at which port.
+    pub(crate) redirect_port: Option<u16>,
+    /// Lines that every response gets: Strict-Transport-Security.
+    pub(crate) added: Vec<u8>,
+    /// Whether HTTP/2 is spoken.
+    pub(crate) http2: bool,
+    /// Networks whose connections begin with a PROXY header.
+    introducers: Vec<IpNet>,
+    /// The upstream that connections are passed on to as they are, if they are: its index and name.
+    pub(crate) passes_on: Option<(usize, String)>,
+    /// How fast bodies may pass, or what is passed on.
+    pub(crate) limits: Option<Arc<Limits>>,
+    /// What its clients are behind.
+    pub(crate) link: Option<Arc<Link>>,
+}
+
+impl Plan {
+    /// Reads the certificates and compiles the rest. What `previous` has that is configured alike is taken over;
+    /// `names` are those of its servers.
+    ///
+    /// # Errors
+    /// What is wrong with certificates.
+    pub(crate) fn new(
+        config: Config,
+        previous: Option<&Self>,
+        now: Time,
+        names: Names,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut listeners = Vec::with_capacity(config.listeners.len());
+        for listener in &config.listeners {
+            match Listener::new(listener, &config, previous) {
+                Ok(listener) => listeners.push(Arc::new(listener)),
+                Err(found) => problems.extend(found),
+            }
+        }
+        let mut upstreams = Vec::with_capacity(config.upstreams.len());
+        for upstream in &config.upstreams {
+            let before = previous.and_then(|previous| previous.upstream(&upstream.name));
+            match UpstreamPlan::new(upstream, before, now, &names) {
+                Ok(upstream) => upstreams.push(upstream),
+                Err(found) => problems.extend(found),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let table = Arc::new(Table::new(&config));
+        let verifier = previous.map(|previous| Arc::clone(&previous.verifier)).unwrap_or_default();
+        let kept = previous.filter(|previous| stores(&previous.config) == stores(&config));
+        let cache = match kept {
+            Some(previous) => previous.cache.clone(),
+            None => config.cache.as_ref().map(Cache::new),
+        };
+        let before = previous.map(|previous| (&previous.config, &previous.routes[..]));
+        let routes = routes::routes(&config, before, cache.as_ref().map(Cache::secret));
+        let spaces = routes::spaces(&config, &routes);
+        let trust = previous.map_or(0, |previous| {
+            previous.trust + u64::from(previous.config.trusted_proxies != config.trusted_proxies)
+        });
+        Ok(Self {
+            trust,
+            cache,
+            listeners,
+            upstreams,
+            routes,
+            spaces,
+            places: None,
+            table,
+            verifier,
+            names,
+            config,
+        })
+    }
+
+    /// Goes on with what the process before knew. For the first plan, before anybody else has it.
+    pub(crate) fn inherit(&mut self, legacy: &Legacy, now: Time) {
+        for (listener, configured) in self.listeners.iter().zip(&self.config.listeners) {
+            let keys = legacy.ticket_keys(&configured.address.to_string());
+            if let Some((tls, keys)) = listener.tls.as_ref().zip(keys) {
+                // Keys for other clients than it lets in now are left: these begin anew.
+                tls.adopt_ticket_keys(&keys);
+            }
+        }
+        for upstream in self.upstreams.iter_mut().filter_map(Arc::get_mut) {
+            upstream.inherit(legacy, now);
+        }
+    }
+
+    /// The upstream of this name.
+    fn upstream(&self, name: &str) -> Option<&Arc<UpstreamPlan>> {
+        self.upstreams.iter().find(|upstream| upstream.config.name == name)
+    }
+
+    /// The listener of this name.
+    fn listener(&self, name: &str) -> Option<&Arc<Listener>> {
+        let place = self.config.listeners.iter().position(|listener| listener.name == name)?;
+        self.listeners.get(place)
+    }
+
+    /// Whether a client with this address may say whom it forwards for.
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+        self.config.trusted_proxies.iter().any(|network: &IpNet| network.contains(&address))
+    }
+
+    /// What TLS there is towards servers, each once.
+    pub(crate) fn upstream_tls(&self) -> Vec<&Arc<ClientSide>> {
+        let servers = self.upstreams.iter().flat_map(|upstream| &upstream.servers);
+        let mut found: Vec<&Arc<ClientSide>> = Vec::new();
+        for (tls, _) in servers.filter_map(|server| server.tls.as_ref()) {
+            // Those of an upstream follow one another.
+            if found.last().is_none_or(|last| !Arc::ptr_eq(last, tls)) {
+                found.push(tls);
+            }
+        }
+        found
+    }
+}
+
+impl Listener {
+    /// One without anything that has to be asked for.
+    pub(crate) const NONE: Self = Self {
+        tls: None,
+        redirect_port: None,
+        added: Vec::new(),
+        http2: false,
+        introducers: Vec::new(),
+        passes_on: None,
+        limits: None,
+        link: None,
+    };
+
+    /// Whether a connection from this address says with a PROXY header whom it is from.
+    pub(crate) fn is_introduced_by(&self, address: IpAddr) -> bool {
+        self.introducers.iter().any(|network| network.contains(&address))
+    }
+
+    fn new(
+        listener: &config::Listener,
+        config: &Config,
+        previous: Option<&Plan>,
+    ) -> Result<Self, Vec<Problem>> {
+        // The keys of tickets and what is remembered of sessions belong to it.
+        let kept = previous.and_then(|previous| {
+            let what =
+                |of: &config::Listener| (of.address.clone(), of.http2, of.tcp.is_some(), of.tls.clone());
+            let mut before = previous.config.listeners.iter();
+            let place = before.position(|before| what(before) == what(listener))?;
+            previous.listeners[place].tls.clone()
+        });
+        let tls = match kept {
+            Some(tls) => Some(tls),
+            None => ServerSide::load(listener)?.map(Arc::new),
+        };
+        let before = previous.and_then(|plan| plan.listener(&listener.name));
+        Ok(Self {
+            tls,
+            redirect_port: listener.redirect_to_https.then(|| https_port(config)),
+            added: listener.hsts.as_ref().map(hsts_line).unwrap_or_default(),
+            http2: listener.http2,
+            introducers: listener.proxy_protocol.clone(),
+            link: Link::new(&listener.link, before.and_then(|before| before.link.as_ref())),
+            limits: Limits::new(&listener.bandwidths, before.and_then(|before| before.limits.as_ref())),
+            passes_on: listener.tcp.map(|upstream| (upstream, config.upstreams[upstream].name.clone())),
+        })
+    }
+}
+
+/// Where it is stored: what is stored is kept for as long as this does not change. How much is for `Cache::follow`.
+fn stores(config: &Config) -> Option<Option<&CacheDisk>> {
+    Some(config.cache.as_ref()?.disk.as_ref())
+}
+
+/// Where https is spoken: at its own port if anywhere there, else at the first listener's that has TLS.
+fn https_port(config: &Config) -> u16 {
+    const HTTPS: u16 = 443;
+    let mut ports = config.listeners.iter().filter(|listener| listener.tls.is_some());
+    let first = ports.next().and_then(|listener| listener.address.port()).unwrap_or(HTTPS);
+    if ports.any(|listener| listener.address.port() == Some(HTTPS)) { HTTPS } else { first }
+}
+
+/// RFC 6797 §6.1.
+fn hsts_line(hsts: &Hsts) -> Vec<u8> {
+    format!("Strict-Transport-Security: {}\r\n", hsts.header_value()).into_bytes()
+}

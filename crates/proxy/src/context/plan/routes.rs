@@ -1,0 +1,364 @@
+//! Routes as the path uses them: which request takes which, what is asked of it there and what is done with it.
+//!
+//! What requests are counted by, and who has been verified, belongs to all workers and outlives a change that leaves it
+//! as it was.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cache::{KeySecret, Space};
+use config::{Action, Config, RateLimit};
+use route::{
+    AccessList, Credentials, CredentialsDigest, PathRule, Pattern, RateLimiter, Request, RouteTable, Rule,
+    Users, Verified,
+};
+
+use crate::context::failure::Failure;
+use crate::context::seen::Fields;
+use crate::context::snapshot::TimeoutTicks;
+use crate::shaping::{Delayed, Limits};
+
+/// How many credentials are remembered as verified for a file of users, and for how long.
+const VERIFIED_MAX: usize = 1024;
+const VERIFIED_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// A route, by its index in the file.
+pub(crate) struct Route {
+    /// Where its requests go; without a meaning where its policies have another action.
+    pub(crate) upstream: usize,
+    /// What it is called, for the log.
+    pub(crate) label: String,
+    /// What there is besides; `None` in most.
+    pub(crate) policies: Option<Box<Policies>>,
+    /// Whether what servers answer is stored.
+    pub(crate) is_cached: bool,
+    /// Whether it is made for listeners without TLS alone: then its requests are not redirected to https.
+    pub(crate) is_for_plain_http: bool,
+    /// What keys are hashed with, for each of its upstreams; empty where nothing is stored.
+    key_secrets: Box<[(usize, KeySecret)]>,
+    /// How fast its bodies may pass; `None` is as they come.
+    pub(crate) limits: Option<Arc<Limits>>,
+    /// Their share of what they have together with others.
+    pub(crate) weight: NonZeroU32,
+    /// How late its requests go on.
+    pub(crate) delay: Option<Arc<Delayed>>,
+    /// How late its responses go on.
+    pub(crate) response_delay: Option<Arc<Delayed>>,
+}
+
+/// What is asked of the requests of a route, and done with them, besides sending them to one upstream.
+pub(crate) struct Policies {
+    pub(crate) action: Action,
+    pub(crate) access: Option<AccessList>,
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) auth: Option<Arc<Auth>>,
+    /// As it is configured: what is done with messages.
+    pub(crate) meant: config::Policies,
+    /// Of the path, whose groups edits of fields may name.
+    pub(crate) pattern: Option<Pattern>,
+    /// Whether anything of it may need a name of the request.
+    pub(crate) names_request: bool,
+    /// The waits, where some are its own.
+    pub(crate) ticks: Option<TimeoutTicks>,
+}
+
+/// A limit on requests.
+pub(crate) struct Limit {
+    meant: RateLimit,
+    pub(crate) limiter: Arc<RateLimiter>,
+}
+
+/// Who may come in.
+pub(crate) struct Auth {
+    pub(crate) users: Arc<Users>,
+    /// The value of WWW-Authenticate.
+    pub(crate) challenge: String,
+    /// Held for the length of a look-up.
+    verified: Mutex<Verified>,
+}
+
+impl Auth {
+    fn new(meant: &config::Auth) -> Self {
+        let lifetime_ns = VERIFIED_FOR.as_nanos() as u64;
+        Self {
+            users: Arc::clone(&meant.users),
+            challenge: route::challenge(&meant.realm).unwrap_or_else(|| "Basic realm=\"\"".to_owned()),
+            verified: Mutex::new(Verified::new(VERIFIED_MAX, lifetime_ns, secret())),
+        }
+    }
+
+    /// What credentials are known by, and whose they are, if they were verified lately.
+    pub(crate) fn known(&self, credentials: &Credentials, now_ns: u64) -> (CredentialsDigest, Option<usize>) {
+        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = verified.digest(credentials);
+        let user = verified.user(&digest, now_ns);
+        (digest, user)
+    }
+
+    /// These were verified.
+    pub(crate) fn keep(&self, digest: CredentialsDigest, user: usize, now_ns: u64) {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).keep(digest, user, now_ns);
+    }
+}
+
+/// Which request takes which route.
+#[derive(Clone)]
+pub(crate) struct Table {
+    rules: RouteTable,
+    /// The route of each rule.
+    of_rule: Arc<[usize]>,
+    only: Option<usize>,
+    /// Whether searches need scratch space, which threads had better not share.
+    has_patterns: bool,
+}
+
+impl Table {
+    pub(crate) fn new(config: &Config) -> Self {
+        let (of_rule, rules): (Vec<usize>, Vec<route::Rule>) =
+            config.rules().map(|(route, rule)| (route, rule.clone())).unzip();
+        let has_patterns = rules.iter().any(route::Rule::has_pattern);
+        let rules = RouteTable::compile(rules);
+        let only = rules.only().map(|rule| of_rule[rule]);
+        Self { rules, of_rule: of_rule.into(), only, has_patterns }
+    }
+
+    /// The table for one more worker.
+    pub(crate) fn for_worker(table: &Arc<Self>) -> Arc<Self> {
+        if table.has_patterns { Arc::new(Self::clone(table)) } else { Arc::clone(table) }
+    }
+
+    /// The route of every request, if there is just one.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<usize> {
+        self.only
+    }
+
+    /// The index of the route for a request.
+    pub(crate) fn choose(&self, request: &Request<'_, Fields<'_>>) -> Result<usize, Failure> {
+        // Where the path decides, it must not be read in two ways.
+        if self.rules.is_ambiguous(request) {
+            return Err(Failure::AmbiguousPath);
+        }
+        self.rules.choose(request).map(|rule| self.of_rule[rule]).ok_or(Failure::NoRoute)
+    }
+}
+
+/// Compiles the routes. Of those that were there before, `previous`, counts and verified users are kept.
+/// Keys are hashed with secrets that are made from that of the cache.
+pub(crate) fn routes(
+    config: &Config,
+    previous: Option<(&Config, &[Route])>,
+    secret: Option<KeySecret>,
+) -> Vec<Route> {
+    let mut kept = Kept::of(previous);
+    config.routes.iter().map(|route| Route::new(config, route, &mut kept, secret)).collect()
+}
+
+/// Where these routes store responses, each once.
+pub(crate) fn spaces(config: &Config, routes: &[Route]) -> Vec<Space> {
+    let mut spaces: Vec<Space> = Vec::new();
+    for (meant, route) in config.routes.iter().zip(routes) {
+        let Some(policy) = &meant.cache else { continue };
+        for &(_, secret) in &route.key_secrets {
+            let space = Space { secret, options: policy.key.clone() };
+            if !spaces.contains(&space) {
+                spaces.push(space);
+            }
+        }
+    }
+    spaces
+}
+
+/// The name of the space in which a route stores what an upstream answers: the same after every start and change that
+/// leaves both as they were. Where a URL alone does not lead to the route, others may have the same one, and other answers
+/// to it.
+fn space_name(config: &Config, route: &config::Route, upstream: usize) -> Vec<u8> {
+    let upstream = config.upstreams[upstream].name.as_bytes();
+    let mut name = (upstream.len() as u64).to_le_bytes().to_vec();
+    name.extend_from_slice(upstream);
+    if route.rules.iter().any(has_conditions) {
+        name.extend_from_slice(route.name.as_bytes());
+    }
+    name
+}
+
+fn is_for_plain_http(config: &Config, rule: &Rule) -> bool {
+    let has_no_tls = |listener: &usize| config.listeners[*listener].tls.is_none();
+    !rule.listeners.is_empty() && rule.listeners.iter().all(has_no_tls)
+}
+
+/// Whether more counts of a request than its host and path.
+fn has_conditions(rule: &Rule) -> bool {
+    let Rule { listeners, host: _, path: _, methods, headers, query, clients } = rule;
+    !(listeners.is_empty()
+        && methods.is_empty()
+        && headers.is_empty()
+        && query.is_empty()
+        && clients.is_empty())
+}
+
+impl Route {
+    fn new(config: &Config, meant: &config::Route, kept: &mut Kept<'_>, secret: Option<KeySecret>) -> Self {
+        let is_plain =
+            matches!(meant.action, Action::Upstream(_)) && meant.policies == config::Policies::default();
+        let secret = secret.filter(|_| meant.cache.is_some());
+        let key_secrets = secret.map_or_else(Box::default, |secret| {
+            let of = |upstream| (upstream, secret.of_space(&space_name(config, meant, upstream)));
+            meant.action.upstreams().map(of).collect()
+        });
+        let before = kept.delays.get(meant.name.as_str()).copied();
+        let [delay, response_delay] =
+            before.map_or([None, None], |route| [&route.delay, &route.response_delay].map(Option::as_ref));
+        Self {
+            upstream: meant.action.upstreams().next().unwrap_or_default(),
+            label: meant.name.clone(),
+            is_cached: meant.cache.is_some() && config.cache.is_some(),
+            is_for_plain_http: meant.rules.iter().all(|rule| is_for_plain_http(config, rule)),
+            key_secrets,
+            limits: Limits::new(&meant.shaping.bandwidths, kept.bandwidths.get(meant.name.as_str()).copied()),
+            weight: meant.shaping.weight,
+            delay: Delayed::new(meant.shaping.delay.as_ref(), delay),
+            response_delay: Delayed::new(meant.shaping.response_delay.as_ref(), response_delay),
+            policies: (!is_plain).then(|| Box::new(Policies::new(config, meant, kept))),
+        }
+    }
+
+    /// What keys are hashed with of what this upstream answers; `None` where nothing is stored.
+    #[inline]
+    pub(crate) fn key_secret(&self, upstream: usize) -> Option<KeySecret> {
+        self.key_secrets.iter().find(|(known, _)| *known == upstream).map(|(_, secret)| *secret)
+    }
+
+    /// The same for each of its upstreams.
+    pub(crate) fn key_secrets(&self) -> impl Iterator<Item = KeySecret> {
+        self.key_secrets.iter().map(|(_, secret)| *secret)
+    }
+}
+
+impl Policies {
+    /// What a user is called; empty without one.
+    pub(crate) fn user_name(&self, user: Option<usize>) -> &str {
+        let name = || self.auth.as_ref()?.users.name(user?);
+        name().unwrap_or_default()
+    }
+
+    fn new(config: &Config, route: &config::Route, kept: &mut Kept<'_>) -> Self {
+        let meant = &route.policies;
+        let config::Access { allow, deny } = &meant.access;
+        let is_open = allow.is_empty() && deny.is_empty();
+        let pattern = route.rules.first().and_then(|rule| match &rule.path {
+            PathRule::Pattern(pattern) => Some(pattern.clone()),
+            PathRule::Exact(_) | PathRule::Prefix(_) => None,
+        });
+        let has_waits = meant.timeouts != config::RouteTimeouts::default();
+        Self {
+            action: route.action.clone(),
+            access: (!is_open).then(|| AccessList::new(allow.iter().copied(), deny.iter().copied())),
+            limits: kept.limits(&route.name, &meant.rate_limits),
+            auth: meant.auth.as_ref().map(|auth| kept.auth(auth)),
+            pattern,
+            names_request: names_request(&route.action, meant),
+            ticks: has_waits.then(|| TimeoutTicks::of_route(&config.timeouts, &meant.timeouts)),
+            meant: meant.clone(),
+        }
+    }
+}
+
+/// Whether a template may name `$request_id`. One that is not named is not made.
+fn names_request(action: &Action, policies: &config::Policies) -> bool {
+    let is_named = |text: &str| text.contains("request_id");
+    let location = match action {
+        Action::Redirect(redirect) => Some(redirect.to()),
+        Action::Upstream(_) | Action::Split(_) | Action::Respond(_) => None,
+    };
+    let path = policies.rewrite.path.as_ref().map(route::PathRewrite::to);
+    let host = policies.rewrite.host.as_ref().map(route::HostRewrite::as_str);
+    let mut edits = policies.request_headers.edits().chain(policies.response_headers.edits());
+    [location, path, host].into_iter().flatten().any(is_named)
+        || edits.any(|edit| match edit {
+            route::HeaderEdit::Set(_, value) | route::HeaderEdit::Add(_, value) => is_named(value),
+            route::HeaderEdit::Remove(_) => false,
+        })
+}
+
+/// What the plan before has that may go on, and what this one has by now.
+struct Kept<'p> {
+    bandwidths: HashMap<&'p str, &'p Arc<Limits>>,
+    /// Those that hold messages back.
+    delays: HashMap<&'p str, &'p Route>,
+    limits: HashMap<&'p str, &'p [Limit]>,
+    /// By realm and file.
+    auths: HashMap<(String, PathBuf), Arc<Auth>>,
+}
+
+impl<'p> Kept<'p> {
+    fn of(previous: Option<(&'p Config, &'p [Route])>) -> Self {
+        let mut kept = Self {
+            bandwidths: HashMap::new(),
+            delays: HashMap::new(),
+            limits: HashMap::new(),
+            auths: HashMap::new(),
+        };
+        let (config, routes) =
+            previous.map_or((&[][..], &[][..]), |(config, routes)| (&config.routes, routes));
+        for (meant, route) in config.iter().zip(routes) {
+            if let Some(limits) = &route.limits {
+                kept.bandwidths.insert(&meant.name, limits);
+            }
+            if route.delay.is_some() || route.response_delay.is_some() {
+                kept.delays.insert(&meant.name, route);
+            }
+            let Some(policies) = &route.policies else { continue };
+            if !policies.limits.is_empty() {
+                kept.limits.insert(&meant.name, &policies.limits);
+            }
+            if let (Some(meant), Some(auth)) = (&meant.policies.auth, &policies.auth) {
+                kept.auths.insert((meant.realm.clone(), meant.file.clone()), Arc::clone(auth));
+            }
+        }
+        kept
+    }
+
+    /// The limits of a route of this name: those that it had count on.
+    fn limits(&self, route: &str, meant: &[RateLimit]) -> Vec<Limit> {
+        let mut before: Vec<&Limit> = self.limits.get(route).copied().unwrap_or_default().iter().collect();
+        let limit = |meant: &RateLimit| {
+            let place = before.iter().position(|limit| limit.meant == *meant);
+            let limiter = match place.map(|place| before.remove(place)) {
+                Some(limit) => Arc::clone(&limit.limiter),
+                None => {
+                    let [low, high] = [secret(), secret()].map(u64::from_le_bytes);
+                    Arc::new(RateLimiter::new(meant.rate, meant.key.clone(), meant.keys_max, [low, high]))
+                }
+            };
+            Limit { meant: meant.clone(), limiter }
+        };
+        meant.iter().map(limit).collect()
+    }
+
+    /// Routes with the same users share who has been verified.
+    fn auth(&mut self, meant: &config::Auth) -> Arc<Auth> {
+        let key = (meant.realm.clone(), meant.file.clone());
+        if let Some(auth) = self.auths.get(&key)
+            && (Arc::ptr_eq(&auth.users, &meant.users) || auth.users == meant.users)
+        {
+            return Arc::clone(auth);
+        }
+        let auth = Arc::new(Auth::new(meant));
+        self.auths.insert(key, Arc::clone(&auth));
+        auth
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn secret<const LEN: usize>() -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    if rustls::crypto::aws_lc_rs::default_provider().secure_random.fill(&mut bytes).is_err() {
+        // A system without randomness serves no TLS either; what is left is seeded by the standard library's hashes.
+        fastrand::fill(&mut bytes);
+    }
+    bytes
+}

@@ -1,0 +1,129 @@
+//! What keeps clients of an upstream on their servers, for all workers: kept over changes that leave it as it is.
+
+use balance::{InsertedCookie, Secret, Sessions, Source, Time};
+use config::StickySessions;
+
+use crate::control::legacy::Legacy;
+
+/// What signs cookies where the configuration names no secret.
+pub(crate) type CookieSecret = [u8; 32];
+
+/// What keeps clients on their servers.
+pub(crate) enum Stickiness {
+    /// A cookie that names the server, and the secret that was made for it.
+    Cookie(InsertedCookie, Option<CookieSecret>),
+    /// A table of sessions.
+    Table {
+        /// What names them.
+        source: Source,
+        /// Where each is.
+        sessions: Sessions,
+        /// The cookie that begins them, in responses.
+        learns: Option<String>,
+    },
+}
+
+/// Bytes that nobody can guess.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let secure = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    if secure.fill(&mut bytes).is_err() {
+        // Not seen on a system that has started; never all zeros.
+        bytes.fill_with(|| fastrand::u8(..));
+    }
+    bytes
+}
+
+impl Stickiness {
+    /// As it is configured for the upstream of this name. Sessions go on that are named in the same way as before.
+    pub(crate) fn new(sticky: &StickySessions, upstream: &str, previous: Option<&Self>, now: Time) -> Self {
+        let known = previous.map(|previous| Legacy::of_sessions(upstream, previous, now));
+        Self::going_on(sticky, upstream, &known.unwrap_or_default(), now)
+    }
+
+    /// The same, going on with what the process before knew. The time of its sessions begins anew.
+    pub(crate) fn going_on(sticky: &StickySessions, upstream: &str, legacy: &Legacy, now: Time) -> Self {
+        match sticky {
+            StickySessions::Cookie(cookie) => {
+                let made = match &cookie.secrets {
+                    Some(_) => None,
+                    None => Some(legacy.cookie_secret(upstream).unwrap_or_else(random)),
+                };
+                let written = cookie.secrets.iter().flat_map(|written| written.secrets.iter());
+                let secrets: Vec<&[u8]> =
+                    written.map(AsRef::as_ref).chain(made.as_ref().map(<[u8; 32]>::as_slice)).collect();
+                let ttl = cookie.ttl.map(|ttl| ttl.as_secs());
+                let cookie = InsertedCookie::new(&cookie.name, upstream, ttl, &cookie.attributes, &secrets);
+                Self::Cookie(cookie, made)
+            }
+            StickySessions::Table(table) => {
+                let known = legacy.session_secret(upstream, &format!("{:?}", table.source));
+                let secret = known.unwrap_or_else(|| Secret::new(u128::from_ne_bytes(random())));
+                let sessions = Sessions::new(table.sessions_max, table.ttl, secret);
+                if known.is_some() {
+                    legacy.sessions(upstream).for_each(|(key, server)| sessions.bind(key, server, now));
+                }
+                let learns = match &table.source {
+                    Source::Cookie(name) => Some(name.clone()),
+                    _ => None,
+                };
+                Self::Table { source: table.source.clone(), sessions, learns }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use balance::{CookieAttributes, Fields, ServerId};
+    use config::{StickyCookie, StickyTable};
+
+    use super::*;
+
+    struct Cookies(Vec<u8>);
+
+    impl Fields for Cookies {
+        fn values<'a>(&'a self, _: &'a str) -> impl Iterator<Item = &'a [u8]> {
+            std::iter::once(self.0.as_slice())
+        }
+    }
+
+    #[test]
+    fn sessions_go_on_where_only_their_time_or_number_is_another() {
+        let now = Time::from_millis(5);
+        let server = ServerId::from_u64(7);
+        let cookie = |minutes: u64| {
+            StickySessions::Cookie(StickyCookie {
+                name: "server".to_owned(),
+                ttl: Some(Duration::from_secs(60 * minutes)),
+                attributes: CookieAttributes::default(),
+                secrets: None,
+            })
+        };
+        let before = Stickiness::new(&cookie(60), "app", None, now);
+        let Stickiness::Cookie(inserted, _) = &before else { panic!("it is a cookie") };
+        let mut sent = Vec::new();
+        inserted.write(&mut sent, server, 1000, false);
+        sent.truncate(sent.iter().position(|byte| *byte == b';').unwrap_or(0));
+        for (previous, expected) in [(Some(&before), Some(server)), (None, None)] {
+            let after = Stickiness::new(&cookie(30), "app", previous, now);
+            let Stickiness::Cookie(inserted, _) = &after else { panic!("it is a cookie") };
+            let stuck = inserted.read(&Cookies(sent.clone()), 1000);
+            assert_eq!(stuck.map(|stuck| stuck.server), expected);
+        }
+        let table = |name: &str, sessions_max| {
+            let source = Source::Header(name.to_owned());
+            StickySessions::Table(StickyTable { source, ttl: Duration::from_secs(60), sessions_max })
+        };
+        let before = Stickiness::new(&table("X-Session", 100), "app", None, now);
+        let Stickiness::Table { sessions, .. } = &before else { panic!("it is a table") };
+        sessions.bind(sessions.key(b"a"), server, now);
+        for (name, expected) in [("X-Session", Some(server)), ("X-Other", None)] {
+            let after = Stickiness::new(&table(name, 50), "app", Some(&before), now);
+            let Stickiness::Table { sessions, .. } = &after else { panic!("it is a table") };
+            assert_eq!(sessions.find(sessions.key(b"a"), now), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Upstreams as all workers share them: who their servers are, how each stands, what is spoken with it.
+//!
+//! What a change of the configuration leaves as it was is taken over from the plan before: a worker's pool belongs to a
+//! `ServerPlan`, and so lives for as long as that is passed on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
+use balance::{Changes, Event, Fleet, Member, RetryReserve, Standing, Time, WaitingWorkers};
+use config::{Scheme, Server, Upstream};
+use tls::{ClientSide, Problem};
+
+use super::stickiness::Stickiness;
+use config::written_duration;
+use telemetry::message::{self, Level};
+
+use crate::context::plan::listed::{Listed, listed};
+use crate::control::legacy::Legacy;
+use crate::control::notice;
+use crate::control::probe::{Watch, watch_of};
+use crate::control::resolve::Names;
+use crate::shaping::Limits;
+use crate::transport::latency_emulation::Link;
+
+/// The addresses of a server, tried in turn; they are exchanged as its name is resolved again.
+pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
+
+/// An upstream.
+pub(crate) struct UpstreamPlan {
+    pub(crate) config: Upstream,
+    /// How its servers stand, in the order of `servers`.
+    pub(crate) fleet: Arc<Fleet>,
+    /// Those of a name with several addresses are several.
+    pub(crate) servers: Vec<Arc<ServerPlan>>,
+    /// What the control thread knows of each server.
+    pub(crate) watches: Vec<Arc<Watch>>,
+    /// Of each server, its place in the configuration.
+    places: Vec<usize>,
+    tls: Option<Arc<ClientSide>>,
+    /// Retries that are allowed however few the requests are.
+    pub(crate) reserve: Arc<RetryReserve>,
+    /// Which workers have requests that wait for room.
+    pub(crate) waiting: Arc<WaitingWorkers>,
+    /// What keeps clients on their servers.
+    pub(crate) stickiness: Option<Arc<Stickiness>>,
+    /// How fast bodies may pass.
+    pub(crate) limits: Option<Arc<Limits>>,
+    /// What its servers are behind.
+    pub(crate) link: Option<Arc<Link>>,
+}
+
+/// One of its servers.
+pub(crate) struct ServerPlan {
+    pub(crate) config: Server,
+    /// `host:port`, as Host and in the log.
+    pub(crate) authority: String,
+    /// What the operator knows it by: see `Listed::label`.
+    pub(crate) label: String,
+    /// The upstream's TLS, and the place of this server in it.
+    pub(crate) tls: Option<(Arc<ClientSide>, usize)>,
+    pub(crate) addresses: Addresses,
+    /// Whether the last try of a request to connect to it has failed.
+    is_gone: AtomicBool,
+    /// Connections of all workers that were in use lately.
+    pub(crate) in_use: AtomicUsize,
+}
+
+impl UpstreamPlan {
+    /// The upstream as it is configured, and as its names are resolved, now. Of the one that had its name before,
+    /// `previous`, everything is kept that has not changed.
+    ///
+    /// # Errors
+    /// What is wrong with its certificates.
+    pub(crate) fn new(
+        config: &Upstream,
+        previous: Option<&Arc<Self>>,
+        now: Time,
+        names: &Names,
+    ) -> Result<Arc<Self>, Vec<Problem>> {
+        let same = previous.filter(|previous| previous.config == *config);
+        if let Some(same) = same.filter(|same| same.follows(names)) {
+            return Ok(Arc::clone(same));
+        }
+        let tls = match same {
+            Some(same) => same.tls.clone(),
+            None => ClientSide::load(config)?.map(Arc::new),
+        };
+        let changes = match previous {
+            Some(previous) => Arc::clone(previous.fleet.members()[0].standing.changes()),
+            None => Arc::<Changes>::default(),
+        };
+        let listed = listed(config, names);
+        let mut servers = Vec::with_capacity(listed.len());
+        let mut members = Vec::with_capacity(listed.len());
+        let mut watches = Vec::with_capacity(listed.len());
+        for one in &listed {
+            let server = &config.servers[one.place];
+            let known = previous.and_then(|previous| {
+                let index = previous.fleet.index_of(one.id)?;
+                Some((previous, index))
+            });
+            let standing = match known {
+                Some((previous, index)) => Arc::clone(&previous.fleet.members()[index].standing),
+                None if previous.is_some() => Standing::joining(&changes, now),
+                None => Standing::new(&changes),
+            };
+            members.push(Member {
+                priority: server.priority,
+                in_flight_max: server.max_requests,
+                ..Member::new(one.id, server.weight, &standing)
+            });
+            watches.push(watch_of(known.map(|(previous, index)| &previous.watches[index])));
+            let same =
+                known.filter(|(previous, index)| is_same(previous, *index, config, server, &one.label));
+            servers.push(match same {
+                Some((previous, index)) => {
+                    previous.servers[index].is_at(one);
+                    Arc::clone(&previous.servers[index])
+                }
+                None => Arc::new(ServerPlan::new(config, one, tls.as_ref())),
+            });
+        }
+        let fleet = Arc::new(Fleet::new(config.balance, members, config.settings));
+        let reserve = previous.map(|previous| Arc::clone(&previous.reserve)).unwrap_or_default();
+        let stickiness = stickiness(config, previous, now);
+        let places = listed.iter().map(|one| one.place).collect();
+        Ok(Arc::new(Self {
+            config: config.clone(),
+            fleet,
+            servers,
+            watches,
+            places,
+            tls,
+            reserve,
+            waiting: previous.map(|previous| Arc::clone(&previous.waiting)).unwrap_or_default(),
+            stickiness,
+            link: Link::new(&config.link, previous.and_then(|previous| previous.link.as_ref())),
+            limits: Limits::new(&config.bandwidths, previous.and_then(|previous| previous.limits.as_ref())),
+        }))
+    }
+
+    /// Goes on with what the process before knew.
+    pub(super) fn inherit(&mut self, legacy: &Legacy, now: Time) {
+        let name = &self.config.name;
+        for member in self.fleet.members() {
+            if let Some(inherited) = legacy.standing(name, member.id) {
+                member.standing.inherit(inherited, now);
+            }
+        }
+        let sticky = self.config.sticky.as_ref();
+        self.stickiness = sticky.map(|sticky| Arc::new(Stickiness::going_on(sticky, name, legacy, now)));
+    }
+
+    /// Whether its servers are those that its names stand for now. Where only their further addresses are others, these
+    /// are exchanged.
+    pub(crate) fn follows(&self, names: &Names) -> bool {
+        let listed = listed(&self.config, names);
+        let members = self.fleet.members();
+        let is_same = listed.len() == members.len()
+            && listed.iter().zip(members).all(|(one, member)| one.id == member.id);
+        if is_same {
+            self.servers.iter().zip(&listed).for_each(|(server, one)| server.is_at(one));
+        }
+        is_same
+    }
+
+    /// The TLS of a server, whatever its scheme.
+    pub(crate) fn tls_of(&self, server: usize) -> Option<(Arc<ClientSide>, usize)> {
+        self.tls.as_ref().map(|tls| (Arc::clone(tls), self.places[server]))
+    }
+
+    /// Whether a server may have only so many requests under way.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.fleet.members().iter().any(|member| member.in_flight_max.is_some())
+    }
+
+    /// Tells the operator that an ejected server answers.
+    #[cold]
+    pub(crate) fn tell_revived(&self, server: usize) {
+        let Self { config, servers, .. } = self;
+        notice(&format!("upstream {}, server {}: it answers again", config.name, servers[server].label));
+    }
+
+    /// Tells the operator what the end of a request has changed about a server.
+    #[cold]
+    pub(crate) fn tell(&self, server: usize, event: Event, now: Time) {
+        let span = |until: Time| written_duration(until.since(now));
+        let what = match event {
+            Event::Ejected(until) => {
+                self.watches[server].count_ejection();
+                format!("left out for {}: its answers fail", span(until))
+            }
+            Event::CircuitOpened(until) => format!("its circuit is open for {}", span(until)),
+            Event::CircuitClosed => "its circuit is closed again".to_owned(),
+        };
+        let Self { config, servers, .. } = self;
+        let level = if event == Event::CircuitClosed { Level::Info } else { Level::Warn };
+        message::say(level, &format!("upstream {}, server {}: {what}", config.name, servers[server].label));
+    }
+}
+
+/// Sessions, which are kept where they are configured alike, and go on in another table or with another cookie else.
+fn stickiness(config: &Upstream, previous: Option<&Arc<UpstreamPlan>>, now: Time) -> Option<Arc<Stickiness>> {
+    let kept = previous.filter(|previous| previous.config.sticky == config.sticky);
+    match kept {
+        Some(previous) => previous.stickiness.clone(),
+        None => {
+            let before = previous.and_then(|previous| previous.stickiness.as_deref());
+            let made = |sticky| Arc::new(Stickiness::new(sticky, &config.name, before, now));
+            config.sticky.as_ref().map(made)
+        }
+    }
+}
+
+/// Whether a server of the plan before is this one, and connections to it are as good as new ones.
+fn is_same(previous: &UpstreamPlan, index: usize, config: &Upstream, server: &Server, label: &str) -> bool {
+    let ServerPlan { config: before, label: label_before, .. } = &*previous.servers[index];
+    let is_same_tls = server.scheme == Scheme::Http || previous.config.tls == config.tls;
+    (before.scheme, &before.host, before.port) == (server.scheme, &server.host, server.port)
+        && previous.config.protocol == config.protocol
+        && is_same_tls
+        && label_before == label
+}
+
+impl ServerPlan {
+    fn new(upstream: &Upstream, listed: &Listed, tls: Option<&Arc<ClientSide>>) -> Self {
+        let server = &upstream.servers[listed.place];
+        Self {
+            authority: server.authority(),
+            label: listed.label.clone(),
+            tls: tls.filter(|_| server.scheme == Scheme::Https).map(|tls| (Arc::clone(tls), listed.place)),
+            addresses: Arc::new(ArcSwap::from_pointee(listed.addresses.clone())),
+            config: server.clone(),
+            is_gone: AtomicBool::new(false),
+            in_use: AtomicUsize::new(0),
+        }
+    }
+
+    /// A request has connected to it, or could not.
+    pub(crate) fn was_reached(&self, is_reached: bool) {
+        // Written where it is another one only: all workers read what is beside it.
+        if self.is_gone() == is_reached {
+            self.is_gone.store(!is_reached, Relaxed);
+        }
+    }
+
+    /// Whether the last try of a request to connect to it has failed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Relaxed)
+    }
+
+    /// Has it reached where it is now.
+    fn is_at(&self, listed: &Listed) {
+        if **self.addresses.load() != listed.addresses {
+            self.addresses.store(Arc::new(listed.addresses.clone()));
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! What an exchange notes for the access log, the counters and the metrics. The clock is read once for each point in
+//! time, whoever wants to know it, and not at all where nobody does.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use balance::Event;
+use telemetry::{Entry, Places, Retried, WorkerLog};
+use wire::{Glimpse, Name, Version};
+
+use crate::context::client_tls::ClientTls;
+use crate::context::exchange_slot::{Memory, Request};
+use crate::context::explain;
+use crate::context::failure::Failure;
+use crate::context::plan::Policies;
+use crate::context::seen;
+use crate::exchange::Call;
+use crate::faults::Drawn;
+use crate::upstream::choose::Detours;
+
+/// Attempts of a request whose failure is told, the first ones.
+const RETRIES_NOTED: usize = 4;
+
+/// The notes of one exchange.
+pub(crate) struct Record<'a> {
+    call: &'a Call<'a>,
+    began: Option<Instant>,
+    attempt_began: Option<Instant>,
+    connected: Option<Instant>,
+    first_byte: Option<Instant>,
+    upstream_ended: Option<Instant>,
+    pub(crate) route: Option<usize>,
+    /// Whom a trusted proxy names as its client.
+    pub(crate) named: Option<IpAddr>,
+    /// Who has given the right password, by number.
+    pub(crate) user: Option<usize>,
+    /// When a request over a limit may come again.
+    pub(crate) retry_after_seconds: u64,
+    /// The upstream that it was for, by index.
+    pub(crate) upstream: Option<usize>,
+    /// Upstream and server, by index.
+    pub(crate) server: Option<(usize, usize)>,
+    /// What the client was sent; 0 while it was sent nothing.
+    pub(crate) status: u16,
+    /// Whether an interim response has begun to leave and has not ended: what is sent now would be a part of that.
+    pub(crate) is_within_interim: bool,
+    pub(crate) body_bytes_sent: u64,
+    /// Of the response's head, and of a body that left with it as one text.
+    pub(crate) head_bytes_sent: u64,
+    /// Of heads that servers were sent, with the first piece of the body.
+    pub(crate) upstream_bytes_sent: u64,
+    /// Of the body, in that first piece.
+    pub(crate) first_piece_bytes: u64,
+    /// Whether a server's response was read, as far as its head.
+    pub(crate) is_answered: bool,
+    /// Whether what was received of it is counted elsewhere.
+    is_received_apart: bool,
+    /// Whether a client waits for it.
+    is_heard: bool,
+    pub(crate) retries: u8,
+    /// The servers of attempts that were followed by another one, and why those failed.
+    retried: [(u16, Failure); RETRIES_NOTED],
+    pub(crate) detours: Detours,
+    /// The fault that was drawn for the request.
+    drawn: Option<Rc<Drawn>>,
+    /// Whether it has been injected.
+    is_injected: bool,
+    pub(crate) failure: Option<Failure>,
+    /// What exactly was wrong, in words.
+    pub(crate) detail: Option<Box<str>>,
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn new(call: &'a Call<'a>) -> Self {
+        call.worker.counters.requests.increment();
+        call.worker.counters.requests_active.increment();
+        let mut record = Self::unheard(call);
+        record.is_heard = true;
+        record
+    }
+
+    /// Of what no client waits for: no request, and not logged.
+    pub(crate) fn unheard(call: &'a Call<'a>) -> Self {
+        let worker = call.worker;
+        let is_timed = worker.is_logging() || call.snapshot.plan.config.metrics.is_some();
+        Self {
+            call,
+            began: is_timed.then(Instant::now),
+            attempt_began: None,
+            connected: None,
+            first_byte: None,
+            upstream_ended: None,
+            route: None,
+            named: None,
+            user: None,
+            retry_after_seconds: 0,
+            upstream: None,
+            server: None,
+            status: 0,
+            is_within_interim: false,
+            body_bytes_sent: 0,
+            head_bytes_sent: 0,
+            upstream_bytes_sent: 0,
+            first_piece_bytes: 0,
+            is_answered: false,
+            is_received_apart: false,
+            is_heard: false,
+            retries: 0,
+            retried: [(0, Failure::BadRequest); RETRIES_NOTED],
+            detours: Detours::default(),
+            drawn: None,
+            is_injected: false,
+            failure: None,
+            detail: None,
+        }
+    }
+
+    /// Whether anybody wants to know when things happen.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.began.is_some()
+    }
+
+    fn clock(&self) -> Option<Instant> {
+        self.is_timed().then(Instant::now)
+    }
+
+    /// A server was picked, at that time if it is known, and is about to be connected to.
+    pub(crate) fn attempt_began(&mut self, upstream: usize, server: usize, now: Option<Instant>) {
+        self.server = Some((upstream, server));
+        self.attempt_began = if self.is_timed() { now.or_else(|| self.clock()) } else { None };
+        self.connected = None;
+        self.first_byte = None;
+    }
+
+    /// Connecting has ended: with a connection that is new, or else without one, or with one of another request.
+    pub(crate) fn connected(&mut self, is_new: bool) {
+        self.connected = self.clock();
+        if let (true, Some((upstream, _)), Some(places)) = (is_new, self.server, self.places())
+            && let Some(duration) = self.since_attempt(self.connected)
+        {
+            self.call.worker.series.upstream(places.upstream(upstream)).connect.observe(duration);
+        }
+    }
+
+    /// The server has begun to answer.
+    pub(crate) fn first_byte(&mut self) {
+        self.first_byte = self.clock();
+    }
+
+    /// When the server has begun to answer, if that is known.
+    pub(crate) fn first_byte_at(&self) -> Option<Instant> {
+        self.first_byte
+    }
+
+    /// The attempt came to nothing, whether or not another one follows.
+    pub(crate) fn attempt_failed(&self, failure: Failure) {
+        if let (Some((upstream, server)), Some(places)) = (self.server, self.places()) {
+            let series = &self.call.worker.series;
+            series.server(places.server(upstream, server)).requests.count(0);
+            series.upstream(places.upstream(upstream)).failures.count(failure as usize);
+        }
+    }
+
+    /// What the end of the attempt has changed about its server.
+    pub(crate) fn server_changed(&self, event: Option<Event>) {
+        if let (Some(event), Some((upstream, server)), Some(places)) = (event, self.server, self.places()) {
+            let cell = self.call.worker.series.server(places.server(upstream, server));
+            match event {
+                Event::CircuitOpened(_) => cell.circuit_openings.increment(),
+                // Counted with those of the control thread: see `probe::Watch`.
+                Event::Ejected(_) | Event::CircuitClosed => {}
+            }
+        }
+    }
+
+    /// Another attempt follows the one with this server, which failed.
+    #[cold]
+    pub(crate) fn retried(&mut self, server: usize, failure: Failure) {
+        if let Some(noted) = self.retried.get_mut(usize::from(self.retries)) {
+            *noted = (server as u16, failure);
+        }
+        self.retries += 1;
+        self.call.worker.counters.retry(failure as usize);
+        if let (Some((upstream, _)), Some(places)) = (self.server, self.places()) {
+            self.call.worker.series.upstream(places.upstream(upstream)).retries.count(failure as usize);
+        }
+    }
+
+    /// So much of a server's response was received; the rest is counted by who receives it.
+    pub(crate) fn received_apart(&mut self, bytes: u64) {
+        self.call.worker.counters.upstream_bytes_received.add(bytes);
+        self.is_received_apart = true;
+    }
+
+    /// A fault was drawn for the request; whether it is injected may depend on the response.
+    pub(crate) fn drawn(&mut self, drawn: Rc<Drawn>) {
+        self.drawn = Some(drawn);
+    }
+
+    /// Whether a fault was drawn.
+    #[inline]
+    pub(crate) fn has_fault(&self) -> bool {
+        self.drawn.is_some()
+    }
+
+    /// The fault that was drawn.
+    pub(crate) fn fault(&self) -> Option<Rc<Drawn>> {
+        self.drawn.clone()
+    }
+
+    /// The fault is injected. It is counted once, whatever else answers the request in the end.
+    pub(crate) fn injected(&mut self) {
+        if let Some(drawn) = self.drawn.as_ref().filter(|_| !self.is_injected) {
+            drawn.count();
+            self.call.worker.counters.faults_injected.increment();
+            self.is_injected = true;
+        }
+    }
+
+    /// The server's response is over.
+    pub(crate) fn upstream_ended(&mut self) {
+        // Only the log tells.
+        if self.call.worker.is_logging() {
+            self.upstream_ended = self.clock();
+        }
+    }
+
+    /// Notes what exactly was wrong, behind what is noted already of earlier attempts. Only the log tells.
+    #[cold]
+    pub(crate) fn explain(&mut self, memory: &mut Memory, failure: Failure) {
+        if !self.call.worker.is_logging() {
+            return;
+        }
+        if let Some(told) = explain::failure(self.call, memory, failure) {
+            self.detail = Some(match self.detail.take() {
+                // The last attempt's failure is that of the request as well.
+                Some(before) if before.ends_with(&told) => before,
+                Some(before) => format!("{before}; {told}").into(),
+                None => told.into(),
+            });
+        }
+    }
+
+    /// The one exit of every exchange: counts and logs it.
+    pub(crate) fn finish(&mut self, memory: &Memory) {
+        let request = &memory.request;
+        let counters = &self.call.worker.counters;
+        if self.status == 101 && self.call.client.socket.frames_itself() {
+            // RFC 8441 §5: that is what the client is told of a stream that becomes another protocol's.
+            self.status = 200;
+        }
+        if self.status > 0 {
+            counters.response(self.status);
+        }
+        if let Some(failure) = self.failure {
+            // What waits for a window has not left.
+            if let Some(sent) = self.call.client.socket.body_sent() {
+                self.body_bytes_sent = self.body_bytes_sent.min(sent);
+            }
+            counters.failure(failure as usize);
+            if self.detours.shed.is_some() {
+                counters.requests_shed.increment();
+            }
+        }
+        counters.client_bytes_received.add(self.bytes_received(request));
+        counters.client_bytes_sent.add(self.head_bytes_sent + self.body_bytes_sent);
+        self.count_upstream(memory);
+        if let Some(began) = self.began {
+            self.tell(memory, began, began.elapsed());
+        }
+    }
+
+    /// Counts what went to servers and came from them.
+    pub(crate) fn count_upstream(&self, memory: &Memory) {
+        let (Memory { request, response }, counters) = (memory, &self.call.worker.counters);
+        if self.server.is_some() {
+            let rest = request.body.moved.saturating_sub(self.first_piece_bytes);
+            counters.upstream_bytes_sent.add(self.upstream_bytes_sent + rest);
+        }
+        if self.is_answered && !self.is_received_apart {
+            counters.upstream_bytes_received.add(response.head.len as u64 + response.body.moved);
+        }
+    }
+
+    /// Counts the request by name, and logs it, as far as that is wanted.
+    #[inline(never)]
+    fn tell(&self, memory: &Memory, began: Instant, duration: Duration) {
+        let worker = self.call.worker;
+        if let Some(places) = self.places() {
+            let route = worker.series.route(places.route(self.route));
+            route.requests.count(self.status);
+            route.duration.observe(duration);
+            if let Some((upstream, server)) = self.server.filter(|_| self.is_answered) {
+                let server = worker.series.server(places.server(upstream, server));
+                server.requests.count(memory.response.head.start.status);
+                if let Some(duration) = self.since_attempt(self.first_byte) {
+                    server.first_byte.observe(duration);
+                }
+            }
+            if let (Some(duration), Some(upstream)) = (self.detours.queued, self.upstream) {
+                worker.series.upstream(places.upstream(upstream)).queue.observe(duration);
+            }
+        }
+        if let Some(log) = worker.log.borrow_mut().as_mut() {
+            self.log(log, &memory.request, began, duration);
+        }
+    }
+
+    fn places(&self) -> Option<&'a Places> {
+        self.call.snapshot.plan.places.as_deref()
+    }
+
+    fn since_attempt(&self, end: Option<Instant>) -> Option<Duration> {
+        Some(end?.duration_since(self.attempt_began?))
+    }
+
+    /// Head and body, without the framing of chunks; of a request that went to no server only its head, and of a head that
+    /// was refused what was read of it.
+    fn bytes_received(&self, request: &Request) -> u64 {
+        if request.head.len == 0 {
+            return request.buffer.len() as u64;
+        }
+        let body = if self.server.is_some() { request.body.moved } else { 0 };
+        request.head.len as u64 + body
+    }
+
+    fn log(&self, log: &mut WorkerLog, request: &Request, began: Instant, duration: Duration) {
+        let bytes = request.head_bytes();
+        let plan = &self.call.snapshot.plan;
+        let head = &request.head;
+        let is_whole = head.len > 0;
+        // Of a head that was refused, those fields that were read before.
+        let value = |name| head.value(bytes, name).unwrap_or(b"");
+        let glimpse = if is_whole { Glimpse::default() } else { Glimpse::of(bytes) };
+        let version = if is_whole { Some(head.start.version) } else { glimpse.version };
+        let is_connect = head.start.version == Version::Http2 && head.field(Name::Upgrade).is_some();
+        let route = self.route.map(|route| &plan.routes[route]);
+        let policies = route.and_then(|route| route.policies.as_deref());
+        let upstream = self.server.map(|(upstream, _)| &plan.upstreams[upstream]);
+        let server = |index: usize| Some(upstream?.servers.get(index)?.authority.as_str());
+        let retried = self.retried.map(|(index, failure)| Retried {
+            server: server(usize::from(index)).unwrap_or_default(),
+            cause: failure.facts().word,
+        });
+        let entry = Entry {
+            client: self.named.unwrap_or(self.call.client.address),
+            peer: self.named.map(|_| self.call.client.address),
+            request_id: self.request_id(request, policies),
+            user: policies.map_or("", |policies| policies.user_name(self.user)),
+            scheme: if is_whole { seen::scheme(self.call, head, bytes) } else { "" },
+            // RFC 8441 §5: what is an upgrade here was a CONNECT there.
+            method: if is_connect {
+                b"CONNECT"
+            } else if is_whole {
+                head.start.method_span.of(bytes)
+            } else {
+                glimpse.method
+            },
+            target: if is_whole { head.start.target.of(bytes) } else { glimpse.target },
+            version: version.map(|version| match version {
+                Version::Http10 => telemetry::Version(1, 0),
+                Version::Http11 => telemetry::Version(1, 1),
+                Version::Http2 => telemetry::Version(2, 0),
+            }),
+            status: self.status,
+            body_bytes_sent: self.body_bytes_sent,
+            bytes_received: self.bytes_received(request),
+            referer: value(Name::Referer),
+            user_agent: value(Name::UserAgent),
+            host: value(Name::Host),
+            tls: self.call.client.tls.as_deref().map(ClientTls::entry).unwrap_or_default(),
+            route: route.map(|route| route.label.as_str()),
+            upstream: upstream.map(|upstream| upstream.config.name.as_str()),
+            server: self.server.and_then(|(_, index)| server(index)),
+            duration,
+            upstream_connect: self.since_attempt(self.connected),
+            upstream_first_byte: self.since_attempt(self.first_byte),
+            upstream_total: self.since_attempt(self.upstream_ended),
+            retries: self.retries,
+            retried: &retried[..usize::from(self.retries).min(RETRIES_NOTED)],
+            queued: self.detours.queued,
+            session_moved: self.detours.session_moved.map(|(reason, from)| (reason, from.and_then(server))),
+            shed: self.detours.shed,
+            fault: self.drawn.as_deref().filter(|_| self.is_injected).map(Drawn::told),
+            cause: self.failure.map(|failure| failure.facts().word),
+            detail: self.detail.as_deref(),
+        };
+        log.record(&entry, self.call.worker.wall_clock_at(began + duration));
+    }
+
+    /// By what servers know a request: the name that it was given here, or the one that it came with and that passes on.
+    fn request_id<'r>(&self, request: &'r Request, policies: Option<&Policies>) -> &'r [u8] {
+        const NAME: &[u8] = b"x-request-id";
+        if !request.texts.id.is_empty() {
+            return &request.texts.id;
+        }
+        let is_removed = policies.is_some_and(|policies| policies.meant.request_headers.remove(NAME));
+        if request.head.len == 0 || is_removed {
+            return b"";
+        }
+        seen::line(&request.head, request.head_bytes(), NAME).unwrap_or_default()
+    }
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        if self.is_heard {
+            self.call.worker.counters.requests_active.decrement();
+        }
+    }
+}

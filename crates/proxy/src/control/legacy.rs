@@ -1,0 +1,263 @@
+//! What a process knows that the one that takes over goes on with: keys of tickets, secrets of cookies, sessions, how
+//! servers stand. Never written to a file or a log: it goes over the channel of `handover`, and into the next plan.
+
+use std::fmt;
+use std::time::Duration;
+
+use balance::{Inherited, Secret, ServerId, SessionKey, Sessions, Time};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tls::TicketKeys;
+
+use crate::context::plan::{Plan, Stickiness};
+
+/// Sessions that are handed over, of all upstreams together: those used last. 6 MiB.
+const SESSIONS_MAX: usize = 256 * 1024;
+/// Sessions of a part, which fits a message of 16 KiB in base64.
+const SESSIONS_OF_A_PART: usize = 400;
+/// The key, and the id of the server.
+const SESSION_BYTES: usize = size_of::<u128>() + size_of::<u64>();
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(crate) struct Legacy(Vec<Bequest>);
+
+/// A part of it, small enough for a message.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub(crate) enum Bequest {
+    /// Of the listener that is configured with this address.
+    TicketKeys { listener: String, keys: Hidden },
+    /// What signs the cookies of an upstream that has no secret of its own.
+    CookieSecret { upstream: String, secret: Hidden },
+    /// What names the sessions of an upstream, and the secret that their keys are made with. Before its sessions.
+    Table { upstream: String, source: String, secret: Hidden },
+    /// Sessions of an upstream, from the one used least recently.
+    Sessions { upstream: String, sessions: Hidden },
+    /// How a server stands.
+    Standing { upstream: String, server: u64, is_down: bool, ejected_for_micros: Option<u64>, ejections: u32 },
+    /// Of a version that has more to give.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Bytes that nobody else is to see.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Hidden(Vec<u8>);
+
+impl Hidden {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Hidden")
+    }
+}
+
+impl Serialize for Hidden {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map(Self).map_err(|_| serde::de::Error::custom("it is not base64"))
+    }
+}
+
+impl Legacy {
+    /// What there is to go on with now.
+    pub(crate) fn of(plan: &Plan, now: Time) -> Self {
+        let mut legacy = Self::default();
+        for (listener, configured) in plan.listeners.iter().zip(&plan.config.listeners) {
+            if let Some(tls) = &listener.tls {
+                let keys = Hidden(tls.ticket_keys().as_bytes().to_vec());
+                legacy.0.push(Bequest::TicketKeys { listener: configured.address.to_string(), keys });
+            }
+        }
+        let mut room = SESSIONS_MAX;
+        for upstream in &plan.upstreams {
+            let name = &upstream.config.name;
+            if let Some(stickiness) = &upstream.stickiness {
+                room -= legacy.push_stickiness(name, stickiness, room, now);
+            }
+            for member in upstream.fleet.members() {
+                let stands = member.standing.bequest(now);
+                if stands != Inherited::default() {
+                    legacy.0.push(Bequest::standing(name, member.id, stands));
+                }
+            }
+        }
+        legacy
+    }
+
+    /// What one upstream's sessions go on with that are kept in another way from now on.
+    pub(crate) fn of_sessions(upstream: &str, stickiness: &Stickiness, now: Time) -> Self {
+        let mut legacy = Self::default();
+        legacy.push_stickiness(upstream, stickiness, usize::MAX, now);
+        legacy
+    }
+
+    /// Adds what keeps an upstream's clients on their servers, and returns of how many sessions.
+    fn push_stickiness(&mut self, upstream: &str, stickiness: &Stickiness, room: usize, now: Time) -> usize {
+        match stickiness {
+            Stickiness::Cookie(_, Some(secret)) => {
+                let secret = Hidden(secret.to_vec());
+                self.0.push(Bequest::CookieSecret { upstream: upstream.to_owned(), secret });
+                0
+            }
+            Stickiness::Table { source, sessions, .. } => {
+                self.push_sessions(upstream, &format!("{source:?}"), sessions, room, now)
+            }
+            Stickiness::Cookie(_, None) => 0,
+        }
+    }
+
+    /// Adds the sessions used last, `room` at most, and returns how many.
+    fn push_sessions(
+        &mut self,
+        upstream: &str,
+        source: &str,
+        sessions: &Sessions,
+        room: usize,
+        now: Time,
+    ) -> usize {
+        let secret = Hidden(sessions.secret().bits().to_be_bytes().to_vec());
+        let (upstream, source) = (upstream.to_owned(), source.to_owned());
+        self.0.push(Bequest::Table { upstream: upstream.clone(), source, secret });
+        let latest = sessions.latest(room, now);
+        for some in latest.chunks(SESSIONS_OF_A_PART) {
+            let mut bytes = Vec::with_capacity(some.len() * SESSION_BYTES);
+            for (key, server) in some {
+                bytes.extend_from_slice(&key.as_u128().to_be_bytes());
+                bytes.extend_from_slice(&server.as_u64().to_be_bytes());
+            }
+            self.0.push(Bequest::Sessions { upstream: upstream.clone(), sessions: Hidden(bytes) });
+        }
+        latest.len()
+    }
+
+    pub(crate) fn push(&mut self, bequest: Bequest) {
+        self.0.push(bequest);
+    }
+
+    pub(crate) fn parts(&self) -> &[Bequest] {
+        &self.0
+    }
+
+    /// The ticket keys of a listener.
+    pub(crate) fn ticket_keys(&self, listener: &str) -> Option<TicketKeys> {
+        self.0.iter().find_map(|bequest| match bequest {
+            Bequest::TicketKeys { listener: of, keys } if of == listener => {
+                Some(TicketKeys::from_bytes(keys.0.clone()))
+            }
+            _ => None,
+        })
+    }
+
+    /// What signed the cookies of an upstream.
+    pub(crate) fn cookie_secret<const N: usize>(&self, upstream: &str) -> Option<[u8; N]> {
+        self.0.iter().find_map(|bequest| match bequest {
+            Bequest::CookieSecret { upstream: of, secret } if of == upstream => {
+                secret.0.as_slice().try_into().ok()
+            }
+            _ => None,
+        })
+    }
+
+    /// The secret of an upstream's sessions, if the same names them.
+    pub(crate) fn session_secret(&self, upstream: &str, source: &str) -> Option<Secret> {
+        self.0.iter().find_map(|bequest| match bequest {
+            Bequest::Table { upstream: of, source: by, secret } if of == upstream && by == source => {
+                Some(Secret::new(u128::from_be_bytes(secret.0.as_slice().try_into().ok()?)))
+            }
+            _ => None,
+        })
+    }
+
+    /// The sessions of an upstream, from the one used least recently.
+    pub(crate) fn sessions(&self, upstream: &str) -> impl Iterator<Item = (SessionKey, ServerId)> {
+        let of_upstream = self.0.iter().filter_map(move |bequest| match bequest {
+            Bequest::Sessions { upstream: of, sessions } if of == upstream => Some(sessions),
+            _ => None,
+        });
+        of_upstream.flat_map(|sessions| {
+            sessions.0.as_chunks::<SESSION_BYTES>().0.iter().filter_map(|session| {
+                let (key, server) = session.split_first_chunk()?;
+                let server = u64::from_be_bytes(server.try_into().ok()?);
+                Some((SessionKey::from_u128(u128::from_be_bytes(*key)), ServerId::from_u64(server)))
+            })
+        })
+    }
+
+    /// How a server stood.
+    pub(crate) fn standing(&self, upstream: &str, id: ServerId) -> Option<Inherited> {
+        self.0.iter().find_map(|bequest| match bequest {
+            &Bequest::Standing { upstream: ref of, server, is_down, ejected_for_micros, ejections }
+                if of == upstream && server == id.as_u64() =>
+            {
+                let ejected_for = ejected_for_micros.map(Duration::from_micros);
+                Some(Inherited { is_down, ejected_for, ejections })
+            }
+            _ => None,
+        })
+    }
+}
+
+impl Bequest {
+    fn standing(upstream: &str, server: ServerId, stands: Inherited) -> Self {
+        let Inherited { is_down, ejected_for, ejections } = stands;
+        Self::Standing {
+            upstream: upstream.to_owned(),
+            server: server.as_u64(),
+            is_down,
+            ejected_for_micros: ejected_for.map(|left| u64::try_from(left.as_micros()).unwrap_or(u64::MAX)),
+            ejections,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_arrive_as_they_were_up_to_a_limit() {
+        let now = Time::from_millis(10);
+        let sessions = Sessions::new(5000, Duration::from_secs(60), Secret::new(u128::MAX / 7));
+        for number in 0..1000u64 {
+            let key = sessions.key(&number.to_be_bytes());
+            sessions.bind(key, ServerId::from_u64(number), Time::from_micros(number));
+        }
+        let mut legacy = Legacy::default();
+        assert_eq!(legacy.push_sessions("app", "Path", &sessions, 900, now), 900);
+        assert_eq!(legacy.push_sessions("other", "Path", &sessions, 1, now), 1);
+        assert_eq!(legacy.parts().len(), 1 + 3 + 1 + 1);
+        for part in legacy.parts() {
+            let text = serde_json::to_string(part).expect("it is JSON");
+            assert!(text.len() < 16 * 1024, "{}", text.len());
+        }
+        let found: Vec<_> = legacy.sessions("app").collect();
+        assert_eq!(found, sessions.latest(900, now));
+        assert_eq!(legacy.session_secret("app", "Path"), Some(sessions.secret()));
+        assert_eq!(legacy.session_secret("app", "BasicUser"), None, "another source names others");
+        assert_eq!(legacy.sessions("third").count(), 0);
+    }
+
+    #[test]
+    fn nothing_of_it_is_shown() {
+        let secret = Hidden(b"secret".to_vec());
+        let bequest = Bequest::CookieSecret { upstream: "app".to_owned(), secret };
+        assert_eq!(format!("{bequest:?}"), r#"CookieSecret { upstream: "app", secret: Hidden }"#);
+    }
+}

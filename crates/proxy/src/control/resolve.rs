@@ -1,0 +1,260 @@
+//! The names of servers, resolved again when their records expire. Runs on the control thread.
+//!
+//! A name that fails to resolve keeps the addresses that it had. What follows from others is for the plan.
+
+/// A proxy, a name server and servers, all on loopback.
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Weak, mpsc as blocking};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use config::{Config, ServerHost};
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{LookupIpStrategy, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use telemetry::message;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+
+use crate::control::change::{Control, RESOLVE_FIRST};
+
+/// Records are kept for at least this long, whatever they say.
+const TTL_MIN: Duration = Duration::from_secs(1);
+/// And for at most this long.
+const TTL_MAX: Duration = Duration::from_secs(300);
+/// After a failure the next attempt comes after this, then twice that, and so on.
+const RETRY_MIN: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Names that change together make one change of the plan.
+const GATHERING: Duration = Duration::from_millis(50);
+/// Addresses of one name that count; those beyond are left out.
+const ADDRESSES_MAX: usize = 256;
+
+/// A name that servers have, and what it stands for. It is watched for as long as a plan has it.
+pub(crate) struct Name {
+    text: String,
+    /// As its records came, but those of IPv4 first; empty until it is resolved.
+    found: ArcSwap<Vec<IpAddr>>,
+    /// Why the last look-up came to nothing.
+    trouble: ArcSwapOption<String>,
+}
+
+/// The names of a configuration, each once.
+#[derive(Clone, Default)]
+pub(crate) struct Names(HashMap<String, Arc<Name>>);
+
+/// Names that are to be watched from now on; `first` is dropped once each has been looked up.
+pub(crate) struct Wanted {
+    pub(crate) names: Vec<Arc<Name>>,
+    pub(crate) first: blocking::Sender<()>,
+}
+
+impl Names {
+    /// The names of `config`, and which of them are not among those of `before`.
+    pub(crate) fn of(config: &Config, before: Option<&Self>) -> (Self, Vec<Arc<Name>>) {
+        let mut names = Self::default();
+        let mut wanted = Vec::new();
+        for server in config.upstreams.iter().flat_map(|upstream| &upstream.servers) {
+            let ServerHost::Name(text) = &server.host else { continue };
+            if names.0.contains_key(text) {
+                continue;
+            }
+            let known = before.and_then(|before| before.0.get(text)).cloned();
+            let name = known.unwrap_or_else(|| {
+                wanted.push(Arc::new(Name::new(text)));
+                Arc::clone(&wanted[wanted.len() - 1])
+            });
+            names.0.insert(text.clone(), name);
+        }
+        (names, wanted)
+    }
+
+    /// Why names have no addresses, of those that have none.
+    pub(crate) fn unresolved(&self) -> Vec<String> {
+        let unresolved = self.0.values().filter(|name| name.found.load().is_empty());
+        let reason = |name: &Arc<Name>| match &*name.trouble.load() {
+            Some(trouble) => String::clone(trouble),
+            None => format!("cannot resolve {}: no answer yet", name.text),
+        };
+        let mut reasons: Vec<String> = unresolved.map(reason).collect();
+        reasons.sort();
+        reasons
+    }
+
+    /// What a name stands for; nothing until it is resolved.
+    pub(crate) fn addresses(&self, name: &str) -> Arc<Vec<IpAddr>> {
+        self.0.get(name).map(|name| name.found.load_full()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+impl Names {
+    /// Says what a name stands for.
+    pub(crate) fn set(&self, name: &str, addresses: &[IpAddr]) {
+        self.0[name].found.store(Arc::new(addresses.to_vec()));
+    }
+}
+
+/// Looks up all names that are asked for, and goes on doing so.
+pub(crate) async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: Maker, changed: Rc<Notify>) {
+    let mut made = None;
+    while let Some(Wanted { names, first }) = wanted.recv().await {
+        if made.is_none() {
+            made = resolver();
+        }
+        let Some(resolver) = &made else { continue };
+        for name in names {
+            let lookups =
+                watch_name(resolver.clone(), Arc::downgrade(&name), first.clone(), Rc::clone(&changed));
+            tokio::task::spawn_local(lookups);
+        }
+    }
+}
+
+/// Changes the plan after names have changed, until the proxy ends.
+pub(crate) async fn follow(control: Weak<Control>, changed: Rc<Notify>) {
+    loop {
+        changed.notified().await;
+        tokio::time::sleep(GATHERING).await;
+        let Some(control) = control.upgrade() else { return };
+        // It waits for the workers.
+        let _ = tokio::task::spawn_blocking(move || control.follow_names()).await;
+    }
+}
+
+/// What makes a resolver, when there is a name to resolve.
+pub(crate) type Maker = Box<dyn FnMut() -> Option<TokioResolver> + Send>;
+
+/// A resolver for the machine's own settings; without any it still knows the hosts file.
+pub(crate) fn resolver() -> Option<TokioResolver> {
+    let builder = TokioResolver::builder_tokio().unwrap_or_else(|error| {
+        message::warn(&format!("no name servers: {error}; names are looked up in the hosts file alone"));
+        let none = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
+        TokioResolver::builder_with_config(none, TokioRuntimeProvider::default())
+    });
+    let mut builder = builder;
+    let options = builder.options_mut();
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    // A name that does not exist yet is not to be believed missing for a day.
+    options.negative_max_ttl = Some(TTL_MIN);
+    builder.build().map_err(|error| message::error(&format!("cannot resolve names: {error}"))).ok()
+}
+
+async fn watch_name(
+    resolver: TokioResolver,
+    name: Weak<Name>,
+    first: blocking::Sender<()>,
+    changed: Rc<Notify>,
+) {
+    let mut first = Some(first);
+    let mut retry = RETRY_MIN;
+    loop {
+        // When it is in no plan any more, nobody waits for it.
+        let Some(name) = name.upgrade() else { return };
+        let wait = match name.look_up(&resolver).await {
+            Ok((news, holds)) => {
+                name.trouble.store(None);
+                if news == News::Some {
+                    changed.notify_one();
+                }
+                retry = RETRY_MIN;
+                holds
+            }
+            Err(reason) => {
+                message::warn(&reason);
+                name.trouble.store(Some(Arc::new(reason)));
+                let wait = retry;
+                retry = (retry * 2).min(RETRY_MAX);
+                wait
+            }
+        };
+        // Whoever waits for the first answer has waited enough.
+        drop((name, first.take()));
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Which of these names have no address now, and why; each is looked up once, all at the same time.
+///
+/// # Errors
+/// When a thread of its own cannot be made for that.
+pub fn unresolved(names: Vec<String>) -> io::Result<Vec<(String, String)>> {
+    let look_up = async {
+        let Some(resolver) = resolver() else { return Vec::new() };
+        let mut lookups = JoinSet::new();
+        for text in names {
+            let resolver = resolver.clone();
+            lookups.spawn(async move {
+                let name = Name::new(&text);
+                let looked_up = tokio::time::timeout(RESOLVE_FIRST, name.look_up(&resolver)).await;
+                let late = || format!("cannot resolve {text}: no name server has answered in time");
+                let reason = looked_up.unwrap_or_else(|_| Err(late())).err();
+                reason.map(|reason| (text, reason))
+            });
+        }
+        lookups.join_all().await.into_iter().flatten().collect()
+    };
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(look_up))
+}
+
+/// Why a name could not be resolved.
+fn reason(error: &NetError) -> String {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {
+            ResponseCode::NXDomain => "there is no such name".to_owned(),
+            ResponseCode::NoError => "it has no address".to_owned(),
+            code => format!("the name server answers \"{code}\""),
+        },
+        NetError::Dns(DnsError::ResponseCode(code)) => format!("the name server answers \"{code}\""),
+        NetError::Timeout => "no name server has answered in time".to_owned(),
+        NetError::NoConnections => "no name server can be reached".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a lookup has found other addresses than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    None,
+    Some,
+}
+
+impl Name {
+    fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), found: ArcSwap::default(), trouble: ArcSwapOption::empty() }
+    }
+
+    /// Resolves it once, and says how long the answer holds.
+    async fn look_up(&self, resolver: &TokioResolver) -> Result<(News, Duration), String> {
+        let lookup = resolver.lookup_ip(self.text.as_str()).await;
+        let lookup = lookup.map_err(|error| format!("cannot resolve {}: {}", self.text, reason(&error)))?;
+        let mut found: Vec<_> = lookup.iter().collect();
+        // A host without a route to IPv6 would wait for every connection.
+        found.sort_by_key(IpAddr::is_ipv6);
+        if found.is_empty() {
+            return Err(format!("{} has no address", self.text));
+        }
+        if found.len() > ADDRESSES_MAX {
+            let count = found.len();
+            message::warn(&format!("{} has {count} addresses: {ADDRESSES_MAX} of them are used", self.text));
+            // Always the same ones.
+            found.sort_by_key(|address| (address.is_ipv6(), *address));
+            found.truncate(ADDRESSES_MAX);
+        }
+        let news = if **self.found.load() == found { News::None } else { News::Some };
+        if news == News::Some {
+            self.found.store(Arc::new(found));
+        }
+        let ttl = lookup.valid_until().saturating_duration_since(Instant::now());
+        Ok((news, ttl.clamp(TTL_MIN, TTL_MAX)))
+    }
+}

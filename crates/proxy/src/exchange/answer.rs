@@ -1,0 +1,424 @@
+//! What the client is sent without a server: our own word on a failure, redirects, answers that are configured.
+//!
+//! None of it waits for the rest of a request: where that is still to come the connection ends, slowly enough to be read.
+
+use std::io::Write;
+
+use config::Page;
+use wire::{ChainKind, Framing, Method, Span, Target, Version};
+
+use crate::connection::client::Next;
+use crate::context::exchange_slot::{Memory, Request};
+use crate::context::failure::{Failure, Party};
+use crate::context::plan::Policies;
+use crate::context::record::Record;
+use crate::context::seen;
+use crate::exchange::grpc;
+use crate::exchange::policies::{self, Subject};
+use crate::exchange::respond::send_counted;
+use crate::exchange::{Admitted, Call};
+use crate::faults::messages::Injection;
+use crate::transport::cold::aside;
+use crate::transport::tcp::Follows;
+
+/// A body up to this length is copied behind its head; a longer one leaves from where it is.
+const ONE_PIECE_BYTES_MAX: usize = 16 * 1024;
+
+/// The methods that are passed on, besides any extension.
+const METHODS: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
+
+/// RFC 9110 §7.6.2: OPTIONS with no hops left is answered by the proxy itself.
+pub(crate) async fn options(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    admitted: &Admitted,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let out = &mut memory.response.out;
+    begin(out, 204);
+    out.extend_from_slice(b"Allow: ");
+    out.extend_from_slice(METHODS);
+    out.extend_from_slice(b"\r\n");
+    record.status = 204;
+    own(call, memory, admitted, record, b"").await
+}
+
+/// RFC 9110 §15.4.9: a request that should have come over https is told where to.
+pub(crate) async fn redirect(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    admitted: &Admitted,
+    port: u16,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if admitted.target.authority == Span::default() {
+        // An HTTP/1.0 request without Host: nobody knows where it was to go.
+        return Err(Failure::BadHost);
+    }
+    let Memory { request, response } = memory;
+    let bytes = request.buffer.filled();
+    let out = &mut response.out;
+    begin(out, 308);
+    out.extend_from_slice(b"Content-Length: 0\r\nLocation: https://");
+    let authority = seen::authority(call, &request.head, bytes, &admitted.target);
+    out.extend_from_slice(wire::host_without_port(authority));
+    // A proxy in front that says whom it forwards for has an https port of its own.
+    let is_told = seen::chain(call, &request.head, bytes).is_some_and(|chain| chain.kind != ChainKind::None);
+    if port != 443 && !is_told {
+        // Writing into a Vec does not fail.
+        let _ = write!(out, ":{port}");
+    }
+    let path = admitted.target.path_and_query.of(bytes);
+    out.extend_from_slice(if path.starts_with(b"/") { b"" } else { b"/" });
+    // The form of OPTIONS to a server as a whole is no part of a URL.
+    out.extend_from_slice(if path == b"*" { b"" } else { path });
+    out.extend_from_slice(b"\r\n");
+    record.status = 308;
+    own(call, memory, admitted, record, b"").await
+}
+
+/// Appends the start line of a response of our own.
+pub(crate) fn begin(out: &mut Vec<u8>, status: u16) {
+    out.clear();
+    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", wire::reason_phrase(status));
+}
+
+/// Appends what is said of its body.
+pub(crate) fn push_content(out: &mut Vec<u8>, status: u16, content_type: &str, body: &[u8]) {
+    if !body.is_empty() {
+        let _ = write!(out, "Content-Type: {content_type}\r\n");
+    }
+    // RFC 9110 §8.6: no Content-Length in a 204; that of a 304 would be another response's.
+    if status != 204 && status != 304 {
+        let _ = write!(out, "Content-Length: {}\r\n", body.len());
+    }
+}
+
+/// Sends a response of our own, whose head is begun.
+pub(crate) async fn own(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    admitted: &Admitted,
+    record: &mut Record<'_>,
+    body: &[u8],
+) -> Result<Next, Failure> {
+    let Memory { request, response } = memory;
+    let out = &mut response.out;
+    let told = record.status;
+    let body = if told >= 300 && answers_call(call, request, told, "", record, out) { b"" } else { body };
+    out.extend_from_slice(seen::added(call, &request.head, request.head_bytes()));
+    push_date(call, out);
+    if let Some(policies) = admitted.policies(call) {
+        let start = start_line_len(out);
+        policies::edit_own(call, policies, &Subject::of(admitted), told, request, start, out);
+    }
+    let persists = admitted.version != Version::Http10
+        && admitted.connection.persists(admitted.version)
+        && may_go_on(call)
+        && (admitted.framing == Framing::None || has_taken_body(call, request, Ok(admitted.framing)));
+    out.extend_from_slice(if persists { b"\r\n" } else { b"Connection: close\r\n\r\n" });
+    let next = if persists { Next::Reuse } else { Next::Linger };
+    whole(call, out, Content::new(admitted.version, admitted.method, body), next, record).await
+}
+
+/// Answers a call of gRPC in its own words; false where it is none.
+#[cold]
+fn answers_call(
+    call: &Call<'_>,
+    request: &Request,
+    status: u16,
+    message: &str,
+    record: &mut Record<'_>,
+    out: &mut Vec<u8>,
+) -> bool {
+    if request.head.len == 0 {
+        return false;
+    }
+    let Some(content_type) = grpc::content_type(&request.head, request.head_bytes()) else { return false };
+    let message = if message.is_empty() { wire::reason_phrase(status) } else { message };
+    grpc::write(out, content_type, status, message, call.client.socket.frames_itself());
+    record.status = 200;
+    true
+}
+
+/// Whether all of the request's body has been read, so that what follows is the next request. What is here of it is taken,
+/// and thrown away.
+#[cold]
+fn has_taken_body(
+    call: &Call<'_>,
+    request: &mut Request,
+    framing: Result<Framing, wire::FramingError>,
+) -> bool {
+    let Ok(framing) = framing else { return false };
+    if framing == Framing::None {
+        return true;
+    }
+    if !request.has_body_begun() {
+        request.keep_head();
+        request.body.begin(framing, false, call.snapshot.plan.config.limits.body_bytes);
+    }
+    let Request { body, buffer, .. } = request;
+    loop {
+        body.sent(buffer, body.unsent().min(buffer.len()));
+        if body.is_done() || body.taken().1 {
+            return body.is_done();
+        }
+        if buffer.is_empty() || body.take_in(buffer).is_err() {
+            return false;
+        }
+    }
+}
+
+/// What is sent behind a head.
+#[derive(Clone, Copy)]
+pub(crate) struct Content<'a> {
+    version: Version,
+    is_of_head: bool,
+    body: &'a [u8],
+}
+
+impl<'a> Content<'a> {
+    /// The answer to a request. That to a HEAD has no body, whatever its head says.
+    pub(crate) fn new(version: Version, method: Method, body: &'a [u8]) -> Self {
+        let is_of_head = method == Method::Head;
+        Self { version, is_of_head, body: if is_of_head { b"" } else { body } }
+    }
+
+    /// How its end is told, by a head that is as far as its empty line.
+    fn framing(&self, head: &[u8]) -> Framing {
+        let name = b"content-length:".as_slice();
+        let is_said =
+            |line: &[u8]| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        if !self.is_of_head && head.split(|byte| *byte == b'\n').any(is_said) {
+            Framing::Length(self.body.len() as u64)
+        } else {
+            Framing::None
+        }
+    }
+}
+
+/// Sends a head and the body that goes with it. `next` is what becomes of the connection, unless a fault ends it.
+pub(crate) async fn whole(
+    call: &Call<'_>,
+    head: &mut Vec<u8>,
+    content: Content<'_>,
+    next: Next,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if record.has_fault() {
+        return aside(|| faulty_whole(call, head, content, next, record)).await;
+    }
+    send_whole(call, head, content.body, record).await?;
+    Ok(next)
+}
+
+/// The same with the fault that was drawn, where it fits.
+async fn faulty_whole(
+    call: &Call<'_>,
+    head: &mut Vec<u8>,
+    content: Content<'_>,
+    next: Next,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let framing = content.framing(head);
+    let Some(injection) = Injection::of(call, content.version, framing, head, record) else {
+        send_whole(call, head, content.body, record).await?;
+        return Ok(next);
+    };
+    let head_bytes = head.len() as u64;
+    injection.begin(call, head).await?;
+    let taken = injection.takes(content.body.len());
+    if injection.is_cut() {
+        let mut sent = 0;
+        let outcome = send_counted(call, (head, &content.body[..taken]), Follows::Nothing, &mut sent).await;
+        record.head_bytes_sent = head_bytes;
+        record.body_bytes_sent = sent.saturating_sub(head.len()) as u64;
+        outcome?;
+        return Err(injection.break_off(call).await);
+    }
+    send_whole(call, head, content.body, record).await?;
+    record.head_bytes_sent = head_bytes;
+    Ok(if injection.ends_connection() { Next::Linger } else { next })
+}
+
+async fn send_whole(
+    call: &Call<'_>,
+    head: &mut Vec<u8>,
+    body: &[u8],
+    record: &mut Record<'_>,
+) -> Result<(), Failure> {
+    let head_bytes = head.len();
+    record.head_bytes_sent = head_bytes as u64;
+    record.body_bytes_sent = body.len() as u64;
+    let mut sent = 0;
+    let outcome = if body.len() <= ONE_PIECE_BYTES_MAX {
+        head.extend_from_slice(body);
+        send_counted(call, (head, b""), Follows::End, &mut sent).await
+    } else {
+        send_counted(call, (head, body), Follows::End, &mut sent).await
+    };
+    if outcome.is_err() {
+        record.body_bytes_sent = sent.saturating_sub(head_bytes) as u64;
+    }
+    outcome
+}
+
+/// Whether the client's connection may serve another request, as far as this one does not decide.
+pub(crate) fn may_go_on(call: &Call<'_>) -> bool {
+    let limit = call.snapshot.plan.config.limits.requests_per_connection;
+    limit.is_none_or(|limit| call.client.served < limit)
+        && !call.client.socket.is_worn()
+        && call.worker.keeps(&call.client.listening)
+}
+
+/// Answers a failure, if there is anything left to be said and somebody to say it to.
+pub(crate) async fn failure(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    failure: Failure,
+    record: &mut Record<'_>,
+) -> Next {
+    let facts = failure.facts();
+    if facts.status == 0 || record.status != 0 || record.is_within_interim {
+        return Next::Drop;
+    }
+    let Memory { request, response } = memory;
+    let policies = record.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
+    let told = Told {
+        persists: outlives(call, request, failure),
+        page: page(call, policies, facts.status),
+        added: seen::added(call, &request.head, request.head_bytes()),
+        challenge: policies.and_then(|policies| Some(policies.auth.as_deref()?.challenge.as_str())),
+        retry_after_seconds: record.retry_after_seconds,
+    };
+    let out = &mut response.out;
+    record.status = facts.status;
+    let mut body = b"".as_slice();
+    if answers_call(call, request, facts.status, facts.text, record, out) {
+        write_besides(out, failure, &call.worker.date(), &told);
+    } else {
+        body = write_failure(out, failure, &call.worker.date(), &told);
+    }
+    if let (Some(policies), Some(subject)) = (policies, subject(call, request, record)) {
+        let start = start_line_len(out);
+        policies::edit_own(call, policies, &subject, facts.status, request, start, out);
+    }
+    out.extend_from_slice(b"\r\n");
+    let next = if told.persists { Next::Reuse } else { Next::Linger };
+    let start = &request.head.start;
+    let method = if request.head.len > 0 { start.method } else { Method::Get };
+    whole(call, out, Content::new(start.version, method, body), next, record).await.unwrap_or(Next::Drop)
+}
+
+/// Whether the connection goes on: after a request that was whole, and not at fault itself.
+fn outlives(call: &Call<'_>, request: &mut Request, failure: Failure) -> bool {
+    if request.head.len == 0 || request.head.start.version == Version::Http10 {
+        return false;
+    }
+    let bytes = request.head_bytes();
+    let framing = wire::request_framing(&request.head, bytes);
+    (failure.facts().party != Party::Client || failure.is_of_policy())
+        && wire::ConnectionOptions::of(&request.head, bytes)
+            .is_ok_and(|options| options.persists(Version::Http11))
+        && may_go_on(call)
+        && has_taken_body(call, request, framing)
+}
+
+/// What the request is about, if it came that far.
+fn subject(call: &Call<'_>, request: &Request, record: &Record<'_>) -> Option<Subject> {
+    let bytes = request.head_bytes();
+    let target = Target::of(&request.head, bytes).ok()?;
+    Some(Subject {
+        route: record.route?,
+        target,
+        client: seen::client(call, &request.head, bytes),
+        user: record.user,
+    })
+}
+
+/// The page that stands in for what a server says of an error, where the route wants that.
+#[inline]
+pub(crate) fn stand_in<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
+    let policies = policies.filter(|policies| policies.meant.replace_errors)?;
+    page(call, Some(policies), status)
+}
+
+/// The page for a status: the route's, or that of all.
+fn page<'a>(call: &Call<'a>, policies: Option<&'a Policies>, status: u16) -> Option<&'a Page> {
+    let own = policies.and_then(|policies| policies.meant.error_pages.page(status));
+    own.or_else(|| call.snapshot.plan.config.error_pages.page(status))
+}
+
+/// What is said beside a failure.
+struct Told<'a> {
+    persists: bool,
+    page: Option<&'a Page>,
+    /// Lines of the listener.
+    added: &'a [u8],
+    /// How to say who one is.
+    challenge: Option<&'a str>,
+    /// When to come again; 0 is not said.
+    retry_after_seconds: u64,
+}
+
+/// Writes the head of the response to a failure, but for the empty line at its end; returns its body.
+fn write_failure<'a>(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &Told<'a>) -> &'a [u8] {
+    let facts = failure.facts();
+    begin(out, facts.status);
+    let body = match told.page {
+        Some(page) => {
+            push_content(out, facts.status, page.content_type, &page.body);
+            &*page.body
+        }
+        None => {
+            push_content(out, facts.status, "text/plain", facts.text.as_bytes());
+            facts.text.as_bytes()
+        }
+    };
+    write_besides(out, failure, date, told);
+    body
+}
+
+/// Appends what is said of a failure besides its content.
+fn write_besides(out: &mut Vec<u8>, failure: Failure, date: &[u8], told: &Told<'_>) {
+    if failure == Failure::MethodRefused {
+        // RFC 9110 §15.5.6.
+        out.extend_from_slice(b"Allow: ");
+        out.extend_from_slice(METHODS);
+        out.extend_from_slice(b"\r\n");
+    }
+    if failure == Failure::Unauthorized {
+        // RFC 9110 §15.5.2.
+        let _ = write!(out, "WWW-Authenticate: {}\r\n", told.challenge.unwrap_or("Basic"));
+    }
+    let retry_after_seconds = told.retry_after_seconds.max(u64::from(failure.is_of_load()));
+    if retry_after_seconds > 0 {
+        let _ = write!(out, "Retry-After: {retry_after_seconds}\r\n");
+    }
+    if !told.persists {
+        out.extend_from_slice(b"Connection: close\r\n");
+    }
+    out.extend_from_slice(told.added);
+    out.extend_from_slice(b"Date: ");
+    out.extend_from_slice(date);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the whole response for a failure of which the client is told nothing more, and its connection's end.
+pub(crate) fn last_words(out: &mut Vec<u8>, failure: Failure, date: &[u8]) {
+    let told = Told { persists: false, page: None, added: b"", challenge: None, retry_after_seconds: 0 };
+    let body = write_failure(out, failure, date, &told);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+}
+
+fn push_date(call: &Call<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Date: ");
+    out.extend_from_slice(&call.worker.date());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Where the fields begin.
+fn start_line_len(head: &[u8]) -> usize {
+    head.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1)
+}

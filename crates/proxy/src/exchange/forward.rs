@@ -1,0 +1,709 @@
+//! One request to a server: pick, connect, send, and read the head of its response; once more where that is safe.
+//!
+//! The body of the request goes on being sent beside everything that follows, until it has ended.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, ErrorKind};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use balance::{Room, Time, Work};
+use config::{HostHeader, Protocol, Retry};
+use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
+
+use crate::body::unwanted::Unwanted;
+use crate::body::upload::{self, Until, Upload};
+use crate::cache::{self, Asking};
+use crate::connection::client::Client;
+use crate::context::client_tls::ClientTls;
+use crate::context::exchange_slot::{Memory, Request, Response};
+use crate::context::failure::{Failure, Party};
+use crate::context::record::Record;
+use crate::context::seen;
+use crate::exchange::policies;
+use crate::exchange::respond;
+use crate::exchange::switch;
+use crate::exchange::{Admitted, Call};
+use crate::shaping::{Pace, Way};
+use crate::transport::buffer::{Buffer, SMALL};
+use crate::transport::cold::{aside, at_once};
+use crate::transport::deadline::{Elapsed, Ticks};
+use crate::transport::tcp::Follows;
+use crate::upstream::choose::Choice;
+use crate::upstream::retry::{Attempts, Progress, Setback, Verdict};
+use crate::upstream::{Admission, Asked, Connection, Upstream};
+use crate::worker::Worker;
+
+/// Interim responses that a server may send before the final one.
+pub(crate) const INTERIM_MAX: usize = 32;
+
+/// First read of a response whose body is likely to be spliced: little more than its head.
+const HEAD_ALONE: usize = 1024;
+
+/// How long the rest of a short body is waited for before what is there of it is passed on.
+const MOMENT: Ticks = Ticks(1);
+
+/// A response whose head has been read into the lane's memory: the connection that the rest of it comes from.
+pub(crate) type Reply = Box<Connection>;
+
+/// The client no longer wants its response.
+pub(crate) struct Gone;
+
+/// Waits for the server only for as long as the client wants to hear of it, where that is told. The wait is lent, since a
+/// future that is given away takes its room twice.
+pub(crate) async fn unless_gone<T>(
+    client: &Client,
+    mut wait: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Gone> {
+    poll_fn(|context| match wait.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => client.socket.poll_gone(context).map(|()| Err(Gone)),
+    })
+    .await
+}
+
+/// What ends the wait for a server.
+enum Heard {
+    /// Its bytes, so many; none is its end.
+    Read(io::Result<usize>),
+    /// The client wants to hear of it no longer.
+    ClientGone,
+    Elapsed,
+}
+
+/// Sends the request and reads the head of the final response: from the first server that answers, for as long as others
+/// may be asked.
+pub(crate) async fn forward(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    record: &mut Record<'_>,
+) -> Result<Reply, Failure> {
+    let upstream = &call.snapshot.upstreams[admitted.upstream];
+    record.upstream = Some(admitted.upstream);
+    let admission = let_in(call, admitted, upstream, record)?;
+    prepare_body(call, upstream, admitted, &mut memory.request)?;
+    let first_piece_taken = memory.request.body.taken();
+    record.first_piece_bytes = memory.request.body.moved;
+    let mut choice = Choice::of_request(call, upstream, admitted, &memory.request);
+    let mut attempts = Attempts::new(call, upstream, retry_rules(call, upstream, record), admitted.method);
+    let mut tried = Vec::new();
+    let mut last_failure: Option<(usize, Failure)> = None;
+    let mut another = None;
+    let failure = loop {
+        let asked = match another.take().or_else(|| choice.at_once(&tried, &mut record.detours)) {
+            Some(asked) => asked,
+            None => match aside(|| wait_for_server(call, &mut choice, &tried, record)).await {
+                Ok(asked) => asked,
+                Err(Failure::ClientGone) => break Failure::ClientGone,
+                // What the servers said that were asked tells more.
+                Err(failure) => break last_failure.map_or(failure, |(_, failure)| failure),
+            },
+        };
+        if let Some((server, failure)) = last_failure.take() {
+            record.retried(server, failure);
+        }
+        let index = asked.server;
+        let attempt = Attempt { call, admitted, upstream, index, may_reuse: attempts.may_reuse() };
+        record.attempt_began(admitted.upstream, index, asked.since);
+        let mut progress = Progress::default();
+        let outcome = attempt.exchange(memory, record, &mut progress).await;
+        // What was read of the body beyond its first piece is gone, be it no more than the end (RFC 9112 §7.1).
+        let is_whole = |request: &Request| request.body.taken() == first_piece_taken;
+        let failure = match outcome {
+            Ok(mut reply) => {
+                let status = memory.response.head.start.status;
+                let (latency, now) = answered(call.worker, &asked, &reply.upload, record);
+                record.server_changed(upstream.answered(&asked, status, latency, now));
+                if attempts.repeats(status) {
+                    tried.push(index);
+                    let repeats = || attempts.after(Setback::Status, is_whole(&memory.request));
+                    another = elsewhere(&mut choice, &tried, record, repeats);
+                }
+                if another.is_none() {
+                    record.is_answered = true;
+                    choice.settle(&asked, Some(&mut memory.response));
+                    admission.end(Work::Done(latency), now);
+                    reply.under_way = Some(asked.into_under_way());
+                    return Ok(reply);
+                }
+                last_failure = Some((index, Failure::UpstreamStatus));
+                continue;
+            }
+            Err(failure) => failure,
+        };
+        let setback = attempt.failed(&asked, failure, progress, (memory, record));
+        match attempts.after(setback, is_whole(&memory.request)) {
+            Verdict::GiveUp => break failure,
+            Verdict::Elsewhere => leave_aside((upstream, &choice), &mut tried, index, (failure, progress)),
+            Verdict::Afresh => {}
+        }
+        last_failure = Some((index, failure));
+    };
+    admission.end(work_of(failure), call.worker.coarse_time());
+    Err(failure)
+}
+
+/// What a failure tells of how long servers take.
+#[cold]
+fn work_of(failure: Failure) -> Work {
+    let is_overrun = matches!(failure, Failure::UpstreamTimeout | Failure::QueueTimeout);
+    if is_overrun { Work::Overrun } else { Work::Other }
+}
+
+/// Waits for a server that may be asked, for as long as the client wants to hear of it.
+async fn wait_for_server(
+    call: &Call<'_>,
+    choice: &mut Choice<'_>,
+    tried: &[usize],
+    record: &mut Record<'_>,
+) -> Result<Asked, Failure> {
+    let next = pin!(choice.next(tried, &mut record.detours));
+    unless_gone(call.client, next).await.unwrap_or(Err(Failure::ClientGone))
+}
+
+/// Another server for a request whose status is to be tried again. Where none has room, what was said is the answer.
+#[cold]
+fn elsewhere(
+    choice: &mut Choice<'_>,
+    tried: &[usize],
+    record: &mut Record<'_>,
+    repeats: impl FnOnce() -> Verdict,
+) -> Option<Asked> {
+    let is_there = choice.has_untried(tried, Room::Now) && repeats() != Verdict::GiveUp;
+    is_there.then(|| choice.at_once(tried, &mut record.detours)).flatten()
+}
+
+/// The server that failed is asked no more, unless there is no other.
+#[cold]
+fn leave_aside(
+    (upstream, choice): (&Upstream, &Choice<'_>),
+    tried: &mut Vec<usize>,
+    index: usize,
+    (failure, progress): (Failure, Progress),
+) {
+    // RFC 9113 §8.7: a server that refused a stream may take the next one.
+    if progress.is_untouched && !upstream.has_another(index, tried) {
+        return;
+    }
+    tried.push(index);
+    // A handshake that failed would fail again.
+    if failure != Failure::UpstreamHandshake && !choice.has_untried(tried, Room::OrNot) {
+        // There is no other, or all have failed: one that is started anew is there again in a moment.
+        tried.clear();
+    }
+}
+
+/// Lets a request in that may be passed on, unless there are too many.
+fn let_in<'a>(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    upstream: &'a Upstream,
+    record: &mut Record<'_>,
+) -> Result<Admission<'a>, Failure> {
+    if is_connect(call, admitted) && !admitted.wants_upgrade {
+        // One of the protocols that are not passed on (RFC 9110 §7.8, §15.6.2).
+        return Err(Failure::ProtocolRefused);
+    }
+    upstream.admit(call.worker).inspect_err(|_| record.detours.shed = Some("latency"))
+}
+
+/// Whether a request was a CONNECT with a protocol (RFC 8441 §4): over HTTP/2 nothing else asks for an upgrade.
+fn is_connect(call: &Call<'_>, admitted: &Admitted) -> bool {
+    admitted.connection.upgrade && call.client.socket.frames_itself()
+}
+
+/// The route's own rules, else those of the upstream.
+fn retry_rules<'a>(call: &Call<'a>, upstream: &'a Upstream, record: &Record<'_>) -> &'a Retry {
+    let routes = &call.snapshot.plan.config.routes;
+    let of_route = record.route.and_then(|route| routes[route].policies.retry.as_ref());
+    of_route.unwrap_or(&upstream.plan.config.retry)
+}
+
+/// Frames what is there of the body, so that it leaves with the head.
+fn prepare_body(
+    call: &Call<'_>,
+    upstream: &Upstream,
+    admitted: &Admitted,
+    request: &mut Request,
+) -> Result<(), Failure> {
+    let is_chunked = admitted.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
+    request.body.begin(admitted.framing, is_chunked, call.snapshot.plan.config.limits.body_bytes);
+    if admitted.framing == Framing::None {
+        return Ok(());
+    }
+    request.keep_head();
+    if admitted.framing == Framing::Chunked
+        && let Some(unwanted) = Unwanted::in_requests(call, admitted)
+    {
+        request.body.leave_out(unwanted);
+    }
+    if let Err(stop) = request.body.take_in(&mut request.buffer) {
+        upload::outcome(Err(stop), Until::Head)?;
+    }
+    let count = request.body.unsent();
+    request.first_piece.extend_from_slice(&request.buffer.filled()[..count]);
+    request.body.sent(&mut request.buffer, count);
+    Ok(())
+}
+
+/// How long a server took to answer, where that is timed, and the time now.
+fn answered(
+    worker: &Worker,
+    asked: &Asked,
+    upload: &Upload,
+    record: &Record<'_>,
+) -> (Option<Duration>, Time) {
+    let Some(since) = asked.since else { return (None, worker.coarse_time()) };
+    let answered_at = record.first_byte_at().unwrap_or_else(Instant::now);
+    let since = upload.waits_for_server_since(since);
+    (since.map(|since| answered_at.saturating_duration_since(since)), worker.time_of(answered_at))
+}
+
+/// The length of a response of which only a part is here but the rest is worth a moment's wait: of a short one. It then
+/// leaves in one write, and where the server dies in the middle of it the client still gets a clear status.
+fn rest_is_awaited(connection: &Connection, response: &mut Response) -> Option<usize> {
+    let Framing::Length(length) = connection.framing else { return None };
+    let buffer = &mut response.buffer;
+    let whole = length.saturating_add(response.head.len as u64);
+    let is_here = whole <= buffer.len() as u64;
+    let fits = whole <= (buffer.len() + buffer.spare().len()) as u64;
+    (!is_here && fits && connection.upload.is_done()).then_some(whole as usize)
+}
+
+/// Why nothing of a request could be sent.
+#[cold]
+fn unsent(connection: &Connection, error: &io::Error, progress: &mut Progress) -> Failure {
+    // What HTTP/2 has no words for.
+    if error.kind() == ErrorKind::InvalidData {
+        return Failure::BadRequest;
+    }
+    broken_off(connection, Some(error), progress)
+}
+
+/// Why there is no response: without an error the connection has just ended.
+#[cold]
+fn broken_off(connection: &Connection, error: Option<&io::Error>, progress: &mut Progress) -> Failure {
+    progress.is_untouched = error.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    progress.is_stale = connection.has_ended() && (connection.is_reused || progress.is_untouched);
+    match error.map(io::Error::kind) {
+        // RFC 8446 §6.1: an end that nobody has sealed is an end all the same.
+        None | Some(ErrorKind::UnexpectedEof) => Failure::UpstreamClosed,
+        Some(_) => Failure::UpstreamReset,
+    }
+}
+
+/// One try with one server.
+struct Attempt<'a> {
+    call: &'a Call<'a>,
+    admitted: &'a Admitted,
+    upstream: &'a Upstream,
+    index: usize,
+    /// Whether a pooled connection may be used, of those that carry one exchange at a time.
+    may_reuse: bool,
+}
+
+impl Attempt<'_> {
+    /// It came to nothing.
+    #[cold]
+    fn failed(
+        &self,
+        asked: &Asked,
+        failure: Failure,
+        progress: Progress,
+        (memory, record): (&mut Memory, &mut Record<'_>),
+    ) -> Setback {
+        record.attempt_failed(failure);
+        record.explain(memory, failure);
+        let setback = Setback::Failed(failure, progress);
+        let is_its_fault = setback.blames_server() && failure.facts().party == Party::Upstream;
+        record.server_changed(self.upstream.failed(self.call.worker, asked, is_its_fault));
+        setback
+    }
+
+    async fn exchange(
+        &self,
+        memory: &mut Memory,
+        record: &mut Record<'_>,
+        progress: &mut Progress,
+    ) -> Result<Reply, Failure> {
+        let mut connection = match self.pooled() {
+            Some(connection) => connection,
+            None => {
+                let connect = async {
+                    let connect = pin!(self.connect(record));
+                    unless_gone(self.call.client, connect).await
+                };
+                aside(|| connect).await.unwrap_or(Err(Failure::ClientGone))?
+            }
+        };
+        let Memory { request, response } = memory;
+        response.buffer.clear();
+        response.added.clear();
+        self.render(request)?;
+        let is_done = request.body.is_done_for(&connection.socket);
+        let follows = if is_done { Follows::End } else { Follows::Nothing };
+        let pace = Pace::new(Way::Up, self.call.worker);
+        pace.pass(request.out.len() - request.first_piece.len());
+        let sent = self.send_at_once(&connection, &request.out, follows, &pace, progress)?;
+        if sent < request.out.len() {
+            aside(|| self.send(&connection, &request.out[sent..], follows, &pace, progress)).await?;
+        }
+        record.upstream_bytes_sent += request.out.len() as u64;
+        // What is repeated is written anew.
+        request.out.clear();
+        self.call.worker.buffers.warm_text(&mut request.out);
+        if is_done {
+            self.receive(&connection, response, record, progress).await?;
+        } else {
+            let deadline = self.call.worker.deadlines.deadline();
+            connection.upload = Upload::going_on(deadline, pace, self.is_held(request));
+            let receive = pin!(self.receive(&connection, response, record, progress));
+            connection
+                .upload
+                .beside(self.call, self.admitted, &connection, request, Until::Head, receive)
+                .await?;
+        }
+        self.read_framing(&mut connection, request, response)?;
+        if let Some(whole) = rest_is_awaited(&connection, response) {
+            self.settle(&connection, response, whole).await?;
+        }
+        Ok(connection)
+    }
+
+    /// Whether the client may wait for the server's word before it sends its body, of which nothing is here.
+    fn is_held(&self, request: &Request) -> bool {
+        let expects = || request.head.value(request.head_bytes(), Name::Expect);
+        // RFC 9110 §10.1.1: no expectation of an HTTP/1.0 client counts.
+        request.body.taken() == (0, false)
+            && request.buffer.is_empty()
+            && self.admitted.version != Version::Http10
+            && expects().is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"))
+    }
+
+    /// A connection that is there already.
+    fn pooled(&self) -> Option<Reply> {
+        let server = &self.upstream.servers[self.index];
+        let pooled = match self.upstream.plan.config.protocol {
+            Protocol::Http1 if !self.may_reuse => None,
+            Protocol::Http1 => {
+                let may_be_repeated = self.admitted.method.is_idempotent();
+                server.pooled(self.call.worker, self.call.client, may_be_repeated)
+            }
+            // Those that have ended are not among them.
+            Protocol::Http2 => server.stream(),
+        };
+        if pooled.is_some() {
+            self.call.worker.counters.upstream_reuses.increment();
+        }
+        pooled
+    }
+
+    async fn connect(&self, record: &mut Record<'_>) -> Result<Reply, Failure> {
+        let Call { worker, client, .. } = *self.call;
+        let server = &self.upstream.servers[self.index];
+        let connection = match self.upstream.plan.config.protocol {
+            Protocol::Http1 if self.may_reuse => {
+                server.connect_or_reuse(worker, client, self.admitted.method.is_idempotent()).await
+            }
+            // Behind pointers: making a connection takes much room, which waiting for one does not.
+            Protocol::Http1 => aside(|| server.connect(worker, client)).await,
+            Protocol::Http2 => aside(|| server.connect_for_streams(worker, &client.deadline)).await,
+        };
+        let is_reused = connection.as_ref().is_ok_and(|connection| connection.is_reused);
+        if is_reused {
+            worker.counters.upstream_reuses.increment();
+        }
+        record.connected(connection.is_ok() && !is_reused);
+        connection
+    }
+
+    /// The head as this server shall see it, and the first piece of the body behind it.
+    fn render(&self, request: &mut Request) -> Result<(), Failure> {
+        let own_authority = || Some(self.upstream.plan.servers[self.index].authority.as_bytes());
+        let names_no_host = self.admitted.target.authority == wire::Span::default();
+        let host = match &self.upstream.plan.config.host {
+            HostHeader::Pass if !names_no_host => None,
+            HostHeader::Pass | HostHeader::Server => own_authority(),
+            HostHeader::Set(host) => Some(host.as_bytes()),
+        };
+        let client = self.call.client;
+        let chain = seen::chain(self.call, &request.head, request.head_bytes());
+        let rewrite = |edits| RequestRewrite {
+            path_and_query: None,
+            edits,
+            added: client.tls.as_deref().map_or(b"", ClientTls::lines),
+            target: &self.admitted.target,
+            connection: self.admitted.connection,
+            framing: self.admitted.framing,
+            wants_upgrade: self.admitted.wants_upgrade,
+            client: wire::Client { address: client.address, scheme: seen::scheme_of_peer(self.call), chain },
+            via: Via::Own,
+            host,
+        };
+        let mut out = std::mem::take(&mut request.out);
+        out.clear();
+        self.call.worker.buffers.warm_text(&mut out);
+        let outcome = match self.admitted.policies(self.call) {
+            None => {
+                let asking = Asking::of(request.texts.conditions.as_deref(), false, None);
+                let edits = asking.as_ref().map(|asking| asking as &dyn wire::Edits);
+                let path_and_query = cache::kept_target(self.admitted, &request.texts);
+                let rewrite = RequestRewrite { path_and_query, ..rewrite(edits) };
+                wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
+                Ok(())
+            }
+            Some(policies) => {
+                let server = &self.upstream.plan.servers[self.index].authority;
+                let rewrite = rewrite(None);
+                policies::write_request(
+                    self.call,
+                    policies,
+                    self.admitted,
+                    server,
+                    request,
+                    rewrite,
+                    &mut out,
+                )
+            }
+        };
+        out.extend_from_slice(&request.first_piece);
+        request.out = out;
+        outcome
+    }
+
+    /// Sends what leaves without a wait: nearly always all. Says how much that is.
+    fn send_at_once(
+        &self,
+        connection: &Connection,
+        bytes: &[u8],
+        follows: Follows,
+        pace: &Pace,
+        progress: &mut Progress,
+    ) -> Result<usize, Failure> {
+        if !pace.is_free(self.call.worker) {
+            return Ok(0);
+        }
+        match at_once(|context| connection.socket.poll_write(context, bytes, follows)) {
+            Some(Ok(count)) => {
+                progress.has_sent = true;
+                Ok(count)
+            }
+            Some(Err(error)) => Err(unsent(connection, &error, progress)),
+            None => Ok(0),
+        }
+    }
+
+    async fn send(
+        &self,
+        connection: &Connection,
+        mut bytes: &[u8],
+        follows: Follows,
+        pace: &Pace,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let allowed =
+                poll_fn(|context| pace.poll_allowance(context, &self.admitted.place(self.call), bytes.len()))
+                    .await;
+            let follows = if allowed < bytes.len() { Follows::Nothing } else { follows };
+            let write = connection.socket.write(&bytes[..allowed], follows);
+            match self
+                .call
+                .client
+                .deadline
+                .within(self.admitted.ticks(self.call).upstream_first_byte, write)
+                .await
+            {
+                Ok(Ok(count)) => {
+                    bytes = &bytes[count..];
+                    pace.sent(count);
+                }
+                // A server may answer before it has read all, and close: what it said is still to be read.
+                Ok(Err(_)) if progress.has_sent => return Ok(()),
+                Ok(Err(error)) => return Err(unsent(connection, &error, progress)),
+                Err(Elapsed) => return Err(Failure::UpstreamTimeout),
+            }
+            progress.has_sent = true;
+        }
+        Ok(())
+    }
+
+    /// Reads heads until the final one; interim ones are passed on (RFC 9110 §15.2).
+    async fn receive(
+        &self,
+        connection: &Connection,
+        response: &mut Response,
+        record: &mut Record<'_>,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        for _ in 0..INTERIM_MAX {
+            self.receive_head(connection, response, progress).await?;
+            record.first_byte();
+            match response.head.start.status {
+                // RFC 9110 §7.8: a server switches only to what it was asked for.
+                101 if self.admitted.wants_upgrade => return Ok(()),
+                101 => return Err(Failure::UpstreamSwitch),
+                100..=199 => {
+                    // RFC 9110 §15.2: an HTTP/1.0 client knows none.
+                    if self.admitted.version != Version::Http10 {
+                        progress.has_answered = true;
+                        record.is_within_interim = true;
+                        respond::interim(self.call, self.admitted, response).await?;
+                        record.is_within_interim = false;
+                        if response.head.start.status == 100 {
+                            connection.upload.begin();
+                        }
+                    }
+                    response.buffer.consume(response.head.len);
+                }
+                // RFC 9110 §9.3.6: a success would tell the client that the protocol is spoken. The server did nothing wrong:
+                // it was asked for a page as well.
+                200..=299 if is_connect(self.call, self.admitted) => return Err(Failure::NotUpgraded),
+                _ => return Ok(()),
+            }
+        }
+        Err(Failure::UpstreamInterims)
+    }
+
+    async fn receive_head(
+        &self,
+        connection: &Connection,
+        response: &mut Response,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let limits = &self.call.snapshot.head_limits;
+        let deadline = &self.call.client.deadline;
+        let limit = self.admitted.ticks(self.call).upstream_first_byte;
+        response.head.clear();
+        let mut is_armed = false;
+        let mut is_uploading = connection.upload.is_under_way();
+        loop {
+            if !response.buffer.is_empty() {
+                match response.head.parse(response.buffer.filled(), limits) {
+                    Ok(Parsed::Complete) => {
+                        if connection.socket.frames_itself() {
+                            response.head.start.version = Version::Http2;
+                        }
+                        return Ok(());
+                    }
+                    Ok(Parsed::Partial) => {}
+                    Err(error) => return Err(Failure::of_response(error)),
+                }
+                if response.buffer.spare().is_empty() {
+                    response.buffer.compact();
+                }
+                if response.buffer.spare().is_empty() {
+                    self.call.worker.buffers.grow(&mut response.buffer);
+                }
+            }
+            if !is_armed {
+                deadline.set(limit);
+                is_armed = true;
+            }
+            let client = &self.call.client.socket;
+            let heard = poll_fn(|context| match self.poll_read(context, connection, &mut response.buffer) {
+                Poll::Ready(read) => Poll::Ready(Heard::Read(read)),
+                Poll::Pending if client.poll_gone(context).is_ready() => Poll::Ready(Heard::ClientGone),
+                Poll::Pending => {
+                    let was_uploading = is_uploading;
+                    is_uploading = connection.upload.is_under_way();
+                    if was_uploading && !is_uploading {
+                        // The server's time begins when it has the whole request.
+                        deadline.set(limit);
+                    }
+                    deadline.poll(context).map(|()| Heard::Elapsed)
+                }
+            });
+            match heard.await {
+                Heard::Read(Ok(count)) if count > 0 => response.buffer.advance(count),
+                Heard::Read(read) => {
+                    let failure = broken_off(connection, read.err().as_ref(), progress);
+                    let wrong = connection.socket.wrong();
+                    let failure = wrong.as_ref().map_or(failure, |wrong| match wrong.is_too_large {
+                        true => Failure::UpstreamHeadTooLarge,
+                        false => Failure::UpstreamMalformed,
+                    });
+                    response.wrong = wrong.map(|wrong| wrong.text);
+                    return Err(failure);
+                }
+                Heard::ClientGone => return Err(Failure::ClientGone),
+                Heard::Elapsed if is_uploading => is_armed = false,
+                Heard::Elapsed => return Err(Failure::UpstreamTimeout),
+            }
+        }
+    }
+
+    /// Reads once there is something: into the buffer that was used last. A stream, one of many that wait, has a buffer of
+    /// some size only then, and where what is read can go on.
+    fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        connection: &Connection,
+        buffer: &mut Buffer,
+    ) -> Poll<io::Result<usize>> {
+        if buffer.is_empty() {
+            ready!(connection.socket.poll_readable(context))?;
+            if !buffer.is_of_stream() {
+                self.call.worker.buffers.warm(buffer);
+            } else if !self.call.client.socket.is_crowded() {
+                self.call.worker.buffers.grow_to(buffer, SMALL);
+            }
+        }
+        let spare = buffer.spare();
+        let room = if connection.expects_long { spare.len().min(HEAD_ALONE) } else { spare.len() };
+        connection.socket.poll_read(context, &mut spare[..room])
+    }
+
+    /// Waits a moment for the rest of a short body, until so many bytes are there.
+    async fn settle(
+        &self,
+        connection: &Connection,
+        response: &mut Response,
+        whole: usize,
+    ) -> Result<(), Failure> {
+        let buffer = &mut response.buffer;
+        let deadline = &self.call.client.deadline;
+        // One moment for all of it, in however many pieces it comes.
+        deadline.set(MOMENT);
+        while buffer.len() < whole {
+            let read = connection.socket.read(buffer.spare());
+            match deadline.guard(read).await {
+                Ok(Ok(count)) if count > 0 => buffer.advance(count),
+                Ok(_) => return Err(Failure::UpstreamTruncated),
+                Err(Elapsed) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides what follows the head.
+    fn read_framing(
+        &self,
+        connection: &mut Connection,
+        request: &Request,
+        response: &Response,
+    ) -> Result<(), Failure> {
+        let bytes = response.buffer.filled();
+        let head = &response.head;
+        let options = ConnectionOptions::of_response(head, bytes).map_err(|_| Failure::UpstreamFraming)?;
+        connection.framing = if head.start.status == 101 {
+            let made_key = self.call.client.socket.frames_itself();
+            if !switch::is_asked_for(request, response, options, made_key) {
+                return Err(Failure::UpstreamSwitch);
+            }
+            Framing::None
+        } else {
+            wire::response_framing(head, bytes, self.admitted.method == Method::Head)
+                .map_err(|_| Failure::UpstreamFraming)?
+        };
+        // A stream is for one exchange.
+        connection.persists = options.persists(head.start.version)
+            && connection.framing != Framing::UntilClose
+            && !connection.socket.frames_itself();
+        connection.options = options;
+        connection.server = self.index;
+        Ok(())
+    }
+}

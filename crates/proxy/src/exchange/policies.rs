@@ -1,0 +1,466 @@
+//! What is asked of the requests of a route and done with them on their way, where the route has policies.
+//!
+//! Decisions are those of `route`; here they meet the request in hand. What is filled in lies in the lane.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use config::{Action, HostHeader};
+use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
+use wire::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
+
+use crate::cache::{self, Asking};
+use crate::context::client_tls::ClientTls;
+use crate::context::exchange_slot::{Request, Response, Texts};
+use crate::context::failure::Failure;
+use crate::context::plan::{Auth, Policies};
+use crate::context::record::Record;
+use crate::context::seen::{self, Fields};
+use crate::exchange::answer;
+use crate::exchange::verify::Claim;
+use crate::exchange::{Admitted, Call};
+
+/// Length of a name that a request may bring along.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// What a request is about: known as soon as it has a route, and when it has failed.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject {
+    pub(crate) route: usize,
+    pub(crate) target: Target,
+    pub(crate) client: IpAddr,
+    /// Who has given the right password, by number.
+    pub(crate) user: Option<usize>,
+}
+
+impl Subject {
+    pub(crate) fn of(admitted: &Admitted) -> Self {
+        Self { route: admitted.route, target: admitted.target, client: admitted.client, user: admitted.user }
+    }
+}
+
+/// Asks whether the request may come in: by network, by rate, by password, and says by whom it is. What is left to be
+/// verified is returned.
+pub(crate) fn ask<'a>(
+    call: &Call<'a>,
+    policies: &'a Policies,
+    admitted: &mut Admitted,
+    request: &Request,
+    record: &mut Record<'_>,
+) -> Result<Option<Claim<'a>>, Failure> {
+    if let Some(access) = &policies.access
+        && access.access(admitted.client) == Access::Denied
+    {
+        return Err(Failure::Forbidden);
+    }
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let seen = seen::request(call, &admitted.target, bytes, admitted.client, &fields, &request.head);
+    if !policies.limits.is_empty() {
+        let now_ns = call.worker.time_ns();
+        for limit in &policies.limits {
+            if let RateVerdict::Refused { retry_after_seconds } = limit.limiter.admit(&seen, now_ns) {
+                record.retry_after_seconds = retry_after_seconds;
+                return Err(Failure::RateLimited);
+            }
+        }
+    }
+    let Some(auth) = &policies.auth else { return Ok(None) };
+    match identify(call, auth, &fields)? {
+        Identity::Known(user) => {
+            admitted.user = Some(user);
+            record.user = Some(user);
+            Ok(None)
+        }
+        Identity::Claimed(claim) => Ok(Some(claim)),
+    }
+}
+
+/// Who asks.
+enum Identity<'a> {
+    /// Somebody who was verified lately, by number.
+    Known(usize),
+    /// Who it is has to be verified.
+    Claimed(Claim<'a>),
+}
+
+/// Whether the request comes from somebody who was verified lately.
+fn identify<'a>(call: &Call<'_>, auth: &'a Arc<Auth>, fields: &Fields<'_>) -> Result<Identity<'a>, Failure> {
+    let mut values = route::Fields::values(fields, b"authorization");
+    let (Some(value), None) = (values.next(), values.next()) else { return Err(Failure::Unauthorized) };
+    let credentials = Credentials::parse(value).map_err(|_| Failure::Unauthorized)?;
+    let (digest, user) = auth.known(&credentials, call.worker.time_ns());
+    Ok(user.map_or_else(|| Identity::Claimed(Claim { auth, credentials, digest }), Identity::Known))
+}
+
+/// Decides where the request goes, and what its path is there. An answer that needs no server is begun in `out`, up to its
+/// fields; its body is returned.
+pub(crate) fn act<'a>(
+    call: &Call<'a>,
+    policies: &'a Policies,
+    admitted: &mut Admitted,
+    request: &mut Request,
+    out: &mut Vec<u8>,
+) -> Result<Option<Answer<'a>>, Failure> {
+    let mut texts = std::mem::take(&mut request.texts);
+    let mut path = std::mem::take(&mut texts.path);
+    path.clear();
+    texts.host.clear();
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let exchange = exchange(call, policies, &Subject::of(admitted), request, &fields, &texts.id);
+    let mut located = Ok(());
+    let answer = match &policies.action {
+        Action::Upstream(upstream) => {
+            admitted.upstream = *upstream;
+            None
+        }
+        Action::Split(split) => {
+            admitted.upstream = split.draw(fastrand::u64(..));
+            None
+        }
+        Action::Redirect(redirect) => {
+            let status = redirect.status.code();
+            answer::begin(out, status);
+            out.extend_from_slice(b"Content-Length: 0\r\nLocation: ");
+            located = redirect.location(&exchange, out);
+            out.extend_from_slice(b"\r\n");
+            Some(Answer { status, body: b"" })
+        }
+        Action::Respond(respond) => {
+            let response = &respond.response;
+            answer::begin(out, response.status());
+            answer::push_content(out, response.status(), response.content_type(), response.body());
+            Some(Answer { status: response.status(), body: response.body() })
+        }
+    };
+    let rewritten = match &policies.meant.rewrite.path {
+        Some(rewrite) if answer.is_none() => {
+            let kept_target = cache::kept_target(admitted, &texts);
+            rewrite.apply(&with_kept_query(exchange, kept_target), &mut path)
+        }
+        _ => Ok(false),
+    };
+    texts.path = path;
+    request.texts = texts;
+    rewritten.map_err(|_| Failure::AmbiguousPath)?;
+    located.map_err(|_| Failure::BadHost)?;
+    Ok(answer)
+}
+
+/// An answer that needs no server.
+pub(crate) struct Answer<'a> {
+    pub(crate) status: u16,
+    pub(crate) body: &'a [u8],
+}
+
+/// Writes the head that a server shall see.
+pub(crate) fn write_request(
+    call: &Call<'_>,
+    policies: &Policies,
+    admitted: &Admitted,
+    server: &str,
+    request: &mut Request,
+    rewrite: RequestRewrite<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    let mut texts = std::mem::take(&mut request.texts);
+    let mut host_text = std::mem::take(&mut texts.host);
+    let Texts { path, id, conditions, .. } = &texts;
+    let kept_target = cache::kept_target(admitted, &texts);
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let edits = &policies.meant.request_headers;
+    let host_has_groups = policies.meant.rewrite.host.as_ref().is_some_and(route::HostRewrite::has_groups);
+    let has_groups = edits.has_groups() || host_has_groups;
+    let captures = captures(policies, has_groups, admitted.target.path.of(bytes));
+    let exchange = Exchange {
+        upstream: &call.snapshot.plan.upstreams[admitted.upstream].config.name,
+        server,
+        captures: captures.as_ref(),
+        ..exchange(call, policies, &Subject::of(admitted), request, &fields, id)
+    };
+    let exchange = with_kept_query(exchange, kept_target);
+    host_text.clear();
+    let filled = policies.meant.rewrite.host.as_ref().map(|rewrite| rewrite.apply(&exchange, &mut host_text));
+    let filled = match filled {
+        Some(Ok(())) => Ok(Some(host_text.as_slice())),
+        Some(Err(_)) => Err(Failure::BadHost),
+        None => Ok(rewrite.host),
+    };
+    let outcome = filled.map(|host| {
+        let edited = Edited { headers: edits, exchange, response: None, has_page: false, besides: None };
+        let edits = (!edits.is_empty()).then_some(&edited as &dyn wire::Edits);
+        let drops_authorization = cache::drops_authorization(admitted, policies);
+        let asking = Asking::of(conditions.as_deref(), drops_authorization, edits);
+        let rewrite = RequestRewrite {
+            path_and_query: Some(path.as_slice()).filter(|path| !path.is_empty()).or(kept_target),
+            host,
+            via: via(&policies.meant.via),
+            edits: asking.as_ref().map_or(edits, |asking| Some(asking)),
+            ..rewrite
+        };
+        wire::write_request(out, &request.head, bytes, &rewrite);
+    });
+    texts.host = host_text;
+    request.texts = texts;
+    outcome
+}
+
+/// What messages of a route say of this proxy.
+pub(crate) fn via(meant: &config::Via) -> Via<'_> {
+    match meant {
+        config::Via::Own => Via::Own,
+        config::Via::Named(name) => Via::Named(name),
+        config::Via::Off => Via::Off,
+    }
+}
+
+/// Whose words a response is made of.
+pub(crate) struct Sender<'a> {
+    /// What the server is called; empty where it was not asked.
+    pub(crate) server: &'a str,
+    /// Whether a page of ours stands in for its content.
+    pub(crate) has_page: bool,
+}
+
+/// Writes the head of a server's response that the client shall see.
+pub(crate) fn write_response(
+    call: &Call<'_>,
+    policies: &Policies,
+    admitted: &Admitted,
+    Sender { server, has_page }: Sender<'_>,
+    request: &Request,
+    response: &mut Response,
+    rewrite: ResponseRewrite<'_>,
+) {
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let upstream = &call.snapshot.plan.upstreams[admitted.upstream].config;
+    let headers = &policies.meant.response_headers;
+    let captures = captures(policies, headers.has_groups(), admitted.target.path.of(bytes));
+    let exchange = Exchange {
+        upstream: &upstream.name,
+        server,
+        status: Some(response.head.start.status),
+        captures: captures.as_ref(),
+        ..exchange(call, policies, &Subject::of(admitted), request, &fields, &request.texts.id)
+    };
+    let authority = admitted.target.authority.of(bytes);
+    let host = match &upstream.host {
+        _ if !request.texts.host.is_empty() => &request.texts.host,
+        HostHeader::Pass => authority,
+        HostHeader::Server => server.as_bytes(),
+        HostHeader::Set(host) => host.as_bytes(),
+    };
+    let path = admitted.target.path.of(bytes);
+    // What is no text is nobody's host.
+    let servers = [server, std::str::from_utf8(host).unwrap_or_default()];
+    let has_tls = || {
+        let mut all = call.snapshot.plan.upstreams[admitted.upstream].servers.iter();
+        all.any(|known| known.authority == server && known.tls.is_some())
+    };
+    let location = policies.meant.location.then(|| LocationRewrite {
+        servers: &servers,
+        server_has_tls: has_tls(),
+        client_scheme: exchange.scheme,
+        client_host: seen::authority(call, &request.head, bytes, &admitted.target),
+        prefixes: policies.meant.rewrite.path.as_ref().and_then(route::PathRewrite::prefixes),
+        paths: (path, request.texts.path.split(|&byte| byte == b'?').next().unwrap_or(path)),
+    });
+    let cookies = policies.meant.cookies.as_ref();
+    let response_edits = Some((location, cookies));
+    let edited = Edited { headers, exchange, response: response_edits, has_page, besides: rewrite.edits };
+    let rewrite = ResponseRewrite { edits: Some(&edited), via: via(&policies.meant.via), ..rewrite };
+    let Response { head, buffer, out, .. } = response;
+    wire::write_response(out, head, buffer.filled(), &rewrite);
+}
+
+/// Makes the edits of an answer of our own, whose fields begin at `start`.
+pub(crate) fn edit_own(
+    call: &Call<'_>,
+    policies: &Policies,
+    subject: &Subject,
+    status: u16,
+    request: &Request,
+    start: usize,
+    out: &mut Vec<u8>,
+) {
+    let headers = &policies.meant.response_headers;
+    if headers.is_empty() {
+        return;
+    }
+    let bytes = request.head_bytes();
+    let fields = Fields::of(&request.head, bytes);
+    let captures = captures(policies, headers.has_groups(), subject.target.path.of(bytes));
+    let exchange = Exchange {
+        status: Some(status),
+        captures: captures.as_ref(),
+        ..exchange(call, policies, subject, request, &fields, &request.texts.id)
+    };
+    let edited = Edited { headers, exchange, response: None, has_page: false, besides: None };
+    wire::edit_lines(out, start, &edited);
+}
+
+/// What is known of the request once its route is.
+fn exchange<'a>(
+    call: &Call<'a>,
+    policies: &'a Policies,
+    subject: &Subject,
+    request: &'a Request,
+    fields: &'a Fields<'a>,
+    id: &'a [u8],
+) -> Exchange<'a, Fields<'a>> {
+    let bytes = request.head_bytes();
+    let seen = seen::request(call, &subject.target, bytes, subject.client, fields, &request.head);
+    Exchange {
+        request_id: if policies.names_request { id } else { b"" },
+        user: policies.user_name(subject.user),
+        route: &call.snapshot.plan.routes[subject.route].label,
+        tls: call.client.tls.as_deref().map(ClientTls::variables).unwrap_or_default(),
+        host: host_without_port(seen::authority(call, &request.head, bytes, &subject.target)),
+        port: seen::port(call, &request.head, bytes, &subject.target),
+        ..Exchange::of(seen, seen::scheme(call, &request.head, bytes))
+    }
+}
+
+/// The same of a request of which the cache keeps some of the query from servers.
+fn with_kept_query<'a>(
+    exchange: Exchange<'a, Fields<'a>>,
+    kept_target: Option<&'a [u8]>,
+) -> Exchange<'a, Fields<'a>> {
+    let Some(target) = kept_target else { return exchange };
+    let query = target.iter().position(|&byte| byte == b'?').map(|mark| &target[mark + 1..]);
+    Exchange { request: route::Request { query, ..exchange.request }, ..exchange }
+}
+
+/// What the groups of the route's path matched, if anything names one.
+fn captures(policies: &Policies, has_groups: bool, path: &[u8]) -> Option<Captures> {
+    let pattern = policies.pattern.as_ref().filter(|_| has_groups)?;
+    pattern.captures_of_path(path)
+}
+
+/// Takes the name that a trusted proxy has given to the request, or makes one.
+#[inline(never)]
+pub(crate) fn name_request(call: &Call<'_>, request: &mut Request) {
+    let mut id = std::mem::take(&mut request.texts.id);
+    id.clear();
+    let fields = Fields::of(&request.head, request.head_bytes());
+    let brought = if call.client.is_trusted { route::Fields::value(&fields, b"x-request-id") } else { None };
+    let is_name = |value: &&[u8]| {
+        (1..=REQUEST_ID_BYTES_MAX).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic)
+    };
+    match brought.filter(is_name) {
+        Some(brought) => id.extend_from_slice(brought),
+        None => drop(write!(id, "{:032x}", fastrand::u128(..))),
+    }
+    request.texts.id = id;
+}
+
+/// The edits of one message.
+struct Edited<'a> {
+    headers: &'a HeaderEdits,
+    exchange: Exchange<'a, Fields<'a>>,
+    /// Of a server's response: where its URLs are for clients, and what its cookies are.
+    response: Option<(Option<LocationRewrite<'a>>, Option<&'a route::CookieRewrite>)>,
+    /// Whether a page of ours stands in for the server's content.
+    has_page: bool,
+    /// What is removed whatever the route says.
+    besides: Option<&'a dyn wire::Edits>,
+}
+
+/// A field whose value is mapped.
+enum Mapped {
+    /// Location or Content-Location.
+    Location,
+    Refresh,
+    SetCookie,
+}
+
+impl Edited<'_> {
+    /// Whether a server's field is left out.
+    fn drops(&self, name: &[u8]) -> bool {
+        wire::Edits::removes(self, name) || (self.has_page && is_of_content(name))
+    }
+
+    fn mapped(&self, name: &[u8]) -> Option<Mapped> {
+        let (location, cookies) = self.response.as_ref()?;
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            8 if location.is_some() && is(b"location") => Some(Mapped::Location),
+            16 if location.is_some() && is(b"content-location") => Some(Mapped::Location),
+            7 if location.is_some() && is(b"refresh") => Some(Mapped::Refresh),
+            10 if cookies.is_some() && is(b"set-cookie") => Some(Mapped::SetCookie),
+            _ => None,
+        }
+    }
+
+    /// Appends a value as it is mapped; false, and nothing is appended, where it stays as it is.
+    fn map(&self, mapped: &Mapped, value: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some((location, cookies)) = &self.response else { return false };
+        match (mapped, location, cookies) {
+            (Mapped::Location, Some(location), _) => location.apply(value, out),
+            (Mapped::Refresh, Some(location), _) => {
+                let Some(url) = route::url_of_refresh(value) else { return false };
+                let start = out.len();
+                out.extend_from_slice(&value[..url.start]);
+                let is_mapped = location.apply(&value[url.clone()], out);
+                if is_mapped {
+                    out.extend_from_slice(&value[url.end..]);
+                } else {
+                    out.truncate(start);
+                }
+                is_mapped
+            }
+            (Mapped::SetCookie, _, Some(cookies)) => cookies.apply(value, out),
+            _ => false,
+        }
+    }
+}
+
+/// RFC 9110 §8, RFC 9530: what a field says of the content that it came with. The rest is about the error, such as
+/// Retry-After and WWW-Authenticate, or about what shows it, such as Content-Security-Policy.
+fn is_of_content(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 14] = [
+        b"content-type",
+        b"content-encoding",
+        b"content-language",
+        b"content-length",
+        b"content-location",
+        b"content-range",
+        b"content-disposition",
+        b"content-digest",
+        b"etag",
+        b"last-modified",
+        b"accept-ranges",
+        b"trailer",
+        b"digest",
+        b"repr-digest",
+    ];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+impl wire::Edits for Edited<'_> {
+    fn touches(&self, name: &[u8]) -> bool {
+        self.drops(name) || self.mapped(name).is_some()
+    }
+
+    fn removes(&self, name: &[u8]) -> bool {
+        self.headers.remove(name) || self.besides.is_some_and(|besides| besides.removes(name))
+    }
+
+    fn replace(&self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        let Some(mapped) = self.mapped(name).filter(|_| !self.drops(name)) else { return };
+        out.extend_from_slice(name);
+        out.extend_from_slice(b": ");
+        if !self.map(&mapped, value, out) {
+            out.extend_from_slice(value);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn add(&self, out: &mut Vec<u8>) {
+        self.headers.write(&self.exchange, out);
+    }
+}

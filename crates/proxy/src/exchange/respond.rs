@@ -1,0 +1,501 @@
+//! What the client is sent of a server: its response, or an upgraded connection's bytes.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use config::Page;
+use shape::Fault;
+use wire::{ChunkError, ClientConnection, Framing, ResponseHead, ResponseRewrite, Version, Via};
+
+use crate::body::pump::{End, Ends, Side, Stop};
+use crate::body::tunnel::{self, Direction};
+use crate::body::unwanted::{TAGS, Unwanted};
+use crate::body::upload::Until;
+use crate::connection::client::Next;
+use crate::context::exchange_slot::{Memory, Request, Response};
+use crate::context::failure::Failure;
+use crate::context::record::Record;
+use crate::context::seen;
+use crate::exchange::answer::{self, Content};
+use crate::exchange::forward::Reply;
+use crate::exchange::policies::{self, Sender};
+use crate::exchange::{Admitted, Call};
+use crate::faults::messages;
+use crate::shaping::{Pace, Way};
+use crate::transport::cold::{aside, at_once};
+use crate::transport::tcp::Follows;
+
+/// Passes the response on, and gives the connection back where both ends keep theirs open.
+pub(crate) async fn respond(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    mut reply: Reply,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let Call { worker, snapshot, client, .. } = *call;
+    if let Some(page) = answer::stand_in(call, admitted.policies(call), memory.response.head.start.status) {
+        return aside(|| stand_in(call, admitted, memory, reply, page, record)).await;
+    }
+    let mut plan = Plan::new(call, admitted, &memory.response, &reply);
+    let Memory { request, response } = memory;
+    let mut fault = None;
+    if record.has_fault() {
+        fault = messages::plan(call, admitted, response, &mut plan, &reply, record);
+    }
+    let fault = fault.as_ref();
+    render(call, admitted, request, response, &reply, &plan);
+    if let Some(fault) = fault {
+        messages::alter(fault, call, response, &mut plan);
+    }
+    record.status = response.head.start.status;
+    record.head_bytes_sent = response.out.len() as u64;
+    if record.status == 101 {
+        return aside(|| switch(call, admitted, memory, &reply, fault, record)).await;
+    }
+    let is_chunked = plan.framing == Framing::Chunked && !client.socket.frames_itself();
+    begin(call, admitted, response, &reply, is_chunked, fault).inspect_err(|_| record.status = 0)?;
+    if let Some(fault) = fault {
+        aside(|| messages::begun(fault, call, &mut response.out)).await?;
+    }
+    let pace = pace(call, response, record.head_bytes_sent);
+    let mut is_long = false;
+    let closes_sink = plan.client_connection == ClientConnection::Close && reply.upload.is_done();
+    let outcome = match leave_at_once(call, response, &reply, &pace, closes_sink) {
+        Some(outcome) => {
+            record.upstream_ended();
+            outcome
+        }
+        None => {
+            let ends = ends(call, admitted, &reply, &pace, closes_sink);
+            is_long = response.body.will_splice(&ends);
+            let relay = pin!(async {
+                let outcome = relay(call, &ends, response).await;
+                record.upstream_ended();
+                outcome
+            });
+            reply.upload.beside(call, admitted, &reply, request, Until::End, relay).await
+        }
+    };
+    record.body_bytes_sent = response.body.passed_on();
+    if let Err(failure) = outcome {
+        break_off(call, &plan, failure, (memory, record));
+        if let (Some(fault), Failure::FaultInjected) = (fault, failure) {
+            aside(|| messages::broken_off(fault, call)).await?;
+        }
+        return Ok(Next::Drop);
+    }
+    let has_uploaded = reply.upload.is_done();
+    reply.expects_long = is_long;
+    // RFC 9112 §9.3: what a server sends beyond its response belongs to no request.
+    if reply.persists && has_uploaded && response.buffer.is_empty() {
+        let server = &snapshot.upstreams[admitted.upstream].servers[reply.server];
+        server.release(reply, client, &worker.deadlines);
+    }
+    worker.buffers.warm(&mut response.buffer);
+    Ok(plan.next(has_uploaded))
+}
+
+/// Sends a response that is all here where it leaves without a wait: nearly every one. `None` where it does not, or not as
+/// a whole.
+fn leave_at_once(
+    call: &Call<'_>,
+    response: &mut Response,
+    reply: &Reply,
+    pace: &Pace,
+    closes_sink: bool,
+) -> Option<Result<(), Failure>> {
+    if !response.out.is_empty() || !reply.upload.is_done() || !pace.is_free(call.worker) {
+        return None;
+    }
+    let sent = response.body.run_at_once(&call.client.socket, &mut response.buffer, closes_sink)?;
+    Some(sent.map_err(outcome))
+}
+
+/// The head has left: all that can be said now is that the body is not whole.
+#[cold]
+fn break_off(
+    call: &Call<'_>,
+    plan: &Plan,
+    failure: Failure,
+    (memory, record): (&mut Memory, &mut Record<'_>),
+) {
+    let socket = &call.client.socket;
+    if plan.framing == Framing::UntilClose || socket.frames_itself() {
+        socket.reset_on_drop();
+    }
+    record.failure = Some(failure);
+    record.explain(memory, failure);
+}
+
+/// Sends a page in the place of what a server says of an error. What it says itself is not waited for: where that is not
+/// here as a whole, its connection ends.
+async fn stand_in(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    mut reply: Reply,
+    page: &Page,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let Memory { request, response } = memory;
+    let (status, framing) = (response.head.start.status, reply.framing);
+    reply.framing = Framing::Length(page.body.len() as u64);
+    answer::push_content(&mut response.added, status, page.content_type, &page.body);
+    let plan = Plan { has_page: true, ..Plan::new(call, admitted, response, &reply) };
+    render(call, admitted, request, response, &reply, &plan);
+    record.status = status;
+    let Response { head, buffer, out, body, .. } = response;
+    buffer.consume(head.len);
+    body.begin(framing, false, None);
+    let is_whole = body.take_in(buffer).is_ok() && {
+        body.sent(buffer, body.unsent());
+        body.is_done() && buffer.is_empty()
+    };
+    buffer.clear();
+    record.upstream_ended();
+    let has_uploaded = reply.upload.is_done();
+    if reply.persists && has_uploaded && is_whole {
+        let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server];
+        server.release(reply, call.client, &call.worker.deadlines);
+    } else {
+        // Before a client that is slow to take the page.
+        drop(reply);
+    }
+    let content = Content::new(admitted.version, admitted.method, &page.body);
+    answer::whole(call, out, content, plan.next(has_uploaded), record).await
+}
+
+/// The two ends of a response's body.
+fn ends<'a>(
+    call: &Call<'a>,
+    admitted: &Admitted,
+    reply: &'a Reply,
+    pace: &'a Pace,
+    closes_sink: bool,
+) -> Ends<'a> {
+    let Call { worker, snapshot, client, .. } = *call;
+    Ends {
+        worker,
+        minimum_rate: snapshot.minimum_rate,
+        source: &reply.socket,
+        sink: &client.socket,
+        deadline: &client.deadline,
+        source_limit: admitted.ticks(call).upstream_body,
+        sink_limit: snapshot.ticks.client_write,
+        paced: Some(Side::Sink),
+        closes_sink,
+        pace,
+        place: admitted.place(call),
+        activity: reply.upload.activity(),
+        is_tunnel: false,
+    }
+}
+
+/// The pace of the body. Its head is not counted: in the buffer before it, unless it is in `out` and leaves alone.
+fn pace(call: &Call<'_>, response: &Response, head_bytes: u64) -> Pace {
+    let pace = Pace::new(Way::Down, call.worker);
+    pace.pass(if response.out.is_empty() { head_bytes as usize } else { 0 });
+    pace
+}
+
+/// What is decided about a response before its first byte leaves.
+pub(crate) struct Plan {
+    pub(crate) framing: Framing,
+    pub(crate) client_connection: ClientConnection,
+    /// Whether a page stands in for what the server says.
+    has_page: bool,
+}
+
+impl Plan {
+    fn new(call: &Call<'_>, admitted: &Admitted, response: &Response, reply: &Reply) -> Self {
+        let Call { worker, snapshot, client, .. } = *call;
+        let framing = match (reply.framing, admitted.version) {
+            // RFC 9112 §7.1: HTTP/1.0 knows no chunks; there the end of the connection ends the body.
+            (Framing::Chunked | Framing::UntilClose, Version::Http10) => Framing::UntilClose,
+            (Framing::Chunked | Framing::UntilClose, _) => Framing::Chunked,
+            (framing, _) => framing,
+        };
+        let limit = snapshot.plan.config.limits.requests_per_connection;
+        let persists = admitted.connection.persists(admitted.version)
+            && framing != Framing::UntilClose
+            && reply.upload.is_done()
+            && limit.is_none_or(|limit| client.served < limit)
+            && !client.socket.is_worn()
+            && worker.keeps(&client.listening);
+        let client_connection = match (response.head.start.status, persists, admitted.version) {
+            (101, ..) => ClientConnection::Upgrade,
+            (_, true, Version::Http10) => ClientConnection::KeepAlive,
+            (_, true, _) => ClientConnection::Persist,
+            (_, false, _) => ClientConnection::Close,
+        };
+        Self { framing, client_connection, has_page: false }
+    }
+
+    /// What becomes of the client's connection once it has the response.
+    fn next(&self, has_uploaded: bool) -> Next {
+        match (self.client_connection, has_uploaded) {
+            (ClientConnection::Close, true) => Next::Close,
+            (_, false) => Next::Linger,
+            _ => Next::Reuse,
+        }
+    }
+}
+
+/// Writes the new head to `Response::out`.
+fn render(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    request: &Request,
+    response: &mut Response,
+    reply: &Reply,
+    plan: &Plan,
+) {
+    let date = call.worker.date();
+    let of_listener = added(call, request, response);
+    let mut own = std::mem::take(&mut response.added);
+    let lines = if own.is_empty() {
+        of_listener
+    } else {
+        own.extend_from_slice(of_listener);
+        &own
+    };
+    let rewrite = ResponseRewrite {
+        edits: admitted.hides_tags(call).then_some(&TAGS),
+        added: lines,
+        connection: reply.options,
+        framing: plan.framing,
+        client_connection: plan.client_connection,
+        date: &date,
+        via: Via::Own,
+    };
+    response.out.clear();
+    call.worker.buffers.warm_text(&mut response.out);
+    match admitted.policies(call) {
+        Some(policies) => {
+            let server = &call.snapshot.upstreams[admitted.upstream].servers[reply.server].plan.authority;
+            let sender = Sender { server, has_page: plan.has_page };
+            policies::write_response(call, policies, admitted, sender, request, response, rewrite);
+        }
+        None => wire::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite),
+    }
+    response.added = own;
+}
+
+/// The listener's own lines, where the server has not said the same.
+fn added<'a>(call: &Call<'a>, request: &Request, response: &Response) -> &'a [u8] {
+    let added = seen::added(call, &request.head, request.head_bytes());
+    let name = b"strict-transport-security".as_slice();
+    let bytes = response.buffer.filled();
+    let is_said = |field: &wire::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
+    if added.is_empty() || response.head.fields.iter().any(is_said) { b"" } else { added }
+}
+
+/// Exchanges the server's head for the new one in the buffer, with the body's first piece behind it.
+///
+/// That piece is framed before anything is sent: where it is not valid the client gets a clear status instead.
+fn begin(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    response: &mut Response,
+    reply: &Reply,
+    is_chunked: bool,
+    fault: Option<&Fault>,
+) -> Result<(), Failure> {
+    let Response { head, buffer, out, body, .. } = response;
+    buffer.consume(head.len);
+    body.begin(reply.framing, is_chunked, None);
+    if reply.framing == Framing::Chunked
+        && let Some(unwanted) = Unwanted::in_responses(call, admitted)
+    {
+        body.leave_out(unwanted);
+    }
+    if let Some(fault) = fault {
+        messages::alter_body(fault, body);
+    }
+    body.take_in(buffer).map_err(outcome)?;
+    // Where the head is too large for the room in front it stays in `out`, and leaves alone. So does one that drips.
+    if !matches!(fault, Some(Fault::Drip { .. })) && body.lead_with(buffer, out) {
+        out.clear();
+        call.worker.buffers.warm_text(out);
+    }
+    Ok(())
+}
+
+async fn relay(call: &Call<'_>, ends: &Ends<'_>, response: &mut Response) -> Result<(), Failure> {
+    if !response.out.is_empty() {
+        send(call, &response.out, Follows::Nothing).await?;
+    }
+    response.body.run(ends, &mut response.buffer).await.map_err(outcome)
+}
+
+/// A response's pump stopped: why.
+fn outcome(stop: Stop) -> Failure {
+    match stop {
+        Stop::Source(End::Gone) => Failure::UpstreamTruncated,
+        Stop::Source(End::Stalled | End::TooSlow) => Failure::UpstreamStalled,
+        Stop::Sink(End::Gone) => Failure::ClientGone,
+        Stop::Sink(End::Stalled | End::TooSlow) => Failure::ClientStalled,
+        Stop::Malformed(ChunkError::TrailersTooLarge) => Failure::UpstreamHeadTooLarge,
+        Stop::Malformed(_) | Stop::TooLarge => Failure::UpstreamFraming,
+        Stop::Cut => Failure::FaultInjected,
+    }
+}
+
+/// Passes an interim response on (RFC 9110 §15.2).
+pub(crate) async fn interim(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    response: &mut Response,
+) -> Result<(), Failure> {
+    write_interim(call, admitted, response)?;
+    send(call, &response.out, Follows::Nothing).await
+}
+
+fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) -> Result<(), Failure> {
+    let ResponseHead { start, .. } = &response.head;
+    call.worker.counters.response(start.status);
+    let bytes = response.buffer.filled();
+    let options =
+        wire::ConnectionOptions::of_response(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
+    let unwanted = Unwanted::in_responses(call, admitted);
+    let rewrite = ResponseRewrite {
+        edits: unwanted.as_ref().map(|unwanted| unwanted as &dyn wire::Edits),
+        added: b"",
+        connection: options,
+        framing: Framing::None,
+        client_connection: ClientConnection::Persist,
+        date: b"",
+        via: admitted.policies(call).map_or(Via::Own, |policies| policies::via(&policies.meant.via)),
+    };
+    response.out.clear();
+    wire::write_response(&mut response.out, &response.head, bytes, &rewrite);
+    Ok(())
+}
+
+/// Passes a switch of protocols on, and then the bytes of the new one.
+async fn switch(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    reply: &Reply,
+    fault: Option<&Fault>,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    if !reply.upload.is_done() {
+        record.status = 0;
+        return Err(Failure::UpstreamSwitch);
+    }
+    if let Some(fault) = fault {
+        messages::begun(fault, call, &mut memory.response.out).await?;
+    }
+    tunnel(call, admitted, memory, reply, record).await
+}
+
+/// RFC 9110 §7.8: after 101 the connection is the new protocol's, both ways, and each way ends by itself.
+async fn tunnel(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    memory: &mut Memory,
+    reply: &Reply,
+    record: &mut Record<'_>,
+) -> Result<Next, Failure> {
+    let Memory { request, response } = memory;
+    let Call { worker, client, .. } = *call;
+    worker.counters.tunnels.increment();
+    send(call, &response.out, Follows::Nothing).await?;
+    response.buffer.consume(response.head.len);
+    request.keep_head();
+    // Of the request itself, which is over; it is counted with what the tunnel moves.
+    let request_bytes = request.body.moved;
+    let ways = [
+        Direction { body: &mut request.body, buffer: &mut request.buffer },
+        Direction { body: &mut response.body, buffer: &mut response.buffer },
+    ];
+    let server = &reply.socket;
+    match tunnel::run(admitted.place(call), server, admitted.ticks(call).tunnel_idle, ways).await {
+        Ok(()) | Err(Failure::TunnelIdle) => {}
+        // What broke on one side must not look like an end on the other.
+        Err(_) => {
+            client.socket.reset_on_drop();
+            server.reset_on_drop();
+        }
+    }
+    request.body.moved += request_bytes;
+    record.body_bytes_sent = response.body.passed_on();
+    record.upstream_ended();
+    Ok(Next::Drop)
+}
+
+/// Sends these bytes to the client.
+pub(crate) async fn send(call: &Call<'_>, bytes: &[u8], follows: Follows) -> Result<(), Failure> {
+    send_both(call, bytes, b"", follows).await
+}
+
+/// Sends a head and the body behind it from where they are, no faster than bodies may pass.
+pub(crate) async fn send_paced(
+    call: &Call<'_>,
+    admitted: &Admitted,
+    pace: &Pace,
+    (mut head, mut body): (&[u8], &[u8]),
+    follows: Follows,
+) -> Result<(), Failure> {
+    pace.pass(head.len());
+    while !head.is_empty() || !body.is_empty() {
+        let (place, wanted) = (admitted.place(call), head.len() + body.len());
+        let allowed = poll_fn(|context| pace.poll_allowance(context, &place, wanted)).await;
+        // What is allowed is the head at least.
+        let (part, rest) = body.split_at(allowed - head.len());
+        let follows = if rest.is_empty() { follows } else { Follows::Nothing };
+        send_both(call, head, part, follows).await?;
+        pace.sent(allowed);
+        (head, body) = (b"", rest);
+    }
+    Ok(())
+}
+
+/// Sends a head and the body behind it from where they are, at once as far as the client takes them.
+pub(crate) async fn send_both(
+    call: &Call<'_>,
+    head: &[u8],
+    body: &[u8],
+    follows: Follows,
+) -> Result<(), Failure> {
+    send_counted(call, (head, body), follows, &mut 0).await
+}
+
+/// The same, and counts what is sent of them, also where it comes to nothing.
+pub(crate) async fn send_counted(
+    call: &Call<'_>,
+    (mut head, mut body): (&[u8], &[u8]),
+    follows: Follows,
+    sent: &mut usize,
+) -> Result<(), Failure> {
+    while !head.is_empty() || !body.is_empty() {
+        let socket = &call.client.socket;
+        let count = in_time(call, |context| socket.poll_write_both(context, head, body, follows)).await?;
+        *sent += count;
+        let of_head = count.min(head.len());
+        head = &head[of_head..];
+        body = &body[count - of_head..];
+    }
+    Ok(())
+}
+
+/// What a write to the client has come to, which may take only so long.
+pub(crate) async fn in_time(
+    call: &Call<'_>,
+    mut write: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>,
+) -> Result<usize, Failure> {
+    let Call { snapshot, client, .. } = *call;
+    let written = match at_once(&mut write) {
+        Some(written) => written,
+        None => {
+            let written = client.deadline.within(snapshot.ticks.client_write, poll_fn(write)).await;
+            written.map_err(|_| Failure::ClientStalled)?
+        }
+    };
+    written.map_err(|_| Failure::ClientGone)
+}

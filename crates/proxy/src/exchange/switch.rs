@@ -1,0 +1,31 @@
+//! Whether a server that switches protocols does what its request asked for (RFC 9110 §7.8, RFC 6455 §4.1).
+
+use wire::ConnectionOptions;
+
+use crate::context::exchange_slot::{Request, Response};
+
+const KEY: &[u8] = b"sec-websocket-key";
+const ACCEPT: &[u8] = b"sec-websocket-accept";
+
+/// Whether the 101 in hand is the switch that the request asks for. `made_key` says whether the proxy has made the key of the
+/// handshake, as it does for a WebSocket over HTTP/2 (RFC 8441 §5): then nobody else can check the answer to it.
+#[cold]
+pub(crate) fn is_asked_for(
+    request: &Request,
+    response: &Response,
+    options: ConnectionOptions,
+    made_key: bool,
+) -> bool {
+    let (asked, answered) = (request.head_bytes(), response.buffer.filled());
+    if !wire::is_switch_asked_for((&request.head, asked), (&response.head, answered), options) {
+        return false;
+    }
+    let key = request.head.fields.iter().find(|field| field.name.of(asked).eq_ignore_ascii_case(KEY));
+    let Some(key) = key.filter(|_| made_key) else { return true };
+    // RFC 6455 §4.1: the one field whose value is the digest of the key.
+    let mut accepts =
+        response.head.fields.iter().filter(|field| field.name.of(answered).eq_ignore_ascii_case(ACCEPT));
+    let expected = http2::accept_of(key.value.of(asked));
+    accepts.next().is_some_and(|field| field.value.of(answered) == expected.as_bytes())
+        && accepts.next().is_none()
+}

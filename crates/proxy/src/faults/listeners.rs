@@ -1,0 +1,99 @@
+//! Listeners that refuse connections on purpose, while a rule says so.
+//!
+//! A listening socket that is shut down keeps its port, and the kernel answers for it: ECONNREFUSED. Listening again takes it
+//! back. Workers hold descriptors of the same sockets, and need not be asked.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+
+use rustix::net::sockopt::{set_socket_reuseaddr, socket_acceptconn};
+use rustix::net::{Shutdown, listen, shutdown};
+
+use crate::control::change::Control;
+use crate::worker::listen::{BACKLOG, accept_one};
+
+/// What is done with a connection that came before all are refused.
+type Taking<'a> = &'a dyn Fn(TcpStream, SocketAddr);
+
+/// Has the sockets of a listener refuse connections, or take them; whether they did otherwise before. Those that the
+/// kernel has established already are taken first: it would reset them.
+pub(crate) fn settle(sockets: &[OwnedFd], refuses: bool, take: Taking<'_>) -> io::Result<bool> {
+    let mut is_changed = false;
+    for socket in sockets {
+        if socket_acceptconn(socket)? != refuses {
+            continue;
+        }
+        if refuses {
+            take_all(socket, take);
+            // Of a port on which nobody listens the kernel lets others have a share, if all want that.
+            set_socket_reuseaddr(socket, false)?;
+            shutdown(socket, Shutdown::Read)?;
+        } else {
+            set_socket_reuseaddr(socket, true)?;
+            listen(socket, BACKLOG)?;
+        }
+        is_changed = true;
+    }
+    Ok(is_changed)
+}
+
+/// No more than the kernel holds: others may come all the while.
+fn take_all(socket: &OwnedFd, take: Taking<'_>) {
+    for _ in 0..BACKLOG {
+        match accept_one(socket) {
+            Ok((stream, peer)) => take(stream, peer),
+            Err(_) => return,
+        }
+    }
+}
+
+/// Has listeners refuse connections when it is time, and take them again, until the proxy ends.
+pub(crate) async fn watch(control: Weak<Control>) {
+    loop {
+        let Some(strong) = control.upgrade() else { return };
+        strong.settle_refusals();
+        let faults = Arc::clone(&strong.faults);
+        let rest = faults.refusals_change_in(strong.time_ns());
+        drop(strong);
+        match rest {
+            // A change meanwhile leaves word, so none is missed.
+            Some(rest) => drop(tokio::time::timeout(rest, faults.changed()).await),
+            None => faults.changed().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use config::ListenAddress;
+
+    use super::*;
+    use crate::worker::listen::{Opened, open};
+
+    /// Whatever the kernel had established is taken, once, and the socket is what it was afterwards.
+    #[test]
+    fn what_waits_to_be_accepted_is_taken_before_all_is_refused() {
+        const WAITING: usize = 3;
+        let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("is an address"));
+        let Opened { sockets, bound, .. } = open(&any, 1, Vec::new(), &[]).expect("a port is free");
+        let address = bound.tcp().expect("is one of TCP");
+        let sockets: Vec<OwnedFd> = sockets.into_iter().map(OwnedFd::from).collect();
+        let taken = Cell::new(0);
+        let take = |_, _| taken.set(taken.get() + 1);
+        let waiting: Vec<_> =
+            (0..WAITING).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+        for _ in 0..2 {
+            assert!(settle(&sockets, true, &take).expect("it can"));
+            assert!(!settle(&sockets, true, &take).expect("it does already"));
+            assert!(TcpStream::connect(address).is_err());
+            assert!(settle(&sockets, false, &take).expect("it can"));
+            assert!(!settle(&sockets, false, &take).expect("it does already"));
+        }
+        assert_eq!(taken.get(), waiting.len());
+        assert!(TcpStream::connect(address).is_ok());
+    }
+}

@@ -1,0 +1,701 @@
+//! A connection of HTTP/2 as its streams share it with whoever drives it.
+//!
+//! Streams read and write without a system call; the driver receives for all of them, and sends what they have written
+//! together. Streams that have more to send than the connection has room for take turns: what is read for one is then
+//! still in the processor's cache when it leaves, and one that cannot send holds next to nothing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use http2::{
+    Broken, Connection, Event, Gone, Key, Limits, Now, PAYLOAD_MAX, Reason, Role, Scheme, WriteError,
+};
+
+use crate::body::pump::Pipes;
+use crate::transport::buffer::PIECE;
+use crate::transport::deadline::Deadlines;
+use crate::transport::socket::Socket;
+use crate::transport::tcp::{Follows, Pipe};
+use crate::worker::Worker;
+
+/// Frames that are gathered before a stream has to wait for its turn.
+const GATHER_MAX: usize = PIECE;
+/// Memory for gathered frames: heads come on top, as do answers of the connection itself.
+const GATHER_BUFFER: usize = GATHER_MAX + 8 * 1024;
+/// Frames that are not taken by a peer which is still read: what streams gather, and as much again for answers. Two ends that
+/// both send all they can would otherwise each wait for the other to read.
+const UNSENT_MAX: usize = 2 * GATHER_MAX;
+/// What one stream sends out of a pipe before others have their turn: a pipe has room for more, in pages.
+const PIPE_MAX: usize = 256 * 1024;
+/// Buffers for gathered frames that a worker keeps.
+const SPARE_MAX: usize = 16;
+/// What is received at once.
+const RECEIVE_MAX: usize = 128 * 1024;
+/// What is read of a peer that was told of the end, before it is cut off.
+const REST_READS_MAX: usize = 64;
+/// How often that is done before others have their turn.
+const RECEIVES_PER_TURN: usize = 2;
+
+/// What the connections of HTTP/2 of one worker share: one that has nothing to send or receive holds no buffer.
+pub(crate) struct Stock {
+    received: RefCell<Box<[u8]>>,
+    spare: RefCell<Vec<Vec<u8>>>,
+    pipes: Pipes,
+    /// Bytes that peers may send beyond their first windows.
+    granted: Rc<Cell<usize>>,
+}
+
+impl Stock {
+    pub(crate) fn new() -> Rc<Self> {
+        let received = RefCell::new(vec![0; RECEIVE_MAX].into_boxed_slice());
+        Rc::new(Self { received, spare: RefCell::default(), pipes: Pipes::default(), granted: Rc::default() })
+    }
+
+    fn take(&self) -> Vec<u8> {
+        self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(GATHER_BUFFER))
+    }
+
+    fn give(&self, buffer: Vec<u8>) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_MAX && (GATHER_BUFFER..=2 * GATHER_BUFFER).contains(&buffer.capacity()) {
+            spare.push(buffer);
+        }
+    }
+}
+
+/// A connection that streams travel on.
+#[derive(Clone)]
+pub(crate) struct Session(Rc<Shared>);
+
+struct Shared {
+    socket: Socket,
+    stock: Rc<Stock>,
+    deadlines: Rc<Deadlines>,
+    engine: RefCell<Connection>,
+    /// Who waits for each stream.
+    waits: RefCell<Vec<Wait>>,
+    turns: RefCell<Turns>,
+    /// Frames that go from a pipe to the socket.
+    piped: RefCell<Option<Piped>>,
+    /// Streams that have something to send and cannot.
+    stalled: Cell<usize>,
+    driver: RefCell<Option<Waker>>,
+    /// Whether the driver has been told that there is something to do.
+    is_stirred: Cell<bool>,
+    /// Whether nothing more is received or sent.
+    is_over: Cell<bool>,
+    /// Whether no further streams are wanted of it.
+    is_left: Cell<bool>,
+}
+
+/// What a peer did wrong.
+pub(crate) struct Wrong {
+    /// Whether it is the stream's own, and not that of all.
+    pub(crate) is_of_stream: bool,
+    /// Whether it is a head that is larger than it may be.
+    pub(crate) is_too_large: bool,
+    /// In words.
+    pub(crate) text: String,
+}
+
+/// The task that a stream belongs to, and what it waits for.
+#[derive(Default)]
+struct Wait {
+    task: Option<Waker>,
+    to_read: bool,
+    to_write: bool,
+    for_reset: bool,
+}
+
+impl Wait {
+    fn wake(&mut self) {
+        (self.to_read, self.to_write, self.for_reset) = (false, false, false);
+        if let Some(task) = &self.task {
+            task.wake_by_ref();
+        }
+    }
+
+    fn by(&mut self, context: &Context<'_>) -> &mut Self {
+        match &mut self.task {
+            Some(task) => task.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        self
+    }
+}
+
+/// The order in which streams may go on sending.
+#[derive(Default)]
+struct Turns {
+    waiting: VecDeque<Key>,
+    /// The stream whose turn it is, until the driver looks again.
+    current: Option<Key>,
+}
+
+/// Frames in a pipe, whose bodies never came here: whole ones, or all but the rest of the last.
+struct Piped {
+    pipe: Pipe,
+    left: usize,
+    /// What is sent before them, of what was gathered; the rest comes behind them.
+    before: usize,
+}
+
+/// How a connection ended.
+pub(crate) enum End {
+    /// The peer has closed it, or it broke.
+    Closed,
+    /// It broke the protocol, or did something else that it is told of.
+    Broken(Broken),
+}
+
+impl Session {
+    pub(crate) fn new(worker: &Worker, socket: Socket, role: Role, limits: Limits) -> Self {
+        let stock = Rc::clone(&worker.frames);
+        let engine = Connection::new(role, limits, Rc::clone(&stock.granted));
+        Self(Rc::new(Shared {
+            socket,
+            stock,
+            deadlines: Rc::clone(&worker.deadlines),
+            engine: RefCell::new(engine),
+            waits: RefCell::default(),
+            turns: RefCell::default(),
+            piped: RefCell::default(),
+            stalled: Cell::default(),
+            driver: RefCell::default(),
+            is_stirred: Cell::default(),
+            is_over: Cell::default(),
+            is_left: Cell::default(),
+        }))
+    }
+
+    /// The connection itself, for whoever drives it.
+    pub(crate) fn engine(&self) -> std::cell::RefMut<'_, Connection> {
+        self.0.engine.borrow_mut()
+    }
+
+    /// Whether nothing more is received or sent.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_over.get()
+    }
+
+    /// Whether nothing more is received or sent, or the peer takes no further streams.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_over() || self.0.engine.borrow().is_going_away()
+    }
+
+    /// Whether the connection should take no further streams: its keys are used up.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.0.socket.is_worn()
+    }
+
+    /// No further streams are wanted: the connection ends with those that it has.
+    pub(crate) fn leave(&self) {
+        self.0.is_left.set(true);
+        self.stir();
+    }
+
+    /// Whether no further streams are wanted.
+    pub(crate) fn is_left(&self) -> bool {
+        self.0.is_left.get()
+    }
+
+    fn now(&self) -> Now {
+        Now { tick: self.0.deadlines.now(), second: self.0.deadlines.second() }
+    }
+
+    /// Takes in bytes that were read before the connection was known to be one of HTTP/2.
+    pub(crate) fn take_in(&self, bytes: &[u8], opened: &mut Vec<Key>) -> Result<(), End> {
+        let mut rest = bytes;
+        loop {
+            let (count, event) = self.engine().receive(rest, self.now()).map_err(End::Broken)?;
+            rest = &rest[count..];
+            match event {
+                Some(Event::Opened(key)) => opened.push(key),
+                Some(Event::Reset(key)) if opened.contains(&key) => {
+                    // It was taken back before anybody looked at it (CVE-2023-44487).
+                    opened.retain(|&other| other != key);
+                    self.engine().take_back(key);
+                }
+                Some(event) => self.happened(event),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn happened(&self, event: Event) {
+        let mut waits = self.0.waits.borrow_mut();
+        let mut wake = |key: Key, wants: fn(&Wait) -> bool| {
+            if let Some(wait) = waits.get_mut(key).filter(|wait| wants(wait)) {
+                wait.wake();
+            }
+        };
+        match event {
+            Event::Readable(key) => wake(key, |wait| wait.to_read),
+            Event::Writable(key) => wake(key, |wait| wait.to_write),
+            Event::Reset(key) => wake(key, |wait| wait.to_read || wait.to_write || wait.for_reset),
+            Event::AllWritable => waits.iter_mut().filter(|wait| wait.to_write).for_each(Wait::wake),
+            // Turns are given by the driver.
+            Event::Opened(_) | Event::Room | Event::GoingAway => {}
+        }
+    }
+
+    /// Does what there is to do: receives, sends, and says whose turn it is. Ready when the connection has ended.
+    /// Requests that have come are put into `opened`.
+    pub(crate) fn poll_drive(
+        &self,
+        context: &mut Context<'_>,
+        limit: u32,
+        opened: &mut Vec<Key>,
+    ) -> Poll<End> {
+        match &mut *self.0.driver.borrow_mut() {
+            Some(driver) => driver.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        self.0.is_stirred.set(false);
+        for at in 0..=RECEIVES_PER_TURN {
+            if at == RECEIVES_PER_TURN {
+                self.stir();
+            } else if let Poll::Ready(outcome) = self.poll_receive(context, opened) {
+                if let Err(end) = outcome {
+                    return Poll::Ready(end);
+                }
+                continue;
+            }
+            break;
+        }
+        self.engine().adjust(limit, self.0.deadlines.now());
+        if let Poll::Ready(Err(_)) = self.poll_send(context) {
+            return Poll::Ready(End::Closed);
+        }
+        self.next_turn();
+        Poll::Pending
+    }
+
+    fn poll_receive(&self, context: &mut Context<'_>, opened: &mut Vec<Key>) -> Poll<Result<(), End>> {
+        if self.engine().unsent().len() >= UNSENT_MAX {
+            // What answers a peer that does not listen has a limit. As soon as it listens, it is read again.
+            ready!(self.poll_send(context)).map_err(|_| End::Closed)?;
+        }
+        let received = &mut self.0.stock.received.borrow_mut()[..];
+        Poll::Ready(match ready!(self.0.socket.poll_read(context, received)) {
+            Ok(count) if count > 0 => self.take_in(&received[..count], opened),
+            _ => Err(End::Closed),
+        })
+    }
+
+    /// Sends what is gathered.
+    fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut engine = self.engine();
+        let mut piped = self.0.piped.borrow_mut();
+        if let Some(piped) = &mut *piped {
+            ready!(self.poll_send_piped(context, &mut engine, piped))?;
+        }
+        if let Some(Piped { pipe, .. }) = piped.take() {
+            self.0.stock.pipes.give(pipe);
+        }
+        while !engine.unsent().is_empty() {
+            let count = ready!(self.0.socket.poll_write(context, engine.unsent(), Follows::Nothing))?;
+            if let Some(buffer) = engine.sent(count) {
+                self.0.stock.give(buffer);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what is in a pipe, and what was gathered before that.
+    fn poll_send_piped(
+        &self,
+        context: &mut Context<'_>,
+        engine: &mut Connection,
+        piped: &mut Piped,
+    ) -> Poll<io::Result<()>> {
+        while piped.before > 0 {
+            let bytes = &engine.unsent()[..piped.before];
+            let count = ready!(self.0.socket.poll_write(context, bytes, Follows::More))?;
+            piped.before -= count;
+            if let Some(buffer) = engine.sent(count) {
+                self.0.stock.give(buffer);
+            }
+        }
+        while piped.left > 0 {
+            let follows = if engine.unsent().is_empty() { Follows::Nothing } else { Follows::More };
+            let moved = self.0.socket.poll_splice_from(context, &piped.pipe, piped.left, follows);
+            piped.left -= ready!(moved)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Lets the stream that has waited longest go on, if there is room. Whether it does is seen when the driver comes
+    /// around next, which is behind it.
+    fn next_turn(&self) {
+        let turns = &mut *self.0.turns.borrow_mut();
+        turns.current = None;
+        if self.room_now() == 0 {
+            return;
+        }
+        if let Some(key) = turns.waiting.pop_front() {
+            turns.current = Some(key);
+            self.0.waits.borrow_mut()[key].wake();
+            self.stir();
+        }
+    }
+
+    /// What may be written now, for all streams together.
+    fn room_now(&self) -> usize {
+        if self.0.piped.borrow().is_some() {
+            return 0;
+        }
+        let engine = self.0.engine.borrow();
+        engine.room_of_connection().min(GATHER_MAX.saturating_sub(engine.unsent().len()))
+    }
+
+    /// Tells the driver that there is something to do.
+    pub(crate) fn stir(&self) {
+        if !self.0.is_stirred.replace(true)
+            && let Some(driver) = &*self.0.driver.borrow()
+        {
+            driver.wake_by_ref();
+        }
+    }
+
+    fn stir_to_send(&self) {
+        if !self.0.engine.borrow().unsent().is_empty() {
+            self.stir();
+        }
+    }
+
+    /// Ends the connection: the peer is told why, where that is known, and every stream hears of it.
+    pub(crate) fn finish(&self, reason: Option<Reason>) {
+        if let Some(reason) = reason {
+            self.engine().abort(reason);
+        }
+        // What the kernel does not take at once is lost, like the connection.
+        let _ = self.poll_send(&mut Context::from_waker(Waker::noop()));
+        self.0.is_over.set(true);
+        self.0.waits.borrow_mut().iter_mut().for_each(Wait::wake);
+        // A peer that has closed already needs no telling.
+        let _ = self.0.socket.shutdown_write();
+    }
+}
+
+impl Session {
+    /// Throws away what still comes, until the peer has closed or has sent more than it can have meant.
+    pub(crate) fn poll_rest(&self, context: &mut Context<'_>, reads: &mut usize) -> Poll<()> {
+        let received = &mut self.0.stock.received.borrow_mut()[..];
+        while *reads < REST_READS_MAX
+            && let Ok(1..) = ready!(self.0.socket.poll_read(context, received))
+        {
+            *reads += 1;
+        }
+        Poll::Ready(())
+    }
+}
+
+/// What streams do.
+impl Session {
+    /// A stream that is held from now on.
+    pub(crate) fn hold(&self, key: Key) {
+        let mut waits = self.0.waits.borrow_mut();
+        if waits.len() <= key {
+            waits.resize_with(key + 1, Wait::default);
+        }
+        waits[key] = Wait::default();
+    }
+
+    pub(crate) fn release(&self, key: Key) {
+        self.0.waits.borrow_mut()[key] = Wait::default();
+        let turns = &mut *self.0.turns.borrow_mut();
+        turns.waiting.retain(|&other| other != key);
+        turns.current = turns.current.filter(|&current| current != key);
+        let is_over = self.is_over();
+        let mut engine = self.engine();
+        engine.release(key);
+        // The last one may be what the driver waits for.
+        let is_last = engine.held() == 0;
+        drop(engine);
+        if !is_over && is_last {
+            self.stir();
+        }
+        self.stir_to_send();
+    }
+
+    pub(crate) fn text_len(&self, key: Key) -> usize {
+        self.0.engine.borrow().text_len(key)
+    }
+
+    /// What the peer did wrong on a stream, or on the connection.
+    pub(crate) fn wrong(&self, key: Key) -> Option<Wrong> {
+        let engine = self.0.engine.borrow();
+        if let Some(text) = engine.wrong(key) {
+            return Some(Wrong {
+                is_of_stream: true,
+                is_too_large: engine.is_too_large(key),
+                text: text.to_owned(),
+            });
+        }
+        let text = format!("the connection ended for {}", engine.offence()?);
+        Some(Wrong { is_of_stream: false, is_too_large: false, text })
+    }
+
+    /// Bytes of a body that left on a stream, or are about to.
+    pub(crate) fn body_sent(&self, key: Key) -> u64 {
+        self.0.engine.borrow().body_sent(key, self.is_over())
+    }
+
+    /// Whether the peer has begun a frame of a body on a stream and owes the rest of it.
+    pub(crate) fn owes(&self, key: Key) -> bool {
+        self.0.engine.borrow().owes(key)
+    }
+
+    /// What the peer has not taken would stay in the kernel for as long as it answers: its connection is reset instead.
+    pub(crate) fn reset_if_unsent(&self) {
+        if !self.0.engine.borrow().unsent().is_empty() || self.0.piped.borrow().is_some() {
+            self.0.socket.reset_on_drop();
+        }
+    }
+
+    pub(crate) fn wants_head(&self, key: Key) -> bool {
+        self.0.engine.borrow().wants_head(key)
+    }
+
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
+        if self.is_over() || self.0.engine.borrow().is_readable(key) {
+            return Poll::Ready(());
+        }
+        self.0.waits.borrow_mut()[key].by(context).to_read = true;
+        Poll::Pending
+    }
+
+    pub(crate) fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        key: Key,
+        buffer: &mut [u8],
+    ) -> Poll<Result<usize, Gone>> {
+        let read = self.engine().read(key, buffer, self.0.deadlines.now())?;
+        match read {
+            Some(count) => {
+                self.stir_to_send();
+                Poll::Ready(Ok(count))
+            }
+            None if self.is_over() => Poll::Ready(Err(Gone::Broken)),
+            None => {
+                self.0.waits.borrow_mut()[key].by(context).to_read = true;
+                Poll::Pending
+            }
+        }
+    }
+
+    /// How much of a body has arrived and can be lent.
+    pub(crate) fn lendable(&self, key: Key) -> usize {
+        self.0.engine.borrow().body(key).len()
+    }
+
+    /// Ready when so much of a body can be lent, or half a window of it, or nothing more comes.
+    pub(crate) fn poll_lendable(&self, context: &mut Context<'_>, key: Key, wanted: usize) -> Poll<()> {
+        let engine = self.0.engine.borrow();
+        if self.is_over() || engine.has_of_body(key, wanted.min(engine.gathers())) {
+            return Poll::Ready(());
+        }
+        self.0.waits.borrow_mut()[key].by(context).to_read = true;
+        Poll::Pending
+    }
+
+    /// Lends at most `limit` bytes of what has arrived of a body to `write`, which says how many of them it took.
+    pub(crate) fn poll_lend(
+        &self,
+        key: Key,
+        limit: usize,
+        write: impl FnOnce(&[u8]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let mut engine = self.engine();
+        let bytes = engine.body(key);
+        let count = ready!(write(&bytes[..bytes.len().min(limit)]))?;
+        engine.took_body(key, count, self.0.deadlines.now());
+        drop(engine);
+        self.stir_to_send();
+        Poll::Ready(Ok(count))
+    }
+
+    /// Ready when the peer has given the stream up.
+    pub(crate) fn poll_gone(&self, context: &mut Context<'_>, key: Key) -> Poll<()> {
+        if self.is_over() || self.0.engine.borrow().is_broken(key) {
+            return Poll::Ready(());
+        }
+        self.0.waits.borrow_mut()[key].by(context).for_reset = true;
+        Poll::Pending
+    }
+
+    /// Writes the head at the front of `text`, and what fits behind it.
+    pub(crate) fn write_head(
+        &self,
+        key: Key,
+        text: &[u8],
+        is_last: bool,
+        scheme: Scheme,
+    ) -> Result<usize, WriteError> {
+        if self.is_over() {
+            return Err(WriteError::Gone(Gone::Broken));
+        }
+        self.lend();
+        let len = self.engine().write_head(key, text, is_last, scheme)?;
+        let rest = &text[len..];
+        self.stir();
+        if rest.is_empty() || self.wants_head(key) || !self.may_go(key) {
+            return Ok(len);
+        }
+        let room = self.room(key).map_err(WriteError::Gone)?;
+        Ok(len + self.engine().write(key, rest, room, is_last))
+    }
+
+    /// Ready with how much can be written on a stream, at least one byte.
+    pub(crate) fn poll_room(&self, context: &mut Context<'_>, key: Key) -> Poll<Result<usize, Gone>> {
+        let of_stream = self.0.engine.borrow().room(key)?;
+        if self.is_over() {
+            return Poll::Ready(Err(Gone::Broken));
+        }
+        let may_go = self.may_go(key);
+        if of_stream > 0 && may_go {
+            return Poll::Ready(Ok(of_stream.min(self.room_now())));
+        }
+        if of_stream > 0 {
+            self.wait_for_turn(context, key);
+        }
+        self.0.waits.borrow_mut()[key].by(context).to_write = true;
+        Poll::Pending
+    }
+
+    fn wait_for_turn(&self, context: &Context<'_>, key: Key) {
+        let waiting = &mut self.0.turns.borrow_mut().waiting;
+        if !waiting.contains(&key) {
+            waiting.push_back(key);
+        }
+        self.0.waits.borrow_mut()[key].by(context).to_write = true;
+    }
+
+    /// Whether a stream need not wait for others.
+    fn may_go(&self, key: Key) -> bool {
+        let turns = self.0.turns.borrow();
+        let is_next = turns.current.map_or(turns.waiting.is_empty(), |current| current == key);
+        is_next && self.room_now() > 0
+    }
+
+    /// How much can be written on a stream now.
+    pub(crate) fn room(&self, key: Key) -> Result<usize, Gone> {
+        Ok(self.0.engine.borrow().room(key)?.min(self.room_now()))
+    }
+
+    /// Writes the start of `bytes`, of which there is room for so much.
+    pub(crate) fn write(&self, key: Key, bytes: &[u8], room: usize, is_last: bool) -> usize {
+        self.lend();
+        let count = self.engine().write(key, bytes, room, is_last);
+        self.stir();
+        count
+    }
+
+    /// Whether the kernel can move bodies to the connection by itself, out of a pipe.
+    pub(crate) fn takes_pipes(&self) -> bool {
+        matches!(self.0.socket, Socket::Plain(_))
+    }
+
+    /// How much may be put into a pipe for a stream: what its peer takes, and others wait for.
+    pub(crate) fn pipe_room(&self, key: Key) -> usize {
+        let engine = self.0.engine.borrow();
+        engine.room(key).unwrap_or(0).min(engine.room_of_connection()).clamp(1, PIPE_MAX)
+    }
+
+    /// Takes some of what a pipe holds, in frames of their own; at least one byte. With `is_last` the stream ends with all
+    /// of it. The frames are made in another pipe, so that the kernel sends them as a whole.
+    pub(crate) fn poll_splice(
+        &self,
+        context: &mut Context<'_>,
+        key: Key,
+        source: &Pipe,
+        len: usize,
+        is_last: bool,
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_room(context, key)).map_err(|_| io::ErrorKind::ConnectionReset)?;
+        let count = len.min(self.pipe_room(key));
+        let is_last = is_last && count == len;
+        let mut engine = self.engine();
+        let pipe = self.0.stock.pipes.take();
+        let before = engine.unsent().len();
+        let (mut left, mut piped) = (count, 0);
+        while left > 0 {
+            let body = left.min(PAYLOAD_MAX);
+            left -= body;
+            let head = engine.begin_frame(key, body, is_last && left == 0);
+            let is_whole = engine.unsent().len() == before;
+            piped += self.put_frame(&mut engine, &head, source, body, pipe.as_ref().filter(|_| is_whole))?;
+        }
+        if let Some(pipe) = pipe.filter(|_| piped > 0) {
+            *self.0.piped.borrow_mut() = Some(Piped { pipe, left: piped, before });
+        }
+        drop(engine);
+        self.stir();
+        Poll::Ready(Ok(count))
+    }
+
+    /// Puts a frame into a pipe, and gathers what does not fit there; says how much does.
+    fn put_frame(
+        &self,
+        engine: &mut Connection,
+        head: &[u8],
+        source: &Pipe,
+        body: usize,
+        pipe: Option<&Pipe>,
+    ) -> io::Result<usize> {
+        let head_put = pipe.map_or(0, |pipe| pipe.put(head));
+        engine.push_frame(&head[head_put..]);
+        let mut left = body;
+        while let Some(pipe) = pipe.filter(|_| left > 0 && head_put == head.len()) {
+            match source.move_on(pipe, left) {
+                0 => break,
+                count => left -= count,
+            }
+        }
+        let moved = body - left;
+        let received = &mut self.0.stock.received.borrow_mut()[..];
+        while left > 0 {
+            let count = source.take(&mut received[..left])?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            engine.push_frame(&received[..count]);
+            left -= count;
+        }
+        Ok(head_put + moved)
+    }
+
+    pub(crate) fn end(&self, key: Key, trailers: &[u8]) -> Result<(), Gone> {
+        let outcome = self.engine().end(key, trailers);
+        self.stir_to_send();
+        outcome
+    }
+
+    pub(crate) fn reset(&self, key: Key, reason: Reason) {
+        self.engine().reset(key, reason);
+        self.stir_to_send();
+    }
+
+    /// Whether some stream has something to send and cannot.
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.0.stalled.get() > 0
+    }
+
+    /// A stream begins or ends to be stalled.
+    pub(crate) fn stall(&self, is_stalled: bool) {
+        let stalled = self.0.stalled.get();
+        self.0.stalled.set(if is_stalled { stalled + 1 } else { stalled - 1 });
+    }
+
+    fn lend(&self) {
+        let mut engine = self.engine();
+        if engine.wants_buffer() {
+            engine.lend(self.0.stock.take());
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! A connection whose bytes come late, both ways, as over a long link: in their order, without being fewer for it.
+//!
+//! A task of its own takes what has come, notes when, and passes on what is due: so delays are right whoever waits for
+//! what. It goes on after the connection is let go of, until the last bytes have left.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use arc_swap::ArcSwapOption;
+use shape::{DelayLine, Latency};
+
+use crate::connection::client::Client;
+use crate::shaping::{Delayed, Shaper};
+use crate::transport::alarm::{Alarm, Alarms};
+use crate::transport::socket::Socket;
+use crate::transport::tcp::Follows;
+use crate::worker::Worker;
+
+/// What is on its way at most, one way of one connection: a gigabit for an eighth of a second.
+const LINE_BYTES_MAX: usize = 16 << 20;
+/// What is read at once.
+const READ_MAX: usize = 16 * 1024;
+/// How long a peer may take no bytes of a connection that nobody else holds any more.
+const FLUSH_MAX_NS: u64 = 30_000_000_000;
+
+/// A long link, as it is configured. Shared by all workers.
+pub(crate) struct Link {
+    meant: config::Link,
+    /// What it takes to make a connection over it.
+    connect_delay: Option<Arc<Delayed>>,
+    /// How late bytes come by now. Whatever link takes this one's place says so here as well.
+    latency: Arc<InForce>,
+}
+
+/// How late bytes come, for connections that are there already; `None` is at once.
+type InForce = ArcSwapOption<Latency>;
+
+impl Link {
+    /// `None` where nothing is late, and nothing was. Connections over the one before go on over this one.
+    pub(crate) fn new(meant: &config::Link, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        if before.is_none() && *meant == config::Link::default() {
+            return None;
+        }
+        let fresh = || Arc::new(InForce::new(meant.lateness().map(Arc::new)));
+        let latency = before.map_or_else(fresh, |before| Arc::clone(&before.latency));
+        let connects = before.and_then(|before| before.connect_delay.as_ref());
+        let connect_delay = Delayed::new(meant.connect_delay.as_ref(), connects);
+        Some(Arc::new(Self { meant: meant.clone(), connect_delay, latency }))
+    }
+
+    /// From now on it is as it is meant: the plan that it belongs to is in force.
+    pub(crate) fn enforce(&self) {
+        self.latency.store(self.meant.lateness().map(Arc::new));
+    }
+
+    /// Whether bytes come late.
+    pub(crate) fn is_late(&self) -> bool {
+        self.latency.load().is_some()
+    }
+
+    /// Waits as long as it takes to make a connection over it.
+    pub(crate) async fn connect(&self, worker: &Worker) {
+        if let Some(delay) = &self.connect_delay {
+            worker.shaper.wait(delay).await;
+        }
+    }
+
+    /// A connection to a server, as it is over the link.
+    pub(crate) fn over(&self, socket: Socket, worker: &Worker) -> Socket {
+        let is_to_be = self.is_late() && socket.may_be_late();
+        if is_to_be { Late::over(socket, &self.latency, &worker.shaper, None) } else { socket }
+    }
+}
+
+/// A connection of a client, as it is over the link that its listener has by now.
+pub(crate) fn behind(worker: &Rc<Worker>, client: &mut Client) {
+    let snapshot = worker.snapshot();
+    let link = snapshot.listener(&client.listening).link.as_ref();
+    let Some(link) = link.filter(|link| link.is_late() && client.socket.may_be_late()) else { return };
+    // While it is made something else is, and no bytes pass.
+    let socket = std::mem::replace(&mut client.socket, Socket::Nobody);
+    client.socket = Late::over(socket, &link.latency, &worker.shaper, Some(Rc::clone(worker)));
+}
+
+/// A connection whose bytes come late.
+pub(crate) struct Late {
+    shared: Rc<Shared>,
+    /// Who waits for its last bytes before it ends.
+    worker: Option<Rc<Worker>>,
+}
+
+struct Shared {
+    socket: Socket,
+    latency: Arc<InForce>,
+    alarms: Rc<Alarms>,
+    /// What the peer has sent.
+    inward: RefCell<Half>,
+    /// What the peer is sent.
+    outward: RefCell<Half>,
+    driver: Cell<Option<Waker>>,
+    /// When whoever had it has let go of it.
+    left_ns: Cell<Option<u64>>,
+    resets: Cell<bool>,
+    stay: Cell<Option<Stay>>,
+}
+
+/// Keeps a worker from ending: bytes are on their way still.
+struct Stay(Rc<Worker>);
+
+impl Stay {
+    fn new(worker: Rc<Worker>) -> Self {
+        worker.connection_begins();
+        Self(worker)
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.0.connection_ended();
+    }
+}
+
+/// One way.
+struct Half {
+    line: DelayLine,
+    /// Pieces so far.
+    pieces: u64,
+    /// How it broke, if it did.
+    broken: Option<ErrorKind>,
+    /// Whether the peer has been told of the end.
+    has_told_end: bool,
+    /// Whoever waits at our end of it.
+    user: Option<Waker>,
+}
+
+impl Half {
+    fn new() -> Self {
+        Self {
+            line: DelayLine::new(LINE_BYTES_MAX),
+            pieces: 0,
+            broken: None,
+            has_told_end: false,
+            user: None,
+        }
+    }
+
+    fn put(&mut self, bytes: Vec<u8>, latency: &InForce, now_ns: u64) {
+        let delay_ns = self.draw_ns(bytes.len(), latency);
+        self.line.put(bytes, now_ns, delay_ns);
+    }
+
+    fn end(&mut self, latency: &InForce, now_ns: u64) {
+        let delay_ns = self.draw_ns(1, latency);
+        self.line.end(now_ns, delay_ns);
+    }
+
+    /// How late the next piece of so many bytes is.
+    fn draw_ns(&mut self, bytes: usize, latency: &InForce) -> u64 {
+        let random = [fastrand::u64(..), fastrand::u64(..)];
+        let index = self.pieces;
+        self.pieces += 1;
+        latency.load().as_ref().map_or(0, |latency| latency.draw_ns(index, bytes, random))
+    }
+
+    fn wake(&mut self) {
+        if let Some(user) = self.user.take() {
+            user.wake();
+        }
+    }
+
+    fn wait(&mut self, context: &Context<'_>) {
+        match &mut self.user {
+            Some(user) => user.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+    }
+}
+
+impl Late {
+    /// The connection, with its bytes late from now on.
+    fn over(socket: Socket, latency: &Arc<InForce>, shaper: &Shaper, worker: Option<Rc<Worker>>) -> Socket {
+        let alarms = shaper.alarms();
+        let shared = Rc::new(Shared {
+            socket,
+            latency: Arc::clone(latency),
+            alarms: Rc::clone(alarms),
+            inward: RefCell::new(Half::new()),
+            outward: RefCell::new(Half::new()),
+            driver: Cell::new(None),
+            left_ns: Cell::new(None),
+            resets: Cell::new(false),
+            stay: Cell::new(None),
+        });
+        let driver =
+            Driver { shared: Rc::clone(&shared), arrival: alarms.alarm(), departure: alarms.alarm() };
+        tokio::task::spawn_local(driver.run());
+        Socket::Late(Box::new(Self { shared, worker }))
+    }
+
+    /// The connection itself.
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.shared.socket
+    }
+
+    /// Ready when there is something to read, or the end.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let half = &mut *self.shared.inward.borrow_mut();
+        let now_ns = self.shared.alarms.now_ns();
+        if !half.line.due(now_ns).is_empty() || half.line.is_over(now_ns) {
+            return Poll::Ready(Ok(()));
+        }
+        half.wait(context);
+        Poll::Pending
+    }
+
+    /// Reads into `buffer`; 0 is the end.
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let half = &mut *self.shared.inward.borrow_mut();
+        let now_ns = self.shared.alarms.now_ns();
+        let mut count = 0;
+        while count < buffer.len() {
+            let due = half.line.due(now_ns);
+            let len = due.len().min(buffer.len() - count);
+            if len == 0 {
+                break;
+            }
+            buffer[count..count + len].copy_from_slice(&due[..len]);
+            half.line.sent(len);
+            count += len;
+        }
+        if count > 0 {
+            // There may be room again.
+            self.shared.stir();
+            return Poll::Ready(Ok(count));
+        }
+        if half.line.is_over(now_ns) {
+            return Poll::Ready(half.broken.map_or(Ok(0), |broken| Err(broken.into())));
+        }
+        half.wait(context);
+        Poll::Pending
+    }
+
+    /// Takes the start of `bytes`, to be sent when they are due.
+    pub(crate) fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let half = &mut *self.shared.outward.borrow_mut();
+        if let Some(broken) = half.broken {
+            return Poll::Ready(Err(broken.into()));
+        }
+        let count = half.line.room().min(bytes.len());
+        if count == 0 {
+            half.wait(context);
+            return Poll::Pending;
+        }
+        half.put(bytes[..count].to_vec(), &self.shared.latency, self.shared.alarms.now_ns());
+        self.shared.stir();
+        Poll::Ready(Ok(count))
+    }
+
+    /// Sends the end of the stream behind what is on its way.
+    pub(crate) fn shutdown_write(&self) {
+        self.shared.outward.borrow_mut().end(&self.shared.latency, self.shared.alarms.now_ns());
+        self.shared.stir();
+    }
+
+    /// Whether something has arrived that was not read, be it due or not.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.shared.inward.borrow().line.is_empty() || self.shared.socket.has_unread()
+    }
+
+    /// Whether nothing has arrived, be it due or not, as far as the runtime knows.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.shared.inward.borrow().line.is_empty() && self.shared.socket.is_quiet()
+    }
+
+    /// The same as far as the kernel knows.
+    pub(crate) fn is_quiet_still(&self) -> bool {
+        self.shared.inward.borrow().line.is_empty() && self.shared.socket.is_quiet_still()
+    }
+
+    /// Closes so that the peer sees a reset once what is on its way has arrived.
+    pub(crate) fn reset_on_drop(&self) {
+        self.shared.resets.set(true);
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let now_ns = self.shared.alarms.now_ns();
+        self.shared.left_ns.set(Some(now_ns));
+        self.shared.stay.set(self.worker.take().map(Stay::new));
+        // Ends there are late as well.
+        self.shared.outward.borrow_mut().end(&self.shared.latency, now_ns);
+        self.shared.stir();
+    }
+}
+
+impl Shared {
+    fn stir(&self) {
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
+    }
+}
+
+/// Takes in what comes, and passes on what is due.
+struct Driver {
+    shared: Rc<Shared>,
+    arrival: Alarm,
+    departure: Alarm,
+}
+
+impl Driver {
+    async fn run(self) {
+        poll_fn(|context| self.poll(context)).await;
+        if self.shared.resets.get() {
+            self.shared.socket.reset_on_drop();
+        }
+    }
+
+    /// Ready when nothing more is to be done.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.shared.driver.set(Some(context.waker().clone()));
+        let has_left = self.shared.left_ns.get().is_some();
+        if !has_left {
+            self.take_in(context);
+            self.wake_reader(context);
+        }
+        let is_over = self.pass_on(context);
+        if has_left && is_over { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Reads what has come.
+    fn take_in(&self, context: &mut Context<'_>) {
+        let Shared { socket, latency, alarms, inward, .. } = &*self.shared;
+        let half = &mut *inward.borrow_mut();
+        let mut scratch = [0; READ_MAX];
+        while half.line.room() > 0 {
+            let room = READ_MAX.min(half.line.room());
+            match socket.poll_read(context, &mut scratch[..room]) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(count)) if count > 0 => {
+                    half.put(scratch[..count].to_vec(), latency, alarms.now_ns());
+                }
+                Poll::Ready(outcome) => {
+                    half.broken = outcome.err().map(|error| error.kind());
+                    half.end(latency, alarms.now_ns());
+                }
+            }
+        }
+    }
+
+    /// Wakes whoever reads once there is something due.
+    fn wake_reader(&self, context: &mut Context<'_>) {
+        let half = &mut *self.shared.inward.borrow_mut();
+        let is_due = half.line.due_ns().is_some_and(|due_ns| self.arrival.poll(context, due_ns).is_ready());
+        if is_due {
+            half.wake();
+        }
+    }
+
+    /// Writes what is due; says whether everything has left.
+    fn pass_on(&self, context: &mut Context<'_>) -> bool {
+        let Shared { socket, alarms, outward, left_ns, .. } = &*self.shared;
+        let half = &mut *outward.borrow_mut();
+        if half.broken.is_some() || half.has_told_end {
+            return true;
+        }
+        while let Some(due_ns) = half.line.due_ns() {
+            if self.departure.poll(context, due_ns).is_pending() {
+                return false;
+            }
+            let now_ns = alarms.now_ns();
+            let bytes = half.line.due(now_ns);
+            if bytes.is_empty() {
+                half.has_told_end = half.line.is_over(now_ns);
+                if half.has_told_end {
+                    // What is gone already needs no end.
+                    let _ = socket.shutdown_write();
+                }
+                return half.has_told_end;
+            }
+            match socket.poll_write(context, bytes, Follows::Nothing) {
+                Poll::Ready(Ok(count)) => {
+                    half.line.sent(count);
+                    half.wake();
+                }
+                Poll::Ready(Err(error)) => {
+                    half.broken = Some(error.kind());
+                    half.wake();
+                    return true;
+                }
+                Poll::Pending => {
+                    let give_up_ns =
+                        left_ns.get().map(|left_ns| left_ns.max(due_ns).saturating_add(FLUSH_MAX_NS));
+                    return give_up_ns.is_some_and(|due_ns| self.departure.poll(context, due_ns).is_ready());
+                }
+            }
+        }
+        false
+    }
+}

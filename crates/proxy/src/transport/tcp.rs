@@ -1,0 +1,504 @@
+//! A TCP connection as the path needs it: reads that know when the kernel has no more, and pipes for splice(2).
+//!
+//! One of Unix sockets is the same: the runtime's stream is that of any socket that bytes come from in their order.
+
+use std::cell::{Cell, OnceCell};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pages::Region;
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_tcp_congestion, set_tcp_quickack, set_tcp_user_timeout};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use tokio::io::Interest;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::transport::unix;
+
+/// What was sent on a connection that is worth a call at its end: of less the kernel holds next to nothing.
+const WORTH_A_LIMIT: u32 = 16 * 1024;
+
+/// A connection. It joins its worker's runtime when it first has to wait: one that is served and closed at once,
+/// as with `Connection: close`, never does.
+pub(crate) struct Tcp {
+    fresh: Cell<Option<std::net::TcpStream>>,
+    registered: OnceCell<TcpStream>,
+    /// Whether the runtime has just said that there is something to read.
+    is_told_readable: Cell<bool>,
+    /// What the kernel has taken to send, and how many milliseconds it may go on once this is closed; 0 is as long as it likes.
+    sent: Cell<u32>,
+    leaves_within: Cell<u32>,
+    /// What it is in the place of another for, if it is.
+    stand_in: Option<Box<StandIn>>,
+}
+
+/// What a connection in the place of a client's own has to tell, being of another kind.
+pub(crate) struct StandIn {
+    /// The address of ours that the client's came to.
+    pub(crate) local_address: Option<SocketAddr>,
+    /// Whether its end is to be a reset: a pair of Unix sockets has none.
+    pub(crate) resets: Arc<AtomicBool>,
+}
+
+impl Tcp {
+    /// One in the place of a client's own, not blocking.
+    pub(crate) fn in_place(stream: std::net::TcpStream, stand_in: StandIn) -> Self {
+        let mut tcp = Self::new(stream);
+        tcp.stand_in = Some(Box::new(stand_in));
+        tcp
+    }
+
+    /// A connection fresh from accept, not blocking.
+    pub(crate) fn new(stream: std::net::TcpStream) -> Self {
+        Self::of(Some(stream), OnceCell::new())
+    }
+
+    fn of(fresh: Option<std::net::TcpStream>, registered: OnceCell<TcpStream>) -> Self {
+        Self {
+            fresh: Cell::new(fresh),
+            registered,
+            is_told_readable: Cell::new(false),
+            sent: Cell::new(0),
+            leaves_within: Cell::new(0),
+            stand_in: None,
+        }
+    }
+
+    /// Once it is closed, the peer has so long to take any of what has not left yet: then nothing is kept for it.
+    pub(crate) fn leaves_within(&self, limit: Duration) {
+        self.leaves_within.set(limit.as_millis().try_into().unwrap_or(u32::MAX));
+    }
+
+    /// Connects to `address`.
+    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_nodelay(true)?;
+        suit(&socket, address);
+        let stream = socket.connect(address).await?;
+        Ok(Self::of(None, OnceCell::from(stream)))
+    }
+
+    /// Connects to a socket in the file system; `sleep` is what waits here.
+    pub(crate) async fn connect_unix(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<Self> {
+        unix::reach(path, sleep).await.map(Self::new)
+    }
+
+    /// The connection as the runtime knows it.
+    fn stream(&self) -> io::Result<&TcpStream> {
+        if let Some(fresh) = self.fresh.take() {
+            // It was fresh, so nothing is registered yet.
+            let _ = self.registered.set(TcpStream::from_std(fresh)?);
+        }
+        // Only a registration that failed leaves neither.
+        self.registered.get().ok_or_else(|| io::Error::from(ErrorKind::NotConnected))
+    }
+
+    /// Tries a step on a fresh connection; `None` where it would have to wait, or is no longer fresh.
+    fn at_once(
+        &self,
+        step: impl FnOnce(&std::net::TcpStream) -> rustix::io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
+        let stream = self.fresh.take()?;
+        let outcome = step(&stream);
+        self.fresh.set(Some(stream));
+        match outcome {
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            outcome => Some(outcome.map_err(io::Error::from)),
+        }
+    }
+
+    /// Ready when there is something to read, or the end; a fresh connection is worth a look.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.registered.get() {
+            Some(stream) => {
+                ready!(stream.poll_read_ready(context))?;
+                self.is_told_readable.set(true);
+                Poll::Ready(Ok(()))
+            }
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Reads into `buffer`, which is not empty; 0 is the end.
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0)) {
+            return Poll::Ready(outcome);
+        }
+        let stream = self.stream()?;
+        loop {
+            if !self.is_told_readable.take() {
+                ready!(stream.poll_read_ready(context))?;
+            }
+            // The system call itself: the C library's would first arrange for the thread to be cancelled in it.
+            match stream.try_io(Interest::READABLE, || Ok(recv(stream, &mut *buffer, RecvFlags::empty())?.0))
+            {
+                Ok(count) => {
+                    if count > 0 && count < buffer.len() {
+                        forget_readable(stream);
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    fn has_sent(&self, count: usize) {
+        self.sent.set(self.sent.get().saturating_add(count as u32));
+    }
+
+    /// Sends the start of `bytes`, at least one.
+    pub(crate) fn poll_send(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        let flags = follows.flags();
+        self.poll_sent(context, |socket| send(socket, bytes, flags))
+    }
+
+    /// Sends the start of `head` with `body` behind it, at least one byte, in one call.
+    pub(crate) fn poll_send_both(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        body: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send_pieces(context, &[IoSlice::new(head), IoSlice::new(body)], follows)
+    }
+
+    /// Sends the start of all `pieces` together, at least one byte, in one call.
+    pub(crate) fn poll_send_pieces(
+        &self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        let flags = follows.flags();
+        self.poll_sent(context, |socket| sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags))
+    }
+
+    fn poll_sent(
+        &self,
+        context: &mut Context<'_>,
+        mut step: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let mut step = |socket: BorrowedFd<'_>| step(socket).inspect(|count| self.has_sent(*count));
+        if let Some(outcome) = self.at_once(|stream| step(stream.as_fd())) {
+            return Poll::Ready(outcome);
+        }
+        let stream = self.stream()?;
+        // Write first: there is nearly always room, and the kernel says so more cheaply than the runtime.
+        match step(stream.as_fd()) {
+            Err(Errno::AGAIN | Errno::INTR) => {
+                poll_when(context, stream, Interest::WRITABLE, |stream| step(stream.as_fd()))
+            }
+            outcome => Poll::Ready(outcome.map_err(io::Error::from)),
+        }
+    }
+
+    /// Sends what the kernel takes of a head and of the body behind it, from an offset on, at least one byte, without a copy.
+    pub(crate) fn poll_send_region(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        region: &Region,
+        offset: u64,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_sent(context, |socket| match head {
+            [] => region.send(socket, offset),
+            head => {
+                region.send_with(socket, head).unwrap_or_else(|| send(socket, head, Follows::More.flags()))
+            }
+        })
+    }
+
+    /// Looks at what has arrived and leaves it there; 0 is the end.
+    pub(crate) async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| {
+            if let Some(outcome) = self.at_once(|stream| Ok(recv(stream, &mut *buffer, RecvFlags::PEEK)?.0)) {
+                return Poll::Ready(outcome);
+            }
+            poll_when(context, self.stream()?, Interest::READABLE, |stream| {
+                Ok(recv(stream, &mut *buffer, RecvFlags::PEEK)?.0)
+            })
+        })
+        .await
+    }
+
+    /// The address of ours that it came to; `None` of a Unix socket.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        if let Some(stand_in) = &self.stand_in {
+            return stand_in.local_address;
+        }
+        let address = rustix::net::getsockname(self.stream().ok()?).ok()?;
+        address.try_into().ok()
+    }
+
+    /// Reads what the kernel has, whether the runtime knows of it or not.
+    pub(crate) fn read_at_once(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        match recv(self.stream()?, buffer, RecvFlags::DONTWAIT) {
+            Ok((count, _)) => Poll::Ready(Ok(count)),
+            Err(Errno::AGAIN | Errno::INTR) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    }
+
+    /// Sends what the kernel takes of `bytes` at once, and does not wait for the rest; says whether there is none.
+    pub(crate) fn send_at_once(&self, bytes: &[u8]) -> bool {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        self.stream().is_ok_and(|stream| send(stream, bytes, flags) == Ok(bytes.len()))
+    }
+
+    /// Acknowledges what has arrived now: the kernel would wait for something to send along, for 40 ms or more, and a peer
+    /// that keeps to Nagle's rule with it.
+    pub(crate) fn acknowledge(&self) {
+        // What is no TCP has nothing to acknowledge.
+        let acknowledge = |socket: BorrowedFd<'_>| _ = set_tcp_quickack(socket, true);
+        match self.fresh.take() {
+            Some(fresh) => {
+                acknowledge(fresh.as_fd());
+                self.fresh.set(Some(fresh));
+            }
+            None => _ = self.registered.get().map(|stream| acknowledge(stream.as_fd())),
+        }
+    }
+
+    /// Moves at most `limit` bytes into a pipe that is empty; 0 is the end.
+    pub(crate) async fn splice_into(&self, pipe: &Pipe, limit: usize) -> io::Result<usize> {
+        self.when(Interest::READABLE, |stream| splice(stream, None, &pipe.entry, None, limit, SPLICE)).await
+    }
+
+    /// Moves at most `limit` bytes out of a pipe that holds as many; at least one.
+    pub(crate) fn poll_splice_from(
+        &self,
+        context: &mut Context<'_>,
+        pipe: &Pipe,
+        limit: usize,
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        let flags = if follows == Follows::More { SPLICE.union(SpliceFlags::MORE) } else { SPLICE };
+        let step = |stream: &TcpStream| {
+            splice(&pipe.exit, None, stream, None, limit, flags).inspect(|count| self.has_sent(*count))
+        };
+        poll_when(context, self.stream()?, Interest::WRITABLE, step)
+    }
+
+    /// Takes a step as soon as the kernel lets it.
+    async fn when(
+        &self,
+        interest: Interest,
+        mut step: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
+    ) -> io::Result<usize> {
+        let stream = self.stream()?;
+        poll_fn(|context| poll_when(context, stream, interest, &mut step)).await
+    }
+
+    /// Whether something has arrived that was not read, at the cost of a call. A connection that has not yet joined the
+    /// runtime does not for that.
+    pub(crate) fn has_unread(&self) -> bool {
+        let look = |socket: BorrowedFd<'_>| {
+            let mut byte = [0u8; 1];
+            recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT).is_ok_and(|(count, _)| count > 0)
+        };
+        let Some(fresh) = self.fresh.take() else {
+            return self.registered.get().is_some_and(|stream| look(stream.as_fd()));
+        };
+        let has_unread = look(fresh.as_fd());
+        self.fresh.set(Some(fresh));
+        has_unread
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the kernel knows: at the cost of a call.
+    pub(crate) fn is_quiet_still(&self) -> bool {
+        let Ok(stream) = self.stream() else { return false };
+        let mut byte = [0u8; 1];
+        recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)
+            .is_err_and(|error| error == Errno::AGAIN)
+    }
+
+    /// Whether nothing has arrived on an idle connection, as far as the runtime knows: no byte, no end, no error.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let Ok(stream) = self.stream() else { return false };
+        // Only asked where it is ready; which may be left over from a read that took exactly what was there.
+        let look = stream.try_io(Interest::READABLE, || {
+            let mut byte = [0u8; 1];
+            Ok(recv(stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT)?.0)
+        });
+        look.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Sends the end of the stream; the other direction stays open.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+        rustix::net::shutdown(self.stream()?, rustix::net::Shutdown::Write)?;
+        Ok(())
+    }
+
+    /// Closes so that the peer sees a reset, not an end: the message is not whole.
+    pub(crate) fn reset_on_drop(&self) {
+        if let Some(stand_in) = &self.stand_in {
+            stand_in.resets.store(true, Ordering::Release);
+        }
+        if let Ok(stream) = self.stream() {
+            let _ = rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
+        }
+    }
+}
+
+impl Drop for Tcp {
+    /// The kernel goes on sending what is closed for as long as its peer answers probes, even if it never takes a byte.
+    fn drop(&mut self) {
+        let limit = self.leaves_within.get();
+        if limit == 0 || self.sent.get() < WORTH_A_LIMIT {
+            return;
+        }
+        // A Unix socket has none.
+        let _ = match (self.fresh.get_mut(), self.registered.get()) {
+            (Some(stream), _) => set_tcp_user_timeout(stream, limit),
+            (None, Some(stream)) => set_tcp_user_timeout(stream, limit),
+            (None, None) => Ok(()),
+        };
+    }
+}
+
+/// Suits a socket that is yet to connect or to listen to the way to this address.
+///
+/// What goes from a machine to itself meets no congestion, so that the cheapest way to control it is the best: BBR, where
+/// the system has it by default, paces and samples what nothing holds up, for 2% of a small request's time and more of a
+/// large one's. Reno is part of every kernel, and everybody may choose it.
+pub(crate) fn suit(socket: &impl AsFd, address: SocketAddr) {
+    if address.ip().to_canonical().is_loopback() {
+        // A kernel that refuses goes on with what it has.
+        let _ = set_tcp_congestion(socket, "reno");
+    }
+}
+
+/// What comes behind the bytes that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follows {
+    /// Nobody knows.
+    Nothing,
+    /// More of the message, at once: the kernel may hold an incomplete segment back, for at most 200 ms.
+    More,
+    /// Nothing: the message ends with them.
+    End,
+    /// Nothing, and the connection closes.
+    Close,
+}
+
+impl Follows {
+    fn flags(self) -> SendFlags {
+        match self {
+            Self::Nothing | Self::End => SendFlags::NOSIGNAL,
+            // The end of a connection fills the same segment as what is before it.
+            Self::More | Self::Close => SendFlags::NOSIGNAL | SendFlags::MORE,
+        }
+    }
+
+    /// Whether the message ends with what is written.
+    pub(crate) fn is_end(self) -> bool {
+        matches!(self, Self::End | Self::Close)
+    }
+}
+
+fn poll_when(
+    context: &mut Context<'_>,
+    stream: &TcpStream,
+    interest: Interest,
+    mut step: impl FnMut(&TcpStream) -> rustix::io::Result<usize>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        if interest == Interest::READABLE {
+            ready!(stream.poll_read_ready(context))?;
+        } else {
+            ready!(stream.poll_write_ready(context))?;
+        }
+        match stream.try_io(interest, || Ok(step(stream)?)) {
+            Err(error) if is_transient(&error) => {}
+            outcome => return Poll::Ready(outcome),
+        }
+    }
+}
+
+/// A short read emptied the socket: the next one waits for the kernel's word instead of asking once more.
+///
+/// Nothing is lost: what arrives after that read is told by an edge of its own, which this thread's driver has not seen
+/// yet; the end of the stream is kept apart from readability by the runtime.
+fn forget_readable(stream: &TcpStream) {
+    let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+const SPLICE: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
+
+/// A pipe that bodies move through inside the kernel. None of what it does ever waits.
+pub(crate) struct Pipe {
+    exit: OwnedFd,
+    entry: OwnedFd,
+}
+
+impl Pipe {
+    /// What a pipe should hold: the most that an unprivileged process may ask for by default.
+    pub(crate) const CAPACITY: usize = 1 << 20;
+
+    pub(crate) fn new() -> io::Result<Self> {
+        let (exit, entry) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+        // A smaller pipe works as well, in more steps.
+        let _ = fcntl_setpipe_size(&entry, Self::CAPACITY);
+        Ok(Self { exit, entry })
+    }
+
+    /// Puts bytes in; fewer where it is full.
+    pub(crate) fn put(&self, bytes: &[u8]) -> usize {
+        rustix::io::write(&self.entry, bytes).unwrap_or(0)
+    }
+
+    /// Takes bytes out; none where it is empty.
+    pub(crate) fn take(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.exit, bytes)?)
+    }
+
+    /// Moves at most `limit` bytes on into another pipe; fewer where that is full.
+    pub(crate) fn move_on(&self, other: &Self, limit: usize) -> usize {
+        splice(&self.exit, None, &other.entry, None, limit, SPLICE).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::tcp_congestion;
+
+    use super::*;
+
+    #[test]
+    fn only_the_way_to_this_machine_goes_without_what_others_need() {
+        let of = |address: &str| {
+            let address: SocketAddr = address.parse().unwrap();
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();
+            let before = tcp_congestion(&socket).unwrap();
+            suit(&socket, address);
+            (before, tcp_congestion(&socket).unwrap())
+        };
+        for ours in ["127.0.0.1:80", "127.1.2.3:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(of(ours).1, "reno", "{ours}");
+        }
+        for far in ["192.0.2.1:80", "0.0.0.0:80", "[2001:db8::1]:80", "[::]:80"] {
+            let (before, after) = of(far);
+            assert_eq!(before, after, "{far}");
+        }
+    }
+}

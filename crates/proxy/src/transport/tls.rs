@@ -1,0 +1,585 @@
+//! TLS on a TCP connection. Records are received into and sent from buffers that all connections of a worker share, and
+//! opened to and sealed from where the path wants their bytes: a connection that waits holds none.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tls::{Agreed, Alert, Handshake, OVERHEAD_MAX, Opened, PLAINTEXT_MAX, RECORD_MAX, Role, Session};
+
+use crate::transport::buffer::BULK;
+use crate::transport::tcp::{Follows, Tcp};
+
+/// Until this much is sent, each write begins with a small record: what the first round trips carry can then be used as
+/// it arrives. All others are as large as may be.
+const SMALL_RECORDS_BYTES: u64 = 64 * 1024;
+const SMALL_RECORD: usize = 4096;
+/// Of a handshake, received and not yet processed: certificates are long, nothing else is.
+const HANDSHAKE_MAX: usize = 128 * 1024;
+/// The end of a handshake that waits for what is sent first: tickets, or one side's last message.
+const HELD_MAX: usize = 16 * 1024;
+
+/// The buffers for records that the connections of one worker share.
+pub(crate) struct Records {
+    received: RefCell<Box<[u8]>>,
+    /// One record, opened, where its reader has too little room for it.
+    opened: RefCell<Box<[u8]>>,
+    sealed: RefCell<Box<[u8]>>,
+}
+
+impl Records {
+    /// Room for what fills a large buffer, and for a record that is not yet whole.
+    const RECEIVED: usize = Session::sealed_len_max(BULK) + RECORD_MAX;
+    // Of two pieces each has a last record of its own.
+    const SEALED: usize = HELD_MAX + Session::sealed_len_max(BULK) + Session::sealed_len_max(0);
+
+    pub(crate) fn new() -> Rc<Self> {
+        let buffer = |len: usize| RefCell::new(vec![0; len].into_boxed_slice());
+        Rc::new(Self {
+            received: buffer(Self::RECEIVED),
+            opened: buffer(RECORD_MAX),
+            sealed: buffer(Self::SEALED),
+        })
+    }
+}
+
+/// A TCP connection with TLS, after its handshake.
+pub(crate) struct Secure {
+    tcp: Tcp,
+    records: Rc<Records>,
+    state: RefCell<State>,
+}
+
+struct State {
+    session: Session,
+    /// Received and not yet opened: mostly the start of a record.
+    received: Vec<u8>,
+    /// Whether a whole record may be among it.
+    may_open: bool,
+    /// Opened, and not yet asked for.
+    plain: Vec<u8>,
+    /// Sealed, and not yet taken by the kernel: from `sent` on.
+    unsent: Vec<u8>,
+    sent: usize,
+    /// Bytes of the caller's that are sealed and not yet reported as written. None while something is unsent: it belongs
+    /// to the handshake, and leaves with what is written first.
+    unreported: usize,
+    sent_bytes: u64,
+    /// The peer's last message of the handshake may be neither answered nor acknowledged: whoever waits sees to it first.
+    is_unanswered: bool,
+    ending: Ending,
+    has_sent_close: bool,
+}
+
+/// How far a connection is from its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    None,
+    /// The peer has ended its stream.
+    Peer,
+    /// One of the two has broken the protocol, or given up: nothing more is read or sent.
+    Broken,
+}
+
+impl Secure {
+    /// Does the handshake. What it takes of time is the caller's to limit.
+    pub(crate) async fn establish(
+        tcp: Tcp,
+        mut handshake: Handshake,
+        records: &Rc<Records>,
+    ) -> Result<(Self, Agreed), HandshakeError> {
+        let role = handshake.role();
+        let (mut received, mut out) = (Vec::new(), Vec::new());
+        let mut is_begun = false;
+        loop {
+            let advance = handshake.advance(&mut received, &mut out);
+            let is_done = matches!(advance, Ok(advance) if advance.is_done);
+            if !is_done {
+                // Beside an error, the alert.
+                let sent = send_all(&tcp, &out).await;
+                out.clear();
+                if advance.is_ok() {
+                    sent?;
+                }
+            }
+            let advance = match advance {
+                Ok(advance) => advance,
+                Err(error) => return Err(refused(error, tcp, &mut handshake)),
+            };
+            received.drain(..advance.consumed);
+            if is_done {
+                break;
+            }
+            if received.len() > HANDSHAKE_MAX {
+                return Err(HandshakeError::TooLong);
+            }
+            receive(&tcp, records, &mut received).await?;
+            // No record begins with a letter, and every request does.
+            if !is_begun && role == Role::Server && received[0].is_ascii_uppercase() {
+                return Err(HandshakeError::InTheClear(tcp));
+            }
+            is_begun = true;
+        }
+        let (session, agreed) = match handshake.finish() {
+            Ok(finished) => finished,
+            Err(error) => {
+                return Err(HandshakeError::Refused(error, Box::new(Unshaken { tcp, server_name: None })));
+            }
+        };
+        // What is left of the handshake leaves with what is sent first, if that is soon: our request to a server is, and so
+        // are the settings of HTTP/2, and the answer to a client's request that is here, where its tickets are all that
+        // is left.
+        let is_soon = match role {
+            Role::Client => true,
+            Role::Server => agreed.is_http2() || agreed.is_tls13 && !received.is_empty(),
+        };
+        if !is_soon || out.len() > HELD_MAX {
+            send_end(&tcp, &mut out).await?;
+        }
+        received.shrink_to_fit();
+        let state = State {
+            session,
+            may_open: !received.is_empty(),
+            received,
+            plain: Vec::new(),
+            unsent: out,
+            sent: 0,
+            unreported: 0,
+            sent_bytes: 0,
+            // On a connection of HTTP/2 both sides write before they wait.
+            is_unanswered: is_soon && !agreed.is_http2(),
+            ending: Ending::None,
+            has_sent_close: false,
+        };
+        Ok((Self { tcp, records: Rc::clone(records), state: RefCell::new(state) }, agreed))
+    }
+
+    /// Sends what is left of the handshake, where nothing is sent soon that it could leave with: until then the server
+    /// waits for it. Says whether that is done.
+    pub(crate) fn end_handshake(&self) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        if state.unsent.is_empty() {
+            return true;
+        }
+        // A fresh socket takes this little at once.
+        let is_sent = state.sent == 0 && state.unreported == 0 && self.tcp.send_at_once(&state.unsent);
+        state.unsent = Vec::new();
+        is_sent
+    }
+
+    /// Ready when there is something to read, or the end.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let state = self.state.borrow();
+        if state.may_open || !state.plain.is_empty() || state.ending != Ending::None {
+            return Poll::Ready(Ok(()));
+        }
+        let readable = self.tcp.poll_readable(context);
+        if readable.is_pending() && state.is_unanswered {
+            drop(state);
+            self.answer_handshake()?;
+        }
+        readable
+    }
+
+    /// Where the peer is to say more before anything is written, it gets what is left of the handshake now, or word that
+    /// its own part has arrived. By Nagle's rule it may send nothing until then, and the kernel takes 40 ms over it.
+    #[cold]
+    fn answer_handshake(&self) -> io::Result<()> {
+        let is_held = {
+            let state = &mut *self.state.borrow_mut();
+            state.is_unanswered = false;
+            if state.sent_bytes > 0 {
+                return Ok(());
+            }
+            !state.unsent.is_empty()
+        };
+        if !is_held {
+            self.tcp.acknowledge();
+        } else if !self.end_handshake() {
+            self.state.borrow_mut().ending = Ending::Broken;
+            return Err(ErrorKind::ConnectionAborted.into());
+        }
+        Ok(())
+    }
+
+    /// Reads into `buffer`; 0 is an end that the peer has told, any other end is an error.
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let read = self.read_from(|incoming| self.tcp.poll_read(context, incoming), buffer);
+        if read.is_pending() && self.state.borrow().is_unanswered {
+            self.answer_handshake()?;
+        }
+        read
+    }
+
+    fn read_from(
+        &self,
+        mut receive: impl FnMut(&mut [u8]) -> Poll<io::Result<usize>>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        if !state.plain.is_empty() {
+            return Poll::Ready(Ok(state.take_plain(buffer)));
+        }
+        loop {
+            match state.ending {
+                Ending::None => {}
+                Ending::Peer => return Poll::Ready(Ok(0)),
+                Ending::Broken => return Poll::Ready(Err(ErrorKind::ConnectionAborted.into())),
+            }
+            let incoming = &mut **self.records.received.borrow_mut();
+            let held = state.received.len();
+            let mut len = held;
+            if !state.may_open {
+                // No more than the caller can take: the rest is as well off in the kernel.
+                let limit = held + Session::sealed_len_max(buffer.len());
+                let limit = limit.clamp(RECORD_MAX, incoming.len());
+                let count = ready!(receive(&mut incoming[held..limit]))?;
+                if count == 0 {
+                    // RFC 8446 §6.1: an end that nobody has sealed may be anybody's.
+                    return Poll::Ready(Err(ErrorKind::UnexpectedEof.into()));
+                }
+                len += count;
+            }
+            incoming[..held].copy_from_slice(&state.received);
+            match state.open(&incoming[..len], buffer, &mut self.records.opened.borrow_mut()) {
+                Ok(0) => {}
+                Ok(count) => return Poll::Ready(Ok(count)),
+                Err(alert) => self.fail(state, alert),
+            }
+        }
+    }
+
+    /// Writes the start of `bytes`. They are sealed at once, as many as fit, but reported as written only as the kernel
+    /// takes them, and the last when it has taken all: what is not reported is to be given again.
+    pub(crate) fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_both(context, bytes, b"", follows)
+    }
+
+    /// The same of `head` with `body` behind it: sealed from where they are, and sent as one.
+    pub(crate) fn poll_write_both(
+        &self,
+        context: &mut Context<'_>,
+        head: &[u8],
+        body: &[u8],
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        let state = &mut *self.state.borrow_mut();
+        if state.ending == Ending::Broken {
+            return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+        }
+        if state.unreported > 0 {
+            debug_assert!(
+                head.len() + body.len() >= state.unreported,
+                "what was not reported is given again"
+            );
+            return self.poll_send_rest(state, context, follows);
+        }
+        let head = &head[..head.len().min(BULK)];
+        let body = &body[..body.len().min(BULK - head.len())];
+        let sealed = &mut **self.records.sealed.borrow_mut();
+        let held = state.unsent.len();
+        sealed[..held].copy_from_slice(&state.unsent);
+        let mut len = held;
+        for piece in [head, body] {
+            if piece.is_empty() {
+                continue;
+            }
+            let first = if state.sent_bytes < SMALL_RECORDS_BYTES { SMALL_RECORD } else { PLAINTEXT_MAX };
+            match state.session.seal(piece, first, &mut sealed[len..]) {
+                Ok(count) => len += count,
+                Err(alert) => {
+                    self.fail(state, alert);
+                    return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+                }
+            }
+            state.sent_bytes += piece.len() as u64;
+        }
+        let taken = head.len() + body.len();
+        state.unsent = Vec::new();
+        let count = match self.tcp.poll_send(context, &sealed[..len], follows) {
+            Poll::Ready(Ok(count)) if count == len => return Poll::Ready(Ok(taken)),
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(error)) => {
+                state.ending = Ending::Broken;
+                return Poll::Ready(Err(error));
+            }
+            Poll::Pending => 0,
+        };
+        state.unsent.extend_from_slice(&sealed[count..len]);
+        state.unreported = taken;
+        match state.report(count.saturating_sub(held)) {
+            Some(count) => Poll::Ready(Ok(count)),
+            None => self.poll_send_rest(state, context, follows),
+        }
+    }
+
+    fn poll_send_rest(
+        &self,
+        state: &mut State,
+        context: &mut Context<'_>,
+        follows: Follows,
+    ) -> Poll<io::Result<usize>> {
+        while state.sent < state.unsent.len() {
+            let count = match ready!(self.tcp.poll_send(context, &state.unsent[state.sent..], follows)) {
+                Ok(count) => count,
+                Err(error) => {
+                    state.ending = Ending::Broken;
+                    return Poll::Ready(Err(error));
+                }
+            };
+            state.sent += count;
+            if state.sent < state.unsent.len()
+                && let Some(count) = state.report(count)
+            {
+                return Poll::Ready(Ok(count));
+            }
+        }
+        state.unsent = Vec::new();
+        state.sent = 0;
+        Poll::Ready(Ok(std::mem::take(&mut state.unreported)))
+    }
+
+    /// Tells the peer what was wrong, once, and ends.
+    fn fail(&self, state: &mut State, alert: Alert) {
+        let mut record = [0; ALERT_ROOM];
+        let sealed = state.session.seal_alert(alert, &mut record);
+        self.send_last(state, &record, sealed);
+        state.ending = Ending::Broken;
+    }
+
+    /// Sends the end of the stream, once.
+    fn send_close(&self) {
+        let state = &mut *self.state.borrow_mut();
+        if state.ending == Ending::Broken || state.has_sent_close {
+            return;
+        }
+        state.has_sent_close = true;
+        let mut record = [0; ALERT_ROOM];
+        let sealed = state.session.seal_close(&mut record);
+        self.send_last(state, &record, sealed);
+    }
+
+    /// Sends a record behind which there is nothing. Behind what is not whole it would be a lie.
+    fn send_last(&self, state: &mut State, record: &[u8], sealed: Result<usize, Alert>) {
+        let Ok(len) = sealed else { return };
+        if state.unreported > 0 {
+            return;
+        }
+        state.unsent.extend_from_slice(&record[..len]);
+        self.tcp.send_at_once(&state.unsent);
+        state.unsent = Vec::new();
+    }
+
+    /// The address of ours that it came to.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.tcp.local_address()
+    }
+
+    /// Whether a record has begun to arrive: what it carries, or is going to, is not known yet.
+    pub(crate) fn holds_part(&self) -> bool {
+        !self.state.borrow().received.is_empty()
+    }
+
+    /// Whether the connection should carry no further exchange: its key is used up.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.state.borrow().session.is_worn()
+    }
+
+    /// Whether something has arrived that was not read, be it opened or not.
+    pub(crate) fn has_unread(&self) -> bool {
+        let is_held = {
+            let state = self.state.borrow();
+            !state.received.is_empty() || !state.plain.is_empty()
+        };
+        is_held || self.tcp.has_unread()
+    }
+
+    /// Whether nothing of the stream has arrived, as far as the runtime knows. Tickets and new keys are taken in.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.has_read_all() && self.tcp.is_quiet() || self.has_nothing_to_say()
+    }
+
+    /// The same as far as the kernel knows.
+    pub(crate) fn is_quiet_still(&self) -> bool {
+        self.has_read_all() && self.tcp.is_quiet_still() || self.has_nothing_to_say()
+    }
+
+    /// Whether all that was received is read, and is not the end.
+    fn has_read_all(&self) -> bool {
+        let state = self.state.borrow();
+        state.received.is_empty() && state.plain.is_empty() && state.ending == Ending::None
+    }
+
+    /// Whether what has been received, and what the kernel holds, comes to nothing: a part of a record may become a part
+    /// of the stream.
+    fn has_nothing_to_say(&self) -> bool {
+        let read = self.read_from(|incoming| self.tcp.read_at_once(incoming), &mut [0; 1]);
+        read.is_pending() && !self.holds_part()
+    }
+
+    /// Seals and sends the end of the stream.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+        self.send_close();
+        self.tcp.shutdown_write()
+    }
+
+    /// Closes so that the peer sees a reset, and no end.
+    pub(crate) fn reset_on_drop(&self) {
+        self.state.borrow_mut().ending = Ending::Broken;
+        self.tcp.reset_on_drop();
+    }
+}
+
+/// An alert, sealed.
+const ALERT_ROOM: usize = 2 + OVERHEAD_MAX;
+
+impl Drop for Secure {
+    fn drop(&mut self) {
+        self.send_close();
+    }
+}
+
+impl State {
+    /// Opens records from the front of `incoming` for as long as `buffer` takes them; what is left is held. Returns the
+    /// bytes written to `buffer`.
+    fn open(&mut self, incoming: &[u8], buffer: &mut [u8], opened_apart: &mut [u8]) -> Result<usize, Alert> {
+        let (mut consumed, mut count) = (0, 0);
+        self.may_open = false;
+        while consumed < incoming.len() {
+            let mut opened = self.session.open(&incoming[consumed..], &mut buffer[count..])?;
+            if let Opened::NoRoom(room) = opened {
+                // A record that lacks no more than room for its tag may fit without it.
+                if count > 0 && room > buffer.len() - count + OVERHEAD_MAX {
+                    self.may_open = true;
+                    break;
+                }
+                opened = self.session.open(&incoming[consumed..], opened_apart)?;
+                if let Opened::Data { data, .. } = &mut opened {
+                    // What the caller has no room for waits, opened.
+                    let left = &mut buffer[count..];
+                    let (fits, rest) = opened_apart[..*data].split_at(left.len().min(*data));
+                    left[..fits.len()].copy_from_slice(fits);
+                    self.plain.extend_from_slice(rest);
+                    *data = fits.len();
+                }
+            }
+            match opened {
+                Opened::Partial => break,
+                Opened::Data { consumed: record, data } => {
+                    consumed += record;
+                    count += data;
+                }
+                Opened::Closed => {
+                    self.ending = Ending::Peer;
+                    consumed = incoming.len();
+                }
+                Opened::Aborted(_) => {
+                    self.ending = Ending::Broken;
+                    consumed = incoming.len();
+                }
+                // No record needs more than `opened_apart` has.
+                Opened::NoRoom(_) => return Err(Alert::InternalError),
+            }
+            if !self.plain.is_empty() {
+                self.may_open = consumed < incoming.len();
+                break;
+            }
+        }
+        self.hold(&incoming[consumed..]);
+        Ok(count)
+    }
+
+    fn hold(&mut self, rest: &[u8]) {
+        if rest.is_empty() {
+            // An idle connection holds nothing.
+            self.received = Vec::new();
+        } else {
+            self.received.clear();
+            self.received.extend_from_slice(rest);
+        }
+    }
+
+    fn take_plain(&mut self, buffer: &mut [u8]) -> usize {
+        let count = self.plain.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.plain[..count]);
+        self.plain.drain(..count);
+        if self.plain.is_empty() {
+            self.plain = Vec::new();
+        }
+        count
+    }
+
+    /// What may be reported as written when the kernel took `count` bytes, but not all.
+    fn report(&mut self, count: usize) -> Option<usize> {
+        let count = count.min(self.unreported - 1);
+        self.unreported -= count;
+        (count > 0).then_some(count)
+    }
+}
+
+/// Why a handshake came to nothing.
+pub(crate) enum HandshakeError {
+    /// The connection broke.
+    Io,
+    /// One side refused what the other said.
+    Refused(rustls::Error, Box<Unshaken>),
+    /// More than any handshake needs.
+    TooLong,
+    /// The client speaks HTTP as it is.
+    InTheClear(Tcp),
+}
+
+/// What is left of a connection whose handshake was refused.
+pub(crate) struct Unshaken {
+    pub(crate) tcp: Tcp,
+    /// What the client has asked for, as far as that was read.
+    pub(crate) server_name: Option<Box<str>>,
+}
+
+#[cold]
+fn refused(error: rustls::Error, tcp: Tcp, handshake: &mut Handshake) -> HandshakeError {
+    HandshakeError::Refused(error, Box::new(Unshaken { tcp, server_name: handshake.take_server_name() }))
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(_: io::Error) -> Self {
+        Self::Io
+    }
+}
+
+/// Sends the last of a handshake, or word that the peer's last has arrived: a client that cannot resume gets no ticket, and
+/// one that has resumed with TLS 1.2 nothing at all.
+async fn send_end(tcp: &Tcp, out: &mut Vec<u8>) -> io::Result<()> {
+    if out.is_empty() {
+        tcp.acknowledge();
+    }
+    send_all(tcp, out).await?;
+    out.clear();
+    Ok(())
+}
+
+async fn send_all(tcp: &Tcp, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = poll_fn(|context| tcp.poll_send(context, bytes, Follows::Nothing)).await?;
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
+
+async fn receive(tcp: &Tcp, records: &Records, received: &mut Vec<u8>) -> io::Result<()> {
+    poll_fn(|context| {
+        let incoming = &mut **records.received.borrow_mut();
+        let count = ready!(tcp.poll_read(context, &mut incoming[..RECORD_MAX]))?;
+        received.extend_from_slice(&incoming[..count]);
+        Poll::Ready(if count == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) })
+    })
+    .await
+}

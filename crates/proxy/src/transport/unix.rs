@@ -1,0 +1,193 @@
+//! Unix sockets: listening on them, connecting to them, and the files that they are reached by.
+//!
+//! Connected they are no different from those of TCP: `Tcp` reads, writes and splices both.
+
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+
+use crate::worker::listen::BACKLOG;
+
+/// Who may connect: the user and the group of the process.
+pub(crate) const MODE: u32 = 0o660;
+/// How soon a server is asked again whose queue was full: nobody tells when it is not.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// The file of a socket that we listen on. Dropped, it is removed, unless another one has taken its place.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// `None` if there was none.
+    inode: Option<Inode>,
+    /// It is another process that listens there.
+    is_left: AtomicBool,
+}
+
+impl SocketFile {
+    /// The file that is there, as ours.
+    fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), inode: Some(Inode::of(path)?), is_left: AtomicBool::new(false) })
+    }
+
+    /// The file of a socket that another process has passed on. It stays that process's own until it is `claim`ed: whom
+    /// it was passed on to may yet fail to start. Where somebody has removed it, the socket is all that is left.
+    pub(crate) fn of_predecessor(path: &Path) -> Self {
+        Self { path: path.to_owned(), inode: Inode::of(path).ok(), is_left: AtomicBool::new(true) }
+    }
+
+    /// Takes it over from another process.
+    pub(crate) fn claim(&self) {
+        self.is_left.store(false, Ordering::Relaxed);
+    }
+
+    /// Leaves it to another process.
+    pub(crate) fn leave(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if !self.is_left.load(Ordering::Relaxed)
+            && Inode::of(&self.path).is_ok_and(|inode| Some(inode) == self.inode)
+        {
+            // What is left is stale, and the next one to listen there removes it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Which file it is, whatever is called so later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Inode {
+    device: u64,
+    number: u64,
+    is_socket: bool,
+}
+
+impl Inode {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        Ok(Self { device: found.dev(), number: found.ino(), is_socket: found.file_type().is_socket() })
+    }
+}
+
+/// Listens on a socket in the file system, which those may connect to that `mode` lets write. One that nobody listens on any more makes way.
+pub(crate) fn open(path: &Path, mode: u32) -> io::Result<(TcpListener, SocketFile)> {
+    remove_stale(path)?;
+    let (socket, address) = new(path)?;
+    bind(&socket, &address)?;
+    let file = SocketFile::at(path)?;
+    // Nobody can connect yet.
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    listen(&socket, BACKLOG)?;
+    Ok((TcpListener::from(socket), file))
+}
+
+/// Removes the file of a socket that nobody listens on.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let found = match Inode::of(path) {
+        Ok(found) if found.is_socket => found,
+        Ok(_) => return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket is there")),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let (socket, address) = new(path)?;
+    match connect(&socket, &address) {
+        Err(Errno::CONNREFUSED) => {}
+        Err(error @ Errno::ACCESS) => return Err(error.into()),
+        // Somebody listens, however busy.
+        _ => return Err(ErrorKind::AddrInUse.into()),
+    }
+    // Another process may have had the same thought, and listens there by now.
+    if Inode::of(path).is_ok_and(|inode| inode == found) { fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Connects, once the server's queue has room: `sleep` waits between two tries.
+pub(crate) async fn reach(path: &Path, sleep: impl AsyncFn(Duration)) -> io::Result<TcpStream> {
+    loop {
+        let (socket, address) = new(path)?;
+        match connect(&socket, &address) {
+            Ok(()) => return Ok(TcpStream::from(socket)),
+            Err(Errno::AGAIN) => sleep(AGAIN).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A socket that is not connected, and the address for it.
+fn new(path: &Path) -> io::Result<(OwnedFd, SocketAddrUnix)> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok((socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_makes_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (first, file) = open(&path, MODE).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+        assert_eq!(open(&path, MODE).unwrap_err().kind(), ErrorKind::AddrInUse);
+        // As if the process had been killed.
+        std::mem::forget(file);
+        drop(first);
+        let (second, file) = open(&path, MODE).unwrap();
+        drop((second, file));
+        assert!(!path.exists());
+        fs::write(&path, "notes").unwrap();
+        assert_eq!(open(&path, MODE).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"notes");
+    }
+
+    #[test]
+    fn the_file_of_another_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (_ours, file) = open(&path, MODE).unwrap();
+        fs::remove_file(&path).unwrap();
+        let _theirs = UnixListener::bind(&path).unwrap();
+        drop(file);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn the_file_of_a_socket_that_was_passed_on_stays_until_it_is_claimed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let (_socket, _theirs) = open(&path, MODE).unwrap();
+        drop(SocketFile::of_predecessor(&path));
+        assert!(path.exists());
+        let ours = SocketFile::of_predecessor(&path);
+        ours.claim();
+        drop(ours);
+        assert!(!path.exists());
+        let of_none = SocketFile::of_predecessor(&path);
+        of_none.claim();
+        fs::write(&path, "notes").unwrap();
+        drop(of_none);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_refused() {
+        let path = PathBuf::from(format!("/tmp/{}", "a".repeat(200)));
+        assert_eq!(open(&path, MODE).unwrap_err().raw_os_error(), Some(Errno::NAMETOOLONG.raw_os_error()));
+    }
+}

@@ -1,0 +1,320 @@
+//! Which server is asked, for a request or for a connection that is passed on: that of its session, else the policy's
+//! choice; and the wait for one with room.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use balance::{Ask, Loss, Parts, Pick, Room, ServerId, SessionKey, Stuck};
+
+use crate::connection::client::Client;
+use crate::context::exchange_slot::{Request, Response};
+use crate::context::failure::Failure;
+use crate::context::plan::Stickiness;
+use crate::context::seen;
+use crate::control::notice;
+use crate::exchange::{Admitted, Call};
+use crate::upstream::wait_queue::WhatFor;
+use crate::upstream::{Asked, Upstream};
+use crate::worker::Worker;
+
+/// The choice of servers for one request or connection.
+pub(crate) struct Choice<'a> {
+    worker: &'a Worker,
+    client: &'a Client,
+    upstream: &'a Rc<Upstream>,
+    /// For policies that hash.
+    key: Option<u64>,
+    session: Option<Session<'a>>,
+    /// The tick until which it may wait for room, once it does.
+    waits_until: Option<u32>,
+}
+
+/// What kept it from the first server that came to mind, for the log.
+#[derive(Debug, Default)]
+pub(crate) struct Detours {
+    /// How long it waited for a server with room, over all attempts.
+    pub(crate) queued: Option<Duration>,
+    /// Why its session left the server that it had, and the index of that, if it is still there.
+    pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
+    /// By which limit on what is under way it was turned away.
+    pub(crate) shed: Option<&'static str>,
+}
+
+/// What there is to ask.
+enum Found {
+    Server(usize),
+    /// One that is not up, for want of another.
+    LastResort(usize),
+    /// All that may be asked have as much under way as they may have.
+    Full,
+}
+
+/// The session that a request is one of.
+struct Session<'a> {
+    stickiness: &'a Stickiness,
+    /// In the table, for what names itself.
+    key: Option<SessionKey>,
+    /// Where it is, as far as that is known.
+    server: Option<ServerId>,
+    /// Whether its cookie has to be made anew though it stays where it is.
+    is_to_be_renewed: bool,
+    /// Whether the client came by https.
+    is_https: bool,
+}
+
+impl<'a> Choice<'a> {
+    /// Reads from the request what its upstream goes by.
+    pub(crate) fn of_request(
+        call: &'a Call<'a>,
+        upstream: &'a Rc<Upstream>,
+        admitted: &Admitted,
+        request: &Request,
+    ) -> Self {
+        let Call { worker, client, .. } = *call;
+        let plan = &upstream.plan;
+        if !plan.fleet.hashes() && plan.stickiness.is_none() {
+            return Self { worker, client, upstream, key: None, session: None, waits_until: None };
+        }
+        let bytes = request.head_bytes();
+        let fields = Fields { fields: &request.head.fields, bytes };
+        let target = &admitted.target;
+        let query = target.path_and_query.of(bytes).get(target.path.of(bytes).len() + 1..);
+        let parts = Parts { client: admitted.client, path: target.path.of(bytes), query, fields: &fields };
+        let mut choice = Self::new(worker, client, upstream, &parts);
+        if let Some(session) = &mut choice.session {
+            session.is_https = seen::is_secure(call, &request.head, bytes);
+        }
+        choice
+    }
+
+    /// For a connection that is passed on nothing is known but its client's address.
+    pub(crate) fn of_connection(worker: &'a Worker, client: &'a Client, upstream: &'a Rc<Upstream>) -> Self {
+        let fields = Fields { fields: &[], bytes: b"" };
+        let parts = Parts { client: client.address, path: b"", query: None, fields: &fields };
+        Self::new(worker, client, upstream, &parts)
+    }
+
+    fn new(
+        worker: &'a Worker,
+        client: &'a Client,
+        upstream: &'a Rc<Upstream>,
+        parts: &Parts<'_, Fields<'_>>,
+    ) -> Self {
+        let plan = &upstream.plan;
+        let hash = |name: &[u8]| balance::Secret::default().hash(name);
+        let key = plan.fleet.hashes().then(|| plan.config.hash_key.session(parts, hash)).flatten();
+        let session = plan.stickiness.as_deref().map(|stickiness| Session::of(stickiness, worker, parts));
+        Self { worker, client, upstream, key, session, waits_until: None }
+    }
+
+    /// The next server, but for those that were tried already; what asks is under way there from now on.
+    pub(crate) async fn next(&mut self, tried: &[usize], detours: &mut Detours) -> Result<Asked, Failure> {
+        let mut has_waited = false;
+        // Not again at once, as there is room for others than those it is meant for.
+        let mut looks_again = true;
+        loop {
+            match self.pick(tried, has_waited, detours)? {
+                Found::Full => {
+                    looks_again = self.wait(tried, looks_again, detours).await?;
+                    has_waited = true;
+                }
+                found => {
+                    // Other workers ask it as well: it may have become full since.
+                    if let Some(asked) = self.begin(found) {
+                        return Ok(asked);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same where one is there to be asked; otherwise `next` has to wait, or knows why none is.
+    #[inline]
+    pub(crate) fn at_once(&mut self, tried: &[usize], detours: &mut Detours) -> Option<Asked> {
+        let found = self.pick(tried, false, detours).ok()?;
+        self.begin(found)
+    }
+
+    /// Whether there is a server but for those that were tried. Nothing is taken, and no session moves.
+    #[cold]
+    pub(crate) fn has_untried(&self, tried: &[usize], room: Room) -> bool {
+        let ask = Ask { now: self.worker.coarse_time(), random: 0, key: self.key, tried };
+        self.upstream.picker.borrow_mut().has_untried(&ask, room)
+    }
+
+    #[inline]
+    fn begin(&self, found: Found) -> Option<Asked> {
+        let now = self.worker.coarse_time();
+        match found {
+            Found::Server(server) => self.upstream.begin(server, false, now),
+            Found::LastResort(server) => self.upstream.begin(server, true, now),
+            Found::Full => None,
+        }
+    }
+
+    /// A server to ask, if one has room.
+    fn pick(&mut self, tried: &[usize], has_waited: bool, detours: &mut Detours) -> Result<Found, Failure> {
+        if !has_waited && self.upstream.has_queue() {
+            // Who came first is served first.
+            return Ok(Found::Full);
+        }
+        let ask = Ask { now: self.worker.coarse_time(), random: fastrand::u64(..), key: self.key, tried };
+        if let Some(session) = &mut self.session
+            && let Some(found) = session.stay(self.worker, self.upstream, &ask, has_waited, detours)
+        {
+            return Ok(found);
+        }
+        let mut picker = self.upstream.picker.borrow_mut();
+        match picker.pick(&ask) {
+            Pick::Server(server) => Ok(Found::Server(server)),
+            Pick::Full => Ok(Found::Full),
+            Pick::None if tried.is_empty() => Err(Failure::NoServer),
+            Pick::None => picker.last_resort(&ask).map(Found::LastResort).ok_or(Failure::NoServer),
+        }
+    }
+
+    /// Whether there is room now: with the server of its session, as long as it has one.
+    fn is_room(&self, tried: &[usize]) -> bool {
+        let ask = Ask { now: self.worker.coarse_time(), random: fastrand::u64(..), key: self.key, tried };
+        let mut picker = self.upstream.picker.borrow_mut();
+        match self.session.as_ref().and_then(|session| session.server) {
+            Some(server) => picker.follow(server, &ask) != Err(Loss::Full),
+            None => picker.pick(&ask) != Pick::Full,
+        }
+    }
+
+    /// Waits for room, and notes for how long; not if there is some already, which it `looks_again` for. Says whether it had
+    /// to.
+    async fn wait(
+        &mut self,
+        tried: &[usize],
+        looks_again: bool,
+        detours: &mut Detours,
+    ) -> Result<bool, Failure> {
+        let began = Instant::now();
+        let mut waits_until = self.waits_until;
+        let is_room = || looks_again && self.is_room(tried);
+        let has_own = self.session.as_ref().is_some_and(|session| session.server.is_some());
+        let what_for = if has_own { WhatFor::ItsOwn } else { WhatFor::Any };
+        let deadline = &self.client.deadline;
+        let outcome = self.upstream.wait(self.worker, deadline, &mut waits_until, what_for, is_room).await;
+        self.waits_until = waits_until;
+        if !matches!(outcome, Ok(false) | Err(Failure::UpstreamFull)) {
+            *detours.queued.get_or_insert_default() += began.elapsed();
+        }
+        outcome.inspect_err(|_| detours.shed = Some("queue"))
+    }
+
+    /// A server has answered: the session is there from now on. Its response, if there can be one, is added a line where
+    /// that takes one.
+    pub(crate) fn settle(&self, asked: &Asked, response: Option<&mut Response>) {
+        let Some(session) = &self.session else { return };
+        let worker = self.worker;
+        let server = self.upstream.plan.fleet.members()[asked.server].id;
+        let is_moved = session.server != Some(server);
+        match session.stickiness {
+            Stickiness::Cookie(cookie, _) if is_moved || session.is_to_be_renewed => {
+                // A connection that is passed on has no place for one.
+                let Some(Response { added, .. }) = response else { return };
+                added.extend_from_slice(b"Set-Cookie: ");
+                cookie.write(added, server, worker.unix_seconds(), session.is_https);
+                added.extend_from_slice(b"\r\n");
+            }
+            Stickiness::Cookie(..) => {}
+            Stickiness::Table { sessions, learns, .. } => {
+                if let Some(key) = session.key.filter(|_| is_moved) {
+                    sessions.bind(key, server, worker.coarse_time());
+                }
+                let Some(Response { head, buffer, .. }) = response else { return };
+                let fields = Fields { fields: &head.fields, bytes: buffer.filled() };
+                let learnt =
+                    |name: &String| balance::learnt_cookie(&fields, name, |value| sessions.key(value));
+                if let Some(key) = learns.as_ref().and_then(learnt) {
+                    sessions.bind(key, server, worker.coarse_time());
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    #[inline(never)]
+    fn of(stickiness: &'a Stickiness, worker: &Worker, parts: &Parts<'_, Fields<'_>>) -> Self {
+        match stickiness {
+            Stickiness::Cookie(cookie, _) => {
+                let stuck = cookie.read(parts.fields, worker.unix_seconds());
+                Self {
+                    stickiness,
+                    key: None,
+                    server: stuck.map(|stuck: Stuck| stuck.server),
+                    is_to_be_renewed: stuck.is_some_and(|stuck| stuck.is_to_be_renewed),
+                    is_https: false,
+                }
+            }
+            Stickiness::Table { source, sessions, .. } => {
+                let key = source.session(parts, |name| sessions.key(name));
+                let server = key.and_then(|key| sessions.find(key, worker.coarse_time()));
+                Self { stickiness, key, server, is_to_be_renewed: false, is_https: false }
+            }
+        }
+    }
+
+    /// The server that it has, if it has one and that may be asked.
+    #[inline(never)]
+    fn stay(
+        &mut self,
+        worker: &Worker,
+        upstream: &Upstream,
+        ask: &Ask<'_>,
+        has_waited: bool,
+        detours: &mut Detours,
+    ) -> Option<Found> {
+        match upstream.picker.borrow_mut().follow(self.server?, ask) {
+            Ok(server) => Some(Found::Server(server)),
+            Err(Loss::Full) if !has_waited => Some(Found::Full),
+            Err(loss) => {
+                detours.session_moved = self.moves_on(worker, upstream, loss);
+                None
+            }
+        }
+    }
+
+    /// Its server cannot be asked: it goes where the policy says, and stays there. Also says why, and which server that
+    /// was.
+    #[cold]
+    fn moves_on(
+        &mut self,
+        worker: &Worker,
+        upstream: &Upstream,
+        loss: Loss,
+    ) -> Option<(&'static str, Option<usize>)> {
+        let server = self.server.take()?;
+        let plan = &upstream.plan;
+        let place = plan.fleet.index_of(server);
+        let name = place.map_or("one that is gone", |place| plan.servers[place].authority.as_str());
+        let (word, why) = match loss {
+            Loss::Removed => ("removed", "it is not configured any more"),
+            Loss::Stopped => ("stopped", "it is not up"),
+            Loss::CircuitOpen => ("circuit-open", "its circuit is open"),
+            Loss::Tried => ("tried", "it did not answer"),
+            Loss::Full => ("full", "it has no room"),
+        };
+        worker.counters.sessions_moved.increment();
+        notice(&format!("upstream {}: sessions of server {name} move on: {why}", plan.config.name));
+        Some((word, place))
+    }
+}
+
+/// Fields of a head, for those who look for names of their own.
+struct Fields<'a> {
+    fields: &'a [wire::Field],
+    bytes: &'a [u8],
+}
+
+impl balance::Fields for Fields<'_> {
+    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        let is_it =
+            move |field: &&wire::Field| field.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes());
+        self.fields.iter().filter(is_it).map(|field| field.value.of(self.bytes))
+    }
+}

@@ -1,0 +1,157 @@
+//! Whether a request that came to nothing is tried once more: only where it is safe, only for as long and as often as is
+//! configured, and within the budget, so that an outage is not multiplied.
+
+use balance::Time;
+use config::Retry;
+use wire::Method;
+
+use crate::context::failure::Failure;
+use crate::exchange::Call;
+use crate::upstream::Upstream;
+
+/// Attempts for one request, whatever is configured.
+pub(crate) const ATTEMPTS_MAX: usize = 16;
+
+/// How far an attempt came, which decides whether another one is safe.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
+    /// The connection has ended, or is about to, and its server may have closed it before it saw the request: it was a pooled
+    /// one, or the server says so.
+    pub(crate) is_stale: bool,
+    /// The server may have seen some of the request.
+    pub(crate) has_sent: bool,
+    /// The server has answered something that the client may have seen.
+    pub(crate) has_answered: bool,
+    /// The server says that it has done nothing with the request (RFC 9113 §8.7).
+    pub(crate) is_untouched: bool,
+}
+
+/// What became of an attempt that is not passed on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Setback {
+    /// It failed.
+    Failed(Failure, Progress),
+    /// It was answered with a status that is tried once more.
+    Status,
+}
+
+/// Whether and where to try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// On another connection to whichever server: nothing was wrong but the pooled one.
+    Afresh,
+    /// On another server.
+    Elsewhere,
+    /// Not.
+    GiveUp,
+}
+
+/// The attempts of one request.
+pub(crate) struct Attempts<'a> {
+    call: &'a Call<'a>,
+    upstream: &'a Upstream,
+    rules: &'a Retry,
+    method: Method,
+    began: Time,
+    count: usize,
+    is_afresh: bool,
+}
+
+impl<'a> Attempts<'a> {
+    /// The first attempt begins now.
+    pub(crate) fn new(call: &'a Call<'a>, upstream: &'a Upstream, rules: &'a Retry, method: Method) -> Self {
+        let began = call.worker.coarse_time();
+        Self { call, upstream, rules, method, began, count: 1, is_afresh: false }
+    }
+
+    /// Whether a pooled connection may be used, of those that carry one exchange at a time.
+    pub(crate) fn may_reuse(&self) -> bool {
+        !self.is_afresh
+    }
+
+    /// Whether a response with this status is tried once more, if that is possible.
+    pub(crate) fn repeats(&self, status: u16) -> bool {
+        !self.rules.on.status.is_empty() && self.rules.on.status.contains(status)
+    }
+
+    /// What follows on a setback. `is_whole` tells whether all that was read of the request is still there.
+    pub(crate) fn after(&mut self, setback: Setback, is_whole: bool) -> Verdict {
+        if !is_whole || !self.is_safe(setback) {
+            return Verdict::GiveUp;
+        }
+        if self.may_reuse() && is_stale_connection(setback) {
+            // It costs the server nothing that it would not have had to do anyway.
+            self.is_afresh = true;
+            return Verdict::Afresh;
+        }
+        let worker = self.call.worker;
+        let now = worker.coarse_time();
+        let is_asked_for = match setback {
+            Setback::Failed(failure, progress) => self.asks_for(failure, progress),
+            Setback::Status => true,
+        };
+        if !is_asked_for
+            || self.count >= (self.rules.attempts as usize).min(ATTEMPTS_MAX)
+            || now.since(self.began) > self.rules.within
+        {
+            return Verdict::GiveUp;
+        }
+        if !self.upstream.budget.borrow_mut().retry(now, &self.upstream.plan.reserve) {
+            worker.counters.upstream_retries_denied.increment();
+            return Verdict::GiveUp;
+        }
+        self.count += 1;
+        self.is_afresh = false;
+        Verdict::Elsewhere
+    }
+
+    /// RFC 9110 §9.2.2: repeated is only what no server saw anything of, or what may be done twice.
+    fn is_safe(&self, setback: Setback) -> bool {
+        let may_be_done_twice = self.method.is_idempotent() || self.rules.non_idempotent;
+        match setback {
+            Setback::Status => may_be_done_twice,
+            Setback::Failed(failure, progress) => {
+                let was_unseen = match failure {
+                    Failure::UpstreamRefused
+                    | Failure::UpstreamConnectTimeout
+                    | Failure::UpstreamHandshake
+                    | Failure::UpstreamUnknown
+                    | Failure::UpstreamFull => true,
+                    _ => !progress.has_sent || progress.is_untouched,
+                };
+                !progress.has_answered && (was_unseen || may_be_done_twice)
+            }
+        }
+    }
+
+    fn asks_for(&self, failure: Failure, progress: Progress) -> bool {
+        let on = &self.rules.on;
+        match failure {
+            Failure::UpstreamRefused
+            | Failure::UpstreamConnectTimeout
+            | Failure::UpstreamHandshake
+            | Failure::UpstreamUnknown
+            | Failure::UpstreamFull => on.connect,
+            // RFC 9113 §8.7: a stream that was refused is no more than a connection that was.
+            Failure::UpstreamReset | Failure::UpstreamClosed if progress.is_untouched => {
+                on.connect || on.reset
+            }
+            Failure::UpstreamReset | Failure::UpstreamClosed | Failure::UpstreamTruncated => on.reset,
+            Failure::UpstreamTimeout => on.timeout,
+            _ => false,
+        }
+    }
+}
+
+/// Whether nothing was wrong but that a server closed a connection. Of one that resets streams, and so keeps its connection,
+/// something is: its requests are repeated as others are, within the budget, and open no further connections.
+fn is_stale_connection(setback: Setback) -> bool {
+    matches!(setback, Setback::Failed(Failure::UpstreamReset | Failure::UpstreamClosed, progress) if progress.is_stale)
+}
+
+impl Setback {
+    /// Whether it says anything about the server that a new connection would not settle.
+    pub(crate) fn blames_server(self) -> bool {
+        !is_stale_connection(self)
+    }
+}

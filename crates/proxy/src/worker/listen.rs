@@ -1,0 +1,409 @@
+//! Listening sockets, one of each address for every worker, and the accepting of connections.
+//!
+//! The kernel spreads connections over the workers' sockets by hash; a worker that has well above its share passes
+//! fresh ones on. A Unix socket is one for all: who is free takes the next connection.
+
+use std::cell::{Cell, OnceCell};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use config::ListenAddress;
+use nix::sys::socket::SetSockOpt;
+use nix::sys::socket::sockopt::SetUsize;
+use nix::{libc, setsockopt_impl};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use telemetry::message;
+use tokio::io::Interest;
+use tokio::sync::watch;
+
+use crate::connection::client::{self, Client};
+use crate::context::plan::Listener;
+use crate::control::RAISE_LIMIT;
+use crate::transport::tcp::{self, Tcp};
+use crate::transport::unix::{self, SocketFile};
+use crate::upstream::is_out_of_descriptors;
+use crate::worker::{Message, State, Worker};
+
+/// Connections that the kernel holds for us (it allows at most net.core.somaxconn).
+pub(crate) const BACKLOG: i32 = 4096;
+/// Bytes of a response that the kernel holds unsent: enough to keep a fast link busy, little enough that a slow client
+/// is noticed and costs little memory.
+const UNSENT_MAX: u32 = 256 * 1024;
+/// How long the kernel keeps a connection to itself that has sent nothing yet.
+const DEFER_SECONDS: usize = 1;
+/// How long accepting pauses when no descriptor is left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// TCP_DEFER_ACCEPT, which the other wrappers of socket options leave out.
+#[derive(Clone)]
+struct DeferAccept;
+
+setsockopt_impl!(DeferAccept, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, usize, SetUsize);
+
+/// The address of peers that have none: those of Unix sockets.
+pub(crate) const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// An address that is listened on.
+pub(crate) struct Opened {
+    /// At least one for each worker.
+    pub(crate) sockets: Vec<TcpListener>,
+    /// As it is: the kernel may have chosen the port.
+    pub(crate) bound: ListenAddress,
+    /// Of a Unix socket: to be kept for as long as it is listened on.
+    pub(crate) file: Option<SocketFile>,
+}
+
+/// Opens the listening sockets of an address, one for each worker. A port of 0 is chosen once for all. Those that the
+/// process before has passed on are taken over, all of them: one that nobody accepts on loses its connections. `leaving`
+/// is what this process listens on until these sockets are there.
+pub(crate) fn open(
+    address: &ListenAddress,
+    workers: usize,
+    inherited: Vec<OwnedFd>,
+    leaving: &[ListenAddress],
+) -> io::Result<Opened> {
+    let mut sockets: Vec<TcpListener> = inherited.into_iter().map(TcpListener::from).collect();
+    let (bound, file) = match address {
+        ListenAddress::Tcp(_) if !sockets.is_empty() => (ListenAddress::Tcp(sockets[0].local_addr()?), None),
+        ListenAddress::Any(_) if !sockets.is_empty() => {
+            (ListenAddress::Any(sockets[0].local_addr()?.port()), None)
+        }
+        ListenAddress::Unix(path) if !sockets.is_empty() => {
+            (address.clone(), Some(SocketFile::of_predecessor(path)))
+        }
+
+        ListenAddress::Tcp(_) | ListenAddress::Any(_) => {
+            // Nothing tells another process's socket from one of ours that is in the way for a moment.
+            if !leaving.iter().any(|leaving| overlap(leaving, address)) {
+                is_taken(address)?;
+            }
+            // A socket keeps a port that it asked for by its number, also while it refuses connections; until it does, the
+            // one for which the kernel chose keeps it.
+            let port = bind_one(address)?.local_addr()?.as_socket().map(|chosen| chosen.port());
+            let chosen = with_port(address, port.unwrap_or_default());
+            sockets.push(open_one(&chosen)?);
+            (chosen, None)
+        }
+        ListenAddress::Unix(path) => {
+            let (first, file) = unix::open(path, unix::MODE)?;
+            sockets.push(first);
+            (address.clone(), Some(file))
+        }
+    };
+    for _ in sockets.len()..workers {
+        sockets.push(match bound {
+            ListenAddress::Tcp(_) | ListenAddress::Any(_) => open_one(&bound)?,
+            ListenAddress::Unix(_) => sockets[0].try_clone()?,
+        });
+    }
+    Ok(Opened { sockets, bound, file })
+}
+
+/// The same address with the port that the kernel chose.
+fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
+    match address {
+        ListenAddress::Tcp(address) => ListenAddress::Tcp(SocketAddr::new(address.ip(), port)),
+        ListenAddress::Any(_) => ListenAddress::Any(port),
+        ListenAddress::Unix(_) => address.clone(),
+    }
+}
+
+fn open_one(address: &ListenAddress) -> io::Result<TcpListener> {
+    let socket = bind_one(address)?;
+    // Linux passes these on to accepted connections: no call for each.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
+    tcp::suit(&socket, address.tcp().unwrap_or(NOWHERE));
+    socket.set_nonblocking(true)?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn bind_one(address: &ListenAddress) -> io::Result<RawSocket> {
+    bind(address, true)
+}
+
+/// Binds a socket of its own; of those of both families one takes IPv4 as well, in addresses that have it in them.
+fn bind(address: &ListenAddress, shares_port: bool) -> io::Result<RawSocket> {
+    let own = address.tcp().unwrap_or(NOWHERE);
+    let is_both = matches!(address, ListenAddress::Any(_));
+    let (socket, own) = match RawSocket::new(Domain::for_address(own), Type::STREAM, Some(Protocol::TCP)) {
+        // A machine without IPv6 has just the other family.
+        Err(error) if is_both && Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {
+            let own = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), own.port());
+            (RawSocket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, own)
+        }
+        made => (made?, own),
+    };
+    socket.set_reuse_address(true)?;
+    if shares_port {
+        socket.set_reuse_port(true)?;
+    }
+    if own.is_ipv6() {
+        socket.set_only_v6(!is_both)?;
+    }
+    socket.bind(&own.into())?;
+    Ok(socket)
+}
+
+/// Whether one of two different addresses is, or has in it, the other with all addresses of the machine.
+fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let is_all = |address: &ListenAddress| address.tcp().is_some_and(|address| address.ip().is_unspecified());
+    let ([four, six], [other_four, other_six]) = (one.families(), other.families());
+    one.port() == other.port() && (four && other_four || six && other_six) && (is_all(one) || is_all(other))
+}
+
+/// Whether another process already listens at this address, which SO_REUSEPORT would let us share by mistake.
+fn is_taken(address: &ListenAddress) -> io::Result<()> {
+    if address.port() == Some(0) { Ok(()) } else { bind(address, false).map(drop) }
+}
+
+/// A listener for as long as it is listened on, over changes of the configuration.
+/// Later ones are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ListenerId(pub(crate) u64);
+
+/// A listener as one worker sees it. Its connections keep it.
+pub(crate) struct Listening {
+    pub(crate) id: ListenerId,
+    /// Where it is in the worker's plan; `None` once it is not listened on any more.
+    place: Cell<Option<usize>>,
+    /// What was configured for it when it was listened on last.
+    last: OnceCell<Arc<Listener>>,
+    /// Told to all that accept for it here, of which there may be several.
+    settled: watch::Sender<()>,
+}
+
+impl Listening {
+    /// A listener that is yet to be settled.
+    pub(crate) fn new(id: ListenerId) -> Rc<Self> {
+        Rc::new(Self { id, place: Cell::new(None), last: OnceCell::new(), settled: watch::Sender::new(()) })
+    }
+
+    /// Where it is in the plan that the worker uses now.
+    pub(crate) fn place(&self) -> Option<usize> {
+        self.place.get()
+    }
+
+    /// What its connections go by once it is not listened on any more.
+    pub(crate) fn last(&self) -> Option<&Listener> {
+        self.last.get().map(Arc::as_ref)
+    }
+
+    /// Takes its place among those of a plan; false, and the end of its accepting, if it has none. `before` are the
+    /// listeners of the plan that it was in.
+    pub(crate) fn settle(&self, order: &[ListenerId], before: &[Arc<Listener>]) -> bool {
+        let place = order.iter().position(|id| *id == self.id);
+        let last = self.place.replace(place);
+        if place.is_none()
+            && let Some(listener) = last.and_then(|last| before.get(last))
+        {
+            // It never comes back: a listener at the same address has another id.
+            let _ = self.last.set(Arc::clone(listener));
+        }
+        self.look_again();
+        place.is_some()
+    }
+
+    /// Has what accepts for it look at what has changed.
+    pub(crate) fn look_again(&self) {
+        self.settled.send_replace(());
+    }
+}
+
+/// Accepts connections until the worker takes nothing new, or the listener is not one of its plan any more.
+pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listener: TcpListener) {
+    // The runtime's own listener would register each connection before it is known to have to wait. Its stream is any
+    // socket whose readiness is told, and is safe where its `AsyncFd` is not.
+    let listener = TcpStream::from(OwnedFd::from(listener));
+    let mut listener = match tokio::net::TcpStream::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return message::error(&format!("cannot listen: {error}")),
+    };
+    let mut settled = listening.settled.subscribe();
+    settled.mark_changed();
+    let mut refuses = false;
+    loop {
+        // As long as connections keep coming, nothing else has a turn by itself.
+        let is_due = worker.state.get() != State::Running || settled.has_changed().unwrap_or(true);
+        let accepted = match turn(&listener, !refuses && !is_due, &mut settled, worker.leaving()).await {
+            Turn::Accept(accepted) => accepted,
+            // What takes that back says so.
+            Turn::Refuse => {
+                refuses = true;
+                continue;
+            }
+            Turn::Leave => break,
+            Turn::LookAgain => {
+                if listening.place().is_none() {
+                    break;
+                }
+                wait_for_data(&listener, worker.snapshot().listener(&listening).passes_on.is_none());
+                // The runtime takes a socket that was shut down for one that stays so.
+                listener = match listener.into_std().and_then(tokio::net::TcpStream::from_std) {
+                    Ok(listener) => listener,
+                    Err(error) => return message::error(&format!("cannot listen any more: {error}")),
+                };
+                refuses = false;
+                continue;
+            }
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                admit(&worker, &listening, stream, peer);
+                // Those that were accepted have theirs, however many wait.
+                tokio::task::coop::consume_budget().await;
+            }
+            Err(error) if is_out_of_descriptors(&error) && worker.give_up_idle() => {}
+            Err(error) if is_out_of_descriptors(&error) => {
+                worker.counters.accept_pauses.increment();
+                message::error(&format!("accepting pauses: {error}{RAISE_LIMIT}"));
+                worker.alarms.sleep(PAUSE).await;
+            }
+            // Somebody else has taken it, or there was none.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // It is shut down, which the runtime is yet to tell.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refuses = true,
+            // The client has gone before it was accepted.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                message::warn(&format!("cannot accept a connection: {error}"));
+                worker.alarms.sleep(PAUSE).await;
+            }
+        }
+    }
+    // What is in the kernel's queue would be reset with the socket.
+    for _ in 0..BACKLOG {
+        match accept_one(&listener) {
+            Ok((stream, peer)) => admit(&worker, &listening, stream, peer),
+            Err(_) => return,
+        }
+    }
+}
+
+/// What is next for whoever accepts.
+enum Turn {
+    Accept(io::Result<(TcpStream, SocketAddr)>),
+    /// The socket was shut down, so that connections are refused.
+    Refuse,
+    /// What was settled for the listener is to be looked at.
+    LookAgain,
+    Leave,
+}
+
+async fn turn(
+    listener: &tokio::net::TcpStream,
+    may_accept: bool,
+    settled: &mut watch::Receiver<()>,
+    leaving: impl Future<Output = ()>,
+) -> Turn {
+    tokio::select! {
+        biased;
+        ready = listener.ready(Interest::READABLE), if may_accept => match ready {
+            // To the runtime it stays so when it listens again: it would seem ready without end.
+            Ok(ready) if ready.is_read_closed() => Turn::Refuse,
+            ready => Turn::Accept(ready.and_then(|_| listener.try_io(Interest::READABLE, || accept_one(listener)))),
+        },
+        () = leaving => Turn::Leave,
+        _ = settled.changed() => Turn::LookAgain,
+    }
+}
+
+/// Where clients speak first, what has something to read is served without another wake-up. Where bytes are passed on,
+/// it may be the server that does.
+fn wait_for_data(listener: &tokio::net::TcpStream, waits: bool) {
+    // The kernel may not know the option, and a Unix socket does not: then it is left.
+    let _ = DeferAccept.set(listener, &if waits { DEFER_SECONDS } else { 0 });
+}
+
+/// The next connection, and whom it is from.
+pub(crate) fn accept_one(listener: impl AsFd) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = peer.and_then(|peer| peer.try_into().ok());
+    Ok((stream.into(), peer.unwrap_or(NOWHERE)))
+}
+
+fn admit(worker: &Rc<Worker>, listening: &Rc<Listening>, stream: TcpStream, peer: SocketAddr) {
+    worker.wake();
+    if worker.connections_in_all() >= worker.snapshot().plan.config.limits.connections {
+        worker.counters.connections_refused.increment();
+        let client = Client::new(worker, Tcp::new(stream), peer, Rc::clone(listening));
+        tokio::task::spawn_local(client::turn_away(Rc::clone(worker), client));
+        return;
+    }
+    let Some(other) = less_loaded(worker, listening) else { return worker.begin(stream, peer, listening) };
+    if let Err(unsent) = worker.others[other].send(Message::Connection(stream, peer, listening.id))
+        && let Message::Connection(stream, peer, _) = unsent.0
+    {
+        // That worker has ended: keep it.
+        worker.begin(stream, peer, listening);
+    }
+}
+
+/// The worker with the fewest connections, where this one has well above the mean. What comes last to a listener that is
+/// not listened on any more stays: others may have forgotten it.
+fn less_loaded(worker: &Worker, listening: &Listening) -> Option<usize> {
+    let loads = &worker.loads;
+    if loads.len() == 1 || !worker.keeps(listening) {
+        return None;
+    }
+    let own = loads[worker.index].load(Ordering::Relaxed);
+    let mean = worker.connections_in_all() / loads.len();
+    if own <= mean + mean / 8 + 4 {
+        return None;
+    }
+    loads.iter().enumerate().min_by_key(|(_, load)| load.load(Ordering::Relaxed)).map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use rustix::net::{Shutdown, listen, shutdown};
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    /// More turns than the runtime needs to tell what it knows.
+    const TURNS: usize = 1_000;
+
+    /// The socket listens again after the runtime knows that it was shut down, and before who accepts has had a turn.
+    #[tokio::test]
+    async fn a_listener_that_refused_for_a_moment_is_looked_at_again() {
+        let any = ListenAddress::Tcp("127.0.0.1:0".parse().expect("is an address"));
+        let mut opened = open(&any, 1, Vec::new(), &[]).expect("a port is free");
+        let own = opened.sockets.pop().expect("there is one");
+        let copy = own.try_clone().expect("is a socket");
+        let listener = tokio::net::TcpStream::from_std(OwnedFd::from(own).into()).expect("can be registered");
+        let (settles, mut settled) = watch::channel(());
+        let looks_again = tokio::spawn(async move {
+            let mut refuses = false;
+            loop {
+                match turn(&listener, !refuses, &mut settled, pending()).await {
+                    Turn::Refuse => refuses = true,
+                    Turn::Accept(accepted) => panic!("there is none to accept: {accepted:?}"),
+                    Turn::LookAgain => return refuses,
+                    Turn::Leave => panic!("nobody leaves"),
+                }
+            }
+        });
+        for _ in 0..TURNS {
+            yield_now().await;
+        }
+        shutdown(&copy, Shutdown::Read).expect("it listens");
+        yield_now().await;
+        listen(&copy, BACKLOG).expect("it is bound");
+        for _ in 0..TURNS {
+            yield_now().await;
+        }
+        settles.send_replace(());
+        assert!(looks_again.await.expect("it is looked at again"), "the runtime was told in time");
+    }
+}
