@@ -73,7 +73,7 @@ pub use limit::{
 };
 pub use location::{LocationRewrite, url_of_refresh};
 pub use network::{Networks, network_of};
-pub use path::has_dot_segments;
+pub use path::{doubts, has_dot_segments};
 pub use pattern::{Captures, PATTERN_BYTES_MAX, Pattern, PatternError};
 pub use proxy_protocol::{
     PROXY_HEADER_BYTES_MAX, ProxyHeader, ProxyHeaderError, ProxyIntroduction, ProxyOrigin, ProxyVersion, Tlv,

@@ -105,6 +105,18 @@ impl Doubt {
     }
 }
 
+/// What servers do not read alike in a path, in words.
+#[must_use]
+pub fn doubts(path: &[u8]) -> String {
+    let all = [
+        (has_dot_segments(path), "dot segments, which some servers resolve"),
+        (has(path, b'\\'), "a backslash, which some take for a slash"),
+        (has(path, b';'), "a parameter (;), which some cut off"),
+    ];
+    let there: Vec<&str> = all.iter().filter(|(is_there, _)| *is_there).map(|(_, what)| *what).collect();
+    there.join(" and ")
+}
+
 /// Whether a byte is in a path, plain or as an escape.
 pub(crate) fn has(path: &[u8], byte: u8) -> bool {
     Reading::of(path).any(|read| read == byte)

@@ -33,7 +33,7 @@ const GATHER_MAX: Ticks = Ticks(2);
 
 /// What remains to be read of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Incoming {
+pub(crate) enum Incoming {
     Ended,
     Length(u64),
     Chunked,
@@ -210,6 +210,11 @@ impl Pump {
         self.is_cut = true;
         self.incoming = Incoming::Ended;
         left as usize
+    }
+
+    /// What is still to come of it.
+    pub(crate) fn incoming(&self) -> Incoming {
+        self.incoming
     }
 
     /// How far its source was read: data, and whether the end, which is no data, was met as well.

@@ -2,22 +2,33 @@
 //!
 //! Nothing is kept for this on the path: what is left of the message is looked at once more.
 
+/// Which time-out has ended what took too long.
+mod waits;
+
 use wire::{ConnectionOptions, Framing, Method, Target};
 
-use crate::body::pump::Pump;
+use crate::body::pump::{Incoming, Pump};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::failure::{Failure, Party};
 use crate::exchange::Call;
 use crate::exchange::forward::INTERIM_MAX;
 
+pub(crate) use waits::Known;
+
 /// What was wrong, as far as what is left tells.
 #[cold]
-pub(crate) fn failure(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<String> {
-    match failure.facts().party {
+pub(crate) fn failure(
+    call: &Call<'_>,
+    memory: &mut Memory,
+    known: &Known,
+    failure: Failure,
+) -> Option<String> {
+    let told = match failure.facts().party {
         Party::Client => request(call, &mut memory.request, failure),
         Party::Upstream => response(call, memory, failure),
         Party::Proxy => None,
-    }
+    };
+    told.or_else(|| waits::over(call, memory, known, failure))
 }
 
 fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<String> {
@@ -58,6 +69,11 @@ fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<S
             })
         }),
         Failure::BadBody => chunks,
+        Failure::AmbiguousPath => {
+            let path = head.start.target.of(bytes).split(|&byte| byte == b'?').next()?;
+            let doubts = route::doubts(path);
+            Some(format!("the path holds {doubts}: it can be read as one that leads elsewhere"))
+        }
         Failure::ClientGone | Failure::Http2Malformed => call.client.socket.wrong().map(|wrong| wrong.text),
         Failure::ClientHeaderTimeout => Some(format!(
             "{} bytes of the head came within timeouts.client_header, {:?}",
@@ -79,6 +95,7 @@ fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<St
         Failure::UpstreamMalformed | Failure::UpstreamHeadTooLarge if head.len == 0 => {
             wire::response_refusal(bytes, &call.snapshot.head_limits)
         }
+        Failure::UpstreamTruncated => truncated(&memory.response),
         Failure::UpstreamInterims => Some(format!("more than {INTERIM_MAX} interim responses")),
         Failure::UpstreamSwitch => Some(
             "a 101 that was not asked for, to another protocol, with a Sec-WebSocket-Accept that is not of the key, or \
@@ -101,6 +118,27 @@ fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<St
         }),
         _ => None,
     }
+}
+
+/// How much came of a body that is not whole.
+fn truncated(response: &Response) -> Option<String> {
+    let Response { head, buffer, body, .. } = response;
+    let (came, whole) = match body.incoming() {
+        Incoming::Length(left) => (body.moved, body.moved + left),
+        Incoming::Chunked => {
+            return Some(format!("the body broke off after {} bytes, before its end", body.moved));
+        }
+        // A short one is waited for before it begins to move: it lies behind its head.
+        Incoming::Ended | Incoming::UntilClose => {
+            let bytes = buffer.filled();
+            let came = bytes.len().checked_sub(head.len)?;
+            match wire::response_framing(head, bytes, false) {
+                Ok(Framing::Length(whole)) if (came as u64) < whole => (came as u64, whole),
+                _ => return None,
+            }
+        }
+    };
+    Some(format!("{came} of the {whole} bytes came that Content-Length says"))
 }
 
 /// What was wrong with the chunks of a body.

@@ -11,7 +11,7 @@ use wire::{Glimpse, Name, Version};
 
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::{Memory, Request};
-use crate::context::explain;
+use crate::context::explain::{self, Known};
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::seen;
@@ -232,7 +232,13 @@ impl<'a> Record<'a> {
         if !self.call.worker.is_logging() {
             return;
         }
-        if let Some(told) = explain::failure(self.call, memory, failure) {
+        let known = Known {
+            route: self.route,
+            upstream: self.upstream,
+            is_asked: self.upstream_bytes_sent > 0,
+            is_tunnel: self.status == 101,
+        };
+        if let Some(told) = explain::failure(self.call, memory, &known, failure) {
             self.detail = Some(match self.detail.take() {
                 // The last attempt's failure is that of the request as well.
                 Some(before) if before.ends_with(&told) => before,

@@ -1,9 +1,11 @@
 //! Messages that are refused: what the log tells of them is enough to find who sends them, and what is wrong with them.
 
-use config::LogFormat;
+use std::time::Duration;
+
+use config::{LogFormat, QueueSettings, Route};
 use serde_json::Value;
 
-use crate::log::logged;
+use crate::log::{logged, logged_with};
 use crate::scene::Scene;
 use crate::text::GET;
 
@@ -149,4 +151,153 @@ fn an_answer_that_is_refused_is_told_by_field_and_rule() {
             ),
         ],
     );
+}
+
+#[test]
+fn a_wait_that_is_over_is_told_by_its_option() {
+    const SHORT: Duration = Duration::from_millis(300);
+    const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nConnection: close\r\n\r\nabc";
+    let talk = |scene: &Scene| {
+        let mut client = scene.client();
+        client.sends(POST);
+        let _server = scene.accept(0);
+        assert_eq!(client.message().status(), 408);
+        client.rest();
+        // An answer that does not begin, and one that does not go on.
+        for answer in ["", "HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\nabc"] {
+            let mut client = scene.client();
+            client.sends(GET.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1));
+            let mut server = scene.accept(0);
+            server.gets_head();
+            server.sends(answer);
+            client.rest();
+        }
+    };
+    let told = |of: &str| {
+        [
+            (
+                "client-body-timeout",
+                format!("no more of the body came within timeouts.client_body{of}, 300ms"),
+            ),
+            (
+                "upstream-timeout",
+                format!("the server did not begin to answer within timeouts.upstream_first_byte{of}, 300ms"),
+            ),
+            (
+                "upstream-stalled",
+                format!("no more of the answer came within timeouts.upstream_body{of}, 300ms"),
+            ),
+        ]
+    };
+    let all = logged_with(
+        LogFormat::Json,
+        |config| {
+            config.timeouts.client_body = SHORT;
+            config.timeouts.upstream_first_byte = SHORT;
+            config.timeouts.upstream_body = SHORT;
+        },
+        talk,
+    );
+    let own = logged_with(
+        LogFormat::Json,
+        |config| {
+            let timeouts = &mut config.routes[0].policies.timeouts;
+            timeouts.client_body = Some(SHORT);
+            timeouts.upstream_first_byte = Some(SHORT);
+            timeouts.upstream_body = Some(SHORT);
+        },
+        talk,
+    );
+    for (lines, of) in [(all, ""), (own, " of the route")] {
+        let lines: Vec<Value> =
+            lines.iter().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+        let told = told(of);
+        assert_told(&lines, &told.each_ref().map(|(cause, detail)| (*cause, detail.as_str())));
+    }
+}
+
+#[test]
+fn an_answer_that_ends_early_is_told_with_how_much_came() {
+    let lines = logged(LogFormat::Json, |scene: &Scene| {
+        // The first is waited for as a whole, and repeated nowhere.
+        for (answer, begins) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", "HTTP/1.1 502"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\nhello", "HTTP/1.1 200"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "HTTP/1.1 200"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", "HTTP/1.1 200"),
+        ] {
+            let mut client = scene.client();
+            client.sends(GET.replacen("GET", "POST", 1).replacen(
+                "\r\n\r\n",
+                "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                1,
+            ));
+            let mut server = scene.accept(0);
+            server.gets_head();
+            server.sends(answer);
+            if begins.ends_with("200") {
+                client.head();
+            }
+            drop(server);
+            client.rest();
+        }
+    });
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+    assert_told(
+        &lines,
+        &[
+            ("upstream-truncated", "4 of the 5 bytes came that Content-Length says"),
+            ("upstream-truncated", "5 of the 50000 bytes came that Content-Length says"),
+            ("upstream-truncated", "the body broke off after 5 bytes, before its end"),
+            ("upstream-truncated", "the body broke off after 3 bytes, before its end"),
+        ],
+    );
+}
+
+#[test]
+fn a_path_that_is_read_in_two_ways_is_told_by_what_is_in_it() {
+    let lines = logged_with(
+        LogFormat::Json,
+        |config| config.routes.push(Route::to(None, "/api", 0)),
+        |scene| {
+            for path in ["/x/../api", "/api%5Cx", "/x/..%5Capi;v=1?a=..;"] {
+                let mut client = scene.client();
+                client.sends(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+                client.rest();
+            }
+        },
+    );
+    let told = [
+        "dot segments, which some servers resolve",
+        "a backslash, which some take for a slash",
+        "dot segments, which some servers resolve and a backslash, which some take for a slash and a parameter (;), which \
+         some cut off",
+    ]
+    .map(|doubts| format!("the path holds {doubts}: it can be read as one that leads elsewhere"));
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect("is JSON")).collect();
+    assert_told(&lines, &told.each_ref().map(|detail| ("ambiguous-path", detail.as_str())));
+}
+
+#[test]
+fn a_wait_for_a_server_with_room_is_told_by_its_option() {
+    let lines = logged_with(
+        LogFormat::Json,
+        |config| {
+            config.upstreams[0].name = "app".to_owned();
+            config.upstreams[0].servers[0].max_requests = 1.try_into().ok();
+            config.upstreams[0].queue = QueueSettings { length: 1, timeout: Duration::from_millis(100) };
+        },
+        |scene| {
+            let [mut first, mut second] = [scene.client(), scene.client()];
+            first.sends(GET);
+            let mut server = scene.accept(0);
+            server.gets_head();
+            second.sends(GET);
+            assert_eq!(second.message().status(), 503);
+            server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            assert_eq!(first.message().status(), 200);
+        },
+    );
+    let line: Value = serde_json::from_str(&lines[0]).expect("is JSON");
+    assert_told(&[line], &[("queue-timeout", "no server had room within queue.timeout of 'app', 100ms")]);
 }

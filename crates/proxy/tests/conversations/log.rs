@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{AccessLog, LogFormat, LogTarget};
+use config::{AccessLog, Config, LogFormat, LogTarget};
 use serde_json::Value;
 
 use crate::scene::Scene;
@@ -12,11 +12,21 @@ use crate::text::{GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_g
 
 /// Says something, ends the proxy, and returns the lines of its log.
 pub(crate) fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
+    logged_with(format, |_| (), talk)
+}
+
+/// The same with some changes to the configuration.
+pub(crate) fn logged_with(
+    format: LogFormat,
+    change: impl FnOnce(&mut Config),
+    talk: impl FnOnce(&Scene),
+) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("access.log");
     let scene = Scene::with(|config| {
         config.access_log = Some(AccessLog::new(LogTarget::File(path.clone()), format));
         config.timeouts.upstream_first_byte = Duration::from_secs(2);
+        change(config);
     });
     talk(&scene);
     scene.running().drain();

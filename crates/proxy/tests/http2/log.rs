@@ -3,7 +3,7 @@
 use config::{AccessLog, LogFormat, LogTarget, Protocol};
 use serde_json::Value;
 
-use crate::frame::{Frame, INITIAL_WINDOW_SIZE, block, headers, last_data, last_headers, raw, reset};
+use crate::frame::{Frame, INITIAL_WINDOW_SIZE, block, data, headers, last_data, last_headers, raw, reset};
 use crate::scene::Scene;
 
 /// What the log says of what happens between clients and servers that speak this version.
@@ -254,6 +254,34 @@ fn an_answer_that_is_refused_is_told_by_field_and_rule() {
     .map(Value::from);
     let status = Value::from(502);
     assert_eq!(told, [(&status, &malformed, &details[0]), (&status, &malformed, &details[1])]);
+}
+
+#[test]
+fn an_answer_that_ends_early_is_told_with_how_much_came() {
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let lines = logged(protocol, |scene| {
+            let mut client = scene.client();
+            client.sends(last_headers(1, GET));
+            if protocol == Protocol::Http1 {
+                let mut server = scene.accept1();
+                server.head();
+                server.sends("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\nabc");
+                client.next_on(1);
+            } else {
+                let mut server = scene.accept();
+                server.whole(1);
+                server.sends(headers(1, ":status: 200\ncontent-length: 50000\n"));
+                server.sends(data(1, "abc"));
+                client.next_on(1);
+                server.sends(reset(1, 2));
+                client.next_on(1);
+            }
+            client.next_on(1);
+        });
+        assert_eq!(lines[0]["cause"], "upstream-truncated", "{}", lines[0]);
+        let detail = "3 of the 50000 bytes came that Content-Length says";
+        assert_eq!(lines[0]["detail"], detail, "{protocol:?}");
+    }
 }
 
 /// A field of 4,000 bytes that is named 60 times: small on the line, large in meaning.

@@ -1,0 +1,82 @@
+//! Which time-out has ended what took too long, and its value.
+
+use std::time::Duration;
+
+use config::RouteTimeouts;
+
+use crate::context::exchange_slot::Memory;
+use crate::context::failure::Failure;
+use crate::exchange::Call;
+
+/// What is known of a request that failed.
+pub(crate) struct Known {
+    /// The route, by index.
+    pub(crate) route: Option<usize>,
+    /// The upstream, by index.
+    pub(crate) upstream: Option<usize>,
+    /// Whether a server was sent the head.
+    pub(crate) is_asked: bool,
+    /// Whether the connection is no longer one of HTTP.
+    pub(crate) is_tunnel: bool,
+}
+
+/// Which wait it was, if it was one.
+pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Failure) -> Option<String> {
+    let config = &call.snapshot.plan.config;
+    let all = &config.timeouts;
+    let policies = known.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
+    let own = policies.map_or_else(RouteTimeouts::default, |policies| policies.meant.timeouts);
+    let of = |option: &str, own: Option<Duration>, all: Duration| match own {
+        Some(limit) => format!("timeouts.{option} of the route, {limit:?}"),
+        None => format!("timeouts.{option}, {all:?}"),
+    };
+    let rate = || {
+        let limits = &config.limits;
+        let rate = limits.minimum_rate_bytes_per_second;
+        format!("limits.minimum_rate, {rate} bytes a second over {:?}", limits.rate_window)
+    };
+    let tunnel = || {
+        format!("neither side sent anything within {}", of("tunnel_idle", own.tunnel_idle, all.tunnel_idle))
+    };
+    let (_, has_whole_request) = memory.request.body.taken();
+    Some(match failure {
+        Failure::TunnelIdle => tunnel(),
+        Failure::ClientStalled | Failure::UpstreamStalled if known.is_tunnel => tunnel(),
+        Failure::ClientBodyTimeout => {
+            format!("no more of the body came within {}", of("client_body", own.client_body, all.client_body))
+        }
+        Failure::ClientTooSlow => format!("the body came more slowly than {}", rate()),
+        Failure::ClientStalled => {
+            let limit = of("client_write", None, all.client_write);
+            let slower = if call.snapshot.minimum_rate.is_some() {
+                format!(", or the response more slowly than {}", rate())
+            } else {
+                String::new()
+            };
+            format!("the client took nothing within {limit}{slower}")
+        }
+        Failure::UpstreamConnectTimeout => {
+            format!("there was no connection within {}", of("upstream_connect", None, all.upstream_connect))
+        }
+        Failure::UpstreamTimeout if known.is_asked && !has_whole_request => {
+            let limit = of("upstream_body", None, all.upstream_body);
+            format!("the server took no more of the request within {limit}")
+        }
+        Failure::UpstreamTimeout => {
+            let limit = of("upstream_first_byte", own.upstream_first_byte, all.upstream_first_byte);
+            format!("the server did not begin to answer within {limit}")
+        }
+        Failure::UpstreamStalled => {
+            let limit = of("upstream_body", own.upstream_body, all.upstream_body);
+            format!("no more of the answer came within {limit}")
+        }
+        Failure::QueueTimeout => {
+            let upstream = &config.upstreams[known.upstream?];
+            format!(
+                "no server had room within queue.timeout of '{}', {:?}",
+                upstream.name, upstream.queue.timeout
+            )
+        }
+        _ => return None,
+    })
+}
