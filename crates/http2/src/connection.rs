@@ -10,6 +10,7 @@ use crate::flood::{Counts, Flood, FloodLimits};
 use crate::frame::{self, GOAWAY, PING, PREFACE, Reason, SETTINGS, STREAM_MAX, WINDOW_MAX, WINDOW_UPDATE};
 use crate::message::Fields;
 use crate::parser::Parser;
+use crate::rules;
 use crate::stream::{Key, Streams};
 use crate::windows::{STREAM_WINDOW, Windows, worth_telling};
 
@@ -97,17 +98,22 @@ pub struct Broken {
 /// Why a connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The peer has broken the protocol.
-    Malformed,
+    /// The peer has broken this rule of the protocol.
+    Malformed(&'static str),
     /// It has begun a header block, and not ended it in time.
     Late,
     /// It keeps us busy with nothing.
     Flood(Flood),
 }
 
-impl From<Reason> for Broken {
-    fn from(reason: Reason) -> Self {
-        Self { reason, cause: Cause::Malformed }
+impl Broken {
+    /// Why, as the peer is told.
+    pub fn why(&self) -> &'static str {
+        match self.cause {
+            Cause::Malformed(rule) => rule,
+            Cause::Late => "a header block did not end in time",
+            Cause::Flood(flood) => flood.why(),
+        }
     }
 }
 
@@ -356,7 +362,7 @@ impl Connection {
     pub fn close(&mut self) {
         if self.closing == Closing::No {
             self.closing = Closing::Announced;
-            self.go_away(STREAM_MAX, Reason::NO_ERROR);
+            self.go_away(STREAM_MAX, Reason::NO_ERROR, "");
             frame::push(self.out(), PING, 0, 0, &FAREWELL);
         }
     }
@@ -377,24 +383,26 @@ impl Connection {
     pub fn tell_last(&mut self) {
         if self.closing == Closing::Announced {
             self.closing = Closing::Last(self.last);
-            self.go_away(self.last, Reason::NO_ERROR);
+            self.go_away(self.last, Reason::NO_ERROR, "");
         }
     }
 
-    /// Tells the peer why the connection ends here and now.
-    pub fn abort(&mut self, reason: Reason) {
+    /// Tells the peer why the connection ends here and now, in words as well where there are any.
+    pub fn abort(&mut self, reason: Reason, why: &str) {
         let last = match (self.role, self.closing) {
             (Role::Client, _) => 0,
             // RFC 9113 §6.8: which stream is the last may be put lower, never higher.
             (Role::Server, Closing::Last(last)) => last,
             (Role::Server, _) => self.last,
         };
-        self.go_away(last, reason);
+        self.go_away(last, reason, why);
     }
 
-    fn go_away(&mut self, last: u32, reason: Reason) {
+    fn go_away(&mut self, last: u32, reason: Reason, why: &str) {
         let [payload, code] = [last, reason.0].map(u32::to_be_bytes);
-        frame::push(self.out(), GOAWAY, 0, 0, &[payload, code].concat());
+        // Whoever shows it may know ASCII alone.
+        let why = why.replace('§', "section ");
+        frame::push(self.out(), GOAWAY, 0, 0, &[&payload, &code, why.as_bytes()].concat());
     }
 
     /// Sets each stream's window anew where what was read so far says so, to at most `limit`.
@@ -430,19 +438,19 @@ impl Connection {
             match u16::from_be_bytes([setting[0], setting[1]]) {
                 HEADER_TABLE_SIZE => self.encoder.resize(value as usize),
                 ENABLE_PUSH if value > 1 || (value == 1 && self.role == Role::Client) => {
-                    return Err(Reason::PROTOCOL_ERROR.into());
+                    return Err(rules::BAD_SETTING);
                 }
                 MAX_CONCURRENT_STREAMS => self.peer.streams = value,
                 // RFC 9113 §6.5.2.
                 INITIAL_WINDOW_SIZE if i64::from(value) > WINDOW_MAX => {
-                    return Err(Reason::FLOW_CONTROL_ERROR.into());
+                    return Err(rules::WINDOW_OVERFLOW);
                 }
                 INITIAL_WINDOW_SIZE => stream_window = Some(i64::from(value)),
                 MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => {
-                    return Err(Reason::PROTOCOL_ERROR.into());
+                    return Err(rules::BAD_SETTING);
                 }
                 // RFC 8441 §3.
-                ENABLE_CONNECT_PROTOCOL if value > 1 => return Err(Reason::PROTOCOL_ERROR.into()),
+                ENABLE_CONNECT_PROTOCOL if value > 1 => return Err(rules::BAD_SETTING),
                 ENABLE_CONNECT_PROTOCOL => self.peer.takes_upgrades = value == 1,
                 _ => {}
             }
@@ -462,7 +470,7 @@ impl Connection {
             is_too_wide |= stream.send_window > WINDOW_MAX;
         }
         if is_too_wide {
-            return Err(Reason::FLOW_CONTROL_ERROR.into());
+            return Err(rules::WINDOW_OVERFLOW);
         }
         self.events.push_back(Event::AllWritable);
         Ok(())

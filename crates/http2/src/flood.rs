@@ -29,6 +29,21 @@ pub enum Flood {
     Excess,
 }
 
+impl Flood {
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Self::Resets => "too many requests were cancelled",
+            Self::Settings => "too many SETTINGS",
+            Self::Pings => "too many PINGs",
+            Self::Priorities => "too many PRIORITYs",
+            Self::EmptyFrames => "too many empty frames",
+            Self::Errors => "too many streams with errors",
+            Self::Overhead => "too many frames that carry nothing",
+            Self::Excess => "more than any peer has a use for",
+        }
+    }
+}
+
 /// How many of each kind a connection may send within a second, whatever else it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FloodLimits {

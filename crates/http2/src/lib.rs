@@ -30,6 +30,8 @@ mod windows;
 mod stream;
 /// Where a connection is in what arrives.
 mod parser;
+/// What ends a connection.
+mod rules;
 /// A connection.
 mod connection;
 /// What a peer says.

@@ -1,6 +1,8 @@
 //! What a peer says: frames as they arrive, byte by byte if need be, to what they mean (RFC 9113 §5, §6).
 
-use crate::connection::{Broken, Connection, Event, Now, REFUSED_MAX, Refused, Role};
+use std::fmt::Display;
+
+use crate::connection::{Broken, Cause, Connection, Event, Now, REFUSED_MAX, Refused, Role};
 use crate::flood::Flood;
 use crate::frame::{
     self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD_LEN, HEADERS, Head, PADDED,
@@ -10,6 +12,7 @@ use crate::frame::{
 use crate::message::{Framed, Told, Unfit};
 use crate::parser::{Block, Data};
 use crate::refusal::{Answer, TOO_LARGE, UNTOLD};
+use crate::rules;
 use crate::stream::{Incoming, Key, Outgoing};
 use crate::windows::STREAM_WINDOW;
 use wire::Glimpse;
@@ -48,7 +51,7 @@ impl Connection {
             if self.parser.preface_left > 0 {
                 self.skip_preface(&mut rest)?;
             } else if let Some(data) = self.parser.data {
-                self.take_data(data, &mut rest).map_err(|broken| self.offended_by_data(broken))?;
+                self.take_data(data, &mut rest).map_err(|broken| self.offended(broken, "a frame of DATA"))?;
             } else {
                 self.take_frame(&mut rest)?;
             }
@@ -59,7 +62,7 @@ impl Connection {
         let left = &PREFACE[PREFACE.len() - self.parser.preface_left..];
         let count = left.len().min(rest.len());
         if rest[..count] != left[..count] {
-            return Err(Reason::PROTOCOL_ERROR.into());
+            return Err(self.offended(rules::NO_PREFACE, "the first bytes"));
         }
         *rest = &rest[count..];
         self.parser.preface_left -= count;
@@ -79,7 +82,7 @@ impl Connection {
             };
             if let Some((frame, behind)) = rest.split_at_checked(len) {
                 *rest = behind;
-                return self.frame(frame).map_err(|broken| self.offended(broken, frame));
+                return self.frame(frame);
             }
         }
         // It takes two steps: the head says how much more is to come.
@@ -90,7 +93,7 @@ impl Connection {
                 None => HEAD_LEN,
             };
             if held.len() == wanted && wanted >= HEAD_LEN && Head::parse(&held).is_some() {
-                let outcome = self.frame(&held).map_err(|broken| self.offended(broken, &held));
+                let outcome = self.frame(&held);
                 held.clear();
                 held.shrink_to(KEEP_MAX);
                 self.parser.held = held;
@@ -106,17 +109,13 @@ impl Connection {
         }
     }
 
-    /// Notes the frame for which the connection ends.
+    /// Notes the frame for which the connection ends, and the rule that it broke.
     #[cold]
-    fn offended(&mut self, broken: Broken, frame: &[u8]) -> Broken {
-        self.offence = Head::parse(frame).map(|head| head.to_string().into());
-        broken
-    }
-
-    /// The same for a frame of DATA whose head was well.
-    #[cold]
-    fn offended_by_data(&mut self, broken: Broken) -> Broken {
-        self.offence = Some("a frame of DATA".into());
+    fn offended(&mut self, broken: Broken, by: impl Display) -> Broken {
+        self.offence = Some(match broken.cause {
+            Cause::Malformed(rule) => format!("{by}: {rule}").into(),
+            Cause::Late | Cause::Flood(_) => by.to_string().into(),
+        });
         broken
     }
 
@@ -126,10 +125,10 @@ impl Connection {
     }
 
     /// How much of a frame is taken at once.
-    fn whole_len(&self, head: Head) -> Result<usize, Broken> {
+    fn whole_len(&mut self, head: Head) -> Result<usize, Broken> {
         // RFC 9113 §4.2.
         if head.len > PAYLOAD_MAX {
-            return Err(Reason::FRAME_SIZE_ERROR.into());
+            return Err(self.offended(rules::TOO_LONG, head));
         }
         Ok(if head.kind == DATA { HEAD_LEN } else { HEAD_LEN + head.len })
     }
@@ -137,14 +136,17 @@ impl Connection {
     /// Takes a whole frame, or the head of DATA.
     fn frame(&mut self, frame: &[u8]) -> Result<(), Broken> {
         let Some(head) = Head::parse(frame) else { return Ok(()) };
-        let payload = &frame[HEAD_LEN..];
+        self.framed(head, &frame[HEAD_LEN..]).map_err(|broken| self.offended(broken, head))
+    }
+
+    fn framed(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         // RFC 9113 §3.4, §6.2: settings come first, and nothing in between the frames of a block.
         let is_in_turn = match &self.parser.block {
             Some(block) => head.kind == CONTINUATION && head.stream == block.stream,
             None => head.kind != CONTINUATION && (self.has_settings || head.kind == SETTINGS),
         };
         if !is_in_turn {
-            return Err(Reason::PROTOCOL_ERROR.into());
+            return Err(rules::NOT_IN_TURN);
         }
         self.floods.note(&head, self.now.second)?;
         let is_of_stream = match head.kind {
@@ -153,7 +155,7 @@ impl Connection {
             _ => true,
         };
         if !is_of_stream {
-            return Err(Reason::PROTOCOL_ERROR.into());
+            return Err(rules::WRONG_STREAM);
         }
         match head.kind {
             DATA => self.begin_data(head),
@@ -163,7 +165,7 @@ impl Connection {
             RST_STREAM => self.reset_received(head, payload),
             SETTINGS => self.settings(head, payload),
             // RFC 9113 §8.4: we have said that we take none, and clients send none.
-            PUSH_PROMISE => Err(Reason::PROTOCOL_ERROR.into()),
+            PUSH_PROMISE => Err(rules::PUSHED),
             PING => self.ping(head, payload),
             GOAWAY => self.going_away(payload),
             WINDOW_UPDATE => self.window_update(head, payload),
@@ -176,13 +178,13 @@ impl Connection {
     fn settings(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if head.has(ACK) {
             if !payload.is_empty() {
-                return Err(Reason::FRAME_SIZE_ERROR.into());
+                return Err(rules::WRONG_SIZE);
             }
             self.settled();
             return Ok(());
         }
         if !payload.len().is_multiple_of(6) {
-            return Err(Reason::FRAME_SIZE_ERROR.into());
+            return Err(rules::WRONG_SIZE);
         }
         self.set(payload)?;
         frame::push(self.out(), SETTINGS, ACK, 0, b"");
@@ -192,7 +194,7 @@ impl Connection {
     /// RFC 9113 §6.7.
     fn ping(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() != 8 {
-            return Err(Reason::FRAME_SIZE_ERROR.into());
+            return Err(rules::WRONG_SIZE);
         }
         if head.has(ACK) {
             self.pong(payload);
@@ -205,7 +207,7 @@ impl Connection {
     /// RFC 9113 §6.8.
     fn going_away(&mut self, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() < 8 {
-            return Err(Reason::FRAME_SIZE_ERROR.into());
+            return Err(rules::WRONG_SIZE);
         }
         let last = frame::number(payload) & frame::STREAM_MAX;
         let reason = Reason(frame::number(&payload[4..]));
@@ -235,16 +237,16 @@ impl Connection {
     /// RFC 9113 §6.9.
     fn window_update(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() != 4 {
-            return Err(Reason::FRAME_SIZE_ERROR.into());
+            return Err(rules::WRONG_SIZE);
         }
         let increment = i64::from(frame::number(payload) & frame::STREAM_MAX);
         if increment == 0 {
-            return Err(Reason::PROTOCOL_ERROR.into());
+            return Err(rules::NO_INCREMENT);
         }
         if head.stream == 0 {
             self.send_window += increment;
             if self.send_window > WINDOW_MAX {
-                return Err(Reason::FLOW_CONTROL_ERROR.into());
+                return Err(rules::WINDOW_OVERFLOW);
             }
             self.events.push_back(Event::Room);
             return Ok(());
@@ -262,7 +264,7 @@ impl Connection {
     /// RFC 9113 §6.4.
     fn reset_received(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         if payload.len() != 4 {
-            return Err(Reason::FRAME_SIZE_ERROR.into());
+            return Err(rules::WRONG_SIZE);
         }
         let key = self.known(head.stream)?;
         // A server resets what we asked of it, and a response that has begun was worth its request.
@@ -297,7 +299,7 @@ impl Connection {
     fn known(&self, id: u32) -> Result<Option<Key>, Broken> {
         let is_ours = id % 2 == 1;
         if !is_ours || id > self.last {
-            return Err(Reason::PROTOCOL_ERROR.into());
+            return Err(rules::STREAM_IDLE);
         }
         Ok(self.streams.find(id))
     }
@@ -313,16 +315,16 @@ impl Connection {
     fn begin_data(&mut self, head: Head) -> Result<(), Broken> {
         // RFC 9113 §6.9: what is dropped counts as well.
         if head.len as i64 > self.receive_window {
-            return Err(Reason::FLOW_CONTROL_ERROR.into());
+            return Err(rules::WINDOW_EXCEEDED);
         }
         if head.has(PADDED) && head.len == 0 {
-            return Err(Reason::FRAME_SIZE_ERROR.into());
+            return Err(rules::NO_PAD_LENGTH);
         }
         let mut key = self.known(head.stream)?;
         match key.map(|key| self.streams.at(key)) {
             // RFC 9113 §6.8: what it has counts towards the window of the connection all the same.
             None if self.closing.ignores(head.stream) => {}
-            Some(stream) if stream.incoming.is_closed() => return Err(Reason::STREAM_CLOSED.into()),
+            Some(stream) if stream.incoming.is_closed() => return Err(rules::STREAM_OVER),
             Some(stream) if stream.broken.is_some() => key = None,
             Some(stream) if stream.incoming == Incoming::Body => {
                 // RFC 9113 §6.9.1: an end without a byte needs no window; one may be negative (§6.9.2).
@@ -331,9 +333,9 @@ impl Connection {
                     key = None;
                 }
             }
-            Some(_) => return Err(Reason::PROTOCOL_ERROR.into()),
+            Some(_) => return Err(rules::NO_HEAD),
             None if self.may_still_come(head.stream) => {}
-            None => return Err(Reason::STREAM_CLOSED.into()),
+            None => return Err(rules::STREAM_OVER),
         }
         if key.is_none() {
             self.floods.is_useless(self.now.second)?;
@@ -358,7 +360,7 @@ impl Connection {
             *rest = &rest[1..];
             // RFC 9113 §6.1.
             if data.padding > data.left {
-                return Err(Reason::PROTOCOL_ERROR.into());
+                return Err(rules::PADDING_TOO_LONG);
             }
             if data.padding == data.left && data.left < PADDING_MIN && !data.ends {
                 // It holds no more than an empty one.
@@ -463,8 +465,8 @@ impl Connection {
     fn headers(&mut self, head: Head, payload: &[u8]) -> Result<(), Broken> {
         let mut block = payload;
         if head.has(PADDED) {
-            let (&padding, behind) = block.split_first().ok_or(Reason::FRAME_SIZE_ERROR)?;
-            let len = behind.len().checked_sub(usize::from(padding)).ok_or(Reason::PROTOCOL_ERROR)?;
+            let (&padding, behind) = block.split_first().ok_or(rules::NO_PAD_LENGTH)?;
+            let len = behind.len().checked_sub(usize::from(padding)).ok_or(rules::PADDING_TOO_LONG)?;
             block = &behind[..len];
         }
         if head.has(WITH_PRIORITY) {
@@ -508,13 +510,13 @@ impl Connection {
         let fields = &mut self.fields;
         let decoded = self.decoder.decode(block, |name, value| fields.take(name, value));
         // RFC 9113 §4.3.
-        decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
+        decoded.map_err(|_| rules::UNREADABLE)?;
         if id.is_multiple_of(2) {
-            return Err(Reason::PROTOCOL_ERROR.into());
+            return Err(rules::STREAM_NUMBER);
         }
         match self.streams.find(id) {
             Some(key) => match self.streams.at(key).incoming {
-                Incoming::Ended | Incoming::Reset => Err(Reason::STREAM_CLOSED.into()),
+                Incoming::Ended | Incoming::Reset => Err(rules::STREAM_OVER),
                 Incoming::Head | Incoming::Body if self.streams.at(key).broken.is_some() => {
                     self.is_overhead()
                 }
@@ -524,8 +526,8 @@ impl Connection {
             None if id <= self.last && (self.closing.ignores(id) || self.may_still_come(id)) => {
                 self.is_overhead()
             }
-            None if id <= self.last => Err(Reason::STREAM_CLOSED.into()),
-            None if self.role == Role::Client => Err(Reason::PROTOCOL_ERROR.into()),
+            None if id <= self.last => Err(rules::STREAM_OVER),
+            None if self.role == Role::Client => Err(rules::UNASKED),
             None => self.request(id, ends),
         }
     }
@@ -743,18 +745,18 @@ impl Connection {
 /// RFC 9113 §6.3. What it says means nothing any more, but it has to be said right.
 fn priority(head: Head, payload: &[u8]) -> Result<(), Broken> {
     if payload.len() != 5 {
-        return Err(Reason::FRAME_SIZE_ERROR.into());
+        return Err(rules::WRONG_SIZE);
     }
     depends(head.stream, payload)
 }
 
 fn depends(stream: u32, priority: &[u8]) -> Result<(), Broken> {
     if priority.len() < 5 {
-        return Err(Reason::FRAME_SIZE_ERROR.into());
+        return Err(rules::WRONG_SIZE);
     }
     // RFC 7540 §5.3.1: a stream that depends on itself.
     if frame::number(priority) & frame::STREAM_MAX == stream {
-        return Err(Reason::PROTOCOL_ERROR.into());
+        return Err(rules::DEPENDS_ON_ITSELF);
     }
     Ok(())
 }

@@ -170,49 +170,67 @@ fn a_head_that_is_refused_takes_nothing_along_that_the_next_has_to_say() {
 
 #[test]
 fn what_breaks_the_protocol_ends_the_connection() {
-    let malformed = |reason| Broken { reason, cause: Cause::Malformed };
+    let malformed = |reason, rule| Broken { reason, cause: Cause::Malformed(rule) };
     let settings = frame(4, 0, 0, b"");
     let request = frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'a']);
     let upload = frame(1, 4, 1, &[0x83, 0x86, 0x84, 0x41, 1, b'a']);
     let reset = frame(3, 0, 1, &[0, 0, 0, 8]);
     let rows: [(&str, Vec<u8>, Broken); 11] = [
-        ("another protocol", b"GET / HTTP/1.1\r\n".to_vec(), malformed(Reason::PROTOCOL_ERROR)),
-        ("no settings first", [PREFACE, &request].concat(), malformed(Reason::PROTOCOL_ERROR)),
-        ("half a setting", [PREFACE, &frame(4, 0, 0, b"abc")].concat(), malformed(Reason::FRAME_SIZE_ERROR)),
+        (
+            "another protocol",
+            b"GET / HTTP/1.1\r\n".to_vec(),
+            malformed(Reason::PROTOCOL_ERROR, "a connection begins with the preface (RFC 9113 §3.4)"),
+        ),
+        (
+            "no settings first",
+            [PREFACE, &request].concat(),
+            malformed(
+                Reason::PROTOCOL_ERROR,
+                "SETTINGS come first, and only CONTINUATION behind an unfinished header block (RFC 9113 §3.4, §6.10)",
+            ),
+        ),
+        (
+            "half a setting",
+            [PREFACE, &frame(4, 0, 0, b"abc")].concat(),
+            malformed(Reason::FRAME_SIZE_ERROR, "this kind of frame has another size (RFC 9113 §6)"),
+        ),
         (
             "data on no stream",
             [PREFACE, &settings, &frame(0, 0, 0, b"x")].concat(),
-            malformed(Reason::PROTOCOL_ERROR),
+            malformed(
+                Reason::PROTOCOL_ERROR,
+                "this kind of frame does not belong on this stream (RFC 9113 §6)",
+            ),
         ),
         (
             "data before a head",
             [PREFACE, &settings, &frame(0, 0, 1, b"x")].concat(),
-            malformed(Reason::PROTOCOL_ERROR),
+            malformed(Reason::PROTOCOL_ERROR, "this stream has not begun (RFC 9113 §5.1)"),
         ),
         (
             "data behind the end",
             [PREFACE, &settings, &request, &frame(0, 0, 1, b"x")].concat(),
-            malformed(Reason::STREAM_CLOSED),
+            malformed(Reason::STREAM_CLOSED, "this stream is closed (RFC 9113 §5.1)"),
         ),
         (
             "data behind its own reset, while the stream is held",
             [PREFACE, &settings, &upload, &reset, &frame(0, 0, 1, b"x")].concat(),
-            malformed(Reason::STREAM_CLOSED),
+            malformed(Reason::STREAM_CLOSED, "this stream is closed (RFC 9113 §5.1)"),
         ),
         (
             "trailers behind its own reset, while the stream is held",
             [PREFACE, &settings, &upload, &reset, &frame(1, 5, 1, b"")].concat(),
-            malformed(Reason::STREAM_CLOSED),
+            malformed(Reason::STREAM_CLOSED, "this stream is closed (RFC 9113 §5.1)"),
         ),
         (
             "an index of nothing",
             [PREFACE, &settings, &frame(1, 5, 1, &[0xbe])].concat(),
-            malformed(Reason::COMPRESSION_ERROR),
+            malformed(Reason::COMPRESSION_ERROR, "the header block cannot be decoded (RFC 9113 §4.3)"),
         ),
         (
             "a frame too long",
             [PREFACE, &[0, 0x40, 1, 0, 0, 0, 0, 0, 1]].concat(),
-            malformed(Reason::FRAME_SIZE_ERROR),
+            malformed(Reason::FRAME_SIZE_ERROR, "a frame has at most 16384 bytes (RFC 9113 §4.2)"),
         ),
         (
             "pings",
@@ -222,7 +240,11 @@ fn what_breaks_the_protocol_ends_the_connection() {
     ];
     for (name, bytes, broken) in rows {
         for piece in [usize::MAX, 1, 7] {
-            assert_eq!(receive(&mut end(Role::Server), &bytes, piece), Err(broken), "{name}");
+            let mut server = end(Role::Server);
+            assert_eq!(receive(&mut server, &bytes, piece), Err(broken), "{name}");
+            if let Cause::Malformed(rule) = broken.cause {
+                assert!(server.offence().is_some_and(|offence| offence.ends_with(rule)), "{name}");
+            }
         }
     }
 }
@@ -426,8 +448,9 @@ fn what_comes_behind_the_last_stream_is_ignored() {
     let Err(broken) = receive(&mut server, &frame(0, 0, 5, b"x"), usize::MAX) else {
         panic!("5 has not begun")
     };
-    server.abort(broken.reason);
-    assert_eq!(server.unsent(), frame(7, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 1]));
+    server.abort(broken.reason, broken.why());
+    let why = b"this stream has not begun (RFC 9113 section 5.1)";
+    assert_eq!(server.unsent(), frame(7, 0, 0, &[&[0, 0, 0, 1, 0, 0, 0, 1], &why[..]].concat()));
 }
 
 /// RFC 9113 §6.1, §6.9: padding counts towards both windows, and nobody reads it.

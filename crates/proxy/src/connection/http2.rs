@@ -81,17 +81,13 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
         }
         ended = end;
     }
-    let reason = match ended {
-        Some(End::Broken(broken)) => {
-            if let Some(failure) = failure_of(broken) {
-                driver.tell_broken(broken, failure);
-            }
-            Some(broken.reason)
+    if let Some(End::Broken(broken)) = ended {
+        if let Some(failure) = failure_of(broken) {
+            driver.tell_broken(broken, failure);
         }
-        _ => None,
-    };
-    driver.session.finish(reason);
-    if reason.is_none() {
+        driver.session.finish(Some(broken.reason), broken.why());
+    } else {
+        driver.session.finish(None, "");
         driver.deadline.set(LINGER);
         let mut reads = 0;
         let rest = poll_fn(|context| driver.session.poll_rest(context, &mut reads));
@@ -116,8 +112,8 @@ fn limits(worker: &Worker, is_trusted: bool) -> Limits {
 /// What a client is disconnected for.
 fn failure_of(Broken { reason, cause }: Broken) -> Option<Failure> {
     Some(match cause {
-        Cause::Malformed if reason == Reason::NO_ERROR => return None,
-        Cause::Malformed => Failure::Http2Malformed,
+        Cause::Malformed(_) if reason == Reason::NO_ERROR => return None,
+        Cause::Malformed(_) => Failure::Http2Malformed,
         Cause::Late => Failure::ClientHeaderTimeout,
         Cause::Flood(Flood::Resets) => Failure::ResetFlood,
         Cause::Flood(Flood::Settings) => Failure::SettingsFlood,

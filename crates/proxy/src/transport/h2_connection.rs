@@ -368,9 +368,9 @@ impl Session {
     }
 
     /// Ends the connection: the peer is told why, where that is known, and every stream hears of it.
-    pub(crate) fn finish(&self, reason: Option<Reason>) {
+    pub(crate) fn finish(&self, reason: Option<Reason>, why: &str) {
         if let Some(reason) = reason {
-            self.engine().abort(reason);
+            self.engine().abort(reason, why);
         }
         // What the kernel does not take at once is lost, like the connection.
         let _ = self.poll_send(&mut Context::from_waker(Waker::noop()));

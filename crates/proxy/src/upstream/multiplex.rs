@@ -183,11 +183,11 @@ async fn begin(
     }
     let driven = session.clone();
     tokio::task::spawn_local(async move {
-        let reason = match poll_fn(|context| drive(&driven, context)).await {
-            End::Broken(broken) => broken.reason,
-            End::Closed => Reason::NO_ERROR,
+        let (reason, why) = match poll_fn(|context| drive(&driven, context)).await {
+            End::Broken(broken) => (broken.reason, broken.why()),
+            End::Closed => (Reason::NO_ERROR, ""),
         };
-        driven.finish(Some(reason));
+        driven.finish(Some(reason), why);
         drop(permit);
     });
     Ok(Shared { session, streams, is_fresh: Cell::new(true), busy_at: Cell::new(worker.deadlines.now()) })

@@ -215,7 +215,7 @@ fn a_request_that_is_refused_is_told_by_field_and_rule() {
         ),
         (
             "http2-malformed",
-            "ended with PROTOCOL_ERROR for WINDOW_UPDATE of 4 bytes on stream 0 with flags 0x00",
+            "ended with PROTOCOL_ERROR for WINDOW_UPDATE of 4 bytes on stream 0 with flags 0x00: a window increment is not 0 (RFC 9113 §6.9)",
         ),
     ];
     assert_eq!(told, expected);
@@ -249,7 +249,7 @@ fn an_answer_that_is_refused_is_told_by_field_and_rule() {
     let malformed = Value::from("upstream-malformed");
     let details = [
         "'X Trace' is no field name in lower case (RFC 9113 §8.2.1)",
-        "the connection ended for WINDOW_UPDATE of 4 bytes on stream 0 with flags 0x00",
+        "the connection ended for WINDOW_UPDATE of 4 bytes on stream 0 with flags 0x00: a window increment is not 0 (RFC 9113 §6.9)",
     ]
     .map(Value::from);
     let status = Value::from(502);
