@@ -13,8 +13,6 @@ mod outlet;
 mod live;
 /// Asking a server for all.
 mod fetch;
-/// What it is asked in the place of the client.
-mod asking;
 /// Asking a server when no client waits for it.
 mod background;
 /// The rest of a response on its way into the store.
@@ -46,24 +44,23 @@ use pages::Pages;
 use telemetry::message;
 use wire::Method;
 
-use crate::connection::client::Next;
+use crate::context::client::Next;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
 use crate::context::record::Record;
 use crate::context::seen;
-use crate::exchange::forward;
-use crate::exchange::respond;
-use crate::exchange::{Admitted, Call};
+use crate::forward;
+use crate::forward::respond;
 use crate::shaping;
-pub(crate) use asking::Asking;
 pub(crate) use explain::Question;
 use heir::Heir;
 use hit::Told;
 pub(crate) use pass::invalidate;
 pub(crate) use purge::{Purging, is_purge, purge, sweep};
 use sent::Passing;
-pub(crate) use sent::{drops_authorization, kept_target, prepare};
+pub(crate) use sent::prepare;
 pub(crate) use tally::{miss_words, of_route, refusal_words};
 use tier::Below;
 

@@ -2,14 +2,26 @@
 //!
 //! Steps read and fill what is here. No step is here.
 
+/// What the cache changes in a request to a server.
+pub(crate) mod asking;
+/// A client's connection, as data.
+pub(crate) mod client;
 /// What a client's TLS says about the client.
 pub(crate) mod client_tls;
+/// What surrounds a request, and what is decided about it.
+pub(crate) mod exchange;
 /// The memory of a running exchange, kept for the next one.
 pub(crate) mod exchange_slot;
 /// The detail of a refused message, for the log.
 pub(crate) mod explain;
 /// What can go wrong, with its status and its text.
 pub(crate) mod failure;
+/// What the PROXY protocol says of a connection.
+pub(crate) mod introduced;
+/// State that a process goes on with after a reload or an upgrade.
+pub(crate) mod legacy;
+/// The slowest that a client may be.
+pub(crate) mod minimum_rate;
 /// The configuration, compiled for the request path.
 pub(crate) mod plan;
 /// The record of a request, for the log.

@@ -10,8 +10,6 @@ pub(crate) mod change;
 pub(crate) mod ejection;
 /// What a process hands over to its successor.
 pub(crate) mod handover;
-/// State that a process goes on with after a reload or an upgrade.
-pub(crate) mod legacy;
 /// Metrics for Prometheus.
 pub(crate) mod metrics;
 /// Messages to the service manager.
@@ -20,8 +18,6 @@ pub(crate) mod notify;
 pub(crate) mod pressure;
 /// Active health checks.
 pub(crate) mod probe;
-/// Name resolution of servers.
-pub(crate) mod resolve;
 /// What operators have changed while the proxy runs.
 pub(crate) mod runtime_overrides;
 /// A small HTTP server for the admin API and metrics.
@@ -46,13 +42,15 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::cache;
+use crate::context::plan::Plan;
 use crate::control::admin::Admin;
 use crate::control::change::{Beginning, Control, Means, worker_count};
 use crate::control::handover::{Inheritance, Predecessor};
 use crate::control::metrics::Metrics;
-use crate::control::resolve::Wanted;
 use crate::control::runtime_overrides::shaping_overrides;
-use crate::faults::listeners;
+use crate::transport::descriptors::RAISE_LIMIT;
+use crate::transport::resolve;
+use crate::transport::resolve::Wanted;
 use crate::worker::{self, Message, Parts};
 
 /// Why a proxy did not start.
@@ -120,9 +118,6 @@ fn room_for_folder(error: &io::Error) -> &'static str {
         _ => room_for_files(error),
     }
 }
-
-/// What to do where files are too many.
-pub(crate) const RAISE_LIMIT: &str = "; raise the limit of open files (ulimit -n)";
 
 /// That, where the process may not open one more file.
 fn room_for_files(error: &io::Error) -> &'static str {
@@ -284,11 +279,11 @@ async fn run_control(work: ControlWork, ended: oneshot::Receiver<Ended>) {
         if let Ok(control) = begun.await {
             tokio::task::spawn_local(metrics::serve(control.clone(), metrics, hosts.clone()));
             tokio::task::spawn_local(admin::serve(control.clone(), admin, hosts));
-            tokio::task::spawn_local(resolve::follow(Weak::clone(&control), changed));
+            tokio::task::spawn_local(follow_names(Weak::clone(&control), changed));
             tokio::task::spawn_local(shaping_overrides::watch(Weak::clone(&control)));
-            tokio::task::spawn_local(listeners::watch(Weak::clone(&control)));
+            tokio::task::spawn_local(watch_refusals(Weak::clone(&control)));
             tokio::task::spawn_local(pressure::watch(Weak::clone(&control)));
-            tokio::task::spawn_local(cache::sweep(Weak::clone(&control)));
+            tokio::task::spawn_local(cache::sweep(plan_of(Weak::clone(&control))));
             if let Some(epoch) = control.upgrade().map(|control| control.epoch) {
                 let shared = Rc::new(probe::Shared::new(epoch));
                 tokio::task::spawn_local(probe::run(Weak::clone(&control), Rc::clone(&shared)));
@@ -326,7 +321,7 @@ impl Running {
         if let Some(predecessor) = self.predecessor.take() {
             predecessor.may_go();
             self.control.claim();
-            cache::heir::listen(predecessor.into_channel(), Arc::downgrade(&self.control));
+            cache::heir::listen(predecessor.into_channel(), plan_of(Arc::downgrade(&self.control)));
         }
     }
 
@@ -411,9 +406,39 @@ pub fn speak(messages: &config::Messages) {
     message::set(form, level);
 }
 
-/// Says what has changed to the operator.
-pub(crate) fn notice(text: &str) {
-    message::info(text);
+/// Has listeners refuse connections when it is time, and take them again, until the proxy ends.
+async fn watch_refusals(control: Weak<Control>) {
+    loop {
+        let Some(strong) = control.upgrade() else { return };
+        strong.settle_refusals();
+        let faults = Arc::clone(&strong.faults);
+        let rest = faults.refusals_change_in(strong.time_ns());
+        drop(strong);
+        match rest {
+            // A change meanwhile leaves word, so none is missed.
+            Some(rest) => drop(tokio::time::timeout(rest, faults.changed()).await),
+            None => faults.changed().await,
+        }
+    }
+}
+
+/// Names that change together make one change of the plan.
+const GATHERING: Duration = Duration::from_millis(50);
+
+/// Changes the plan after names have changed, until the proxy ends.
+async fn follow_names(control: Weak<Control>, changed: Rc<Notify>) {
+    loop {
+        changed.notified().await;
+        tokio::time::sleep(GATHERING).await;
+        let Some(control) = control.upgrade() else { return };
+        // It waits for the workers.
+        let _ = tokio::task::spawn_blocking(move || control.follow_names()).await;
+    }
+}
+
+/// The plan in force, for as long as the proxy runs.
+fn plan_of(control: Weak<Control>) -> impl Fn() -> Option<Arc<Plan>> + Send + 'static {
+    move || control.upgrade().map(|control| control.plan())
 }
 
 #[cfg(test)]

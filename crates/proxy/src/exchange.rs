@@ -2,152 +2,26 @@
 //!
 //! Every way through ends in the log. What goes wrong anywhere is a `Failure`, answered in one place.
 
-/// The proxy's own responses.
-pub(crate) mod answer;
-/// Sends one request to one server and receives its response.
-pub(crate) mod forward;
-/// The proxy's own responses to gRPC calls.
-pub(crate) mod grpc;
-/// What a route demands of a request, and changes in it.
-pub(crate) mod policies;
-/// Sends the response to the client.
-pub(crate) mod respond;
-/// Whether an upgrade is the one that was asked for.
-pub(crate) mod switch;
-/// Password hashes, on threads of their own.
-pub(crate) mod verify;
-
+use crate::forward;
+use crate::forward::answer;
+use crate::forward::policies;
+use crate::forward::respond;
+use crate::forward::verify;
 use std::net::IpAddr;
-use std::rc::Rc;
 
 use ::cache::is_unsafe;
-use wire::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm, Version};
+use wire::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm};
 
 use crate::cache::{self, Looked};
-use crate::connection::client::{Client, Next};
+use crate::context::client::Next;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
-use crate::context::plan::{Listener, Policies};
 use crate::context::record::Record;
 use crate::context::seen::{self, Fields};
-use crate::context::snapshot::{Snapshot, TimeoutTicks};
 use crate::faults::messages;
-use crate::shaping::{self, Named, Place};
+use crate::shaping::{self};
 use crate::transport::cold::aside;
-use crate::worker::Worker;
-
-/// What surrounds a request: its worker, the plan that it began under, its client.
-#[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
-    pub(crate) worker: &'a Rc<Worker>,
-    pub(crate) snapshot: &'a Rc<Snapshot>,
-    pub(crate) client: &'a Client,
-    pub(crate) listener: &'a Listener,
-}
-
-impl<'a> Call<'a> {
-    /// Of a request that begins now, under the plan that the worker uses now.
-    pub(crate) fn new(worker: &'a Rc<Worker>, snapshot: &'a Rc<Snapshot>, client: &'a Client) -> Self {
-        Self { worker, snapshot, client, listener: snapshot.listener(&client.listening) }
-    }
-}
-
-/// A request that may go on, and what was decided about it.
-#[derive(Clone)]
-pub(crate) struct Admitted {
-    pub(crate) target: Target,
-    pub(crate) framing: Framing,
-    pub(crate) connection: ConnectionOptions,
-    /// Whether the server is asked to switch to another protocol.
-    pub(crate) wants_upgrade: bool,
-    pub(crate) version: Version,
-    pub(crate) method: Method,
-    /// Who asks.
-    pub(crate) client: IpAddr,
-    /// Who has given the right password, by number.
-    pub(crate) user: Option<usize>,
-    /// Index of its route.
-    pub(crate) route: usize,
-    /// Index of the upstream that it goes to.
-    pub(crate) upstream: usize,
-    /// Whether its route has policies.
-    has_policies: bool,
-    /// Whether responses of its route are stored.
-    is_cached: bool,
-}
-
-impl Admitted {
-    /// A request that nothing is decided about yet.
-    fn new(call: &Call<'_>, head: &RequestHead) -> Self {
-        Self {
-            target: Target::default(),
-            framing: Framing::None,
-            connection: ConnectionOptions::default(),
-            wants_upgrade: false,
-            version: head.start.version,
-            method: head.start.method,
-            client: call.client.address,
-            user: None,
-            route: 0,
-            upstream: 0,
-            has_policies: false,
-            is_cached: false,
-        }
-    }
-
-    /// What its route asks besides, and does with it.
-    #[inline]
-    pub(crate) fn policies<'a>(&self, call: &Call<'a>) -> Option<&'a Policies> {
-        if self.has_policies { call.snapshot.plan.routes[self.route].policies.as_deref() } else { None }
-    }
-
-    /// Whether responses of its route are stored.
-    #[inline]
-    pub(crate) fn is_cached(&self) -> bool {
-        self.is_cached
-    }
-
-    /// Whether what is stored may answer it, and what comes may be stored, as far as can be told from its kind.
-    #[inline]
-    pub(crate) fn may_be_stored(&self) -> bool {
-        self.is_cached
-            && matches!(self.method, Method::Get | Method::Head)
-            && self.framing == Framing::None
-            && !self.wants_upgrade
-    }
-
-    /// Whether its client does not get to see what caches alone are told.
-    pub(crate) fn hides_tags(&self, call: &Call<'_>) -> bool {
-        let policy = || call.snapshot.plan.config.routes[self.route].cache.as_ref();
-        self.is_cached && policy().is_some_and(|policy| !policy.sends_tags)
-    }
-
-    /// What decides how it is slowed down.
-    pub(crate) fn place<'a>(&self, call: &Call<'a>) -> Place<'a> {
-        let Call { worker, snapshot, client, .. } = *call;
-        let (route, upstream) = (&snapshot.plan.routes[self.route], &snapshot.plan.upstreams[self.upstream]);
-        Place {
-            worker,
-            client,
-            address: self.client,
-            route: Some(Named { name: &route.label, index: self.route }),
-            upstream: Named { name: &upstream.config.name, index: self.upstream },
-        }
-    }
-
-    /// The same for a request that is repeated when no client waits for it.
-    pub(crate) fn unheard(&self) -> Self {
-        // Who is sent no interim responses is a client of HTTP/1.0.
-        Self { version: Version::Http10, ..self.clone() }
-    }
-
-    /// How long it may take.
-    #[inline]
-    pub(crate) fn ticks<'a>(&self, call: &Call<'a>) -> &'a TimeoutTicks {
-        let own = self.policies(call).and_then(|policies| policies.ticks.as_ref());
-        own.unwrap_or(&call.snapshot.ticks)
-    }
-}
 
 /// Serves the request whose head is at the front of the lane's buffer.
 pub(crate) async fn exchange(call: &Call<'_>, memory: &mut Memory) -> Next {

@@ -26,10 +26,10 @@ use shape::{ConnectionFault, Dice, Draws, Fault};
 use telemetry::message;
 use tokio::sync::{Notify, watch};
 
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
 use crate::context::seen::{self, Fields};
-use crate::exchange::{Admitted, Call};
 pub(crate) use given::FaultBequest;
 use given::Past;
 

@@ -12,6 +12,8 @@ mod connection;
 mod exchange;
 /// Stored responses.
 mod cache;
+/// One request to one server, and its response to the client.
+mod forward;
 /// Faults on purpose.
 mod faults;
 /// Servers and the connections to them.
@@ -35,6 +37,6 @@ pub use control::admin::shaped;
 pub use control::admin::stored;
 pub use control::admin::told as status;
 pub use control::handover::Inheritance;
-pub use control::resolve::unresolved;
 pub use control::signals::run_until_signal;
 pub use control::{Reread, Running, Setup, StartError, speak, start, start_with};
+pub use transport::resolve::unresolved;

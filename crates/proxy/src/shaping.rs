@@ -19,9 +19,9 @@ use std::time::Duration;
 use config::Scope;
 use shape::{Delay, Total};
 
+use crate::context::exchange::Call;
 use crate::context::exchange_slot::Memory;
 use crate::context::plan::Plan;
-use crate::exchange::Call;
 use crate::transport::alarm::Alarms;
 use crate::transport::latency_emulation::Link;
 

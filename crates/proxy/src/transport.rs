@@ -10,12 +10,18 @@ pub(crate) mod buffer;
 pub(crate) mod cold;
 /// Time-outs, by a wheel of ticks.
 pub(crate) mod deadline;
+/// Too few file descriptors.
+pub(crate) mod descriptors;
 /// An HTTP/2 connection, as its streams share it.
 pub(crate) mod h2_connection;
 /// An HTTP/2 stream, read and written like a connection.
 pub(crate) mod h2_stream;
 /// Connections whose bytes are delayed.
 pub(crate) mod latency_emulation;
+/// Pipes for splice(2), kept for reuse.
+pub(crate) mod pipes;
+/// Name resolution of servers.
+pub(crate) mod resolve;
 /// What a message is read from and written to.
 pub(crate) mod socket;
 /// TCP connections and pipes.

@@ -13,7 +13,7 @@ pub(crate) mod wait_queue;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -30,12 +30,13 @@ use tokio::sync::mpsc::UnboundedSender;
 use wire::{ConnectionOptions, Framing};
 
 use crate::body::upload::Upload;
-use crate::connection::client::Client;
-use crate::connection::proxy_protocol;
+use crate::context::client::Client;
 use crate::context::failure::Failure;
+use crate::context::introduced;
 use crate::context::plan::{ServerPlan, UpstreamPlan};
 use crate::transport::cold::aside;
 use crate::transport::deadline::{Deadline, Deadlines, Ticks};
+use crate::transport::descriptors::is_out_of_descriptors;
 use crate::transport::latency_emulation::Link;
 use crate::transport::socket::Socket;
 use crate::transport::tcp::Tcp;
@@ -425,7 +426,7 @@ impl Server {
 
     /// A new connection for one exchange at a time. If the server is to be told whose it is, it is this client's alone.
     pub(crate) async fn connect(&self, worker: &Worker, client: &Client) -> Result<Box<Connection>, Failure> {
-        let header = self.introduction.get().map(|version| proxy_protocol::header(version, client));
+        let header = self.introduction.get().map(|version| introduced::header(version, client));
         let header = header.as_deref().unwrap_or_default();
         let (socket, permit) = {
             let opened = self.open(worker, &client.deadline, header).await;
@@ -710,11 +711,3 @@ enum Either {
 
 /// How long a request waits for a connection that others have begun before it makes one of its own.
 const LEANING_MAX: Ticks = Ticks(2);
-
-/// Whether the process, or the machine, has no descriptor or memory left for a socket.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let codes = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-    error.kind() == ErrorKind::OutOfMemory
-        || error.raw_os_error().is_some_and(|code| codes.iter().any(|errno| errno.raw_os_error() == code))
-}

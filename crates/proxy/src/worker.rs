@@ -3,6 +3,8 @@
 
 /// Listening sockets, and accepting.
 pub(crate) mod listen;
+/// Whether memory is short.
+pub(crate) mod pressure;
 /// A short sleep that saves many wake-ups.
 pub(crate) mod wakeup_coalescing;
 
@@ -20,13 +22,12 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
-use crate::body::pump::Pipes;
-use crate::connection::client::{self, Client};
+use crate::connection::client;
 use crate::connection::unshaken;
+use crate::context::client::Client;
 use crate::context::exchange_slot::Lanes;
 use crate::context::plan::{Listener, Plan};
 use crate::context::snapshot::Snapshot;
-use crate::control::pressure::{ADMITTED_MIN, Pressure};
 use crate::faults::Faults;
 use crate::faults::connections;
 use crate::shaping::Shaper;
@@ -34,11 +35,13 @@ use crate::transport::alarm::Alarms;
 use crate::transport::buffer::Buffers;
 use crate::transport::deadline::{Deadlines, TICK};
 use crate::transport::h2_connection;
+use crate::transport::pipes::Pipes;
 use crate::transport::tcp::Tcp;
 use crate::transport::tls::Records;
 use crate::upstream::Server;
 use crate::upstream::wait_queue::Line;
 use crate::worker::listen::{ListenerId, Listening};
+use crate::worker::pressure::{ADMITTED_MIN, Pressure};
 use crate::worker::wakeup_coalescing::{Gathering, Progress};
 
 /// What a worker is told from outside.

@@ -13,10 +13,11 @@ use std::task::Poll;
 use wire::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
 
 use crate::body::unwanted::Unwanted;
+use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};
 use crate::shaping::{Pace, Place};
 use crate::transport::buffer::{BULK, Buffer, SMALL, TINY};
 use crate::transport::cold::at_once;
-use crate::transport::deadline::{Deadline, TICK, Ticks};
+use crate::transport::deadline::{Deadline, Ticks};
 use crate::transport::h2_stream::Stream;
 use crate::transport::socket::Socket;
 use crate::transport::tcp::{Follows, Pipe, Tcp};
@@ -669,15 +670,6 @@ impl Pump {
     }
 }
 
-/// How fast the watched side has been, over the time in which it was waited for.
-#[derive(Default)]
-struct Progress {
-    waited_ticks: u32,
-    moved: u64,
-    /// Whether the source owes what is waited for; a sink always does.
-    is_owed: bool,
-}
-
 impl Ends<'_> {
     /// The source, where bytes can move between the two sides inside the kernel.
     fn spliceable(&self) -> Option<&Tcp> {
@@ -722,73 +714,16 @@ impl Ends<'_> {
                 }
                 let Some(rate) = rate else { return Ok(count) };
                 progress.moved += count as u64;
-                return rate.judge(progress).map(|()| count);
+                return rate.judge(progress).map(|()| count).map_err(|TooSlow| End::TooSlow);
             }
             if let Some(rate) = rate {
-                rate.judge(progress)?;
+                rate.judge(progress).map_err(|TooSlow| End::TooSlow)?;
             }
             let quiet = now - activity.map_or(began, Cell::get).max(began);
             if quiet >= limit.0 {
                 return Err(End::Stalled);
             }
             left = Ticks(limit.0 - quiet);
-        }
-    }
-}
-
-/// The slowest that a client may be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MinimumRate {
-    /// Waiting time after which the rate is judged.
-    window: Ticks,
-    /// Bytes that have to move in that time.
-    bytes: u64,
-}
-
-impl MinimumRate {
-    /// `None` where there is no minimum.
-    pub(crate) fn new(limits: &config::Limits) -> Option<Self> {
-        let window = Ticks::from(limits.rate_window);
-        let seconds = f64::from(window.0) * TICK.as_secs_f64();
-        let bytes = (limits.minimum_rate_bytes_per_second as f64 * seconds) as u64;
-        (bytes > 0).then_some(Self { window, bytes })
-    }
-
-    /// What is left of the window.
-    fn left(self, progress: &Progress) -> Ticks {
-        Ticks(self.window.0.saturating_sub(progress.waited_ticks).max(1))
-    }
-
-    fn judge(self, progress: &mut Progress) -> Result<(), End> {
-        if progress.waited_ticks < self.window.0 {
-            return Ok(());
-        }
-        let is_too_slow = progress.moved < self.bytes;
-        *progress = Progress { is_owed: progress.is_owed, ..Progress::default() };
-        if is_too_slow { Err(End::TooSlow) } else { Ok(()) }
-    }
-}
-
-/// The spare pipes of one worker.
-#[derive(Default)]
-pub(crate) struct Pipes {
-    spare: std::cell::RefCell<Vec<Pipe>>,
-}
-
-impl Pipes {
-    /// Pipes kept for reuse.
-    const SPARE_MAX: usize = 16;
-
-    /// An empty pipe; `None` where the process can have no more, and bodies are copied instead.
-    pub(crate) fn take(&self) -> Option<Pipe> {
-        self.spare.borrow_mut().pop().or_else(|| Pipe::new().ok())
-    }
-
-    /// Takes an empty pipe back.
-    pub(crate) fn give(&self, pipe: Pipe) {
-        let mut spare = self.spare.borrow_mut();
-        if spare.len() < Self::SPARE_MAX {
-            spare.push(pipe);
         }
     }
 }

@@ -4,7 +4,7 @@
 use ::cache::names_tags;
 use route::RemovedFields;
 
-use crate::exchange::{Admitted, Call};
+use crate::context::exchange::{Admitted, Call};
 
 /// What origins tell caches alone: taken away from responses that are passed on, as it is from those that are stored.
 pub(crate) static TAGS: Unwanted = Unwanted { removed: None, tags: true };

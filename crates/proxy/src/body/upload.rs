@@ -7,10 +7,10 @@ use std::task::{Poll, ready};
 use std::time::Instant;
 
 use crate::body::pump::{End, Ends, Side, Stop};
-use crate::connection::client::Client;
+use crate::context::client::Client;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Request;
 use crate::context::failure::Failure;
-use crate::exchange::{Admitted, Call};
 use crate::shaping::Pace;
 use crate::transport::buffer::Buffer;
 use crate::transport::deadline::{Deadline, Ticks};

@@ -9,11 +9,11 @@ use ::cache::{Joined, Lead, Object};
 use wire::Parsed;
 
 use super::{Ask, fetch};
-use crate::connection::client::Client;
+use crate::context::client::Client;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request, Texts};
 use crate::context::record::Record;
 use crate::context::snapshot::Snapshot;
-use crate::exchange::{Admitted, Call};
 use crate::worker::Worker;
 
 /// As many at once for each worker; what is beyond stays stale until the next request for it.

@@ -14,13 +14,13 @@ use wire::Framing;
 
 use super::fill::Filling;
 use super::{Ask, Looked, Miss, hit, live, pass, sent, serve, tally, uri};
-use crate::connection::client::Next;
+use crate::context::client::Next;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
-use crate::exchange::answer;
-use crate::exchange::forward::{self, Gone, Reply, unless_gone};
-use crate::exchange::{Admitted, Call};
+use crate::forward::answer;
+use crate::forward::{self, Gone, Reply, unless_gone};
 use crate::transport::cold::aside;
 use crate::transport::deadline::{Elapsed, Ticks};
 

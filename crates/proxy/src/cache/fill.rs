@@ -8,9 +8,9 @@ use ::cache::{Fill, Filled, Refusal, Wanted};
 use telemetry::Place;
 use wire::{ChunkLimits, Chunked, Framing};
 
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Response;
-use crate::exchange::forward::Reply;
-use crate::exchange::{Admitted, Call};
+use crate::forward::Reply;
 use crate::transport::buffer::BULK;
 use crate::transport::deadline::{Deadline, Ticks};
 use crate::upstream::Server;

@@ -7,12 +7,12 @@ use ::cache::{
 };
 use wire::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite, Version};
 
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 use crate::context::seen;
-use crate::exchange::answer;
-use crate::exchange::policies::{self, Sender};
-use crate::exchange::{Admitted, Call};
+use crate::forward::answer;
+use crate::forward::policies::{self, Sender};
 
 /// A response that is about to be sent.
 pub(super) struct Said<'a> {

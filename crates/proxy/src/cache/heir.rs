@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::cache::{Force, Named, Space};
 use rustix::io::retry_on_intr;
@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 use super::Cache;
 use telemetry::message;
 
-use crate::control::change::Control;
-use crate::exchange::Call;
+use crate::context::exchange::Call;
+use crate::context::plan::Plan;
 use crate::transport::deadline::Ticks;
 
 /// What is longer is purged with all else.
@@ -141,7 +141,9 @@ fn tell(channel: &OwnedFd, named: &Named, force: Force) -> io::Result<()> {
 }
 
 /// Listens to the process before this one until it ends.
-pub(crate) fn listen(channel: OwnedFd, control: Weak<Control>) {
+///
+/// `plan` is the one in force; `None` once the proxy has ended.
+pub(crate) fn listen(channel: OwnedFd, plan: impl Fn() -> Option<Arc<Plan>> + Send + 'static) {
     // It may be long until something is purged.
     if set_socket_timeout(&channel, Timeout::Recv, None).is_err() {
         return;
@@ -150,8 +152,7 @@ pub(crate) fn listen(channel: OwnedFd, control: Weak<Control>) {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         while let Ok((count @ 1.., _)) = retry_on_intr(|| recv(&channel, &mut buffer[..], RecvFlags::empty()))
         {
-            let Some(control) = control.upgrade() else { return };
-            let plan = control.plan();
+            let Some(plan) = plan() else { return };
             if let Some(cache) = &plan.cache {
                 cache.obey(&plan.spaces, &buffer[..count]);
             }

@@ -11,11 +11,11 @@ use wire::{ClientConnection, Framing, Version, chunk_prefix};
 use super::head::{self, Extent, Said};
 use super::hit::{Told, Wanted, cut, ending, unsatisfied, wanted};
 use super::outlet::Outlet;
-use crate::connection::client::Next;
+use crate::context::client::Next;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
 use crate::context::record::Record;
-use crate::exchange::{Admitted, Call};
 use crate::transport::tcp::Follows;
 
 /// Answers with what comes, as it comes.

@@ -2,11 +2,11 @@
 
 use wire::{ClientConnection, Framing, Method};
 
+use crate::context::exchange::{Admitted, Call};
 use crate::context::failure::Failure;
 use crate::context::record::Record;
-use crate::exchange::respond::send_paced;
-use crate::exchange::{Admitted, Call};
 use crate::faults::messages::Injection;
+use crate::forward::respond::send_paced;
 use crate::shaping::{Pace, Way};
 use crate::transport::tcp::Follows;
 

@@ -9,13 +9,13 @@ use tokio::sync::oneshot;
 use wire::Method;
 
 use super::{Ask, Miss, fetch, heir, hit, live, tally, uri};
-use crate::connection::client::Next;
+use crate::context::client::Next;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
-use crate::exchange::forward::{self, Reply};
-use crate::exchange::respond;
-use crate::exchange::{Admitted, Call};
+use crate::forward::respond;
+use crate::forward::{self, Reply};
 use crate::transport::cold::aside;
 
 /// Forwards a request, and passes the response on; what is stored stands in for a server that has failed.

@@ -2,7 +2,7 @@
 //!
 //! A purge is a rule that all look-ups go by from the moment on in which it is made; what it met is freed later.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::cache::{Address, Force, Named, Ordered, Rule, RulesFull, Space, Store, tags};
@@ -10,14 +10,14 @@ use tokio::sync::oneshot;
 use wire::{Method, RequestHead};
 
 use super::{Cache, explain, heir};
-use crate::connection::client::Next;
+use crate::context::client::Next;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::failure::Failure;
+use crate::context::plan::Plan;
 use crate::context::record::Record;
 use crate::control::admin::stored::{MetTold, Purged};
-use crate::control::change::Control;
-use crate::exchange::answer;
-use crate::exchange::{Admitted, Call};
+use crate::forward::answer;
 use crate::transport::cold::aside;
 
 /// How long what was purged may take memory that nobody needs yet.
@@ -155,12 +155,14 @@ fn named(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> Option<(Vec<N
 }
 
 /// Frees what was purged, until the proxy ends.
-pub(crate) async fn sweep(control: Weak<Control>) {
+///
+/// `plan` is the one in force; `None` once the proxy has ended.
+pub(crate) async fn sweep(plan: impl Fn() -> Option<Arc<Plan>>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
-        let Some(control) = control.upgrade() else { return };
-        let Some(Cache { store, below, .. }) = control.plan().cache.clone() else { continue };
-        drop(control);
+        let Some(plan) = plan() else { return };
+        let Some(Cache { store, below, .. }) = plan.cache.clone() else { continue };
+        drop(plan);
         if let Some(tier) = below.tier() {
             tier.tell_failure();
         }

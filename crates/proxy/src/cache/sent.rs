@@ -5,9 +5,9 @@ use config::HostHeader;
 use route::HeaderEdit;
 use wire::{Name, RequestHead};
 
-use crate::context::exchange_slot::{Request, Texts};
-use crate::context::plan::Policies;
-use crate::exchange::{Admitted, Call};
+use crate::context::asking::drops_authorization;
+use crate::context::exchange::{Admitted, Call};
+use crate::context::exchange_slot::Request;
 
 /// What of a request's fields is passed on.
 #[derive(Debug, Clone, Copy)]
@@ -41,19 +41,6 @@ fn keep_target(policy: Option<&Policy>, admitted: &Admitted, request: &mut Reque
         kept
     });
     request.texts.kept_target = kept;
-}
-
-/// Path and query that a server is to see, where they are not all that the client sent.
-#[inline]
-pub(crate) fn kept_target<'a>(admitted: &Admitted, texts: &'a Texts) -> Option<&'a [u8]> {
-    texts.kept_target.as_deref().filter(|_| admitted.is_cached())
-}
-
-/// Whether who asks is known to this proxy alone, so that what a server answers is for all who may ask (RFC 9111 §3.5): the
-/// route has asked for a password, and tells the server of no user.
-#[inline]
-pub(crate) fn drops_authorization(admitted: &Admitted, policies: &Policies) -> bool {
-    policies.auth.is_some() && admitted.may_be_stored() && !policies.meant.request_headers.has_user()
 }
 
 impl Passing {

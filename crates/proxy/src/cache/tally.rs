@@ -7,8 +7,8 @@ use disk::{DiskTally, Standing};
 use telemetry::{CacheCell, CacheState, DiskState};
 
 use super::Cache;
+use crate::context::exchange::{Admitted, Call};
 use crate::control::admin::told::{CacheTold, DiskTold, HitRatesTold, RouteCacheTold};
-use crate::exchange::{Admitted, Call};
 
 /// Where it is counted.
 #[inline]

@@ -4,7 +4,6 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,24 +13,23 @@ use wire::{HeadError, HeadLimits, Parsed, Version};
 
 use crate::connection::http2;
 use crate::connection::layer4;
-use crate::connection::proxy_protocol::{self, Introduced};
+use crate::connection::proxy_protocol::{self};
 use crate::connection::unshaken;
+use crate::context::client::{Client, Next};
 use crate::context::client_tls::ClientTls;
+use crate::context::exchange::Call;
 use crate::context::exchange_slot::{Kind, Memory, Request};
 use crate::context::failure::Failure;
 use crate::context::snapshot::Snapshot;
-use crate::exchange::answer;
-use crate::exchange::{self, Call};
-use crate::shaping::ConnectionTotals;
+use crate::exchange;
+use crate::forward::answer;
 use crate::transport::buffer::{Buffer, SMALL};
 use crate::transport::cold::{aside, at_once};
-use crate::transport::deadline::{Deadline, Ticks};
-use crate::transport::latency_emulation;
+use crate::transport::deadline::Ticks;
+use crate::transport::latency_emulation::Late;
 use crate::transport::socket::Socket;
-use crate::transport::tcp::{Follows, Tcp};
+use crate::transport::tcp::Follows;
 use crate::transport::tls::{HandshakeError, Secure};
-use crate::upstream::Kept;
-use crate::worker::listen::Listening;
 use crate::worker::{State, Worker};
 
 /// After a response to a request that was not read to its end: how much more is read and thrown away, so that the
@@ -45,85 +43,7 @@ const TURNED_AWAY_MAX: usize = 256;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A client's connection.
-pub(crate) struct Client {
-    pub(crate) socket: Socket,
-    pub(crate) address: IpAddr,
-    /// Its port, 0 of a Unix socket.
-    pub(crate) port: u16,
-    /// What else a PROXY header said of it, or has to say.
-    pub(crate) introduced: Option<Rc<Introduced>>,
-    /// The connection to a server that bears its name, while it is not in use.
-    pub(crate) kept: Cell<Option<Box<Kept>>>,
-    /// Whether it may say whom it forwards for.
-    pub(crate) is_trusted: bool,
-    /// The `Plan::trust` by which that was decided.
-    pub(crate) trusted_by: u64,
-    /// The listener that it came to.
-    pub(crate) listening: Rc<Listening>,
-    /// What is known of it if it speaks TLS.
-    pub(crate) tls: Option<Rc<ClientTls>>,
-    pub(crate) deadline: Deadline,
-    /// What it has of limits on connections.
-    pub(crate) totals: ConnectionTotals,
-    /// Requests so far.
-    pub(crate) served: u64,
-}
-
 impl Client {
-    pub(crate) fn new(worker: &Worker, tcp: Tcp, peer: SocketAddr, listening: Rc<Listening>) -> Self {
-        let address = peer.ip().to_canonical();
-        let snapshot = worker.snapshot();
-        tcp.leaves_within(snapshot.plan.config.timeouts.client_write);
-        Self {
-            socket: Socket::Plain(Box::new(tcp)),
-            address,
-            port: peer.port(),
-            introduced: None,
-            kept: Cell::new(None),
-            is_trusted: snapshot.plan.trusts(address),
-            trusted_by: snapshot.plan.trust,
-            listening,
-            tls: None,
-            deadline: worker.deadlines.deadline(),
-            totals: ConnectionTotals::default(),
-            served: 0,
-        }
-    }
-
-    /// Nobody, in the place of a client whose request is repeated when it waits for it no longer.
-    pub(crate) fn nobody(worker: &Worker, client: &Client) -> Self {
-        Self {
-            socket: Socket::Nobody,
-            introduced: client.introduced.clone(),
-            kept: Cell::new(None),
-            tls: client.tls.clone(),
-            totals: ConnectionTotals::default(),
-            listening: Rc::clone(&client.listening),
-            deadline: worker.deadlines.deadline(),
-            served: 0,
-            address: client.address,
-            port: client.port,
-            is_trusted: client.is_trusted,
-            trusted_by: client.trusted_by,
-        }
-    }
-
-    /// It is from this client, as the proxy in front of us says.
-    pub(crate) fn introduce(&mut self, worker: &Worker, source: SocketAddr, introduced: Rc<Introduced>) {
-        self.address = source.ip();
-        self.port = source.port();
-        self.judge(&worker.snapshot());
-        self.introduced = Some(introduced);
-    }
-
-    /// Decides whether it may say whom it forwards for.
-    #[cold]
-    fn judge(&mut self, snapshot: &Snapshot) {
-        self.is_trusted = snapshot.plan.trusts(self.address);
-        self.trusted_by = snapshot.plan.trust;
-    }
-
     /// Waits, idle, until there is something to read; false when the wait is over without.
     fn is_to_be_read(&self, worker: &Worker) -> impl Future<Output = bool> {
         // A connection that has not yet sent anything gets the time for a head, not that of an idle one.
@@ -149,19 +69,6 @@ pub(crate) enum Served {
     Http2(Box<(Client, Vec<u8>)>),
     /// It is closed.
     Closed,
-}
-
-/// What an exchange leaves of its connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// The next request may follow.
-    Reuse,
-    /// To be closed: it has all that it gets.
-    Close,
-    /// To be closed, but the client may still be sending.
-    Linger,
-    /// To be dropped: what it has is not whole, or nobody listens.
-    Drop,
 }
 
 /// The life of a connection: the body of its task.
@@ -192,14 +99,14 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
             match aside(|| secured(&worker, tls, client)).await {
                 Some((secured, false)) => client = secured,
                 Some((mut secured, true)) => {
-                    latency_emulation::behind(&worker, &mut secured);
+                    behind(&worker, &mut secured);
                     return aside(|| http2::serve(Rc::clone(&worker), *secured, Vec::new())).await;
                 }
                 None => return,
             }
         }
         if is_passed_on {
-            latency_emulation::behind(&worker, &mut client);
+            behind(&worker, &mut client);
             return aside(|| layer4::serve(&worker, *client)).await;
         }
         loop {
@@ -208,7 +115,7 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
             }
             // One that is there already meets what is changed as well.
             if worker.shaper.has_late_listener() {
-                latency_emulation::behind(&worker, &mut client);
+                behind(&worker, &mut client);
             }
             let mut lane = worker.lanes.take(&worker, Kind::Connection);
             lane.hand_over(client);
@@ -505,4 +412,14 @@ pub(crate) async fn turn_away(worker: Rc<Worker>, client: Client) {
         // What is there is all that it can be heard of.
         let _ = at_once(|context| client.socket.poll_read(context, buffer.spare()));
     }
+}
+
+/// A connection of a client, as it is over the link that its listener has by now.
+pub(crate) fn behind(worker: &Rc<Worker>, client: &mut Client) {
+    let snapshot = worker.snapshot();
+    let link = snapshot.listener(&client.listening).link.as_ref();
+    let Some(link) = link.filter(|link| link.is_late() && client.socket.may_be_late()) else { return };
+    // While it is made something else is, and no bytes pass.
+    let socket = std::mem::replace(&mut client.socket, Socket::Nobody);
+    client.socket = Late::over(socket, &link.latency, &worker.shaper, Some(Rc::clone(worker)));
 }

@@ -13,11 +13,11 @@ use http2::{Broken, Cause, Flood, FloodLimits, Key, Limits, Reason, Refused, Rol
 use telemetry::Entry;
 use telemetry::message;
 
-use crate::connection::client::Client;
-use crate::connection::proxy_protocol::Introduced;
+use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange_slot::Kind;
 use crate::context::failure::Failure;
+use crate::context::introduced::Introduced;
 use crate::transport::buffer::TINY;
 use crate::transport::deadline::{Deadline, Ticks};
 use crate::transport::h2_connection::{End, Session};
@@ -43,7 +43,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, client: Client, early: Vec<u8>) {
     let Client { socket, address, port, is_trusted, trusted_by, listening, tls, deadline, totals, .. } =
         client;
     let limits = limits(&worker, is_trusted);
-    let session = Session::new(&worker, socket, Role::Server, limits);
+    let session =
+        Session::new(Rc::clone(&worker.frames), Rc::clone(&worker.deadlines), socket, Role::Server, limits);
     let mut driver = Driver {
         worker: &worker,
         session,

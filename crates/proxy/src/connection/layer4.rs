@@ -11,13 +11,14 @@ use telemetry::{Entry, Places, Retried, UpstreamCell};
 
 use crate::body::pump::Pump;
 use crate::body::tunnel::{self, Direction};
-use crate::connection::client::Client;
+use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
 use crate::context::failure::{Failure, Party};
+use crate::context::record::Detours;
 use crate::context::snapshot::Snapshot;
 use crate::shaping::{Named, Place};
 use crate::transport::buffer::TINY;
-use crate::upstream::choose::{Choice, Detours};
+use crate::upstream::choose::Choice;
 use crate::upstream::retry::ATTEMPTS_MAX;
 use crate::upstream::{Connection, Upstream};
 use crate::worker::Worker;

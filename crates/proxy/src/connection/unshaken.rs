@@ -7,7 +7,8 @@ use rustls::{AlertDescription, CertificateError, Error};
 use telemetry::message;
 use telemetry::{ClientTls, Entry};
 
-use crate::connection::client::{self, Client};
+use crate::connection::client;
+use crate::context::client::Client;
 use crate::context::failure::Failure;
 use crate::transport::buffer::SMALL;
 use crate::transport::socket::Socket;

@@ -14,7 +14,8 @@ use std::task::Poll;
 use wire::{RequestHead, ResponseHead};
 
 use crate::body::pump::Pump;
-use crate::connection::client::{self, Client};
+use crate::connection::client;
+use crate::context::client::Client;
 use crate::transport::buffer::{Buffer, SMALL, TINY};
 use crate::worker::Worker;
 

@@ -8,12 +8,14 @@ mod waits;
 use wire::{ConnectionOptions, Framing, Method, Target};
 
 use crate::body::pump::{Incoming, Pump};
+use crate::context::exchange::Call;
 use crate::context::exchange_slot::{Memory, Request, Response};
 use crate::context::failure::{Failure, Party};
-use crate::exchange::Call;
-use crate::exchange::forward::INTERIM_MAX;
 
 pub(crate) use waits::Known;
+
+/// Interim responses that a server may send before the final one.
+pub(crate) const INTERIM_MAX: usize = 32;
 
 /// What was wrong, as far as what is left tells.
 #[cold]

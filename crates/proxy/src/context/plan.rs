@@ -3,6 +3,8 @@
 
 /// The servers that a configuration lists.
 mod listed;
+/// What the control thread knows of a server.
+pub(crate) mod server_state;
 /// Routes and their policies.
 mod routes;
 /// Upstreams and their servers.
@@ -19,11 +21,11 @@ use config::{CacheDisk, Config, Hsts, IpNet};
 use tls::{ClientSide, Problem, ServerSide};
 
 use crate::cache::Cache;
-use crate::control::legacy::Legacy;
-use crate::control::resolve::Names;
-use crate::exchange::verify::Verifier;
+use crate::context::legacy::Legacy;
+use crate::forward::verify::Verifier;
 use crate::shaping::Limits;
 use crate::transport::latency_emulation::Link;
+use crate::transport::resolve::Names;
 
 pub(crate) use routes::{Auth, Policies, Route, Table, secret};
 pub(crate) use stickiness::Stickiness;

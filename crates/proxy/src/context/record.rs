@@ -10,14 +10,13 @@ use telemetry::{Entry, Places, Retried, WorkerLog};
 use wire::{Glimpse, Name, Version};
 
 use crate::context::client_tls::ClientTls;
+use crate::context::exchange::Call;
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::explain::{self, Known};
 use crate::context::failure::Failure;
 use crate::context::plan::Policies;
 use crate::context::seen;
-use crate::exchange::Call;
 use crate::faults::Drawn;
-use crate::upstream::choose::Detours;
 
 /// Attempts of a request whose failure is told, the first ones.
 const RETRIES_NOTED: usize = 4;
@@ -415,4 +414,15 @@ impl Drop for Record<'_> {
             self.call.worker.counters.requests_active.decrement();
         }
     }
+}
+
+/// What kept it from the first server that came to mind, for the log.
+#[derive(Debug, Default)]
+pub(crate) struct Detours {
+    /// How long it waited for a server with room, over all attempts.
+    pub(crate) queued: Option<Duration>,
+    /// Why its session left the server that it had, and the index of that, if it is still there.
+    pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
+    /// By which limit on what is under way it was turned away.
+    pub(crate) shed: Option<&'static str>,
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use wire::{Chain, Field, Head, RequestHead, Target, host_without_port};
 
-use crate::exchange::Call;
+use crate::context::exchange::Call;
 
 /// The fields of a head, for those who look for names of their own.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@ use balance::Time;
 use tokio::sync::mpsc::UnboundedSender;
 use wire::HeadLimits;
 
-use crate::body::pump::MinimumRate;
+use crate::context::minimum_rate::MinimumRate;
 use crate::context::plan::{Listener, Plan, ServerPlan, Table, UpstreamPlan};
 use crate::transport::deadline::Ticks;
 use crate::upstream::wait_queue::Line;

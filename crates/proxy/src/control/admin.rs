@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use telemetry::message;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -30,11 +31,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
+use crate::control::StartError;
 use crate::control::change::{AmendError, Control, ReloadError, Reloaded};
 use crate::control::handover::{self, Inheritance, Passed, Purpose};
 use crate::control::runtime_overrides::Amendment;
 use crate::control::service;
-use crate::control::{StartError, notice};
 use crate::transport::unix::{self, SocketFile};
 use told::{Changed, MistakeTold, Refused, ReloadTold, ServerNamed, ServerOrder};
 
@@ -235,7 +236,7 @@ async fn amend(
     match amended {
         Some(Ok(servers)) => {
             for (upstream, server) in &servers {
-                notice(&format!(
+                message::info(&format!(
                     "upstream {upstream}, server {server}: {done}, as the admin API was asked to"
                 ));
             }

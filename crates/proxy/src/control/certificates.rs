@@ -8,7 +8,6 @@ use tls::{Problem, Reload};
 
 use crate::context::plan::Plan;
 use crate::control::change::Control;
-use crate::control::notice;
 
 /// How often files are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -49,7 +48,7 @@ pub(crate) async fn watch(control: Weak<Control>) {
 
 fn report(reload: &Reload) {
     for path in &reload.taken {
-        notice(&format!("{} has changed, and is in use", path.display()));
+        message::info(&format!("{} has changed, and is in use", path.display()));
     }
     for problem in &reload.problems {
         let consequence = if problem.is_usable() { "" } else { "; the old one stays in use" };

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc as blocking};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use balance::Time;
@@ -20,25 +20,22 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::cache::Cache;
+use crate::context::legacy::Legacy;
 use crate::context::plan::Plan;
 use crate::control::admin::Admin;
 use crate::control::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::control::certificates;
 use crate::control::handover::{self, Estate, Inheritance, Purpose};
-use crate::control::legacy::Legacy;
 use crate::control::metrics::Metrics;
-use crate::control::pressure::Pressure;
-use crate::control::resolve::{Name, Names, Wanted};
 use crate::control::runtime_overrides::{Amendment, Overlay, Refusal, ReshapeRefusal};
 use crate::control::{Reread, StartError, speak};
 use crate::faults::Faults;
 use crate::faults::listeners;
+use crate::transport::resolve::{Name, Names, RESOLVE_FIRST, Wanted};
 use crate::transport::unix::SocketFile;
 use crate::worker::listen::{self, ListenerId, Opened};
+use crate::worker::pressure::Pressure;
 use crate::worker::{Change, LogChange, Message};
-
-/// How long a change waits for the first addresses of names.
-pub(crate) const RESOLVE_FIRST: Duration = Duration::from_secs(5);
 
 /// Which plan is in force, and how it becomes another one. Shared by all that change something.
 pub(crate) struct Control {

@@ -19,8 +19,9 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use telemetry::message;
 
+use crate::context::legacy::MESSAGE_BYTES_MAX;
+use crate::context::legacy::{Bequest, Legacy};
 use crate::control::admin::shaped::ShapingOrder;
-use crate::control::legacy::{Bequest, Legacy};
 use crate::control::runtime_overrides::{Overlay, ServerChange};
 use crate::faults::FaultBequest;
 
@@ -28,8 +29,6 @@ use crate::faults::FaultBequest;
 pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
 /// Sockets in a message; the kernel takes no more than 253.
 const SOCKETS_MAX: usize = 128;
-/// Bytes of a message.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// What a message has beside what is inherited.
 const ENVELOPE_BYTES_MAX: usize = 1024;
 /// Of what is too long for a message.

@@ -6,14 +6,12 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Weak;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use config::MemoryBound;
 use telemetry::message;
 
 use crate::control::change::Control;
-use crate::control::notice;
 
 /// How often memory is looked at: as seldom as it cannot run short in between, by the speed below.
 const INTERVAL_MIN: Duration = Duration::from_millis(200);
@@ -22,40 +20,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(1);
 const BYTES_PER_SECOND_MAX: f64 = 8e9;
 /// After how long it is asked anew what the process may use: a container may have been given more.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
-/// Requests of a worker that are admitted all the same.
-pub(crate) const ADMITTED_MIN: u64 = 16;
-/// The share of the bound, in percent, below which there is enough again.
-const ENOUGH_PERCENT: u64 = 95;
 /// The share of what the process may use that is the bound unless written.
 const AUTO_PERCENT: u64 = 75;
-
-/// Whether memory is short.
-#[derive(Debug, Default)]
-pub(crate) struct Pressure(AtomicBool);
-
-impl Pressure {
-    /// Whether requests are to be refused.
-    #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Judges what the process uses.
-    fn judge(&self, used_bytes: u64, limit_bytes: Option<u64>) {
-        let Some(limit) = limit_bytes else { return self.0.store(false, Ordering::Relaxed) };
-        let was_on = self.is_on();
-        let is_on = used_bytes > if was_on { limit / 100 * ENOUGH_PERCENT } else { limit };
-        self.0.store(is_on, Ordering::Relaxed);
-        if is_on && !was_on {
-            message::warn(&format!(
-                "memory is short: {used_bytes} bytes of at most {limit} are in use, and most requests are refused; \
-                 [shed] memory sets the bound"
-            ));
-        } else if was_on && !is_on {
-            notice("memory suffices again");
-        }
-    }
-}
 
 /// Looks at memory until the proxy ends, on the control thread.
 pub(crate) async fn watch(control: Weak<Control>) {
@@ -135,6 +101,7 @@ fn group_limits(groups: &str) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::pressure::Pressure;
 
     #[test]
     fn it_is_on_beyond_the_bound_and_off_well_below() {

@@ -1,8 +1,6 @@
 //! Active checks: a task for each server that is checked, on the control thread. What they find lies in the server's
 //! `Standing`, where workers see it, and in its `Watch`, for whoever asks why.
 
-/// What is known of a server, and why.
-mod watch;
 /// The checks of one server.
 mod server;
 /// Connections as checks make them.
@@ -20,18 +18,17 @@ mod command;
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
+use telemetry::message;
 
 use balance::{Cause, ServerId};
 use tokio::task::AbortHandle;
 
 use crate::context::plan::Plan;
 use crate::control::change::Control;
-use crate::control::notice;
 use server::Subject;
 
 pub(crate) use server::{Shared, watch_return};
-pub(crate) use watch::Watch;
 
 /// What is checked now, by upstream and server.
 type Tasks = HashMap<(String, ServerId), Task>;
@@ -71,7 +68,9 @@ fn follow(plan: &Plan, tasks: &mut Tasks, shared: &Rc<Shared>) {
                 // What checks have found does not count where there are none.
                 if member.standing.restore(Cause::Check, shared.now()) {
                     let (upstream, server) = (&upstream.config.name, &upstream.servers[index].label);
-                    notice(&format!("upstream {upstream}, server {server}: up, as it is checked no more"));
+                    message::info(&format!(
+                        "upstream {upstream}, server {server}: up, as it is checked no more"
+                    ));
                 }
                 upstream.watches[index].forget_checks();
                 continue;
@@ -86,9 +85,4 @@ fn follow(plan: &Plan, tasks: &mut Tasks, shared: &Rc<Shared>) {
             tasks.insert(key, task);
         }
     }
-}
-
-/// What is known of each server from the plan before, and of new ones nothing.
-pub(crate) fn watch_of(known: Option<&Arc<Watch>>) -> Arc<Watch> {
-    known.map(Arc::clone).unwrap_or_default()
 }

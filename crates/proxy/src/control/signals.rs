@@ -11,10 +11,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::spawn_blocking;
 
+use crate::control::Running;
 use crate::control::change::Control;
 use crate::control::notify::{self, PidFile};
 use crate::control::upgrade::{Program, Successors, upgrade};
-use crate::control::{Running, notice};
 use crate::worker::Message;
 
 struct Signals {
@@ -120,7 +120,7 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
             Wish::End => {
                 notify::tell("STOPPING=1");
                 successors.end();
-                notice("draining: requests under way are finished, a second signal stops at once");
+                message::info("draining: requests under way are finished, a second signal stops at once");
                 running.drain();
                 return Stage::Draining;
             }
@@ -132,7 +132,7 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
                 drop(spawn_blocking(move || match upgrade(&control, &program, &successors) {
                     Ok(process) => {
                         notify::tell(&format!("MAINPID={process}"));
-                        notice(&format!(
+                        message::info(&format!(
                             "process {process} has taken over: this one ends with its last client"
                         ));
                         let _ = taken_over.send(());
@@ -148,7 +148,7 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
 fn end(control: &Control, stage: Stage) -> Stage {
     match stage {
         Stage::Retiring => {
-            notice("draining: requests under way are finished, a second signal stops at once");
+            message::info("draining: requests under way are finished, a second signal stops at once");
             control.tell_workers(|| Message::Drain);
         }
         Stage::Draining => control.tell_workers(|| Message::Stop),

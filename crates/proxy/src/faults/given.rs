@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::{Added, Faults, Held, Rule, by_request, rule_of};
 use telemetry::message;
 
-use crate::control::handover::MESSAGE_BYTES_MAX;
-use crate::control::legacy::Hidden;
+use crate::context::legacy::Hidden;
+use crate::context::legacy::MESSAGE_BYTES_MAX;
 
 /// Keys whose first requests were counted that are handed over, of all rules together: 4 MiB.
 const KEYS_MAX: usize = 256 * 1024;

@@ -6,13 +6,12 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
 
 use rustix::net::sockopt::{set_socket_reuseaddr, socket_acceptconn};
 use rustix::net::{Shutdown, listen, shutdown};
 
-use crate::control::change::Control;
-use crate::worker::listen::{BACKLOG, accept_one};
+use crate::transport::unix::BACKLOG;
+use crate::worker::listen::accept_one;
 
 /// What is done with a connection that came before all are refused.
 type Taking<'a> = &'a dyn Fn(TcpStream, SocketAddr);
@@ -45,22 +44,6 @@ fn take_all(socket: &OwnedFd, take: Taking<'_>) {
         match accept_one(socket) {
             Ok((stream, peer)) => take(stream, peer),
             Err(_) => return,
-        }
-    }
-}
-
-/// Has listeners refuse connections when it is time, and take them again, until the proxy ends.
-pub(crate) async fn watch(control: Weak<Control>) {
-    loop {
-        let Some(strong) = control.upgrade() else { return };
-        strong.settle_refusals();
-        let faults = Arc::clone(&strong.faults);
-        let rest = faults.refusals_change_in(strong.time_ns());
-        drop(strong);
-        match rest {
-            // A change meanwhile leaves word, so none is missed.
-            Some(rest) => drop(tokio::time::timeout(rest, faults.changed()).await),
-            None => faults.changed().await,
         }
     }
 }

@@ -13,14 +13,14 @@ use shape::Fault;
 use wire::{ClientConnection, Framing, Version};
 
 use crate::body::pump::Pump;
-use crate::connection::client::Next;
+use crate::context::client::Next;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Response};
 use crate::context::failure::Failure;
 use crate::context::record::Record;
-use crate::exchange::answer;
-use crate::exchange::forward::Reply;
-use crate::exchange::respond::{Plan, send};
-use crate::exchange::{Admitted, Call};
+use crate::forward::Reply;
+use crate::forward::answer;
+use crate::forward::respond::{Plan, send};
 use crate::transport::tcp::Follows;
 pub(crate) use written::Injection;
 

@@ -13,7 +13,7 @@ use shape::StreamId;
 
 use super::limits::{Limiter, Way};
 use super::share::Share;
-use crate::connection::client::Client;
+use crate::context::client::Client;
 use crate::context::snapshot::Snapshot;
 use crate::worker::Worker;
 

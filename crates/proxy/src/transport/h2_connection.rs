@@ -14,12 +14,11 @@ use http2::{
     Broken, Connection, Event, Gone, Key, Limits, Now, PAYLOAD_MAX, Reason, Role, Scheme, WriteError,
 };
 
-use crate::body::pump::Pipes;
 use crate::transport::buffer::PIECE;
 use crate::transport::deadline::Deadlines;
+use crate::transport::pipes::Pipes;
 use crate::transport::socket::Socket;
 use crate::transport::tcp::{Follows, Pipe};
-use crate::worker::Worker;
 
 /// Frames that are gathered before a stream has to wait for its turn.
 const GATHER_MAX: usize = PIECE;
@@ -152,13 +151,18 @@ pub(crate) enum End {
 }
 
 impl Session {
-    pub(crate) fn new(worker: &Worker, socket: Socket, role: Role, limits: Limits) -> Self {
-        let stock = Rc::clone(&worker.frames);
+    pub(crate) fn new(
+        stock: Rc<Stock>,
+        deadlines: Rc<Deadlines>,
+        socket: Socket,
+        role: Role,
+        limits: Limits,
+    ) -> Self {
         let engine = Connection::new(role, limits, Rc::clone(&stock.granted));
         Self(Rc::new(Shared {
             socket,
             stock,
-            deadlines: Rc::clone(&worker.deadlines),
+            deadlines,
             engine: RefCell::new(engine),
             waits: RefCell::default(),
             turns: RefCell::default(),

@@ -13,7 +13,6 @@ use std::task::{Context, Poll, Waker};
 use arc_swap::ArcSwapOption;
 use shape::{DelayLine, Latency};
 
-use crate::connection::client::Client;
 use crate::shaping::{Delayed, Shaper};
 use crate::transport::alarm::{Alarm, Alarms};
 use crate::transport::socket::Socket;
@@ -33,7 +32,7 @@ pub(crate) struct Link {
     /// What it takes to make a connection over it.
     connect_delay: Option<Arc<Delayed>>,
     /// How late bytes come by now. Whatever link takes this one's place says so here as well.
-    latency: Arc<InForce>,
+    pub(crate) latency: Arc<InForce>,
 }
 
 /// How late bytes come, for connections that are there already; `None` is at once.
@@ -74,16 +73,6 @@ impl Link {
         let is_to_be = self.is_late() && socket.may_be_late();
         if is_to_be { Late::over(socket, &self.latency, &worker.shaper, None) } else { socket }
     }
-}
-
-/// A connection of a client, as it is over the link that its listener has by now.
-pub(crate) fn behind(worker: &Rc<Worker>, client: &mut Client) {
-    let snapshot = worker.snapshot();
-    let link = snapshot.listener(&client.listening).link.as_ref();
-    let Some(link) = link.filter(|link| link.is_late() && client.socket.may_be_late()) else { return };
-    // While it is made something else is, and no bytes pass.
-    let socket = std::mem::replace(&mut client.socket, Socket::Nobody);
-    client.socket = Late::over(socket, &link.latency, &worker.shaper, Some(Rc::clone(worker)));
 }
 
 /// A connection whose bytes come late.
@@ -182,7 +171,12 @@ impl Half {
 
 impl Late {
     /// The connection, with its bytes late from now on.
-    fn over(socket: Socket, latency: &Arc<InForce>, shaper: &Shaper, worker: Option<Rc<Worker>>) -> Socket {
+    pub(crate) fn over(
+        socket: Socket,
+        latency: &Arc<InForce>,
+        shaper: &Shaper,
+        worker: Option<Rc<Worker>>,
+    ) -> Socket {
         let alarms = shaper.alarms();
         let shared = Rc::new(Shared {
             socket,

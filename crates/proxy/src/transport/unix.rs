@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
+
+/// Connections that the kernel holds for us (it allows at most net.core.somaxconn).
+pub(crate) const BACKLOG: i32 = 4096;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
-
-use crate::worker::listen::BACKLOG;
 
 /// Who may connect: the user and the group of the process.
 pub(crate) const MODE: u32 = 0o660;

@@ -2,17 +2,18 @@
 //! choice; and the wait for one with room.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use telemetry::message;
 
 use balance::{Ask, Loss, Parts, Pick, Room, ServerId, SessionKey, Stuck};
 
-use crate::connection::client::Client;
+use crate::context::client::Client;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Request, Response};
 use crate::context::failure::Failure;
 use crate::context::plan::Stickiness;
+use crate::context::record::Detours;
 use crate::context::seen;
-use crate::control::notice;
-use crate::exchange::{Admitted, Call};
 use crate::upstream::wait_queue::WhatFor;
 use crate::upstream::{Asked, Upstream};
 use crate::worker::Worker;
@@ -27,17 +28,6 @@ pub(crate) struct Choice<'a> {
     session: Option<Session<'a>>,
     /// The tick until which it may wait for room, once it does.
     waits_until: Option<u32>,
-}
-
-/// What kept it from the first server that came to mind, for the log.
-#[derive(Debug, Default)]
-pub(crate) struct Detours {
-    /// How long it waited for a server with room, over all attempts.
-    pub(crate) queued: Option<Duration>,
-    /// Why its session left the server that it had, and the index of that, if it is still there.
-    pub(crate) session_moved: Option<(&'static str, Option<usize>)>,
-    /// By which limit on what is under way it was turned away.
-    pub(crate) shed: Option<&'static str>,
 }
 
 /// What there is to ask.
@@ -300,7 +290,7 @@ impl<'a> Session<'a> {
             Loss::Full => ("full", "it has no room"),
         };
         worker.counters.sessions_moved.increment();
-        notice(&format!("upstream {}: sessions of server {name} move on: {why}", plan.config.name));
+        message::info(&format!("upstream {}: sessions of server {name} move on: {why}", plan.config.name));
         Some((word, place))
     }
 }

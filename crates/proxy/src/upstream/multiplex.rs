@@ -171,7 +171,8 @@ async fn begin(
         long_heads_bytes: usize::MAX,
         floods: worker.snapshot().plan.config.limits.http2.floods,
     };
-    let session = Session::new(worker, socket, Role::Client, limits);
+    let session =
+        Session::new(Rc::clone(&worker.frames), Rc::clone(&worker.deadlines), socket, Role::Client, limits);
     let handshake = poll_fn(|context| match drive(&session, context) {
         Poll::Ready(_) => Poll::Ready(Err(Failure::UpstreamHandshake)),
         Poll::Pending if session.engine().has_begun() => Poll::Ready(Ok(())),

@@ -5,8 +5,8 @@ use balance::Time;
 use config::Retry;
 use wire::Method;
 
+use crate::context::exchange::Call;
 use crate::context::failure::Failure;
-use crate::exchange::Call;
 use crate::upstream::Upstream;
 
 /// Attempts for one request, whatever is configured.

@@ -23,16 +23,15 @@ use telemetry::message;
 use tokio::io::Interest;
 use tokio::sync::watch;
 
-use crate::connection::client::{self, Client};
+use crate::connection::client;
+use crate::context::client::Client;
 use crate::context::plan::Listener;
-use crate::control::RAISE_LIMIT;
+use crate::transport::descriptors::{RAISE_LIMIT, is_out_of_descriptors};
 use crate::transport::tcp::{self, Tcp};
+use crate::transport::unix::BACKLOG;
 use crate::transport::unix::{self, SocketFile};
-use crate::upstream::is_out_of_descriptors;
 use crate::worker::{Message, State, Worker};
 
-/// Connections that the kernel holds for us (it allows at most net.core.somaxconn).
-pub(crate) const BACKLOG: i32 = 4096;
 /// Bytes of a response that the kernel holds unsent: enough to keep a fast link busy, little enough that a slow client
 /// is noticed and costs little memory.
 const UNSENT_MAX: u32 = 256 * 1024;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use config::RouteTimeouts;
 
+use crate::context::exchange::Call;
 use crate::context::exchange_slot::Memory;
 use crate::context::failure::Failure;
-use crate::exchange::Call;
 
 /// What is known of a request that failed.
 pub(crate) struct Known {

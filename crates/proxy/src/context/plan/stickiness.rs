@@ -3,7 +3,7 @@
 use balance::{InsertedCookie, Secret, Sessions, Source, Time};
 use config::StickySessions;
 
-use crate::control::legacy::Legacy;
+use crate::context::legacy::Legacy;
 
 /// What signs cookies where the configuration names no secret.
 pub(crate) type CookieSecret = [u8; 32];

@@ -16,13 +16,12 @@ use super::stickiness::Stickiness;
 use config::written_duration;
 use telemetry::message::{self, Level};
 
+use crate::context::legacy::Legacy;
 use crate::context::plan::listed::{Listed, listed};
-use crate::control::legacy::Legacy;
-use crate::control::notice;
-use crate::control::probe::{Watch, watch_of};
-use crate::control::resolve::Names;
+use crate::context::plan::server_state::{Watch, watch_of};
 use crate::shaping::Limits;
 use crate::transport::latency_emulation::Link;
+use crate::transport::resolve::Names;
 
 /// The addresses of a server, tried in turn; they are exchanged as its name is resolved again.
 pub(crate) type Addresses = Arc<ArcSwap<Vec<SocketAddr>>>;
@@ -180,7 +179,10 @@ impl UpstreamPlan {
     #[cold]
     pub(crate) fn tell_revived(&self, server: usize) {
         let Self { config, servers, .. } = self;
-        notice(&format!("upstream {}, server {}: it answers again", config.name, servers[server].label));
+        message::info(&format!(
+            "upstream {}, server {}: it answers again",
+            config.name, servers[server].label
+        ));
     }
 
     /// Tells the operator what the end of a request has changed about a server.

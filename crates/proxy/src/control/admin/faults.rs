@@ -2,6 +2,7 @@
 //! nobody, so it is done on this thread; rates and delays, which are cleared with them, wait for the workers.
 
 use std::sync::Weak;
+use telemetry::message;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,7 +11,6 @@ use axum::response::Response;
 use super::told::{self, FaultsAdded, FaultsRemoved, MistakeTold, Refused};
 use super::{Segments, Sent, elsewhere, ending, json, refused, shaped};
 use crate::control::change::Control;
-use crate::control::notice;
 use crate::faults::FaultRefusal;
 
 /// What a mistake in a body is told to be in.
@@ -43,7 +43,7 @@ pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) 
         Ok(()) => {
             control.settle_refusals();
             for name in &names {
-                notice(&format!("fault {name:?} is injected, as the admin API was asked to"));
+                message::info(&format!("fault {name:?} is injected, as the admin API was asked to"));
             }
             json(StatusCode::OK, &FaultsAdded { faults: names })
         }
@@ -59,7 +59,7 @@ pub(super) async fn remove(
     match control.faults.remove(&name, control.time_ns()) {
         Ok(()) => {
             control.settle_refusals();
-            notice(&format!("fault {name:?} is removed, as the admin API was asked to"));
+            message::info(&format!("fault {name:?} is removed, as the admin API was asked to"));
             json(StatusCode::OK, &FaultsRemoved { removed: 1, shaping_cleared: 0 })
         }
         Err(refusal @ FaultRefusal::NoFault(_)) => refused(StatusCode::NOT_FOUND, &refusal.to_string()),
@@ -77,7 +77,9 @@ pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
     });
     match cleared.await {
         Some(Ok(removed)) => {
-            notice("all faults and changes of rates and delays are removed, as the admin API was asked to");
+            message::info(
+                "all faults and changes of rates and delays are removed, as the admin API was asked to",
+            );
             json(StatusCode::OK, &removed)
         }
         Some(Err(refusal)) => *refusal,

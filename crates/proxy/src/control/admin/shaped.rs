@@ -2,6 +2,7 @@
 //! messages that are under way as well, when it has answered.
 
 use std::sync::Weak;
+use telemetry::message;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,7 +13,6 @@ use shape::Delay;
 
 use super::{Segments, Sent, elsewhere, ending, json, refused};
 use crate::control::change::{AmendError, Control};
-use crate::control::notice;
 use crate::control::runtime_overrides::ReshapeRefusal;
 
 /// What can be slowed down.
@@ -224,7 +224,9 @@ pub(super) async fn change(State(control): State<Weak<Control>>, Sent(body): Sen
     match elsewhere(control, move |control| control.reshape(&order)).await {
         Some(Ok(named)) => {
             let PlaceNamed { place, name } = &named;
-            notice(&format!("{place} {name:?}: rates and delays are changed, as the admin API was asked to"));
+            message::info(&format!(
+                "{place} {name:?}: rates and delays are changed, as the admin API was asked to"
+            ));
             json(StatusCode::OK, &named)
         }
         Some(Err(error)) => not_done(&error),
@@ -239,7 +241,7 @@ pub(super) async fn remove(
     let named = name.clone();
     match elsewhere(control, move |control| control.unshape(place, &named)).await {
         Some(Ok(())) => {
-            notice(&format!(
+            message::info(&format!(
                 "{place} {name:?}: rates and delays are the file's again, as the admin API was asked to"
             ));
             json(StatusCode::OK, &ShapingCleared { cleared: 1 })
@@ -252,7 +254,7 @@ pub(super) async fn remove(
 pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
     match elsewhere(control, |control| control.unshape_all()).await {
         Some(Ok(cleared)) => {
-            notice("all rates and delays are the file's again, as the admin API was asked to");
+            message::info("all rates and delays are the file's again, as the admin API was asked to");
             json(StatusCode::OK, &ShapingCleared { cleared })
         }
         Some(Err(error)) => not_done(&error),

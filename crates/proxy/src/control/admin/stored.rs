@@ -1,6 +1,7 @@
 //! What the admin API tells of what is stored, and takes: the shapes of its JSON, for both ends.
 
 use std::sync::Weak;
+use telemetry::message;
 
 use ::cache::{Force, Named, NotNamed};
 use axum::extract::State;
@@ -12,7 +13,6 @@ use tokio::sync::oneshot;
 use super::{Sent, elsewhere, ending, json, refused};
 use crate::cache::{Purging, Question};
 use crate::control::change::Control;
-use crate::control::notice;
 
 /// What is to be purged: all that is named in any of these ways.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -225,7 +225,7 @@ pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent
         Some(Some(Err(error))) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
         Some(Some(Ok(purged))) => {
             if order.all {
-                notice("all that is stored was purged, as the admin API was asked to");
+                message::info("all that is stored was purged, as the admin API was asked to");
             }
             json(StatusCode::OK, &purged)
         }

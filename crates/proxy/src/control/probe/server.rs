@@ -13,9 +13,9 @@ use telemetry::message::{self, Level};
 use tls::ClientSide;
 use tokio::sync::Semaphore;
 
+use crate::context::plan::server_state::Watch;
 use crate::context::plan::{ServerPlan, UpstreamPlan};
 use crate::control::probe::connect::has_address;
-use crate::control::probe::watch::Watch;
 use crate::control::probe::{command, connect, grpc, http};
 use crate::transport::tls::Records;
 

@@ -13,10 +13,10 @@ use config::{Bandwidth, Bandwidths, Config, Link, ValueError};
 use shape::{Delay, Loss};
 use telemetry::message;
 
+use crate::control::StartError;
 use crate::control::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::control::change::{AmendError, Control};
 use crate::control::handover;
-use crate::control::{StartError, notice};
 
 /// Places that may differ from the file.
 const PLACES_MAX: usize = 16_384;
@@ -402,7 +402,7 @@ pub(crate) async fn watch(control: Weak<Control>) {
         match tokio::task::spawn_blocking(move || control.expire()).await {
             Ok(Ok(places)) => {
                 for PlaceNamed { place, name } in places {
-                    notice(&format!(
+                    message::info(&format!(
                         "{place} {name:?}: rates and delays are the file's again: their time is over"
                     ));
                 }

@@ -7,9 +7,9 @@ use shape::Fault;
 use wire::{Framing, Version};
 
 use super::{Outline, alter_head, begun, broken_off, ends_connection, exchange, fits};
+use crate::context::exchange::Call;
 use crate::context::failure::Failure;
 use crate::context::record::Record;
-use crate::exchange::Call;
 
 /// A fault of a response that is about to leave.
 pub(crate) struct Injection {

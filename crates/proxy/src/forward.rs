@@ -2,6 +2,19 @@
 //!
 //! The body of the request goes on being sent beside everything that follows, until it has ended.
 
+/// The proxy's own responses.
+pub(crate) mod answer;
+/// The proxy's own responses to gRPC calls.
+pub(crate) mod grpc;
+/// Sends the response to the client.
+pub(crate) mod respond;
+/// Whether an upgrade is the one that was asked for.
+pub(crate) mod switch;
+/// What a route demands of a request, and changes in it.
+pub(crate) mod policies;
+/// Password hashes, on threads of their own.
+pub(crate) mod verify;
+
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
@@ -14,17 +27,15 @@ use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Ver
 
 use crate::body::unwanted::Unwanted;
 use crate::body::upload::{self, Until, Upload};
-use crate::cache::{self, Asking};
-use crate::connection::client::Client;
+use crate::context::asking::{Asking, kept_target};
+use crate::context::client::Client;
 use crate::context::client_tls::ClientTls;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request, Response};
+use crate::context::explain::INTERIM_MAX;
 use crate::context::failure::{Failure, Party};
 use crate::context::record::Record;
 use crate::context::seen;
-use crate::exchange::policies;
-use crate::exchange::respond;
-use crate::exchange::switch;
-use crate::exchange::{Admitted, Call};
 use crate::shaping::{Pace, Way};
 use crate::transport::buffer::{Buffer, SMALL};
 use crate::transport::cold::{aside, at_once};
@@ -34,9 +45,6 @@ use crate::upstream::choose::Choice;
 use crate::upstream::retry::{Attempts, Progress, Setback, Verdict};
 use crate::upstream::{Admission, Asked, Connection, Upstream};
 use crate::worker::Worker;
-
-/// Interim responses that a server may send before the final one.
-pub(crate) const INTERIM_MAX: usize = 32;
 
 /// First read of a response whose body is likely to be spliced: little more than its head.
 const HEAD_ALONE: usize = 1024;
@@ -449,7 +457,7 @@ impl Attempt<'_> {
             None => {
                 let asking = Asking::of(request.texts.conditions.as_deref(), false, None);
                 let edits = asking.as_ref().map(|asking| asking as &dyn wire::Edits);
-                let path_and_query = cache::kept_target(self.admitted, &request.texts);
+                let path_and_query = kept_target(self.admitted, &request.texts);
                 let rewrite = RequestRewrite { path_and_query, ..rewrite(edits) };
                 wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
                 Ok(())

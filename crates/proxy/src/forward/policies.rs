@@ -10,16 +10,16 @@ use config::{Action, HostHeader};
 use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
 use wire::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
 
-use crate::cache::{self, Asking};
+use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Request, Response, Texts};
 use crate::context::failure::Failure;
 use crate::context::plan::{Auth, Policies};
 use crate::context::record::Record;
 use crate::context::seen::{self, Fields};
-use crate::exchange::answer;
-use crate::exchange::verify::Claim;
-use crate::exchange::{Admitted, Call};
+use crate::forward::answer;
+use crate::forward::verify::Claim;
 
 /// Length of a name that a request may bring along.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -137,7 +137,7 @@ pub(crate) fn act<'a>(
     };
     let rewritten = match &policies.meant.rewrite.path {
         Some(rewrite) if answer.is_none() => {
-            let kept_target = cache::kept_target(admitted, &texts);
+            let kept_target = kept_target(admitted, &texts);
             rewrite.apply(&with_kept_query(exchange, kept_target), &mut path)
         }
         _ => Ok(false),
@@ -168,7 +168,7 @@ pub(crate) fn write_request(
     let mut texts = std::mem::take(&mut request.texts);
     let mut host_text = std::mem::take(&mut texts.host);
     let Texts { path, id, conditions, .. } = &texts;
-    let kept_target = cache::kept_target(admitted, &texts);
+    let kept_target = kept_target(admitted, &texts);
     let bytes = request.head_bytes();
     let fields = Fields::of(&request.head, bytes);
     let edits = &policies.meant.request_headers;
@@ -192,7 +192,7 @@ pub(crate) fn write_request(
     let outcome = filled.map(|host| {
         let edited = Edited { headers: edits, exchange, response: None, has_page: false, besides: None };
         let edits = (!edits.is_empty()).then_some(&edited as &dyn wire::Edits);
-        let drops_authorization = cache::drops_authorization(admitted, policies);
+        let drops_authorization = drops_authorization(admitted, policies);
         let asking = Asking::of(conditions.as_deref(), drops_authorization, edits);
         let rewrite = RequestRewrite {
             path_and_query: Some(path.as_slice()).filter(|path| !path.is_empty()).or(kept_target),

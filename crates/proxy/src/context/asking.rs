@@ -3,6 +3,10 @@
 use ::cache::is_replaced_condition;
 use wire::Edits;
 
+use crate::context::exchange::Admitted;
+use crate::context::exchange_slot::Texts;
+use crate::context::plan::Policies;
+
 /// Takes out of a request what is the client's alone, and puts lines of the cache in the place of its preconditions and
 /// ranges.
 pub(crate) struct Asking<'a> {
@@ -51,4 +55,17 @@ impl Edits for Asking<'_> {
         }
         out.extend_from_slice(self.lines.unwrap_or_default());
     }
+}
+
+/// Path and query that a server is to see, where they are not all that the client sent.
+#[inline]
+pub(crate) fn kept_target<'a>(admitted: &Admitted, texts: &'a Texts) -> Option<&'a [u8]> {
+    texts.kept_target.as_deref().filter(|_| admitted.is_cached())
+}
+
+/// Whether who asks is known to this proxy alone, so that what a server answers is for all who may ask (RFC 9111 §3.5): the
+/// route has asked for a password, and tells the server of no user.
+#[inline]
+pub(crate) fn drops_authorization(admitted: &Admitted, policies: &Policies) -> bool {
+    policies.auth.is_some() && admitted.may_be_stored() && !policies.meant.request_headers.has_user()
 }

@@ -7,17 +7,17 @@ use std::io::Write;
 use config::Page;
 use wire::{ChainKind, Framing, Method, Span, Target, Version};
 
-use crate::connection::client::Next;
+use crate::context::client::Next;
+use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::{Memory, Request};
 use crate::context::failure::{Failure, Party};
 use crate::context::plan::Policies;
 use crate::context::record::Record;
 use crate::context::seen;
-use crate::exchange::grpc;
-use crate::exchange::policies::{self, Subject};
-use crate::exchange::respond::send_counted;
-use crate::exchange::{Admitted, Call};
 use crate::faults::messages::Injection;
+use crate::forward::grpc;
+use crate::forward::policies::{self, Subject};
+use crate::forward::respond::send_counted;
 use crate::transport::cold::aside;
 use crate::transport::tcp::Follows;
 

@@ -12,6 +12,9 @@ use tls::TicketKeys;
 
 use crate::context::plan::{Plan, Stickiness};
 
+/// Bytes of a message.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+
 /// Sessions that are handed over, of all upstreams together: those used last. 6 MiB.
 const SESSIONS_MAX: usize = 256 * 1024;
 /// Sessions of a part, which fits a message of 16 KiB in base64.

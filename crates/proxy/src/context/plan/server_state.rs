@@ -1,6 +1,6 @@
 //! What the control thread knows of a server beside how it stands: what its checks found, and why it was left out.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use balance::{Health, Time};
 
@@ -56,7 +56,7 @@ impl Watch {
     }
 
     /// A check has ended so, and that is what the server's health is now.
-    pub(super) fn checked(&self, health: Health, outcome: &Result<(), String>, now: Time) {
+    pub(crate) fn checked(&self, health: Health, outcome: &Result<(), String>, now: Time) {
         self.change(|findings| {
             let was_down = matches!(findings.health, Health::Down { .. });
             if findings.since.is_none() || was_down != matches!(health, Health::Down { .. }) {
@@ -71,7 +71,7 @@ impl Watch {
     }
 
     /// It is not checked any more.
-    pub(super) fn forget_checks(&self) {
+    pub(crate) fn forget_checks(&self) {
         self.change(|findings| {
             *findings = Findings {
                 outlier: findings.outlier.take(),
@@ -91,4 +91,9 @@ impl Watch {
     fn change(&self, change: impl FnOnce(&mut Findings)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+/// What is known of each server from the plan before, and of new ones nothing.
+pub(crate) fn watch_of(known: Option<&Arc<Watch>>) -> Arc<Watch> {
+    known.map(Arc::clone).unwrap_or_default()
 }

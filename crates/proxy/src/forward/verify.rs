@@ -8,9 +8,9 @@ use std::thread::available_parallelism;
 use route::{Credentials, CredentialsDigest};
 use tokio::sync::Semaphore;
 
+use crate::context::exchange::Call;
 use crate::context::failure::Failure;
 use crate::context::plan::Auth;
-use crate::exchange::Call;
 use crate::transport::deadline::Ticks;
 
 /// Requests in line, over all workers; those beyond are told to come again.

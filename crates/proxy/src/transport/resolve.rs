@@ -25,7 +25,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 
-use crate::control::change::{Control, RESOLVE_FIRST};
+/// How long a change waits for the first addresses of names.
+pub(crate) const RESOLVE_FIRST: Duration = Duration::from_secs(5);
 
 /// Records are kept for at least this long, whatever they say.
 const TTL_MIN: Duration = Duration::from_secs(1);
@@ -34,8 +35,6 @@ const TTL_MAX: Duration = Duration::from_secs(300);
 /// After a failure the next attempt comes after this, then twice that, and so on.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Names that change together make one change of the plan.
-const GATHERING: Duration = Duration::from_millis(50);
 /// Addresses of one name that count; those beyond are left out.
 const ADDRESSES_MAX: usize = 256;
 
@@ -117,17 +116,6 @@ pub(crate) async fn watch(mut wanted: UnboundedReceiver<Wanted>, mut resolver: M
                 watch_name(resolver.clone(), Arc::downgrade(&name), first.clone(), Rc::clone(&changed));
             tokio::task::spawn_local(lookups);
         }
-    }
-}
-
-/// Changes the plan after names have changed, until the proxy ends.
-pub(crate) async fn follow(control: Weak<Control>, changed: Rc<Notify>) {
-    loop {
-        changed.notified().await;
-        tokio::time::sleep(GATHERING).await;
-        let Some(control) = control.upgrade() else { return };
-        // It waits for the workers.
-        let _ = tokio::task::spawn_blocking(move || control.follow_names()).await;
     }
 }
 
