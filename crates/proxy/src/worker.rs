@@ -18,12 +18,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use balance::{Time, WaitingWorkers};
 use telemetry::{Counters, Place, Series, WorkerLog};
-use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Notify, mpsc::UnboundedReceiver, mpsc::UnboundedSender};
 use tokio::task::JoinHandle;
 
-use crate::connection::client;
-use crate::connection::unshaken;
+use crate::connection::{client, unshaken};
 use crate::context::client::Client;
 use crate::context::exchange_slot::Lanes;
 use crate::context::plan::{Listener, Plan};

@@ -221,7 +221,7 @@ fn inner_lines(span: Span) -> usize {
 }
 
 /// `#[test]`, `#[tokio::test]` and `#[cfg(test)]`.
-fn is_test(attribute: &Attribute) -> bool {
+pub(super) fn is_test(attribute: &Attribute) -> bool {
     if attribute.path().is_ident("cfg") {
         return attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test");
     }
@@ -258,7 +258,7 @@ fn is_impure(segments: &[String]) -> bool {
     }
 }
 
-fn flatten(tree: &UseTree, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
+pub(super) fn flatten(tree: &UseTree, before: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
     let mut leaf = |name: Option<&Ident>| {
         paths.push(before.iter().cloned().chain(name.map(Ident::to_string)).collect());
     };

@@ -6,6 +6,8 @@
 mod arrows;
 /// What a Rust file looks like from outside: head, length, name.
 mod files;
+/// Which folder of the proxy may use which.
+mod folders;
 /// What is inside a Rust file: functions, modules, names, unsafe, and purity.
 mod items;
 /// Words that have no place in the project.
@@ -37,6 +39,7 @@ pub(crate) fn run() -> Result<(), String> {
     let workspace = Workspace::find()?;
     let files = workspace.text_files()?;
     let mut findings = arrows::check(&workspace.packages("Cargo.toml")?, &workspace.root);
+    findings.extend(folders::check(&files));
     for file in &files {
         words::check(file, &mut findings);
         if file.path.ends_with(".rs") {
@@ -45,6 +48,7 @@ pub(crate) fn run() -> Result<(), String> {
         }
     }
 
+    say(folders::allowed());
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for finding in &findings {
         say(finding);
