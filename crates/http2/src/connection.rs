@@ -294,11 +294,16 @@ impl Connection {
 
     /// Whether one more stream may be begun.
     pub fn takes_more(&self) -> bool {
+        self.room_for_streams() > 0
+    }
+
+    /// How many more streams may be begun now.
+    pub fn room_for_streams(&self) -> usize {
+        if self.is_going_away || self.closing != Closing::No || self.last >= STREAM_MAX - 2 {
+            return 0;
+        }
         let limit = self.limits.streams.min(self.peer.streams) as usize;
-        !self.is_going_away
-            && self.closing == Closing::No
-            && self.held() < limit
-            && self.last < STREAM_MAX - 2
+        limit.saturating_sub(self.held())
     }
 
     /// The frame for which the connection has to end, in words.

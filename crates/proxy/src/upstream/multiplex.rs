@@ -66,9 +66,16 @@ struct Shared {
 }
 
 impl Multiplex {
-    /// A stream of a connection that is there, if one has room and nobody waits for it.
+    /// A stream of a connection that is there, if there is one beside those for all who wait.
     pub(crate) fn stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
-        if self.waits.count.get() > 0 { None } else { self.free_stream(scheme) }
+        let waiting = self.waits.count.get();
+        if waiting > 0 && self.room_for_streams() <= waiting { None } else { self.free_stream(scheme) }
+    }
+
+    fn room_for_streams(&self) -> usize {
+        let connections = self.connections.borrow();
+        let open = connections.iter().filter(|shared| !shared.is_over());
+        open.fold(0, |room, shared| room.saturating_add(shared.session.engine().room_for_streams()))
     }
 
     fn free_stream(&self, scheme: Scheme) -> Option<Box<Connection>> {
