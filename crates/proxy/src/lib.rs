@@ -33,9 +33,6 @@ mod control;
 /// The chaos proxy, on its own.
 pub mod chaos;
 
-pub use control::admin::shaped;
-pub use control::admin::stored;
-pub use control::admin::told as status;
 pub use control::handover::Inheritance;
 pub use control::signals::run_until_signal;
 pub use control::{Reread, Running, Setup, StartError, speak, start, start_with};

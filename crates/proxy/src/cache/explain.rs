@@ -17,7 +17,7 @@ use super::Cache;
 use super::sent::Passing;
 use crate::context::plan::Plan;
 use crate::context::seen::Fields;
-use crate::control::admin::stored::{Explained, LastMiss, NowTold, RefusalTold, StoredTold};
+use api::cache::{CacheVerdict, Explained, LastMiss, StoreRefusal, StoredResponse};
 
 /// As many variants are told of one by one.
 const VARIANTS_TOLD_MAX: usize = 64;
@@ -78,7 +78,7 @@ impl Question {
         let mut explained = Explained {
             route: plan.routes[route].label.clone(),
             key: None,
-            now: NowTold::Off,
+            now: CacheVerdict::Off,
             stored: Vec::new(),
             variants: 0,
             variants_displaced: 0,
@@ -145,12 +145,12 @@ impl Question {
         };
         let is_on_disk = stored.is_empty() && cache.below.tier().is_some_and(|tier| tier.has(key));
         if is_on_disk {
-            explained.now = NowTold::OnDisk;
+            explained.now = CacheVerdict::OnDisk;
             return;
         }
         let decision = decide(&Asked::of(head, bytes), found, policy, now_ms);
         explained.now = now(decision);
-        let told = |object: &Arc<Object>| StoredTold::of(object, is_asked_for(object), now_ms);
+        let told = |object: &Arc<Object>| stored_response(object, is_asked_for(object), now_ms);
         let (asked_for, others): (Vec<_>, Vec<_>) = stored.iter().partition(|object| is_asked_for(object));
         explained.stored = asked_for.into_iter().chain(others).take(VARIANTS_TOLD_MAX).map(told).collect();
         explained.variants = stored.len();
@@ -173,13 +173,15 @@ impl Question {
     }
 }
 
-fn now(decision: Decision) -> NowTold {
+fn now(decision: Decision) -> CacheVerdict {
     match decision {
-        Decision::Serve(Freshness::StaleWhileRevalidate | Freshness::StaleForClient) => NowTold::StaleHit,
-        Decision::Serve(Freshness::Fresh) => NowTold::Hit,
-        Decision::Validate(forward) => NowTold::Validated(forward.what().to_owned()),
-        Decision::Forward(forward) => NowTold::Miss(forward.what().to_owned()),
-        Decision::OnlyIfCached => NowTold::Refused,
+        Decision::Serve(Freshness::StaleWhileRevalidate | Freshness::StaleForClient) => {
+            CacheVerdict::StaleHit
+        }
+        Decision::Serve(Freshness::Fresh) => CacheVerdict::Hit,
+        Decision::Validate(forward) => CacheVerdict::Validated(forward.what().to_owned()),
+        Decision::Forward(forward) => CacheVerdict::Miss(forward.what().to_owned()),
+        Decision::OnlyIfCached => CacheVerdict::Refused,
     }
 }
 
@@ -194,7 +196,8 @@ fn last_miss(outcome: &Outcome, now_ms: u64) -> LastMiss {
         why: outcome.forward.what().to_owned(),
         status: outcome.status,
         is_stored: matches!(outcome.ending, Ending::Stored | Ending::Validated),
-        not_stored: refusal.map(|row| RefusalTold { reason: row.word.to_owned(), what: row.what.to_owned() }),
+        not_stored: refusal
+            .map(|row| StoreRefusal { reason: row.word.to_owned(), what: row.what.to_owned() }),
     }
 }
 
@@ -236,26 +239,25 @@ fn remedies(decision: Decision, answering: Option<&Object>, last: Option<&Outcom
     remedies
 }
 
-impl StoredTold {
-    fn of(object: &Object, is_asked_for: bool, now_ms: u64) -> Self {
-        let (stored, head) = (object.stored(), object.head());
-        Self {
-            status: stored.status,
-            is_asked_for,
-            vary: text(object.vary().as_bytes()),
-            age_seconds: stored.age_seconds(now_ms),
-            ttl_seconds: if object.is_softly_purged() {
-                stored.ttl_seconds(now_ms).min(0)
-            } else {
-                stored.ttl_seconds(now_ms)
-            },
-            is_purged_softly: object.is_softly_purged(),
-            is_guess: stored.is_heuristic(),
-            body_bytes: object.body_bytes(),
-            memory_bytes: object.weight_bytes(),
-            etag: stored.etag(head).map(text),
-            last_modified: stored.last_modified(head).map(text),
-        }
+/// What is stored of a response.
+fn stored_response(object: &Object, is_asked_for: bool, now_ms: u64) -> StoredResponse {
+    let (stored, head) = (object.stored(), object.head());
+    StoredResponse {
+        status: stored.status,
+        is_asked_for,
+        vary: text(object.vary().as_bytes()),
+        age_seconds: stored.age_seconds(now_ms),
+        ttl_seconds: if object.is_softly_purged() {
+            stored.ttl_seconds(now_ms).min(0)
+        } else {
+            stored.ttl_seconds(now_ms)
+        },
+        is_purged_softly: object.is_softly_purged(),
+        is_guess: stored.is_heuristic(),
+        body_bytes: object.body_bytes(),
+        memory_bytes: object.weight_bytes(),
+        etag: stored.etag(head).map(text),
+        last_modified: stored.last_modified(head).map(text),
     }
 }
 

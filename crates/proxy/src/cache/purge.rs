@@ -16,9 +16,9 @@ use crate::context::exchange_slot::{Memory, Request};
 use crate::context::failure::Failure;
 use crate::context::plan::Plan;
 use crate::context::record::Record;
-use crate::control::admin::stored::{MetTold, Purged};
 use crate::forward::answer;
 use crate::transport::cold::aside;
+use api::cache::{PurgeMatch, Purged};
 
 /// How long what was purged may take memory that nobody needs yet.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -78,7 +78,7 @@ impl Purging {
             } else if !rules.is_empty() {
                 purged.is_more_on_disk |= self.disk_records > 0;
             }
-            purged.met.push(MetTold { what: named.to_string(), responses: count });
+            purged.met.push(PurgeMatch { what: named.to_string(), responses: count });
         }
         purged
     }

@@ -8,7 +8,7 @@ use telemetry::{CacheCell, CacheState, DiskState};
 
 use super::Cache;
 use crate::context::exchange::{Admitted, Call};
-use crate::control::admin::told::{CacheTold, DiskTold, HitRatesTold, RouteCacheTold};
+use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus};
 
 /// Where it is counted.
 #[inline]
@@ -68,12 +68,12 @@ pub(crate) fn refusal_words() -> Vec<&'static str> {
 }
 
 /// What the cache of a route did.
-pub(crate) fn of_route(cell: &CacheCell) -> RouteCacheTold {
+pub(crate) fn of_route(cell: &CacheCell) -> RouteCacheStatus {
     let named = |words: &[&str], counts: [u64; telemetry::CAUSES_MAX]| -> BTreeMap<String, u64> {
         let counts = words.iter().zip(counts).filter(|(_, count)| *count > 0);
         counts.map(|(word, count)| ((*word).to_owned(), count)).collect()
     };
-    RouteCacheTold {
+    RouteCacheStatus {
         hits: cell.hits.value(),
         stale: cell.stale.value(),
         waits: cell.waits.value(),
@@ -84,9 +84,9 @@ pub(crate) fn of_route(cell: &CacheCell) -> RouteCacheTold {
     }
 }
 
-fn disk_told(tally: DiskTally) -> DiskTold {
+fn disk_told(tally: DiskTally) -> DiskStatus {
     let DiskTally { standing, records, bytes, size_bytes, written, read, dropped, damaged, foreign } = tally;
-    DiskTold {
+    DiskStatus {
         is_on: standing == Standing::On,
         state: standing.to_string(),
         size_bytes,
@@ -128,12 +128,12 @@ impl Cache {
     }
 
     /// For the status.
-    pub(crate) fn told(&self) -> CacheTold {
+    pub(crate) fn told(&self) -> CacheStatus {
         let StoreTally { keys, bytes, filling_bytes, stored, evicted, evicted_bytes, purges, .. } =
             self.store.tally();
         let told =
-            |HitRates { half, same, double, quadruple }| HitRatesTold { half, same, double, quadruple };
-        CacheTold {
+            |HitRates { half, same, double, quadruple }| HitRatesStatus { half, same, double, quadruple };
+        CacheStatus {
             memory_bytes: self.store.memory_bytes(),
             stored_bytes: bytes,
             filling_bytes,

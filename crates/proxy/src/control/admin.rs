@@ -2,13 +2,13 @@
 //! thread; what waits for the workers does so elsewhere.
 
 /// What it tells, as those who ask read it.
-pub mod told;
+mod status;
 /// What is stored.
-pub mod stored;
+mod cache;
 /// What it does about faults.
 mod faults;
 /// How fast and how late things are.
-pub mod shaped;
+mod shaping;
 
 use std::io;
 use std::net::TcpListener;
@@ -37,7 +37,7 @@ use crate::control::handover::{self, Inheritance, Passed, Purpose};
 use crate::control::runtime_overrides::Amendment;
 use crate::control::service;
 use crate::transport::unix::{self, SocketFile};
-use told::{Changed, MistakeTold, Refused, ReloadTold, ServerNamed, ServerOrder};
+use api::status::{Changed, Refused, ReloadResult, ServerNamed, ServerOrder};
 
 /// Who may connect: the user of the process.
 const MODE: u32 = 0o600;
@@ -141,12 +141,12 @@ pub(crate) async fn serve(
         .route("/configuration", get(configuration))
         .route("/reload", post(reload))
         .route("/servers/{amendment}", post(amend))
-        .route("/cache/purge", post(stored::purge))
-        .route("/cache/explain", post(stored::explain))
+        .route("/cache/purge", post(cache::purge))
+        .route("/cache/explain", post(cache::explain))
         .route("/faults", get(faults::list).post(faults::add).delete(faults::clear))
         .route("/faults/{name}", delete(faults::remove))
-        .route("/shaping", get(shaped::list).post(shaped::change).delete(shaped::clear))
-        .route("/shaping/{place}/{name}", delete(shaped::remove))
+        .route("/shaping", get(shaping::list).post(shaping::change).delete(shaping::clear))
+        .route("/shaping/{place}/{name}", delete(shaping::remove))
         .method_not_allowed_fallback(|| async { refused(StatusCode::METHOD_NOT_ALLOWED, PLACES) })
         .fallback(|| async { refused(StatusCode::NOT_FOUND, PLACES) })
         .with_state(control);
@@ -167,7 +167,7 @@ const PLACES: &str = "there are GET /status, /configuration, /faults and /shapin
 
 async fn status(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {
-        Some(control) => json(StatusCode::OK, &told::status(&control)),
+        Some(control) => json(StatusCode::OK, &status::read(&control)),
         None => ending(),
     }
 }
@@ -188,10 +188,10 @@ async fn reload(State(control): State<Weak<Control>>) -> Response {
     else {
         return ending();
     };
-    let told = |mistakes: Vec<Mistake>| mistakes.iter().map(MistakeTold::of).collect();
+    let told = |mistakes: Vec<Mistake>| mistakes.iter().map(status::mistake).collect();
     match reloaded {
         Ok(Reloaded { warnings, remarks }) => {
-            json(StatusCode::OK, &ReloadTold { warnings: told(warnings), remarks })
+            json(StatusCode::OK, &ReloadResult { warnings: told(warnings), remarks })
         }
         Err(ReloadError::Mistakes(mistakes)) => {
             let error = "the configuration has mistakes: nothing has changed".to_owned();

@@ -23,7 +23,6 @@ use crate::cache::Cache;
 use crate::context::legacy::Legacy;
 use crate::context::plan::Plan;
 use crate::control::admin::Admin;
-use crate::control::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::control::certificates;
 use crate::control::handover::{self, Estate, Inheritance, Purpose};
 use crate::control::metrics::Metrics;
@@ -36,6 +35,7 @@ use crate::transport::unix::SocketFile;
 use crate::worker::listen::{self, ListenerId, Opened};
 use crate::worker::pressure::Pressure;
 use crate::worker::{Change, LogChange, Message};
+use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
 
 /// Which plan is in force, and how it becomes another one. Shared by all that change something.
 pub(crate) struct Control {

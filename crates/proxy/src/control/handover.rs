@@ -21,9 +21,9 @@ use telemetry::message;
 
 use crate::context::legacy::MESSAGE_BYTES_MAX;
 use crate::context::legacy::{Bequest, Legacy};
-use crate::control::admin::shaped::ShapingOrder;
 use crate::control::runtime_overrides::{Overlay, ServerChange};
 use crate::faults::FaultBequest;
+use api::shaping::ShapingOrder;
 
 /// Names the process that a new one takes over from, which holds the other end of its standard input.
 pub(crate) const VARIABLE: &str = "VANWARD_TAKES_OVER_FROM";
@@ -260,7 +260,7 @@ mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
-    use crate::control::admin::shaped::PlaceKind;
+    use api::shaping::PlaceKind;
 
     #[test]
     fn sockets_and_changes_arrive_as_they_were_given() {

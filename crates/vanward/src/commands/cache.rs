@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use ::proxy::stored::{PurgeOrder, Purged};
+use api::cache::{PurgeOrder, Purged};
 
 use super::cache_explain::{Explain, explain};
 use super::reach::Reach;
@@ -140,7 +140,7 @@ pub(super) fn print(text: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use ::proxy::stored::MetTold;
+    use api::cache::PurgeMatch;
 
     use super::*;
 
@@ -151,7 +151,7 @@ mod tests {
             responses,
             met: met
                 .iter()
-                .map(|(what, responses)| MetTold { what: (*what).to_owned(), responses: *responses })
+                .map(|(what, responses)| PurgeMatch { what: (*what).to_owned(), responses: *responses })
                 .collect(),
             is_more_on_disk,
         };

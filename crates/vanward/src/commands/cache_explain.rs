@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use ::proxy::stored::{ExplainOrder, Explained, LastMiss, NowTold, StoredTold};
+use api::cache::{CacheVerdict, ExplainOrder, Explained, LastMiss, StoredResponse};
 
 use super::reach::Reach;
 
@@ -63,7 +63,7 @@ fn page(explained: &Explained) -> String {
     }
     line("a GET now", &now(&explained.now));
     if explained.key.is_some() && explained.stored.is_empty() {
-        let is_on_disk = matches!(explained.now, NowTold::OnDisk);
+        let is_on_disk = matches!(explained.now, CacheVerdict::OnDisk);
         line("stored", if is_on_disk { "on the disk alone" } else { "nothing" });
     }
     for (index, stored) in explained.stored.iter().enumerate() {
@@ -90,21 +90,21 @@ fn page(explained: &Explained) -> String {
     page
 }
 
-fn now(now: &NowTold) -> String {
+fn now(now: &CacheVerdict) -> String {
     match now {
-        NowTold::Off => "goes to a server: the route stores nothing".to_owned(),
-        NowTold::Hit => "is a hit".to_owned(),
-        NowTold::StaleHit => "is answered with what is stored, though that is stale".to_owned(),
-        NowTold::OnDisk => "is read from the disk, and is a hit if that is fresh".to_owned(),
-        NowTold::Validated(why) => format!("has what is stored validated: {why}"),
-        NowTold::Miss(why) => format!("goes to a server: {why}"),
-        NowTold::Refused => "is answered 504: it wants nothing but what is stored".to_owned(),
+        CacheVerdict::Off => "goes to a server: the route stores nothing".to_owned(),
+        CacheVerdict::Hit => "is a hit".to_owned(),
+        CacheVerdict::StaleHit => "is answered with what is stored, though that is stale".to_owned(),
+        CacheVerdict::OnDisk => "is read from the disk, and is a hit if that is fresh".to_owned(),
+        CacheVerdict::Validated(why) => format!("has what is stored validated: {why}"),
+        CacheVerdict::Miss(why) => format!("goes to a server: {why}"),
+        CacheVerdict::Refused => "is answered 504: it wants nothing but what is stored".to_owned(),
     }
 }
 
 /// `200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding; ETag "a"`.
-fn variant(stored: &StoredTold) -> String {
-    let StoredTold { status, body_bytes, age_seconds, ttl_seconds, .. } = stored;
+fn variant(stored: &StoredResponse) -> String {
+    let StoredResponse { status, body_bytes, age_seconds, ttl_seconds, .. } = stored;
     let mut text = format!("{status}, {body_bytes} bytes, age {age_seconds} s, ");
     let _ = match ttl_seconds {
         _ if stored.is_purged_softly => write!(text, "stale since it was purged"),
@@ -143,12 +143,12 @@ fn last_miss(last: &LastMiss) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use ::proxy::stored::RefusalTold;
+    use api::cache::StoreRefusal;
 
     use super::*;
 
     fn explained() -> Explained {
-        let stored = StoredTold {
+        let stored = StoredResponse {
             status: 200,
             is_asked_for: true,
             vary: "accept-encoding,x-kind".to_owned(),
@@ -161,11 +161,11 @@ mod tests {
             etag: Some("\"a\"".to_owned()),
             last_modified: None,
         };
-        let other = StoredTold { is_asked_for: false, ttl_seconds: -2, etag: None, ..stored.clone() };
+        let other = StoredResponse { is_asked_for: false, ttl_seconds: -2, etag: None, ..stored.clone() };
         Explained {
             route: "/".to_owned(),
             key: Some("http://test/a\nx-kind=b".to_owned()),
-            now: NowTold::Hit,
+            now: CacheVerdict::Hit,
             stored: vec![stored, other],
             variants: 3,
             variants_displaced: 4,
@@ -175,7 +175,7 @@ mod tests {
                 why: "nothing was stored".to_owned(),
                 status: Some(200),
                 is_stored: false,
-                not_stored: Some(RefusalTold {
+                not_stored: Some(StoreRefusal {
                     reason: "private".to_owned(),
                     what: "it was private".to_owned(),
                 }),

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ::proxy::status::{FaultTold, FaultsAdded, FaultsRemoved};
+use api::status::{FaultStatus, FaultsAdded, FaultsRemoved};
 use config::FaultRule;
 use shape::{Fault, Occasion};
 
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
 
 fn list(reach: &Reach, is_json: bool) -> Result<(), ExitCode> {
     let answer = reach.get("/faults")?;
-    let faults: Vec<FaultTold> = answer.told()?;
+    let faults: Vec<FaultStatus> = answer.told()?;
     let text = match (is_json, faults.as_slice()) {
         (true, _) => String::from_utf8_lossy(&answer.body).into_owned(),
         (false, []) => "nothing goes wrong on purpose\n".to_owned(),
@@ -178,7 +178,7 @@ pub(crate) fn rules(faults: &[(Occasion, Fault)]) -> Vec<FaultRule> {
 }
 
 /// Faults as a table.
-pub(super) fn table(faults: &[FaultTold]) -> String {
+pub(super) fn table(faults: &[FaultStatus]) -> String {
     let mut rows = vec![["FAULT", "INJECTS", "PROBABILITY", "MATCHED", "INJECTED", ""].map(str::to_owned)];
     rows.extend(faults.iter().map(|fault| {
         let off = (!fault.is_on).then(|| "not now".to_owned());
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_table_of_faults() {
-        let fault = |name: &str, is_on, expires_in_seconds| FaultTold {
+        let fault = |name: &str, is_on, expires_in_seconds| FaultStatus {
             name: name.to_owned(),
             inject: "503".to_owned(),
             probability: "1%".to_owned(),

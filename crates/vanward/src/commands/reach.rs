@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::proxy::status::Refused;
+use api::status::Refused;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ::proxy::status::ReloadTold;
+use api::status::ReloadResult;
 
 use super::reach::Reach;
 
@@ -25,7 +25,7 @@ Examples:
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let told = arguments.reach.post("/reload", &()).and_then(|answer| answer.told());
-    let ReloadTold { warnings, remarks } = match told {
+    let ReloadResult { warnings, remarks } = match told {
         Ok(told) => told,
         Err(code) => return code,
     };

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ::proxy::status::{Changed, ServerNamed, ServerOrder, Status};
+use api::status::{Changed, ServerNamed, ServerOrder, Status};
 
 use super::reach::Reach;
 

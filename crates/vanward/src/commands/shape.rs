@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use ::proxy::shaped::{PlaceKind, PlaceNamed, PlaceTold, ShapingCleared, ShapingOrder};
+use api::shaping::{PlaceKind, PlaceNamed, ShapingCleared, ShapingOrder, ShapingStatus};
 use config::PROFILES;
 
 use super::faults::escaped;
@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
 
 fn list(reach: &Reach, is_json: bool) -> Result<(), ExitCode> {
     let answer = reach.get("/shaping")?;
-    let places: Vec<PlaceTold> = answer.told()?;
+    let places: Vec<ShapingStatus> = answer.told()?;
     let text = if is_json { String::from_utf8_lossy(&answer.body).into_owned() } else { table(&places) };
     // Who reads no further has seen enough.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
@@ -189,7 +189,7 @@ pub(super) fn say_cleared(cleared: usize) {
 }
 
 /// Places as a table.
-pub(super) fn table(places: &[PlaceTold]) -> String {
+pub(super) fn table(places: &[ShapingStatus]) -> String {
     let rows: Vec<[String; 3]> = places
         .iter()
         .map(|place| [format!("{} {}", word(place.place), place.name), told(place), note(place)])
@@ -205,7 +205,7 @@ pub(super) fn table(places: &[PlaceTold]) -> String {
 }
 
 /// `rate 1MB/s and 100KB/s per client, latency 50ms`.
-fn told(place: &PlaceTold) -> String {
+fn told(place: &ShapingStatus) -> String {
     let rates = [("rate", &place.rate), ("upload rate", &place.upload_rate)];
     let rates = rates.into_iter().filter(|(_, rates)| !rates.is_empty());
     let rates = rates.map(|(name, rates)| format!("{name} {}", rates.join(" and ")));
@@ -222,7 +222,7 @@ fn told(place: &PlaceTold) -> String {
     if all.is_empty() { "as it comes".to_owned() } else { all.join(", ") }
 }
 
-fn note(place: &PlaceTold) -> String {
+fn note(place: &ShapingStatus) -> String {
     match (place.is_changed, place.expires_in_seconds) {
         (false, _) => String::new(),
         (true, None) => "changed".to_owned(),
@@ -252,8 +252,8 @@ impl From<Place> for PlaceKind {
 mod tests {
     use super::*;
 
-    fn place(place: PlaceKind, name: &str) -> PlaceTold {
-        PlaceTold {
+    fn place(place: PlaceKind, name: &str) -> ShapingStatus {
+        ShapingStatus {
             place,
             name: name.to_owned(),
             rate: Vec::new(),
@@ -271,15 +271,15 @@ mod tests {
     #[test]
     fn places_are_told_with_what_is_changed() {
         let places = [
-            PlaceTold {
+            ShapingStatus {
                 rate: vec!["1MB/s".to_owned(), "5KB/s per client".to_owned()],
                 latency: Some("50ms±5ms".to_owned()),
                 is_changed: true,
                 expires_in_seconds: Some(12.04),
                 ..place(PlaceKind::Listener, "127.0.0.1:8080")
             },
-            PlaceTold { delay: Some("2s".to_owned()), ..place(PlaceKind::Route, "/") },
-            PlaceTold { is_changed: true, ..place(PlaceKind::Upstream, "app") },
+            ShapingStatus { delay: Some("2s".to_owned()), ..place(PlaceKind::Route, "/") },
+            ShapingStatus { is_changed: true, ..place(PlaceKind::Upstream, "app") },
         ];
         let expected = "  \
   listener 127.0.0.1:8080  rate 1MB/s and 5KB/s per client, latency 50ms±5ms  changed, expires in 12.0 s

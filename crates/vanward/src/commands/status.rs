@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 
-use ::proxy::status::{ServerTold, StateTold, Status, UpstreamTold};
+use api::status::{ServerState, ServerStatus, Status, UpstreamStatus};
 
 use super::reach::Reach;
 use super::{faults, shape};
@@ -100,7 +100,7 @@ fn page(status: &Status, has_colour: bool) -> String {
     page
 }
 
-fn table(page: &mut String, upstream: &UpstreamTold, has_colour: bool) {
+fn table(page: &mut String, upstream: &UpstreamStatus, has_colour: bool) {
     let mut rows = vec![["SERVER", "STATE", "WEIGHT", "REQUESTS", "RESPONSE", ""].map(str::to_owned)];
     rows.extend(upstream.servers.iter().map(row));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -117,7 +117,7 @@ fn table(page: &mut String, upstream: &UpstreamTold, has_colour: bool) {
     }
 }
 
-fn row(server: &ServerTold) -> [String; 6] {
+fn row(server: &ServerStatus) -> [String; 6] {
     let changed: Vec<&str> =
         server.changes.iter().map(String::as_str).filter(|change| *change != "drained").collect();
     let changed = match changed.as_slice() {
@@ -136,21 +136,21 @@ fn row(server: &ServerTold) -> [String; 6] {
     ]
 }
 
-fn word(state: StateTold) -> &'static str {
+fn word(state: ServerState) -> &'static str {
     match state {
-        StateTold::Up => "up",
-        StateTold::Draining => "draining",
-        StateTold::Ejected => "ejected",
-        StateTold::Down => "down",
-        StateTold::Open => "open circuit",
+        ServerState::Up => "up",
+        ServerState::Draining => "draining",
+        ServerState::Ejected => "ejected",
+        ServerState::Down => "down",
+        ServerState::Open => "open circuit",
     }
 }
 
-fn colour_of(state: StateTold) -> &'static str {
+fn colour_of(state: ServerState) -> &'static str {
     match state {
-        StateTold::Up => "\x1b[32m",
-        StateTold::Draining => "\x1b[33m",
-        StateTold::Ejected | StateTold::Down | StateTold::Open => "\x1b[31m",
+        ServerState::Up => "\x1b[32m",
+        ServerState::Draining => "\x1b[33m",
+        ServerState::Ejected | ServerState::Down | ServerState::Open => "\x1b[31m",
     }
 }
 
@@ -173,12 +173,12 @@ fn time(seconds: u64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use ::proxy::status::ListenerTold;
+    use api::status::ListenerStatus;
 
     use super::*;
 
-    fn server(label: &str, state: StateTold, reason: Option<&str>) -> ServerTold {
-        ServerTold {
+    fn server(label: &str, state: ServerState, reason: Option<&str>) -> ServerStatus {
+        ServerStatus {
             url: format!("http://{label}"),
             label: label.to_owned(),
             state,
@@ -191,15 +191,15 @@ mod tests {
         }
     }
 
-    fn upstream() -> UpstreamTold {
-        let weighed = ServerTold {
+    fn upstream() -> UpstreamStatus {
+        let weighed = ServerStatus {
             weight: 100,
             response_time_ms: Some(1.25),
             changes: vec!["drained".to_owned(), "weight".to_owned()],
-            ..server("a", StateTold::Draining, Some("taken out; nothing is under way"))
+            ..server("a", ServerState::Draining, Some("taken out; nothing is under way"))
         };
-        let servers = vec![server("10.0.0.1:9000", StateTold::Up, None), weighed];
-        UpstreamTold { name: "app".to_owned(), balance: "round-robin".to_owned(), sessions: None, servers }
+        let servers = vec![server("10.0.0.1:9000", ServerState::Up, None), weighed];
+        UpstreamStatus { name: "app".to_owned(), balance: "round-robin".to_owned(), sessions: None, servers }
     }
 
     #[test]
@@ -216,16 +216,16 @@ mod tests {
 
     #[test]
     fn a_page_says_who_runs_where_and_what_each_upstream_has() {
-        let listener = |address: &str, has_tls| ListenerTold {
+        let listener = |address: &str, has_tls| ListenerStatus {
             name: "front".to_owned(),
             address: address.to_owned(),
             has_tls,
         };
-        let table = UpstreamTold {
+        let table = UpstreamStatus {
             name: "kept".to_owned(),
             balance: "least-connections".to_owned(),
             sessions: Some(1),
-            servers: vec![server("b:80", StateTold::Down, Some("its checks fail: refused"))],
+            servers: vec![server("b:80", ServerState::Down, Some("its checks fail: refused"))],
         };
         let status = Status {
             version: "1.2.3".to_owned(),
@@ -264,13 +264,13 @@ upstream kept (least-connections), 1 session
     #[test]
     fn every_state_has_a_word_and_a_server_that_was_added_is_told_as_such() {
         for (state, word) in [
-            (StateTold::Up, "up"),
-            (StateTold::Draining, "draining"),
-            (StateTold::Ejected, "ejected"),
-            (StateTold::Down, "down"),
-            (StateTold::Open, "open circuit"),
+            (ServerState::Up, "up"),
+            (ServerState::Draining, "draining"),
+            (ServerState::Ejected, "ejected"),
+            (ServerState::Down, "down"),
+            (ServerState::Open, "open circuit"),
         ] {
-            let added = ServerTold {
+            let added = ServerStatus {
                 changes: vec!["added".to_owned(), "weight".to_owned()],
                 ..server("a", state, None)
             };

@@ -41,6 +41,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("balance", Layer::Pure),
     ("cache", Layer::Pure),
     ("shape", Layer::Pure),
+    ("api", Layer::Pure),
     ("mistake", Layer::Words),
     ("config", Layer::Config),
     ("tls", Layer::Configured),

@@ -33,9 +33,6 @@ const ORDER: &[&str] = &[
 /// keeps, and stages reach it by reference.
 const ALLOWED: &[(&str, &str)] = &[
     ("body/upload", "upstream"),
-    ("cache/explain", "control"),
-    ("cache/purge", "control"),
-    ("cache/tally", "control"),
     ("context/client", "shaping"),
     ("context/client", "upstream"),
     ("context/exchange", "shaping"),

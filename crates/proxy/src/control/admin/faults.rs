@@ -8,17 +8,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::told::{self, FaultsAdded, FaultsRemoved, MistakeTold, Refused};
-use super::{Segments, Sent, elsewhere, ending, json, refused, shaped};
+use super::status;
+use super::{Segments, Sent, elsewhere, ending, json, refused, shaping};
 use crate::control::change::Control;
 use crate::faults::FaultRefusal;
+use api::status::{FaultsAdded, FaultsRemoved, Refused};
 
 /// What a mistake in a body is told to be in.
 const NAME: &str = "the request's body";
 
 pub(super) async fn list(State(control): State<Weak<Control>>) -> Response {
     match control.upgrade() {
-        Some(control) => json(StatusCode::OK, &told::faults(&control)),
+        Some(control) => json(StatusCode::OK, &status::faults(&control)),
         None => ending(),
     }
 }
@@ -34,7 +35,7 @@ pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) 
         Ok(rules) => rules,
         Err(mistakes) => {
             let error = "the faults have mistakes: nothing has changed".to_owned();
-            let mistakes = mistakes.iter().map(MistakeTold::of).collect();
+            let mistakes = mistakes.iter().map(status::mistake).collect();
             return json(StatusCode::UNPROCESSABLE_ENTITY, &Refused { error, mistakes });
         }
     };
@@ -72,7 +73,7 @@ pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
         let lent = |refusal: FaultRefusal| Box::new(refused(StatusCode::CONFLICT, &refusal.to_string()));
         let removed = control.faults.clear(control.time_ns()).map_err(lent)?;
         control.settle_refusals();
-        let shaping_cleared = control.unshape_all().map_err(|error| Box::new(shaped::not_done(&error)))?;
+        let shaping_cleared = control.unshape_all().map_err(|error| Box::new(shaping::not_done(&error)))?;
         Ok::<_, Box<Response>>(FaultsRemoved { removed, shaping_cleared })
     });
     match cleared.await {

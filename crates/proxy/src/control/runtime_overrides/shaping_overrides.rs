@@ -4,7 +4,6 @@
 //! in the file. Of places that the file has no more, changes wait for them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use shape::{Delay, Loss};
 use telemetry::message;
 
 use crate::control::StartError;
-use crate::control::admin::shaped::{PlaceKind, PlaceNamed, ShapingOrder};
 use crate::control::change::{AmendError, Control};
 use crate::control::handover;
+use api::shaping::{PlaceKind, PlaceNamed, ShapingOrder};
 
 /// Places that may differ from the file.
 const PLACES_MAX: usize = 16_384;
@@ -365,16 +364,6 @@ fn value<T>(
             Ok(value) => Ok(Becomes::Other(Some(value))),
             Err(error) => Err(ReshapeRefusal::Value { key, error }),
         },
-    }
-}
-
-impl fmt::Display for PlaceKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Listener => "listener",
-            Self::Route => "route",
-            Self::Upstream => "upstream",
-        })
     }
 }
 

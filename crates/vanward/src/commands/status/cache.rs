@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ::proxy::status::{CacheTold, DiskTold, HitRatesTold, RouteCacheTold, RouteTold};
+use api::status::{CacheStatus, DiskStatus, HitRatesStatus, RouteCacheStatus, RouteStatus};
 
 /// Appends it to a page.
-pub(super) fn told(page: &mut String, cache: &CacheTold, routes: &[RouteTold]) {
+pub(super) fn told(page: &mut String, cache: &CacheStatus, routes: &[RouteStatus]) {
     // Writing into a String does not fail.
     let _ = writeln!(
         page,
@@ -21,7 +21,7 @@ pub(super) fn told(page: &mut String, cache: &CacheTold, routes: &[RouteTold]) {
     if let Some(disk) = &cache.disk {
         told_of_disk(page, disk);
     }
-    if let Some(HitRatesTold { half, same, double, quadruple }) = cache.hit_rates {
+    if let Some(HitRatesStatus { half, same, double, quadruple }) = cache.hit_rates {
         let [half, same, double, quadruple] = [half, same, double, quadruple].map(|share| share * 100.0);
         let _ = writeln!(
             page,
@@ -36,7 +36,7 @@ pub(super) fn told(page: &mut String, cache: &CacheTold, routes: &[RouteTold]) {
     }
 }
 
-fn told_of_disk(page: &mut String, disk: &DiskTold) {
+fn told_of_disk(page: &mut String, disk: &DiskStatus) {
     let _ = writeln!(
         page,
         "  disk: {}; {} of {} in use, {} responses; {} written, {} read, {} dropped, {} damaged",
@@ -63,7 +63,7 @@ fn table(page: &mut String, rows: &[[String; 7]]) {
     }
 }
 
-fn row(route: &str, cache: &RouteCacheTold) -> [String; 7] {
+fn row(route: &str, cache: &RouteCacheStatus) -> [String; 7] {
     let misses: u64 = cache.misses.values().sum();
     let notes = [("misses", &cache.misses), ("not stored", &cache.not_stored)];
     let notes = notes.iter().filter(|(_, counts)| !counts.is_empty());
@@ -98,8 +98,8 @@ mod tests {
         let counts = |pairs: &[(&str, u64)]| {
             pairs.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect::<BTreeMap<_, _>>()
         };
-        let route = |name: &str, cache| RouteTold { route: name.to_owned(), cache };
-        let did = RouteCacheTold {
+        let route = |name: &str, cache| RouteStatus { route: name.to_owned(), cache };
+        let did = RouteCacheStatus {
             hits: 1200,
             stale: 3,
             waits: 40,
@@ -108,7 +108,7 @@ mod tests {
             not_stored: counts(&[("private", 1)]),
             sent_bytes: 10,
         };
-        let cache = CacheTold {
+        let cache = CacheStatus {
             memory_bytes: 64 << 20,
             stored_bytes: 3 << 20,
             filling_bytes: 1 << 19,
@@ -117,7 +117,7 @@ mod tests {
             evicted: 2,
             evicted_bytes: 100,
             purges: 5,
-            disk: Some(DiskTold {
+            disk: Some(DiskStatus {
                 is_on: true,
                 state: "on".to_owned(),
                 size_bytes: 1 << 30,
@@ -129,7 +129,7 @@ mod tests {
                 damaged: 0,
                 foreign_files: 0,
             }),
-            hit_rates: Some(HitRatesTold { half: 0.5, same: 0.625, double: 0.75, quadruple: 1.0 }),
+            hit_rates: Some(HitRatesStatus { half: 0.5, same: 0.625, double: 0.75, quadruple: 1.0 }),
         };
         let mut page = String::new();
         told(&mut page, &cache, &[route("static", Some(did)), route("api", None)]);

@@ -1,18 +1,6 @@
-//! What the admin API tells of what is stored, and takes: the shapes of its JSON, for both ends.
+//! What is stored: orders to purge, and explanations.
 
-use std::sync::Weak;
-use telemetry::message;
-
-use ::cache::{Force, Named, NotNamed};
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
-
-use super::{Sent, elsewhere, ending, json, refused};
-use crate::cache::{Purging, Question};
-use crate::control::change::Control;
 
 /// What is to be purged: all that is named in any of these ways.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -42,7 +30,7 @@ pub struct Purged {
     pub responses: usize,
     /// The same for each name; one response may have several.
     #[serde(default)]
-    pub met: Vec<MetTold>,
+    pub met: Vec<PurgeMatch>,
     /// Whether more may have been met on the disk, which is not known before it is read.
     #[serde(default)]
     pub is_more_on_disk: bool,
@@ -50,22 +38,11 @@ pub struct Purged {
 
 /// What a name has met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MetTold {
+pub struct PurgeMatch {
     /// Such as `tag news`.
     pub what: String,
     /// How many stored responses.
     pub responses: usize,
-}
-
-impl PurgeOrder {
-    fn named(&self) -> Result<Vec<Named>, NotNamed> {
-        let urls = self.urls.iter().map(|url| Named::url(url));
-        let prefixes = self.prefixes.iter().map(|prefix| Named::prefix(prefix));
-        let hosts = self.hosts.iter().map(|host| Named::host(host));
-        let tags = self.tags.iter().map(|tag| Named::tag(tag));
-        let all = self.all.then_some(Ok(Named::All));
-        urls.chain(prefixes).chain(hosts).chain(tags).chain(all).collect()
-    }
 }
 
 /// A GET that is asked about.
@@ -87,9 +64,9 @@ pub struct Explained {
     /// What its response is found by; `None` where the route stores nothing.
     pub key: Option<String>,
     /// What would become of it now.
-    pub now: NowTold,
+    pub now: CacheVerdict,
     /// What is stored under its key: the variant that it asks for, and the newest others.
-    pub stored: Vec<StoredTold>,
+    pub stored: Vec<StoredResponse>,
     /// How many variants are stored.
     #[serde(default)]
     pub variants: usize,
@@ -105,7 +82,7 @@ pub struct Explained {
 /// What would become of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NowTold {
+pub enum CacheVerdict {
     /// Its route stores nothing.
     Off,
     /// What is stored answers, and is fresh.
@@ -124,7 +101,7 @@ pub enum NowTold {
 
 /// A stored response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredTold {
+pub struct StoredResponse {
     /// Its status.
     pub status: u16,
     /// Whether it is the variant that the request asks for.
@@ -163,73 +140,14 @@ pub struct LastMiss {
     /// Whether that was stored, or said that what is stored is good.
     pub is_stored: bool,
     /// Why not.
-    pub not_stored: Option<RefusalTold>,
+    pub not_stored: Option<StoreRefusal>,
 }
 
 /// Why a response was not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RefusalTold {
+pub struct StoreRefusal {
     /// The word for it, as in `detail` of Cache-Status.
     pub reason: String,
     /// In a sentence.
     pub what: String,
 }
-
-/// Says what would become of a GET, and why the last one was no hit.
-pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    let ExplainOrder { url, headers } = match serde_json::from_slice(&body) {
-        Ok(order) => order,
-        Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is not understood: {error}"));
-        }
-    };
-    let Some(control) = control.upgrade() else { return ending() };
-    let plan = control.plan();
-    match Question::of(&plan, &url, &headers).and_then(|question| question.answer(&plan)) {
-        Ok(explained) => json(StatusCode::OK, &explained),
-        Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
-    }
-}
-
-/// Purges what is named; what is wrong with a name is said before anything is done.
-pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent) -> Response {
-    let order: PurgeOrder = match serde_json::from_slice(&body) {
-        Ok(order) => order,
-        Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is not understood: {error}"));
-        }
-    };
-    let named = match order.named() {
-        Ok(named) if named.is_empty() => {
-            return refused(
-                StatusCode::BAD_REQUEST,
-                "nothing is named: there are urls, prefixes, hosts, tags and all",
-            );
-        }
-        Ok(named) => named,
-        Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
-    let force = if order.soft { Force::Soft } else { Force::Hard };
-    let purged = elsewhere(control, move |control| {
-        let plan = control.plan();
-        plan.cache.as_ref().map(|cache| {
-            let purged = cache.purge(&plan.spaces, &named, force).map(Purging::count);
-            // This is no thread of those who serve: it may wait.
-            cache.hand_on(named, force).map(oneshot::Receiver::blocking_recv);
-            purged
-        })
-    });
-    match purged.await {
-        None => ending(),
-        Some(None) => refused(StatusCode::CONFLICT, NOTHING_STORED),
-        Some(Some(Err(error))) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-        Some(Some(Ok(purged))) => {
-            if order.all {
-                message::info("all that is stored was purged, as the admin API was asked to");
-            }
-            json(StatusCode::OK, &purged)
-        }
-    }
-}
-
-const NOTHING_STORED: &str = "nothing is stored: the configuration has no [cache]";

@@ -1,21 +1,10 @@
-//! What the admin API tells and is told: the shapes of its JSON, for both ends. Durations and times say their unit.
+//! The status of the proxy, and orders about servers and faults.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use balance::{Cause, Flow, Time};
-use config::{ListenAddress, Mistake};
 use serde::{Deserialize, Serialize};
-use telemetry::RouteCell;
 
-use super::shaped::{self, PlaceTold};
-use crate::cache::{self, Cache};
-use crate::context::failure::Failure;
-use crate::context::plan::{Plan, Route, Stickiness, UpstreamPlan};
-use crate::control::change::Control;
-use crate::control::runtime_overrides::{Overlay, Presence, ServerChange};
-use crate::faults::Rule;
+use crate::shaping::ShapingStatus;
 
 /// How the proxy stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,17 +24,17 @@ pub struct Status {
     /// Requests being served now.
     pub requests: u64,
     /// Where clients connect.
-    pub listeners: Vec<ListenerTold>,
+    pub listeners: Vec<ListenerStatus>,
     /// Which requests go where, in the order of the file.
-    pub routes: Vec<RouteTold>,
+    pub routes: Vec<RouteStatus>,
     /// The servers, by upstream.
-    pub upstreams: Vec<UpstreamTold>,
+    pub upstreams: Vec<UpstreamStatus>,
     /// What is stored of responses; `None` without a cache.
-    pub cache: Option<CacheTold>,
+    pub cache: Option<CacheStatus>,
     /// What goes wrong on purpose, in the order in which requests are asked about.
-    pub faults: Vec<FaultTold>,
+    pub faults: Vec<FaultStatus>,
     /// What is slower or later than it would be by itself, or was made as it is by an operator.
-    pub shaping: Vec<PlaceTold>,
+    pub shaping: Vec<ShapingStatus>,
     /// What was counted since the start, by name.
     pub counters: BTreeMap<String, u64>,
     /// What has failed since the start, by the word that the log has for it; what never did is left out.
@@ -54,7 +43,7 @@ pub struct Status {
 
 /// An address that is listened on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ListenerTold {
+pub struct ListenerStatus {
     /// As in the file.
     pub name: String,
     /// As it is: the kernel may have chosen the port.
@@ -65,16 +54,16 @@ pub struct ListenerTold {
 
 /// A route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RouteTold {
+pub struct RouteStatus {
     /// What the log calls it.
     pub route: String,
     /// What its cache did since the start; `None` while it has done nothing.
-    pub cache: Option<RouteCacheTold>,
+    pub cache: Option<RouteCacheStatus>,
 }
 
 /// What the cache of a route did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RouteCacheTold {
+pub struct RouteCacheStatus {
     /// Requests that were answered with what was stored.
     pub hits: u64,
     /// Requests that were answered with what was stale.
@@ -93,7 +82,7 @@ pub struct RouteCacheTold {
 
 /// The store of all routes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CacheTold {
+pub struct CacheStatus {
     /// All memory that it may take.
     pub memory_bytes: u64,
     /// What objects take.
@@ -111,14 +100,14 @@ pub struct CacheTold {
     /// Purges since the start: each URL, tag, prefix or host counts for one, of both schemes for two.
     pub purges: u64,
     /// What lies behind the memory; `None` without a disk.
-    pub disk: Option<DiskTold>,
+    pub disk: Option<DiskStatus>,
     /// How often it would hit with another size; `None` until enough was asked for.
-    pub hit_rates: Option<HitRatesTold>,
+    pub hit_rates: Option<HitRatesStatus>,
 }
 
 /// The disk behind the memory of a cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskTold {
+pub struct DiskStatus {
     /// Whether it is read and written.
     pub is_on: bool,
     /// The same in words, and if it failed, how.
@@ -143,7 +132,7 @@ pub struct DiskTold {
 
 /// The share of hits among the requests for what can be stored, each from 0 to 1, estimated from a sample of them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct HitRatesTold {
+pub struct HitRatesStatus {
     /// With half of the memory.
     pub half: f64,
     /// With what there is.
@@ -156,7 +145,7 @@ pub struct HitRatesTold {
 
 /// Something that goes wrong on purpose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FaultTold {
+pub struct FaultStatus {
     /// What the log calls it.
     pub name: String,
     /// What goes wrong, as in a file.
@@ -192,7 +181,7 @@ pub struct FaultsRemoved {
 
 /// An upstream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UpstreamTold {
+pub struct UpstreamStatus {
     /// As in the file.
     pub name: String,
     /// How a server is picked.
@@ -200,18 +189,18 @@ pub struct UpstreamTold {
     /// Sessions that are kept on a server; `None` where none are, or their clients carry them.
     pub sessions: Option<usize>,
     /// Those that there are now: of a name with several addresses they are several.
-    pub servers: Vec<ServerTold>,
+    pub servers: Vec<ServerStatus>,
 }
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ServerTold {
+pub struct ServerStatus {
     /// As in the file, with the port.
     pub url: String,
     /// What the log calls it.
     pub label: String,
     /// Whether it is asked.
-    pub state: StateTold,
+    pub state: ServerState,
     /// Why not, where it is not.
     pub reason: Option<String>,
     /// Its share of the requests, relative to the others.
@@ -229,7 +218,7 @@ pub struct ServerTold {
 /// Whether a server is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum StateTold {
+pub enum ServerState {
     /// It is.
     Up,
     /// An operator has taken it out; what it has under way ends.
@@ -274,9 +263,9 @@ pub struct ServerNamed {
 
 /// What came of a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReloadTold {
+pub struct ReloadResult {
     /// What works but is hardly meant.
-    pub warnings: Vec<MistakeTold>,
+    pub warnings: Vec<ConfigMistake>,
     /// What takes more than a reload.
     pub remarks: Vec<String>,
 }
@@ -288,12 +277,12 @@ pub struct Refused {
     pub error: String,
     /// What is wrong with the configuration, if that is why.
     #[serde(default)]
-    pub mistakes: Vec<MistakeTold>,
+    pub mistakes: Vec<ConfigMistake>,
 }
 
 /// A mistake in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MistakeTold {
+pub struct ConfigMistake {
     /// As it was named.
     pub file: String,
     /// From 1.
@@ -304,146 +293,4 @@ pub struct MistakeTold {
     pub message: String,
     /// All of it in a line.
     pub text: String,
-}
-
-impl MistakeTold {
-    pub(crate) fn of(mistake: &Mistake) -> Self {
-        let Mistake { file, line, column, message, .. } = mistake;
-        let (line, column) = (*line, *column);
-        Self { file: file.clone(), line, column, message: message.clone(), text: mistake.to_string() }
-    }
-}
-
-/// How it stands now.
-pub(crate) fn status(control: &Control) -> Status {
-    let plan = control.plan();
-    let (now, overlay) = (control.time(), control.overlay());
-    let counted = control.metrics.counters();
-    let failures = Failure::WORDS.iter().zip(counted.failures).filter(|(_, count)| *count > 0);
-    let listeners = plan.config.listeners.iter().zip(control.addresses());
-    Status {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        process: std::process::id(),
-        uptime_seconds: control.epoch.elapsed().as_secs(),
-        reloads: control.reloads(),
-        workers: control.workers.len(),
-        connections: counted.connections_active,
-        requests: counted.requests_active,
-        listeners: listeners
-            .map(|(listener, address): (_, ListenAddress)| ListenerTold {
-                name: listener.name.clone(),
-                address: address.to_string(),
-                has_tls: listener.tls.is_some(),
-            })
-            .collect(),
-        routes: routes(control, &plan),
-        cache: plan.cache.as_ref().map(Cache::told),
-        upstreams: plan.upstreams.iter().map(|upstream| of_upstream(upstream, &overlay, now)).collect(),
-        faults: faults(control),
-        shaping: shaped::places(control).into_iter().filter(|place| !place.is_plain()).collect(),
-        counters: counted.each().map(|row| (row.name.to_owned(), row.value)).collect(),
-        failures: failures.map(|(word, count)| ((*word).to_owned(), count)).collect(),
-    }
-}
-
-fn routes(control: &Control, plan: &Plan) -> Vec<RouteTold> {
-    let counted: HashMap<Arc<str>, RouteCell> = control.metrics.routes().into_iter().collect();
-    let told = |route: &Route| RouteTold {
-        route: route.label.clone(),
-        cache: counted.get(route.label.as_str()).and_then(|cell| cell.cache.look()).map(cache::of_route),
-    };
-    plan.routes.iter().map(told).collect()
-}
-
-/// What goes wrong on purpose now.
-pub(crate) fn faults(control: &Control) -> Vec<FaultTold> {
-    let now_ns = control.time_ns();
-    let told = |rule: &Arc<Rule>| {
-        let (matched, injected) = rule.counts();
-        FaultTold {
-            name: rule.meant.name.clone(),
-            inject: config::written_fault(&rule.meant.fault),
-            probability: config::written_share(&rule.meant.occasion.probability),
-            is_on: rule.is_on(now_ns),
-            expires_in_seconds: rule.expires_in(now_ns).map(|time| time.as_secs_f64()),
-            matched,
-            injected,
-        }
-    };
-    control.faults.rules().iter().map(told).collect()
-}
-
-fn of_upstream(upstream: &Arc<UpstreamPlan>, overlay: &Overlay, now: Time) -> UpstreamTold {
-    let UpstreamPlan { config, fleet, servers, .. } = &**upstream;
-    let server = |index: usize| {
-        let (server, member) = (&servers[index], &fleet.members()[index]);
-        let (state, reason) = state(upstream, index, now);
-        ServerTold {
-            url: server.config.to_string(),
-            label: server.label.clone(),
-            state,
-            reason,
-            weight: member.weight,
-            priority: member.priority,
-            requests: member.standing.in_flight(),
-            response_time_ms: fleet.response_time(index, now).map(|time| time.as_secs_f64() * 1e3),
-            changes: overlay.of(&config.name, &server.config).map(changes).unwrap_or_default(),
-        }
-    };
-    UpstreamTold {
-        name: config.name.clone(),
-        balance: config.balance.name.to_owned(),
-        sessions: match upstream.stickiness.as_deref() {
-            Some(Stickiness::Table { sessions, .. }) => Some(sessions.len()),
-            Some(Stickiness::Cookie(..)) | None => None,
-        },
-        servers: (0..servers.len()).map(server).collect(),
-    }
-}
-
-fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (StateTold, Option<String>) {
-    let standing = &upstream.fleet.members()[index].standing;
-    let rest = |until: Time| seconds(until.since(now));
-    let findings = upstream.watches[index].findings();
-    match (standing.state(), upstream.fleet.flow(index, now)) {
-        (balance::State::Down, _) => {
-            let why = findings.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
-            (StateTold::Down, Some(format!("its checks fail{why}")))
-        }
-        (balance::State::Ejected, _) => {
-            let until = standing.ejected_until();
-            let outlier = findings.outlier.filter(|(of, _)| *of == until);
-            let why = outlier.map_or_else(|| "requests to it failed in a row".to_owned(), |(_, why)| why);
-            (StateTold::Ejected, Some(format!("{why}: left out for {} more", rest(until))))
-        }
-        (balance::State::Draining, _) => {
-            debug_assert!(standing.is_stopped_by(Cause::Drain));
-            let reason = match standing.in_flight() {
-                0 => "taken out; nothing is under way".to_owned(),
-                1 => "taken out; 1 request is under way".to_owned(),
-                count => format!("taken out; {count} requests are under way"),
-            };
-            (StateTold::Draining, Some(reason))
-        }
-        (balance::State::Up, Flow::Closed) => (StateTold::Up, None),
-        (balance::State::Up, Flow::Probe) => {
-            (StateTold::Open, Some("too many requests failed: the next one tries it".to_owned()))
-        }
-        (balance::State::Up, Flow::Open(until)) => {
-            (StateTold::Open, Some(format!("too many requests failed: tried again in {}", rest(until))))
-        }
-    }
-}
-
-fn seconds(time: Duration) -> String {
-    format!("{:.1} s", time.as_secs_f64())
-}
-
-fn changes(change: &ServerChange) -> Vec<String> {
-    let each = [
-        (change.presence == Presence::Added, "added"),
-        (change.is_drained, "drained"),
-        (change.weight.is_some(), "weight"),
-    ];
-    each.into_iter().filter(|(holds, _)| *holds).map(|(_, word)| word.to_owned()).collect()
 }
