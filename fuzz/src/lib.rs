@@ -2,7 +2,7 @@
 //!
 //! Splits follow from the input itself, so that seeds are plain messages and a finding repeats.
 
-use wire::{HeadError, HeadLimits, Parsed};
+use http1::{HeadError, HeadLimits, Parsed};
 
 /// As the proxy has them, and so tight that a small input meets each.
 pub const LIMITS: [HeadLimits; 2] = [
@@ -34,7 +34,7 @@ pub fn in_pieces(
 }
 
 /// That another parser reads the same fields.
-pub fn assert_same_fields<Start>(head: &wire::Head<Start>, bytes: &[u8], other: &[httparse::Header<'_>]) {
+pub fn assert_same_fields<Start>(head: &http1::Head<Start>, bytes: &[u8], other: &[httparse::Header<'_>]) {
     assert_eq!(head.fields.len(), other.len());
     for (field, other) in head.fields.iter().zip(other) {
         assert_eq!(field.name.of(bytes), other.name.as_bytes());

@@ -4,7 +4,7 @@
 
 use cache::{Asked, Found, KeySecret, Policy, Times, Vary, admit, decide, judge_conditions, select};
 use libfuzzer_sys::fuzz_target;
-use wire::{HeadLimits, Parsed, RequestHead, ResponseHead};
+use http1::{HeadLimits, Parsed, RequestHead, ResponseHead};
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256, target: 16 * 1024 };
 const NOW_MS: u64 = 1_700_000_000_000;

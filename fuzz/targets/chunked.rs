@@ -5,7 +5,7 @@
 
 use fuzz::cuts;
 use libfuzzer_sys::fuzz_target;
-use wire::{ChunkError, ChunkLimits, Chunked, chunk_prefix};
+use http1::{ChunkError, ChunkLimits, Chunked, chunk_prefix};
 
 const LIMITS: ChunkLimits = ChunkLimits { extension_bytes: 64, trailer_bytes: 128 };
 

@@ -5,7 +5,7 @@
 
 use fuzz::{LIMITS, cuts};
 use libfuzzer_sys::fuzz_target;
-use wire::{ChunkLimits, Framing, Parsed, ResponseHead};
+use http1::{ChunkLimits, Framing, Parsed, ResponseHead};
 
 /// The reader.
 #[allow(dead_code, unreachable_pub, reason = "taken from the crate load, of which this is a part")]
@@ -63,11 +63,11 @@ fn check_with_wire(mut bytes: &[u8], response: Response) {
     }
     assert_eq!(head.start.status, response.status);
     let mut body = bytes[head.len..].to_vec();
-    match wire::response_framing(&head, bytes, false) {
+    match http1::response_framing(&head, bytes, false) {
         Ok(Framing::None) => assert_eq!((response.body_bytes, body.len()), (0, 0)),
         Ok(Framing::Length(len)) => assert_eq!((response.body_bytes, body.len() as u64), (len, len)),
         Ok(Framing::Chunked) => {
-            let decoded = wire::Chunked::default().decode(&mut body, &ChunkLimits::default());
+            let decoded = http1::Chunked::default().decode(&mut body, &ChunkLimits::default());
             if let Ok(decoded) = decoded {
                 assert!(decoded.done && decoded.consumed == body.len());
                 assert_eq!(decoded.data as u64, response.body_bytes);

@@ -4,7 +4,7 @@
 
 use fuzz::{LIMITS, assert_same_fields, in_pieces};
 use libfuzzer_sys::fuzz_target;
-use wire::{Client, ConnectionOptions, Framing, Name, Parsed, RequestHead, RequestRewrite, Target};
+use http1::{Client, ConnectionOptions, Framing, Name, Parsed, RequestHead, RequestRewrite, Target};
 
 fuzz_target!(|bytes: &[u8]| {
     for limits in &LIMITS {
@@ -32,20 +32,20 @@ fn check(head: &RequestHead, bytes: &[u8]) {
         Err(error) => assert_eq!(error, httparse::Error::Version),
     }
     let verdicts =
-        (Target::of(head, bytes), wire::request_framing(head, bytes), ConnectionOptions::of(head, bytes));
+        (Target::of(head, bytes), http1::request_framing(head, bytes), ConnectionOptions::of(head, bytes));
     let (Ok(target), Ok(framing), Ok(connection)) = verdicts else { return };
     for is_trusted in [false, true] {
         let address = [192, 0, 2, 7].into();
-        let chain = is_trusted.then(|| wire::Chain::of(head, bytes, address, |_| true));
+        let chain = is_trusted.then(|| http1::Chain::of(head, bytes, address, |_| true));
         let client = Client { address, scheme: "http", chain };
-        let wants_upgrade = wire::wants_upgrade(head, bytes, connection);
+        let wants_upgrade = http1::wants_upgrade(head, bytes, connection);
         let rewrite = RequestRewrite {
             target: &target,
             connection,
             framing,
             wants_upgrade,
             client,
-            via: wire::Via::Own,
+            via: http1::Via::Own,
             path_and_query: None,
             host: None,
             added: b"",
@@ -57,19 +57,19 @@ fn check(head: &RequestHead, bytes: &[u8]) {
 
 fn check_written(head: &RequestHead, bytes: &[u8], rewrite: &RequestRewrite<'_>) {
     let mut out = Vec::new();
-    wire::write_request(&mut out, head, bytes, rewrite);
+    http1::write_request(&mut out, head, bytes, rewrite);
     let mut fields = [httparse::EMPTY_HEADER; 300];
     let mut other = httparse::Request::new(&mut fields);
     assert_eq!(other.parse(&out), Ok(httparse::Status::Complete(out.len())), "{}", out.escape_ascii());
 
     let mut again = RequestHead::default();
     assert_eq!(
-        again.parse(&out, &wire::HeadLimits { bytes: 1 << 20, fields: 300, target: 1 << 20 }),
+        again.parse(&out, &http1::HeadLimits { bytes: 1 << 20, fields: 300, target: 1 << 20 }),
         Ok(Parsed::Complete)
     );
     assert_eq!(again.len, out.len());
     assert_eq!(again.start.method_span.of(&out), head.start.method_span.of(bytes));
-    assert_eq!(wire::request_framing(&again, &out), Ok(rewrite.framing));
+    assert_eq!(http1::request_framing(&again, &out), Ok(rewrite.framing));
     let count = |name| again.values(&out, name).count();
     for once in [Name::Host, Name::XForwardedFor, Name::Forwarded] {
         assert_eq!(count(once), 1, "{}", out.escape_ascii());

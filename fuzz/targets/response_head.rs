@@ -4,7 +4,7 @@
 
 use fuzz::{LIMITS, assert_same_fields, in_pieces};
 use libfuzzer_sys::fuzz_target;
-use wire::{ClientConnection, ConnectionOptions, Framing, Name, Parsed, ResponseHead, ResponseRewrite};
+use http1::{ClientConnection, ConnectionOptions, Framing, Name, Parsed, ResponseHead, ResponseRewrite};
 
 fuzz_target!(|bytes: &[u8]| {
     for limits in &LIMITS {
@@ -30,18 +30,18 @@ fn check(head: &ResponseHead, bytes: &[u8]) {
         // It does not read HTTP/1.2 and later as HTTP/1.1.
         Err(error) => assert_eq!(error, httparse::Error::Version),
     }
-    let verdicts = (wire::response_framing(head, bytes, false), ConnectionOptions::of(head, bytes));
+    let verdicts = (http1::response_framing(head, bytes, false), ConnectionOptions::of(head, bytes));
     let (Ok(framing), Ok(connection)) = verdicts else { return };
     for client_connection in [ClientConnection::Persist, ClientConnection::Close, ClientConnection::Upgrade] {
         let (date, added, edits) = (b"now", b"", None);
-        let rewrite = ResponseRewrite { connection, framing, client_connection, date, via: wire::Via::Own, added, edits };
+        let rewrite = ResponseRewrite { connection, framing, client_connection, date, via: http1::Via::Own, added, edits };
         check_written(head, bytes, &rewrite);
     }
 }
 
 fn check_written(head: &ResponseHead, bytes: &[u8], rewrite: &ResponseRewrite<'_>) {
     let mut out = Vec::new();
-    wire::write_response(&mut out, head, bytes, rewrite);
+    http1::write_response(&mut out, head, bytes, rewrite);
     let mut fields = [httparse::EMPTY_HEADER; 300];
     let mut other = httparse::Response::new(&mut fields);
     assert_eq!(other.parse(&out), Ok(httparse::Status::Complete(out.len())), "{}", out.escape_ascii());
@@ -49,7 +49,7 @@ fn check_written(head: &ResponseHead, bytes: &[u8], rewrite: &ResponseRewrite<'_
 
     let mut again = ResponseHead::default();
     assert_eq!(
-        again.parse(&out, &wire::HeadLimits { bytes: 1 << 20, fields: 300, target: 1 << 20 }),
+        again.parse(&out, &http1::HeadLimits { bytes: 1 << 20, fields: 300, target: 1 << 20 }),
         Ok(Parsed::Complete)
     );
     assert_eq!((again.len, again.start.status), (out.len(), head.start.status));
@@ -64,6 +64,6 @@ fn check_written(head: &ResponseHead, bytes: &[u8], rewrite: &ResponseRewrite<'_
     assert_eq!(options.close, rewrite.client_connection == ClientConnection::Close);
     assert!(!options.names_fields);
     if status >= 200 {
-        assert_eq!(wire::response_framing(&again, &out, false), Ok(rewrite.framing));
+        assert_eq!(http1::response_framing(&again, &out, false), Ok(rewrite.framing));
     }
 }

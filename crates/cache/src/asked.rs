@@ -2,7 +2,7 @@
 //!
 //! Nothing is kept of the values but directives: what is needed in rare cases is looked for again then.
 
-use wire::{Method, Name, RequestHead};
+use http1::{Method, Name, RequestHead};
 
 use crate::directives::RequestDirectives;
 

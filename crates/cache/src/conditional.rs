@@ -1,6 +1,6 @@
 //! Preconditions of clients, judged against what is stored (RFC 9110 §13, RFC 9111 §4.3.2).
 
-use wire::RequestHead;
+use http1::RequestHead;
 
 use crate::asked::{Asked, Present};
 use crate::fields::{date_unix_seconds, value, values};

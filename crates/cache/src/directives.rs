@@ -3,7 +3,7 @@
 //! What is malformed is read as what is less fresh: no time at all where there is no number, and everything where fields
 //! should be named (RFC 9111 §4.2.1).
 
-use wire::{RequestHead, ResponseHead};
+use http1::{RequestHead, ResponseHead};
 
 use crate::fields::{members, values};
 use crate::structured::{Dictionary, Value};

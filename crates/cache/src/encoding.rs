@@ -1,6 +1,6 @@
 //! Accept-Encoding, brought to one of few forms, so that clients which take the same codings share a variant.
 
-use wire::{RequestHead, ResponseHead};
+use http1::{RequestHead, ResponseHead};
 
 use crate::fields::{members, values};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use wire::Head;
+use http1::Head;
 
 /// The values of every field of this name, which is in lower case.
 pub(crate) fn values<'a, Start>(

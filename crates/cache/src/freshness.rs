@@ -1,6 +1,6 @@
 //! How old a response is when it arrives, and how long it is fresh (RFC 9111 §4.2).
 
-use wire::{Name, ResponseHead};
+use http1::{Name, ResponseHead};
 
 use crate::directives::{ResponseDirectives, Source, delta_seconds};
 use crate::fields::{date_unix_seconds, value};

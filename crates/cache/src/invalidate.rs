@@ -1,7 +1,7 @@
 //! What a request that changes things at the origin makes invalid (RFC 9111 §4.4): its own target, and what Location and
 //! Content-Location name of the same origin.
 
-use wire::{Method, ResponseHead};
+use http1::{Method, ResponseHead};
 
 use crate::fields::value;
 use crate::key::Uri;

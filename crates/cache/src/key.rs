@@ -5,8 +5,8 @@
 
 use std::hash::Hasher;
 
+use http1::RequestHead;
 use siphasher::sip128::{Hasher128, SipHasher13};
-use wire::RequestHead;
 
 use crate::fields::{cookies, values};
 use crate::policy::{KeyOptions, Query};
@@ -104,7 +104,7 @@ pub struct Uri<'a> {
 }
 
 impl<'a> Uri<'a> {
-    /// From what `wire::Target` has of a request: its authority, and path and query together.
+    /// From what `http1::Target` has of a request: its authority, and path and query together.
     pub fn new(is_https: bool, authority: &'a [u8], path_and_query: &'a [u8]) -> Self {
         let mark = path_and_query.iter().position(|&byte| byte == b'?');
         let (path, query) = match mark {

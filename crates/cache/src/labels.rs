@@ -1,7 +1,7 @@
 //! What a stored response can be purged by besides its key: its host, the tags that its origin gave it, and its URI where the
 //! key has more than that.
 
-use wire::{Head, ResponseHead};
+use http1::{Head, ResponseHead};
 
 use crate::fields::{members, values};
 use crate::key::{KeySecret, Uri};
@@ -35,7 +35,7 @@ pub fn labels(
     head: &ResponseHead,
     bytes: &[u8],
 ) -> Box<[Label]> {
-    let host = Label::host(secret, wire::host_without_port(uri.authority));
+    let host = Label::host(secret, http1::host_without_port(uri.authority));
     let uri = (!options.is_uri_alone()).then(|| Label::uri(secret, uri, options));
     let tags = tags(head, bytes).map(|tag| Label::tag(secret, tag));
     each_once(std::iter::once(host).chain(uri).chain(tags))
@@ -56,7 +56,7 @@ fn each_once(labels: impl Iterator<Item = Label>) -> Box<[Label]> {
 
 #[cfg(test)]
 mod tests {
-    use wire::HeadLimits;
+    use http1::HeadLimits;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! What a shared cache may store, and when what is stored answers a request (RFC 9111).
 //!
-//! No sockets, no clock, no threads: time comes in as a number of milliseconds since 1970, messages as heads of `wire`. A
+//! No sockets, no clock, no threads: time comes in as a number of milliseconds since 1970, messages as heads of `http1`. A
 //! hit costs one pass over the request's fields and two comparisons; nothing is allocated and no text is written for it.
 
 #![forbid(unsafe_code)]

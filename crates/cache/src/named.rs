@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wire::RequestHead;
+use http1::RequestHead;
 
 use crate::key::{Key, KeySecret, Space, Uri, write_key};
 use crate::pattern::Pattern;
@@ -92,7 +92,7 @@ impl Address {
         // RFC 9110 §4.2.5: a fragment is not sent.
         let rest = rest.split('#').next().unwrap_or_default();
         let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-        if authority.is_empty() || !wire::is_valid_authority(authority.as_bytes()) {
+        if authority.is_empty() || !http1::is_valid_authority(authority.as_bytes()) {
             return Err(refuse("has no valid host; write http://HOST/PATH, https://HOST/PATH or HOST/PATH"));
         }
         let slash = if path_and_query.starts_with('/') { "" } else { "/" };
@@ -196,8 +196,8 @@ impl Named {
     /// # Errors
     /// What is wrong with it.
     pub fn host(text: &str) -> Result<Self, NotNamed> {
-        let is_host = wire::is_valid_authority(text.as_bytes()) && !text.is_empty();
-        if !is_host || wire::host_without_port(text.as_bytes()).len() < text.len() {
+        let is_host = http1::is_valid_authority(text.as_bytes()) && !text.is_empty();
+        if !is_host || http1::host_without_port(text.as_bytes()).len() < text.len() {
             let what = "is no host; write its name without scheme, port and path";
             return Err(NotNamed { written: text.to_owned(), what });
         }

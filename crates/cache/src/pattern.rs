@@ -61,7 +61,7 @@ impl Pattern {
                 let meant = Uri { is_https, authority: &self.authority, path: b"/", query: None };
                 matches(meant.plain_authority(), authority) && matches(own, path)
             }
-            None => matches(&self.authority, wire::host_without_port(authority)),
+            None => matches(&self.authority, http1::host_without_port(authority)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use wire::{RequestHead, ResponseHead};
+use http1::{RequestHead, ResponseHead};
 
 use crate::fields::{members, push_number, value};
 use crate::stored::Stored;

@@ -1,6 +1,6 @@
 //! What a 304 does to what is stored (RFC 9111 §4.3.4), and how the origin is asked for one (§4.3.1).
 
-use wire::{HeadLimits, Name, Parsed, ResponseHead};
+use http1::{HeadLimits, Name, Parsed, ResponseHead};
 
 use crate::asked::Asked;
 use crate::conditional::{Comparison, matches};

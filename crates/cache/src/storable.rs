@@ -1,6 +1,6 @@
 //! Whether a response may be stored (RFC 9111 §3), and what of it.
 
-use wire::{Method, Name, ResponseHead, Span};
+use http1::{Method, Name, ResponseHead, Span};
 
 use crate::asked::{Asked, Present};
 use crate::directives::{ResponseDirectives, is_named};

@@ -3,7 +3,7 @@
 //! The response's head is kept as text, without what belongs to a hop or is said anew each time (`head_to_store`), and its
 //! body elsewhere: this is only what decisions need.
 
-use wire::Span;
+use http1::Span;
 
 use crate::ranges::Part;
 

@@ -4,8 +4,8 @@
 
 use std::hash::Hasher;
 
+use http1::{RequestHead, ResponseHead};
 use siphasher::sip128::{Hasher128, SipHasher13};
-use wire::{RequestHead, ResponseHead};
 
 use crate::encoding::Codings;
 use crate::fields::{members, value, values};

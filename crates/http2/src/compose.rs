@@ -142,7 +142,7 @@ pub(crate) fn trailers(lines: &[u8], encoder: &mut Encoder, block: &mut Vec<u8>)
 }
 
 fn start_line(head: &[u8]) -> Result<(&[u8], &[u8]), Untold> {
-    let end = wire::line_end(head, 0).ok_or(Untold)?;
+    let end = http1::line_end(head, 0).ok_or(Untold)?;
     Ok((&head[..end], head.get(end + 2..).ok_or(Untold)?))
 }
 
@@ -156,7 +156,7 @@ impl<'a> Iterator for Lines<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        let end = wire::line_end(self.rest, 0).filter(|&end| end > 0)?;
+        let end = http1::line_end(self.rest, 0).filter(|&end| end > 0)?;
         let line = &self.rest[..end];
         self.rest = self.rest.get(end + 2..)?;
         Some(line)

@@ -1,7 +1,7 @@
 //! Fields of HTTP/2 as the text of HTTP/1.1 (RFC 9113 §8). What this text means is decided by whoever parses it, as
 //! strictly as everything else; refused here is only what HTTP/2 itself forbids, or what no text could say.
 
-use wire::reason_phrase;
+use http1::reason_phrase;
 
 use crate::frame::Reason;
 use crate::websocket::{WEBSOCKET, accept_of, fresh_key};
@@ -170,7 +170,7 @@ impl Fields {
     /// What is wrong with a field. Its value may be a secret, and is not told but for pseudo-header fields.
     #[cold]
     fn explain(&self, unfit: Unfit, name: &[u8], value: &[u8]) -> String {
-        let shown = wire::quote(name);
+        let shown = http1::quote(name);
         if unfit == Unfit::TooLarge {
             return format!(
                 "with the field {shown} the head is larger than limits.header_bytes, {} bytes",
@@ -190,10 +190,10 @@ impl Fields {
                 "the pseudo-header field {shown} is there twice, or behind other fields (RFC 9113 §8.3)"
             ),
             _ if !is_field_name(name) => format!("{shown} is no field name in lower case (RFC 9113 §8.2.1)"),
-            b"te" => format!("te is {}, and may be 'trailers' alone (RFC 9113 §8.2.2)", wire::quote(value)),
+            b"te" => format!("te is {}, and may be 'trailers' alone (RFC 9113 §8.2.2)", http1::quote(value)),
             b"content-length" => format!(
                 "content-length is {}: no number, or another one than before (RFC 9110 §8.6)",
-                wire::quote(value)
+                http1::quote(value)
             ),
             b"host" => "there is more than one host (RFC 9112 §3.2)".to_owned(),
             _ => format!("the field {shown} belongs to a connection of HTTP/1.1 (RFC 9113 §8.2.2)"),
@@ -212,7 +212,7 @@ impl Fields {
                 |value| match at {
                     // A query may hold secrets.
                     PATH => format!("one of {} bytes", value.len()),
-                    _ => wire::quote(value),
+                    _ => http1::quote(value),
                 },
             )
         };
@@ -221,7 +221,7 @@ impl Fields {
         {
             return format!(
                 "host is {}, and :authority {} (RFC 9113 §8.3.1)",
-                wire::quote(host),
+                http1::quote(host),
                 pseudo(AUTHORITY)
             );
         }
@@ -446,7 +446,8 @@ fn is_field_value(value: &[u8]) -> bool {
     // RFC 9110 §5.5.
     !is_blank(value.first())
         && !is_blank(value.last())
-        && (!wire::has_controls(value) || value.iter().all(|&byte| !byte.is_ascii_control() || byte == b'\t'))
+        && (!http1::has_controls(value)
+            || value.iter().all(|&byte| !byte.is_ascii_control() || byte == b'\t'))
 }
 
 fn is_token(bytes: &[u8]) -> bool {

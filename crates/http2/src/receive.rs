@@ -15,7 +15,7 @@ use crate::refusal::{Answer, TOO_LARGE, UNTOLD};
 use crate::rules;
 use crate::stream::{Incoming, Key, Outgoing};
 use crate::windows::STREAM_WINDOW;
-use wire::Glimpse;
+use http1::Glimpse;
 
 /// Who sends so much of a body at once gets memory for what is announced of the rest.
 const LARGE: usize = 4096;

@@ -84,7 +84,7 @@ impl Connection {
         match stream.framed {
             Framed::Raw => put(bytes),
             Framed::Chunked => {
-                let (text, start) = wire::chunk_prefix(count);
+                let (text, start) = http1::chunk_prefix(count);
                 put(&text[start..]);
                 put(bytes);
                 put(b"\r\n");

@@ -40,9 +40,9 @@ use ::cache::{
     is_unsafe, judge_conditions, range_applies, serves_on_error,
 };
 use config::CacheStore;
+use http1::Method;
 use pages::Pages;
 use telemetry::message;
-use wire::Method;
 
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};

@@ -10,7 +10,7 @@ use crate::forward::verify;
 use std::net::IpAddr;
 
 use ::cache::is_unsafe;
-use wire::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm};
+use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, TargetForm};
 
 use crate::cache::{self, Looked};
 use crate::context::client::Next;
@@ -136,7 +136,7 @@ fn admit(
     if matches!(head.start.method, Method::Connect | Method::Trace) {
         return Err(Failure::MethodRefused);
     }
-    admitted.framing = wire::request_framing(head, bytes)?;
+    admitted.framing = http1::request_framing(head, bytes)?;
     if let (Framing::Length(length), Some(limit)) =
         (admitted.framing, call.snapshot.plan.config.limits.body_bytes)
         && length > limit
@@ -144,7 +144,7 @@ fn admit(
         return Err(Failure::BodyTooLarge);
     }
     admitted.connection = ConnectionOptions::of(head, bytes).map_err(|_| too_long_or_unclear(head, bytes))?;
-    admitted.wants_upgrade = wire::wants_upgrade(head, bytes, admitted.connection);
+    admitted.wants_upgrade = http1::wants_upgrade(head, bytes, admitted.connection);
     admitted.client = seen::client(call, head, bytes);
     if admitted.client != call.client.address {
         record.named = Some(admitted.client);
@@ -165,7 +165,7 @@ fn admit(
 /// What is wrong with a Connection that is refused.
 #[cold]
 fn too_long_or_unclear(head: &RequestHead, bytes: &[u8]) -> Failure {
-    if wire::is_connection_too_long(head, bytes) { Failure::HeadTooLarge } else { Failure::BadFraming }
+    if http1::is_connection_too_long(head, bytes) { Failure::HeadTooLarge } else { Failure::BadFraming }
 }
 
 /// The index of the route that the request takes.
@@ -185,7 +185,7 @@ fn choose(
 fn is_addressed_to_us(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> bool {
     admitted.method == Method::Options
         && admitted.target.form != TargetForm::Authority
-        && wire::max_forwards(head, bytes) == Some(0)
+        && http1::max_forwards(head, bytes) == Some(0)
 }
 
 /// Answers a failure, where that is still possible.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use balance::{Room, Time, Work};
 use config::{HostHeader, Protocol, Retry};
-use wire::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
+use http1::{ConnectionOptions, Framing, Method, Name, Parsed, RequestRewrite, Version, Via};
 
 use crate::body::unwanted::Unwanted;
 use crate::body::upload::{self, Until, Upload};
@@ -430,7 +430,7 @@ impl Attempt<'_> {
     /// The head as this server shall see it, and the first piece of the body behind it.
     fn render(&self, request: &mut Request) -> Result<(), Failure> {
         let own_authority = || Some(self.upstream.plan.servers[self.index].authority.as_bytes());
-        let names_no_host = self.admitted.target.authority == wire::Span::default();
+        let names_no_host = self.admitted.target.authority == http1::Span::default();
         let host = match &self.upstream.plan.config.host {
             HostHeader::Pass if !names_no_host => None,
             HostHeader::Pass | HostHeader::Server => own_authority(),
@@ -446,7 +446,7 @@ impl Attempt<'_> {
             connection: self.admitted.connection,
             framing: self.admitted.framing,
             wants_upgrade: self.admitted.wants_upgrade,
-            client: wire::Client { address: client.address, scheme: seen::scheme_of_peer(self.call), chain },
+            client: http1::Client { address: client.address, scheme: seen::scheme_of_peer(self.call), chain },
             via: Via::Own,
             host,
         };
@@ -456,10 +456,10 @@ impl Attempt<'_> {
         let outcome = match self.admitted.policies(self.call) {
             None => {
                 let asking = Asking::of(request.texts.conditions.as_deref(), false, None);
-                let edits = asking.as_ref().map(|asking| asking as &dyn wire::Edits);
+                let edits = asking.as_ref().map(|asking| asking as &dyn http1::Edits);
                 let path_and_query = kept_target(self.admitted, &request.texts);
                 let rewrite = RequestRewrite { path_and_query, ..rewrite(edits) };
-                wire::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
+                http1::write_request(&mut out, &request.head, request.head_bytes(), &rewrite);
                 Ok(())
             }
             Some(policies) => {
@@ -703,7 +703,7 @@ impl Attempt<'_> {
             }
             Framing::None
         } else {
-            wire::response_framing(head, bytes, self.admitted.method == Method::Head)
+            http1::response_framing(head, bytes, self.admitted.method == Method::Head)
                 .map_err(|_| Failure::UpstreamFraming)?
         };
         // A stream is for one exchange.

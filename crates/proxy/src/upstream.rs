@@ -23,11 +23,11 @@ use balance::{
     Event, InFlight, Outcome, Passage, Picker, RetryBudget, Shed, ShedSettings, Standing, State, Time, Work,
 };
 use config::{Protocol, Scheme, ServerHost};
+use http1::{ConnectionOptions, Framing};
 use route::ProxyVersion;
 use telemetry::message;
 use tls::Handshake;
 use tokio::sync::mpsc::UnboundedSender;
-use wire::{ConnectionOptions, Framing};
 
 use crate::body::upload::Upload;
 use crate::context::client::Client;

@@ -103,7 +103,7 @@ mod tests {
     fn tagged(text: &str, etag: &str) -> Opening {
         let head = format!("HTTP/1.1 200 OK\r\nETag: {etag}\r\n\r\n");
         let start = head.find(etag).expect("it is in there") as u32;
-        let etag = wire::Span { start, end: start + etag.len() as u32 };
+        let etag = http1::Span { start, end: start + etag.len() as u32 };
         let opening = opening(text);
         Opening { stored: Stored { etag, ..opening.stored }, head: head.into_bytes().into(), ..opening }
     }

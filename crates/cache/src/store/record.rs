@@ -4,7 +4,7 @@
 //! whole; what does not fit together all the same is no response.
 
 use bytes::Bytes;
-use wire::Span;
+use http1::Span;
 
 use crate::purge::Label;
 use crate::store::object::{Object, Opening};

@@ -18,7 +18,7 @@ mod telling;
 mod properties;
 
 use cache::{Asked, Decision, Found, Policy, Refusal, Stored, Times, admit, decide};
-use wire::{HeadLimits, Parsed, RequestHead, ResponseHead};
+use http1::{HeadLimits, Parsed, RequestHead, ResponseHead};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256, target: 16 * 1024 };
 

@@ -1,8 +1,8 @@
 //! What holds for every input, and what a hit costs.
 
 use cache::{Asked, Found, Key, KeyOptions, KeySecret, Policy, Times, Uri, Vary, admit, decide};
+use http1::ResponseHead;
 use proptest::prelude::*;
-use wire::ResponseHead;
 
 use crate::{LIMITS, NOW_MS, Request, Response, store};
 

@@ -10,7 +10,7 @@ use std::io;
 use std::pin::pin;
 use std::task::Poll;
 
-use wire::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
+use http1::{ChunkError, ChunkLimits, ChunkRefusal, Chunked, Framing, chunk_prefix};
 
 use crate::body::unwanted::Unwanted;
 use crate::context::minimum_rate::{MinimumRate, Progress, TooSlow};

@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use wire::Framing;
+use http1::Framing;
 
 use crate::body::pump::{End, Ends, Pump, Stop};
 use crate::context::failure::Failure;

@@ -37,7 +37,7 @@ impl Unwanted {
     }
 }
 
-impl wire::Edits for Unwanted {
+impl http1::Edits for Unwanted {
     fn touches(&self, name: &[u8]) -> bool {
         self.has(name)
     }

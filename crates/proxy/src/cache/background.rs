@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::cache::{Joined, Lead, Object};
-use wire::Parsed;
+use http1::Parsed;
 
 use super::{Ask, fetch};
 use crate::context::client::Client;

@@ -11,7 +11,7 @@ use ::cache::{
     decide, write_key,
 };
 use config::CacheStore;
-use wire::{HeadLimits, Parsed, RequestHead, Target, host_without_port};
+use http1::{HeadLimits, Parsed, RequestHead, Target, host_without_port};
 
 use super::Cache;
 use super::sent::Passing;

@@ -10,7 +10,7 @@ use ::cache::{
     judge_conditions, labels, refresh, write_completion, write_conditions, write_cookies, write_key,
     write_named_fields,
 };
-use wire::Framing;
+use http1::Framing;
 
 use super::fill::Filling;
 use super::{Ask, Looked, Miss, hit, live, pass, sent, serve, tally, uri};

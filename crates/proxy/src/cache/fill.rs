@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 
 use ::cache::{Fill, Filled, Refusal, Wanted};
+use http1::{ChunkLimits, Chunked, Framing};
 use telemetry::Place;
-use wire::{ChunkLimits, Chunked, Framing};
 
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Response;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use ::cache::{
     Boundary, CacheStatus, Handling, Stored, write_age, write_content_length, write_content_range,
 };
-use wire::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite, Version};
+use http1::{ClientConnection, ConnectionOptions, Framing, HeadLimits, ResponseRewrite, Version};
 
 use crate::context::exchange::{Admitted, Call};
 use crate::context::exchange_slot::Memory;
@@ -175,7 +175,7 @@ fn edit(
     let rewrite = ResponseRewrite {
         edits: None,
         added: seen::added(call, &request.head, request.head_bytes()),
-        via: wire::Via::Own,
+        via: http1::Via::Own,
         connection: options,
         framing,
         client_connection: connection,

@@ -8,8 +8,8 @@ use ::cache::{
     Asked, Boundary, CacheStatus, Handling, Object, Part, Selection, Stored, Verdict, judge_conditions,
     range_applies, select, write_content_length, write_unsatisfied_range,
 };
+use http1::{ClientConnection, Framing, Method};
 use pages::Region;
-use wire::{ClientConnection, Framing, Method};
 
 use super::head::{self, Extent, Said};
 use super::outlet::Outlet;

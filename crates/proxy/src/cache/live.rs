@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use ::cache::Reader;
 use bytes::Bytes;
-use wire::{ClientConnection, Framing, Version, chunk_prefix};
+use http1::{ClientConnection, Framing, Version, chunk_prefix};
 
 use super::head::{self, Extent, Said};
 use super::hit::{Told, Wanted, cut, ending, unsatisfied, wanted};

@@ -1,6 +1,6 @@
 //! Where a response from the store leaves, no faster than bodies may pass, and with the fault that was drawn for it.
 
-use wire::{ClientConnection, Framing, Method};
+use http1::{ClientConnection, Framing, Method};
 
 use crate::context::exchange::{Admitted, Call};
 use crate::context::failure::Failure;

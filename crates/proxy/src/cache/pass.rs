@@ -5,8 +5,8 @@ use ::cache::{
     invalidates, purge_uri,
 };
 
+use http1::Method;
 use tokio::sync::oneshot;
-use wire::Method;
 
 use super::{Ask, Miss, fetch, heir, hit, live, tally, uri};
 use crate::context::client::Next;

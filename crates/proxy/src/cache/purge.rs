@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::cache::{Address, Force, Named, Ordered, Rule, RulesFull, Space, Store, tags};
+use http1::{Method, RequestHead};
 use tokio::sync::oneshot;
-use wire::{Method, RequestHead};
 
 use super::{Cache, explain, heir};
 use crate::context::client::Next;
@@ -140,7 +140,7 @@ async fn counted_elsewhere(purging: Purging) -> Purged {
 
 /// What a request names; `None` where that is a pattern that is too long.
 fn named(admitted: &Admitted, head: &RequestHead, bytes: &[u8]) -> Option<(Vec<Named>, Force)> {
-    let is_soft = |field: &wire::Field| {
+    let is_soft = |field: &http1::Field| {
         field.name.of(bytes).eq_ignore_ascii_case(b"fastly-soft-purge") && field.value.of(bytes) == b"1"
     };
     let force = if head.fields.iter().any(is_soft) { Force::Soft } else { Force::Hard };

@@ -2,8 +2,8 @@
 
 use ::cache::{Policy, Refusal, Uri, Vary, write_kept_target};
 use config::HostHeader;
+use http1::{Name, RequestHead};
 use route::HeaderEdit;
-use wire::{Name, RequestHead};
 
 use crate::context::asking::drops_authorization;
 use crate::context::exchange::{Admitted, Call};
@@ -61,7 +61,7 @@ impl Passing {
     }
 
     fn has(self, head: &RequestHead, bytes: &[u8], name: &[u8]) -> bool {
-        // What only trusted clients may say is dropped for others, as `wire::write_request` does; what stands in its place
+        // What only trusted clients may say is dropped for others, as `http1::write_request` does; what stands in its place
         // follows from the URL.
         let is_dropped = match Name::of(name) {
             Name::XForwardedProto | Name::XForwardedHost | Name::XForwardedOther | Name::XClientCert => {

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use http1::{HeadError, HeadLimits, Parsed, Version};
 use tls::Handshake;
-use wire::{HeadError, HeadLimits, Parsed, Version};
 
 use crate::connection::http2;
 use crate::connection::layer4;

@@ -90,7 +90,7 @@ pub(crate) fn tell(worker: &Worker, client: &Client, failure: Failure, reason: &
             log.record(&entry, worker.wall_clock_at(std::time::Instant::now()));
         }
         None => {
-            let name = wire::quote(server_name.as_bytes());
+            let name = http1::quote(server_name.as_bytes());
             message::warn(&format!("{}: {word}: no TLS for the name {name}: {detail}", client.address));
         }
     }

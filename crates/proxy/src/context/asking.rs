@@ -1,7 +1,7 @@
 //! What the cache asks of a server in the place of its client: for all, or whether what is stored is still good.
 
 use ::cache::is_replaced_condition;
-use wire::Edits;
+use http1::Edits;
 
 use crate::context::exchange::Admitted;
 use crate::context::exchange_slot::Texts;

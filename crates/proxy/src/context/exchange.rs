@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use wire::{ConnectionOptions, Framing, Method, RequestHead, Target, Version};
+use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, Version};
 
 use crate::context::client::Client;
 use crate::context::plan::{Listener, Policies};

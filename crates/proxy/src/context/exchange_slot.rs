@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use wire::{RequestHead, ResponseHead};
+use http1::{RequestHead, ResponseHead};
 
 use crate::body::pump::Pump;
 use crate::connection::client;

@@ -5,7 +5,7 @@
 /// Which time-out has ended what took too long.
 mod waits;
 
-use wire::{ConnectionOptions, Framing, Method, Target};
+use http1::{ConnectionOptions, Framing, Method, Target};
 
 use crate::body::pump::{Incoming, Pump};
 use crate::context::exchange::Call;
@@ -47,23 +47,23 @@ fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<S
         | Failure::VersionRefused
             if !is_whole =>
         {
-            wire::request_refusal(buffer.filled(), &call.snapshot.head_limits)
+            http1::request_refusal(buffer.filled(), &call.snapshot.head_limits)
         }
         Failure::BadRequest | Failure::BadHost => {
             let error = Target::of(head, bytes).err();
             Some(error.map_or_else(
                 || "an HTTP/1.0 request without Host cannot be told where to go".to_owned(),
-                |error| wire::target_refusal(error, head, bytes),
+                |error| http1::target_refusal(error, head, bytes),
             ))
         }
-        Failure::BadFraming => Some(match wire::request_framing(head, bytes) {
-            Err(error) => wire::framing_refusal(error, head, bytes),
-            Ok(_) => wire::connection_refusal(head, bytes),
+        Failure::BadFraming => Some(match http1::request_framing(head, bytes) {
+            Err(error) => http1::framing_refusal(error, head, bytes),
+            Ok(_) => http1::connection_refusal(head, bytes),
         }),
-        Failure::HeadTooLarge => chunks.or_else(|| Some(wire::connection_refusal(head, bytes))),
+        Failure::HeadTooLarge => chunks.or_else(|| Some(http1::connection_refusal(head, bytes))),
         Failure::BodyTooLarge => chunks.or_else(|| {
             let limit = config.limits.body_bytes?;
-            Some(match wire::request_framing(head, bytes) {
+            Some(match http1::request_framing(head, bytes) {
                 Ok(Framing::Length(length)) => {
                     format!("Content-Length {length} is more than limits.body_bytes, {limit} bytes")
                 }
@@ -95,7 +95,7 @@ fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<St
     let bytes = buffer.filled();
     match failure {
         Failure::UpstreamMalformed | Failure::UpstreamHeadTooLarge if head.len == 0 => {
-            wire::response_refusal(bytes, &call.snapshot.head_limits)
+            http1::response_refusal(bytes, &call.snapshot.head_limits)
         }
         Failure::UpstreamTruncated => truncated(&memory.response),
         Failure::UpstreamInterims => Some(format!("more than {INTERIM_MAX} interim responses")),
@@ -110,10 +110,10 @@ fn response(call: &Call<'_>, memory: &mut Memory, failure: Failure) -> Option<St
             if bytes.len() < head.len {
                 return None;
             }
-            match wire::response_framing(head, bytes, to_head) {
-                Err(error) => Some(wire::framing_refusal(error, head, bytes)),
+            match http1::response_framing(head, bytes, to_head) {
+                Err(error) => Some(http1::framing_refusal(error, head, bytes)),
                 Ok(_) if ConnectionOptions::of(head, bytes).is_err() => {
-                    Some(wire::connection_refusal(head, bytes))
+                    Some(http1::connection_refusal(head, bytes))
                 }
                 Ok(_) => None,
             }
@@ -134,7 +134,7 @@ fn truncated(response: &Response) -> Option<String> {
         Incoming::Ended | Incoming::UntilClose => {
             let bytes = buffer.filled();
             let came = bytes.len().checked_sub(head.len)?;
-            match wire::response_framing(head, bytes, false) {
+            match http1::response_framing(head, bytes, false) {
                 Ok(Framing::Length(whole)) if (came as u64) < whole => (came as u64, whole),
                 _ => return None,
             }
@@ -146,5 +146,5 @@ fn truncated(response: &Response) -> Option<String> {
 /// What was wrong with the chunks of a body.
 fn chunks(body: &mut Pump) -> Option<String> {
     let refusal = body.take_refusal()?;
-    Some(format!("in the chunks, at {}: {}", wire::quote(&refusal.beginning), refusal.error.rule()))
+    Some(format!("in the chunks, at {}: {}", http1::quote(&refusal.beginning), refusal.error.rule()))
 }

@@ -2,7 +2,7 @@
 //!
 //! One table. The client is told the reason in plain words and nothing of the inside.
 
-use wire::{ChunkError, FramingError, HeadError, TargetError};
+use http1::{ChunkError, FramingError, HeadError, TargetError};
 
 /// Who is to blame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use balance::Event;
+use http1::{Glimpse, Name, Version};
 use telemetry::{Entry, Places, Retried, WorkerLog};
-use wire::{Glimpse, Name, Version};
 
 use crate::context::client_tls::ClientTls;
 use crate::context::exchange::Call;

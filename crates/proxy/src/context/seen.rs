@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wire::{Chain, Field, Head, RequestHead, Target, host_without_port};
+use http1::{Chain, Field, Head, RequestHead, Target, host_without_port};
 
 use crate::context::exchange::Call;
 
@@ -22,7 +22,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The value of the first field line of this name, for one that `wire` has no name for.
+/// The value of the first field line of this name, for one that `http1` has no name for.
 pub(crate) fn line<'a, Start>(head: &Head<Start>, bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let field = head.fields.iter().find(|field| field.name.of(bytes).eq_ignore_ascii_case(name))?;
     Some(field.value.of(bytes))

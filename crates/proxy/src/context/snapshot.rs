@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use balance::Time;
+use http1::HeadLimits;
 use tokio::sync::mpsc::UnboundedSender;
-use wire::HeadLimits;
 
 use crate::context::minimum_rate::MinimumRate;
 use crate::context::plan::{Listener, Plan, ServerPlan, Table, UpstreamPlan};

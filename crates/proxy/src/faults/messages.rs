@@ -9,8 +9,8 @@ mod written;
 use std::rc::Rc;
 use std::time::Duration;
 
+use http1::{ClientConnection, Framing, Version};
 use shape::Fault;
-use wire::{ClientConnection, Framing, Version};
 
 use crate::body::pump::Pump;
 use crate::context::client::Next;

@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use config::Page;
-use wire::{ChainKind, Framing, Method, Span, Target, Version};
+use http1::{ChainKind, Framing, Method, Span, Target, Version};
 
 use crate::context::client::Next;
 use crate::context::exchange::{Admitted, Call};
@@ -61,7 +61,7 @@ pub(crate) async fn redirect(
     begin(out, 308);
     out.extend_from_slice(b"Content-Length: 0\r\nLocation: https://");
     let authority = seen::authority(call, &request.head, bytes, &admitted.target);
-    out.extend_from_slice(wire::host_without_port(authority));
+    out.extend_from_slice(http1::host_without_port(authority));
     // A proxy in front that says whom it forwards for has an https port of its own.
     let is_told = seen::chain(call, &request.head, bytes).is_some_and(|chain| chain.kind != ChainKind::None);
     if port != 443 && !is_told {
@@ -80,7 +80,7 @@ pub(crate) async fn redirect(
 /// Appends the start line of a response of our own.
 pub(crate) fn begin(out: &mut Vec<u8>, status: u16) {
     out.clear();
-    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", wire::reason_phrase(status));
+    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", http1::reason_phrase(status));
 }
 
 /// Appends what is said of its body.
@@ -135,7 +135,7 @@ fn answers_call(
         return false;
     }
     let Some(content_type) = grpc::content_type(&request.head, request.head_bytes()) else { return false };
-    let message = if message.is_empty() { wire::reason_phrase(status) } else { message };
+    let message = if message.is_empty() { http1::reason_phrase(status) } else { message };
     grpc::write(out, content_type, status, message, call.client.socket.frames_itself());
     record.status = 200;
     true
@@ -147,7 +147,7 @@ fn answers_call(
 fn has_taken_body(
     call: &Call<'_>,
     request: &mut Request,
-    framing: Result<Framing, wire::FramingError>,
+    framing: Result<Framing, http1::FramingError>,
 ) -> bool {
     let Ok(framing) = framing else { return false };
     if framing == Framing::None {
@@ -316,9 +316,9 @@ fn outlives(call: &Call<'_>, request: &mut Request, failure: Failure) -> bool {
         return false;
     }
     let bytes = request.head_bytes();
-    let framing = wire::request_framing(&request.head, bytes);
+    let framing = http1::request_framing(&request.head, bytes);
     (failure.facts().party != Party::Client || failure.is_of_policy())
-        && wire::ConnectionOptions::of(&request.head, bytes)
+        && http1::ConnectionOptions::of(&request.head, bytes)
             .is_ok_and(|options| options.persists(Version::Http11))
         && may_go_on(call)
         && has_taken_body(call, request, framing)

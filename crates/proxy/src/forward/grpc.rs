@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use wire::RequestHead;
+use http1::RequestHead;
 
 use crate::context::seen;
 
@@ -75,7 +75,7 @@ mod tests {
         ] {
             let text = format!("POST /s/m HTTP/1.1\r\nContent-Type: {value}\r\n\r\n");
             let mut head = RequestHead::default();
-            let limits = wire::HeadLimits { bytes: 1024, fields: 9, target: 99 };
+            let limits = http1::HeadLimits { bytes: 1024, fields: 9, target: 99 };
             head.parse(text.as_bytes(), &limits).expect("is a head");
             assert_eq!(content_type(&head, text.as_bytes()).is_some(), is_call, "{value}");
         }

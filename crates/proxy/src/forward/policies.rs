@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use config::{Action, HostHeader};
+use http1::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
 use route::{Access, Captures, Credentials, Exchange, HeaderEdits, LocationRewrite, RateVerdict};
-use wire::{RequestRewrite, ResponseRewrite, Target, Via, host_without_port};
 
 use crate::context::asking::{Asking, drops_authorization, kept_target};
 use crate::context::client_tls::ClientTls;
@@ -191,7 +191,7 @@ pub(crate) fn write_request(
     };
     let outcome = filled.map(|host| {
         let edited = Edited { headers: edits, exchange, response: None, has_page: false, besides: None };
-        let edits = (!edits.is_empty()).then_some(&edited as &dyn wire::Edits);
+        let edits = (!edits.is_empty()).then_some(&edited as &dyn http1::Edits);
         let drops_authorization = drops_authorization(admitted, policies);
         let asking = Asking::of(conditions.as_deref(), drops_authorization, edits);
         let rewrite = RequestRewrite {
@@ -201,7 +201,7 @@ pub(crate) fn write_request(
             edits: asking.as_ref().map_or(edits, |asking| Some(asking)),
             ..rewrite
         };
-        wire::write_request(out, &request.head, bytes, &rewrite);
+        http1::write_request(out, &request.head, bytes, &rewrite);
     });
     texts.host = host_text;
     request.texts = texts;
@@ -274,7 +274,7 @@ pub(crate) fn write_response(
     let edited = Edited { headers, exchange, response: response_edits, has_page, besides: rewrite.edits };
     let rewrite = ResponseRewrite { edits: Some(&edited), via: via(&policies.meant.via), ..rewrite };
     let Response { head, buffer, out, .. } = response;
-    wire::write_response(out, head, buffer.filled(), &rewrite);
+    http1::write_response(out, head, buffer.filled(), &rewrite);
 }
 
 /// Makes the edits of an answer of our own, whose fields begin at `start`.
@@ -300,7 +300,7 @@ pub(crate) fn edit_own(
         ..exchange(call, policies, subject, request, &fields, &request.texts.id)
     };
     let edited = Edited { headers, exchange, response: None, has_page: false, besides: None };
-    wire::edit_lines(out, start, &edited);
+    http1::edit_lines(out, start, &edited);
 }
 
 /// What is known of the request once its route is.
@@ -367,7 +367,7 @@ struct Edited<'a> {
     /// Whether a page of ours stands in for the server's content.
     has_page: bool,
     /// What is removed whatever the route says.
-    besides: Option<&'a dyn wire::Edits>,
+    besides: Option<&'a dyn http1::Edits>,
 }
 
 /// A field whose value is mapped.
@@ -381,7 +381,7 @@ enum Mapped {
 impl Edited<'_> {
     /// Whether a server's field is left out.
     fn drops(&self, name: &[u8]) -> bool {
-        wire::Edits::removes(self, name) || (self.has_page && is_of_content(name))
+        http1::Edits::removes(self, name) || (self.has_page && is_of_content(name))
     }
 
     fn mapped(&self, name: &[u8]) -> Option<Mapped> {
@@ -441,7 +441,7 @@ fn is_of_content(name: &[u8]) -> bool {
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-impl wire::Edits for Edited<'_> {
+impl http1::Edits for Edited<'_> {
     fn touches(&self, name: &[u8]) -> bool {
         self.drops(name) || self.mapped(name).is_some()
     }

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use config::Page;
+use http1::{ChunkError, ClientConnection, Framing, ResponseHead, ResponseRewrite, Version, Via};
 use shape::Fault;
-use wire::{ChunkError, ClientConnection, Framing, ResponseHead, ResponseRewrite, Version, Via};
 
 use crate::body::pump::{End, Ends, Side, Stop};
 use crate::body::tunnel::{self, Direction};
@@ -279,7 +279,7 @@ fn render(
             let sender = Sender { server, has_page: plan.has_page };
             policies::write_response(call, policies, admitted, sender, request, response, rewrite);
         }
-        None => wire::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite),
+        None => http1::write_response(&mut response.out, &response.head, response.buffer.filled(), &rewrite),
     }
     response.added = own;
 }
@@ -289,7 +289,7 @@ fn added<'a>(call: &Call<'a>, request: &Request, response: &Response) -> &'a [u8
     let added = seen::added(call, &request.head, request.head_bytes());
     let name = b"strict-transport-security".as_slice();
     let bytes = response.buffer.filled();
-    let is_said = |field: &wire::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
+    let is_said = |field: &http1::Field| field.name.of(bytes).eq_ignore_ascii_case(name);
     if added.is_empty() || response.head.fields.iter().any(is_said) { b"" } else { added }
 }
 
@@ -359,10 +359,10 @@ fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) 
     call.worker.counters.response(start.status);
     let bytes = response.buffer.filled();
     let options =
-        wire::ConnectionOptions::of_response(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
+        http1::ConnectionOptions::of_response(&response.head, bytes).map_err(|_| Failure::UpstreamFraming)?;
     let unwanted = Unwanted::in_responses(call, admitted);
     let rewrite = ResponseRewrite {
-        edits: unwanted.as_ref().map(|unwanted| unwanted as &dyn wire::Edits),
+        edits: unwanted.as_ref().map(|unwanted| unwanted as &dyn http1::Edits),
         added: b"",
         connection: options,
         framing: Framing::None,
@@ -371,7 +371,7 @@ fn write_interim(call: &Call<'_>, admitted: &Admitted, response: &mut Response) 
         via: admitted.policies(call).map_or(Via::Own, |policies| policies::via(&policies.meant.via)),
     };
     response.out.clear();
-    wire::write_response(&mut response.out, &response.head, bytes, &rewrite);
+    http1::write_response(&mut response.out, &response.head, bytes, &rewrite);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Whether a server that switches protocols does what its request asked for (RFC 9110 §7.8, RFC 6455 §4.1).
 
-use wire::ConnectionOptions;
+use http1::ConnectionOptions;
 
 use crate::context::exchange_slot::{Request, Response};
 
@@ -17,7 +17,7 @@ pub(crate) fn is_asked_for(
     made_key: bool,
 ) -> bool {
     let (asked, answered) = (request.head_bytes(), response.buffer.filled());
-    if !wire::is_switch_asked_for((&request.head, asked), (&response.head, answered), options) {
+    if !http1::is_switch_asked_for((&request.head, asked), (&response.head, answered), options) {
         return false;
     }
     let key = request.head.fields.iter().find(|field| field.name.of(asked).eq_ignore_ascii_case(KEY));

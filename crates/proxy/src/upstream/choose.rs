@@ -297,14 +297,14 @@ impl<'a> Session<'a> {
 
 /// Fields of a head, for those who look for names of their own.
 struct Fields<'a> {
-    fields: &'a [wire::Field],
+    fields: &'a [http1::Field],
     bytes: &'a [u8],
 }
 
 impl balance::Fields for Fields<'_> {
     fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         let is_it =
-            move |field: &&wire::Field| field.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes());
+            move |field: &&http1::Field| field.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes());
         self.fields.iter().filter(is_it).map(|field| field.value.of(self.bytes))
     }
 }

@@ -3,7 +3,7 @@
 
 use balance::Time;
 use config::Retry;
-use wire::Method;
+use http1::Method;
 
 use crate::context::exchange::Call;
 use crate::context::failure::Failure;

@@ -35,7 +35,7 @@ enum Layer {
 
 /// Every crate of the workspace. A new one takes its place here first.
 const CRATES: &[(&str, Layer)] = &[
-    ("wire", Layer::Pure),
+    ("http1", Layer::Pure),
     ("http2", Layer::Pure),
     ("route", Layer::Pure),
     ("balance", Layer::Pure),
@@ -156,27 +156,27 @@ mod tests {
             ("vanward", "proxy", None, true),
             ("vanward", "lab", None, true),
             ("proxy", "telemetry", None, true),
-            ("proxy", "wire", None, true),
-            ("cache", "wire", None, true),
+            ("proxy", "http1", None, true),
+            ("cache", "http1", None, true),
             ("lab", "load", None, true),
             ("proxy", "origin", Some("dev"), true),
-            ("wire", "proptest", Some("dev"), true),
-            ("wire", "tokio", Some("dev"), true),
+            ("http1", "proptest", Some("dev"), true),
+            ("http1", "tokio", Some("dev"), true),
             ("proxy", "tokio", None, true),
             ("proxy", "origin", None, false),
             ("tls", "config", None, true),
             ("tls", "telemetry", None, false),
             ("config", "tls", None, false),
             ("telemetry", "config", None, false),
-            ("wire", "config", None, false),
-            ("wire", "tokio", None, false),
+            ("http1", "config", None, false),
+            ("http1", "tokio", None, false),
             ("lab", "proxy", None, false),
             ("lab", "proxy", Some("dev"), false),
             ("load", "proxy", Some("dev"), false),
-            ("load", "wire", None, false),
+            ("load", "http1", None, false),
             ("origin", "report", None, false),
             ("config", "proxy", Some("build"), false),
-            ("wire", "xtask", None, false),
+            ("http1", "xtask", None, false),
         ] {
             let found = findings(name, &[(dependency, kind)]);
             assert_eq!(found.is_empty(), allowed, "{name} -> {dependency} ({kind:?}): {found:?}");
@@ -187,11 +187,11 @@ mod tests {
     fn a_crate_has_a_layer_and_its_own_folder() {
         assert_eq!(findings("novelty", &[]), ["the crate novelty has no layer"]);
         let moved =
-            json!({ "name": "wire", "manifest_path": "/w/crates/http/Cargo.toml", "dependencies": [] });
+            json!({ "name": "http1", "manifest_path": "/w/crates/http/Cargo.toml", "dependencies": [] });
         let found = check(&[moved], Path::new("/w"));
         assert_eq!(
             found[0].to_string(),
-            "crates/http/Cargo.toml:1: the crate wire is in another folder; a crate lives in crates/NAME"
+            "crates/http/Cargo.toml:1: the crate http1 is in another folder; a crate lives in crates/NAME"
         );
     }
 }

@@ -64,7 +64,7 @@ mod tests {
             ("// A plain comment.\n", vec!["1: no `//!` at the head"]),
         ] {
             assert_eq!(
-                findings("crates/wire/src/head.rs", format!("{head}fn f() {{}}\n")),
+                findings("crates/http1/src/head.rs", format!("{head}fn f() {{}}\n")),
                 found,
                 "{head:?}"
             );
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn names() {
         let head = || "//! Purpose.\n".to_owned();
-        for path in ["crates/wire/src/utils.rs", "crates/common/src/lib.rs", "crates/lab/src/helpers/mod.rs"]
+        for path in ["crates/http1/src/utils.rs", "crates/common/src/lib.rs", "crates/lab/src/helpers/mod.rs"]
         {
             assert_eq!(findings(path, head()).len(), 1, "{path}");
         }
-        for path in ["crates/wire/src/commonality.rs", "crates/lab/src/lib.rs"] {
+        for path in ["crates/http1/src/commonality.rs", "crates/lab/src/lib.rs"] {
             assert_eq!(findings(path, head()), Vec::<String>::new(), "{path}");
         }
     }

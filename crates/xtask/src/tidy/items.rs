@@ -37,7 +37,7 @@ fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.contains("/benches/") || path.ends_with("/tests.rs")
 }
 
-/// `wire` of `crates/wire/src/…`.
+/// `http1` of `crates/http1/src/…`.
 fn crate_of(path: &str) -> Option<&str> {
     let (name, rest) = path.strip_prefix("crates/")?.split_once('/')?;
     rest.starts_with("src/").then_some(name)
@@ -347,9 +347,9 @@ mod tests {
             ("use std::{fmt, fs::File};\n", 1),
             ("fn f(stream: &std::net::TcpStream) {}\n", 1),
         ] {
-            assert_eq!(findings("crates/wire/src/x.rs", text).len(), found, "{text}");
+            assert_eq!(findings("crates/http1/src/x.rs", text).len(), found, "{text}");
             assert_eq!(findings("crates/proxy/src/x.rs", text).len(), 0, "{text}");
-            assert_eq!(findings("crates/wire/tests/x.rs", text).len(), 0, "{text}");
+            assert_eq!(findings("crates/http1/tests/x.rs", text).len(), 0, "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! One exchange of HTTP/1.1 on a connection of its own: one that is kept would not notice that nobody listens any more.
 
-use wire::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
+use http1::{ChunkLimits, Chunked, Framing, HeadLimits, Parsed, ResponseHead};
 
 use crate::control::probe::connect::reason;
 use crate::control::probe::http::{Answer, BODY_MAX, HEAD_MAX, Question, USER_AGENT};
@@ -61,8 +61,8 @@ async fn answer(
     wants_body: bool,
 ) -> Result<Answer, String> {
     let framing =
-        wire::response_framing(head, &received, false).map_err(|_| "its answer has no clear end")?;
-    let text = |span: wire::Span| String::from_utf8_lossy(span.of(&received)).to_ascii_lowercase();
+        http1::response_framing(head, &received, false).map_err(|_| "its answer has no clear end")?;
+    let text = |span: http1::Span| String::from_utf8_lossy(span.of(&received)).to_ascii_lowercase();
     let headers =
         head.fields.iter().map(|field| (text(field.name), field.value.of(&received).to_vec())).collect();
     let status = head.start.status;

@@ -3,8 +3,8 @@
 
 use std::cell::Cell;
 
+use http1::{Framing, Version};
 use shape::Fault;
-use wire::{Framing, Version};
 
 use super::{Outline, alter_head, begun, broken_off, ends_connection, exchange, fits};
 use crate::context::exchange::Call;

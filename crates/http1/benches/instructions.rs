@@ -1,14 +1,14 @@
 //! Instructions per message, counted by valgrind: a figure that repeats, whatever else the machine does.
 //!
 //! Each case runs under callgrind for two numbers of rounds; the difference is what the rounds between them cost.
-//! `cargo bench -p wire -- NAME` runs the cases whose names hold NAME.
+//! `cargo bench -p http1 -- NAME` runs the cases whose names hold NAME.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
-use wire::{
+use http1::{
     ChunkLimits, Chunked, Client, ClientConnection, ConnectionOptions, HeadLimits, Parsed, RequestHead,
     RequestRewrite, ResponseHead, ResponseRewrite, Target,
 };
@@ -92,13 +92,13 @@ fn requests(bytes: &[u8], rounds: usize) {
             added: b"",
             target: &target,
             connection,
-            framing: wire::request_framing(&head, bytes).expect("a clear framing"),
-            wants_upgrade: wire::wants_upgrade(&head, bytes, connection),
+            framing: http1::request_framing(&head, bytes).expect("a clear framing"),
+            wants_upgrade: http1::wants_upgrade(&head, bytes, connection),
             client,
-            via: wire::Via::Own,
+            via: http1::Via::Own,
             host: None,
         };
-        wire::write_request(&mut out, &head, bytes, &rewrite);
+        http1::write_request(&mut out, &head, bytes, &rewrite);
         black_box(&out);
     }
 }
@@ -116,12 +116,12 @@ fn responses(rounds: usize) {
             edits: None,
             added: b"",
             connection: ConnectionOptions::of(&head, bytes).expect("valid options"),
-            framing: wire::response_framing(&head, bytes, false).expect("a clear framing"),
+            framing: http1::response_framing(&head, bytes, false).expect("a clear framing"),
             client_connection: ClientConnection::Persist,
             date: b"Sun, 06 Nov 1994 08:49:37 GMT",
-            via: wire::Via::Own,
+            via: http1::Via::Own,
         };
-        wire::write_response(&mut out, &head, bytes, &rewrite);
+        http1::write_response(&mut out, &head, bytes, &rewrite);
         black_box(&out);
     }
 }
@@ -130,7 +130,7 @@ fn responses(rounds: usize) {
 fn chunks(size: usize, rounds: usize) {
     let mut body = Vec::new();
     for _ in 0..16 * 1024 / size {
-        let (prefix, start) = wire::chunk_prefix(size);
+        let (prefix, start) = http1::chunk_prefix(size);
         body.extend_from_slice(&prefix[start..]);
         body.resize(body.len() + size, b'x');
         body.extend_from_slice(b"\r\n");

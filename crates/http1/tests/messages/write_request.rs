@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wire::{Chain, Client, ConnectionOptions, RequestRewrite, Target, Via, request_framing};
+use http1::{Chain, Client, ConnectionOptions, RequestRewrite, Target, Via, request_framing};
 
 use crate::parse_request;
 
@@ -26,13 +26,13 @@ fn written_with(bytes: &[u8], address: &str, is_trusted: bool, host: Option<&str
         target: &target,
         connection,
         framing: request_framing(&head, bytes).unwrap(),
-        wants_upgrade: wire::wants_upgrade(&head, bytes, connection),
+        wants_upgrade: http1::wants_upgrade(&head, bytes, connection),
         client: Client { address, scheme: "http", chain },
         via: Via::Own,
         host: host.map(str::as_bytes),
     };
     let mut out = b"kept|".to_vec();
-    wire::write_request(&mut out, &head, bytes, &rewrite);
+    http1::write_request(&mut out, &head, bytes, &rewrite);
     String::from_utf8(out).unwrap().strip_prefix("kept|").expect("output is appended").to_owned()
 }
 
@@ -442,7 +442,7 @@ fn nobody_but_a_trusted_proxy_says_whose_certificate_was_seen() {
 /// Drops `X-Drop`, doubles `X-Twice`, and says something new.
 pub(crate) struct Wishes(pub(crate) &'static [&'static str]);
 
-impl wire::Edits for Wishes {
+impl http1::Edits for Wishes {
     fn touches(&self, name: &[u8]) -> bool {
         self.0.iter().any(|touched| touched.as_bytes().eq_ignore_ascii_case(name))
     }
@@ -490,7 +490,7 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
         host: Some(b"inside"),
     };
     let mut out = Vec::new();
-    wire::write_request(&mut out, &head, bytes, &rewrite);
+    http1::write_request(&mut out, &head, bytes, &rewrite);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "GET /v1/a?c HTTP/1.1\r\nHost: inside\r\nX-Twice: <2>\r\nX-Twice: <2>\r\nA: b\r\nX-Mine-Too: 2\r\n\

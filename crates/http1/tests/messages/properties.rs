@@ -1,10 +1,10 @@
 //! What holds for every input: any split reads alike, and what is written means what was read, to another parser too.
 
-use proptest::prelude::*;
-use wire::{
+use http1::{
     ChunkError, ChunkLimits, Chunked, ClientConnection, ConnectionOptions, Framing, Head, HeadError,
     HeadLimits, Parsed, RequestHead, ResponseHead, ResponseRewrite, Target, chunk_prefix,
 };
+use proptest::prelude::*;
 
 use crate::{LIMITS, parse_response, write_request};
 
@@ -73,7 +73,7 @@ macro_rules! parse_in_pieces {
     }};
 }
 
-type Facts<Start> = Result<(Parsed, Option<(Start, Vec<wire::Field>, usize)>), HeadError>;
+type Facts<Start> = Result<(Parsed, Option<(Start, Vec<http1::Field>, usize)>), HeadError>;
 
 fn facts<Start>(outcome: Result<Parsed, HeadError>, head: Head<Start>) -> Facts<Start> {
     outcome.map(|parsed| {
@@ -132,7 +132,7 @@ proptest! {
             }
             prop_assert!(!head.start.target.of(&bytes).iter().any(|&byte| byte <= b' ' || byte >= 0x7f));
             // Whatever the verdicts are, none of these panics.
-            let _ = (Target::of(&head, &bytes), wire::request_framing(&head, &bytes), ConnectionOptions::of(&head, &bytes));
+            let _ = (Target::of(&head, &bytes), http1::request_framing(&head, &bytes), ConnectionOptions::of(&head, &bytes));
         }
     }
 
@@ -172,7 +172,7 @@ proptest! {
     fn a_written_request_reads_as_it_is_meant(bytes in request(), is_trusted in any::<bool>()) {
         let mut head = RequestHead::default();
         prop_assert_eq!(head.parse(&bytes, &LIMITS), Ok(Parsed::Complete));
-        let verdicts = (Target::of(&head, &bytes), wire::request_framing(&head, &bytes), ConnectionOptions::of(&head, &bytes));
+        let verdicts = (Target::of(&head, &bytes), http1::request_framing(&head, &bytes), ConnectionOptions::of(&head, &bytes));
         let (Ok(target), Ok(framing), Ok(options)) = verdicts else { return Ok(()) };
         // The table tests need text; what is not is covered by the fuzz targets.
         prop_assume!(std::str::from_utf8(&bytes).is_ok());
@@ -198,7 +198,7 @@ proptest! {
         let mut again = RequestHead::default();
         prop_assert_eq!(again.parse(&out, &LIMITS), Ok(Parsed::Complete));
         prop_assert_eq!(again.len, out.len());
-        prop_assert_eq!(wire::request_framing(&again, &out), Ok(framing));
+        prop_assert_eq!(http1::request_framing(&again, &out), Ok(framing));
         prop_assert_eq!(again.start.method_span.of(&out), head.start.method_span.of(&bytes));
         let read = Target::of(&again, &out).unwrap();
         prop_assert_eq!(read.authority.of(&out), target.authority.of(&bytes));
@@ -219,9 +219,9 @@ proptest! {
         let framing = if is_chunked { Framing::Chunked } else { Framing::UntilClose };
         let client_connection = ClientConnection::Close;
         let rewrite =
-        ResponseRewrite { connection, framing, client_connection, date: b"NOW", via: wire::Via::Own, added: b"", edits: None };
+        ResponseRewrite { connection, framing, client_connection, date: b"NOW", via: http1::Via::Own, added: b"", edits: None };
         let mut out = Vec::new();
-        wire::write_response(&mut out, &head, &bytes, &rewrite);
+        http1::write_response(&mut out, &head, &bytes, &rewrite);
 
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut headers);
@@ -235,6 +235,6 @@ proptest! {
         prop_assert_eq!(again.len, out.len());
         prop_assert_eq!(again.start.reason.of(&out), head.start.reason.of(&bytes));
         let expected = if matches!(status, 204 | 304) { Framing::None } else { framing };
-        prop_assert_eq!(wire::response_framing(&again, &out, false), Ok(expected));
+        prop_assert_eq!(http1::response_framing(&again, &out, false), Ok(expected));
     }
 }

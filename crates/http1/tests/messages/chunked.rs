@@ -1,6 +1,6 @@
 //! The chunked coding, whole and broken, up to its limits. How pieces are put together is a property, elsewhere.
 
-use wire::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, chunk_prefix};
+use http1::{CHUNK_FRAME_BYTES, ChunkError, ChunkLimits, Chunked, chunk_prefix};
 
 use crate::text;
 

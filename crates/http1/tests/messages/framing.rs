@@ -1,6 +1,6 @@
 //! Where bodies end, and every way to say it ambiguously, which is refused.
 
-use wire::{Framing, FramingError, request_framing, response_framing};
+use http1::{Framing, FramingError, request_framing, response_framing};
 
 use crate::{parse_request, parse_response, request_with, text};
 

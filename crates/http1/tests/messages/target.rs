@@ -1,6 +1,6 @@
 //! The four target forms, Host and authorities.
 
-use wire::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
+use http1::{Target, TargetError, TargetForm, host_without_port, is_valid_authority};
 
 use crate::parse_request;
 
@@ -8,7 +8,7 @@ fn target(head: &str) -> Result<(TargetForm, String, String, String), TargetErro
     let bytes = format!("{head}\r\n\r\n").into_bytes();
     let parsed = parse_request(&bytes).unwrap();
     let target = Target::of(&parsed, &bytes)?;
-    let text = |span: wire::Span| String::from_utf8(span.of(&bytes).to_vec()).unwrap();
+    let text = |span: http1::Span| String::from_utf8(span.of(&bytes).to_vec()).unwrap();
     Ok((target.form, text(target.authority), text(target.path_and_query), text(target.path)))
 }
 

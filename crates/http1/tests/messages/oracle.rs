@@ -1,6 +1,6 @@
 //! A reader of heads without any haste, byte by byte and line by line: what the quick one is held against.
 
-use wire::{Framing, FramingError, HeadError, HeadLimits, Method, Name, Version};
+use http1::{Framing, FramingError, HeadError, HeadLimits, Method, Name, Version};
 
 /// A whole head, as far as the quick reader shows it.
 #[derive(Debug, PartialEq, Eq)]

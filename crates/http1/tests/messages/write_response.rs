@@ -1,6 +1,6 @@
 //! Responses as clients see them, byte for byte.
 
-use wire::{ClientConnection, ConnectionOptions, Framing, ResponseRewrite, Via};
+use http1::{ClientConnection, ConnectionOptions, Framing, ResponseRewrite, Via};
 
 use crate::parse_response;
 
@@ -20,7 +20,7 @@ fn check(sent: &[&str], framing: Framing, client_connection: ClientConnection, s
         edits: None,
     };
     let mut out = b"kept|".to_vec();
-    wire::write_response(&mut out, &head, &bytes, &rewrite);
+    http1::write_response(&mut out, &head, &bytes, &rewrite);
     assert_eq!(String::from_utf8(out).unwrap(), format!("kept|{}\r\n\r\n", seen.join("\r\n")));
 }
 
@@ -183,7 +183,7 @@ fn edits_are_made_in_place_and_reach_what_the_proxy_adds() {
         edits: Some(&crate::write_request::Wishes(&["X-Drop", "X-Twice", "Date", "X-Mine", "Via"])),
     };
     let mut out = Vec::new();
-    wire::write_response(&mut out, &head, bytes, &rewrite);
+    http1::write_response(&mut out, &head, bytes, &rewrite);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "HTTP/1.1 200 OK\r\nX-Twice: <2>\r\nX-Twice: <2>\r\nA: b\r\nTransfer-Encoding: chunked\r\n\

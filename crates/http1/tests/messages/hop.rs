@@ -1,6 +1,6 @@
 //! The Connection field, persistence, and which upgrades are passed on.
 
-use wire::{ConnectionError, ConnectionOptions, Version, is_switch_asked_for, wants_upgrade};
+use http1::{ConnectionError, ConnectionOptions, Version, is_switch_asked_for, wants_upgrade};
 
 use crate::{parse_request, parse_response, request_with};
 

@@ -1,6 +1,6 @@
 //! Start lines and field lines: what is read, what is refused and why, and limits at their bounds.
 
-use wire::{HeadError, HeadLimits, Method, Name, Parsed, RequestHead, ResponseHead, Version};
+use http1::{HeadError, HeadLimits, Method, Name, Parsed, RequestHead, ResponseHead, Version};
 
 use crate::{LIMITS, parse_request, parse_response, request_with, text};
 
@@ -286,5 +286,5 @@ fn a_head_is_used_again() {
     assert_eq!(head.parse(second, &LIMITS), Ok(Parsed::Complete));
     assert_eq!((head.len, head.fields.len(), head.start.version), (second.len(), 0, Version::Http10));
     assert!(head.field(Name::Via).is_none() && head.field(Name::ContentLength).is_none());
-    assert_eq!(wire::request_framing(&head, second), Ok(wire::Framing::None));
+    assert_eq!(http1::request_framing(&head, second), Ok(http1::Framing::None));
 }

@@ -1,10 +1,10 @@
 //! Messages as they are sent, with a few bytes changed: the quick reader and the slow one never differ.
 
-use proptest::prelude::*;
-use wire::{
+use http1::{
     ClientConnection, ConnectionOptions, Framing, FramingError, Head, HeadError, HeadLimits, Name, Parsed,
     RequestHead, ResponseHead, ResponseRewrite, Target,
 };
+use proptest::prelude::*;
 
 use crate::oracle::{self, Read, Start};
 use crate::{LIMITS, text};
@@ -57,7 +57,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn fields<StartLine>(head: &Head<StartLine>, bytes: &[u8]) -> Vec<oracle::Field> {
-    let field = |field: &wire::Field| oracle::Field {
+    let field = |field: &http1::Field| oracle::Field {
         name: field.name.of(bytes).to_vec(),
         value: field.value.of(bytes).to_vec(),
         known: field.known,
@@ -125,11 +125,11 @@ fn check_copied(head: &ResponseHead, bytes: &[u8], fields: &[oracle::Field]) {
         framing: Framing::Length(1),
         client_connection,
         date: b"NOW",
-        via: wire::Via::Own,
+        via: http1::Via::Own,
         added: b"",
     };
     let mut out = Vec::new();
-    wire::write_response(&mut out, head, bytes, &rewrite);
+    http1::write_response(&mut out, head, bytes, &rewrite);
     let named = oracle::connection(fields);
     let status = head.start.status;
     let stays = |field: &&oracle::Field| {
@@ -168,7 +168,7 @@ proptest! {
                     None | Some(Framing::Length(0)) => Framing::None,
                     Some(framing) => framing,
                 });
-                prop_assert_eq!(wire::request_framing(&head, &bytes), expected);
+                prop_assert_eq!(http1::request_framing(&head, &bytes), expected);
                 if let Ok(target) = Target::of(&head, &bytes) {
                     let whole = target.path_and_query.of(&bytes);
                     let path = whole.split(|&byte| byte == b'?').next();
@@ -190,7 +190,7 @@ proptest! {
                         Some(Framing::Length(0)) => Framing::None,
                         Some(framing) => framing,
                     });
-                    prop_assert_eq!(wire::response_framing(&head, &bytes, false), expected);
+                    prop_assert_eq!(http1::response_framing(&head, &bytes, false), expected);
                 }
             }
         }

@@ -21,7 +21,7 @@ mod oracle;
 /// Where the quick reader and the slow one would differ.
 mod differences;
 
-use wire::{HeadError, HeadLimits, Parsed, RequestHead, ResponseHead};
+use http1::{HeadError, HeadLimits, Parsed, RequestHead, ResponseHead};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits { bytes: 64 * 1024, fields: 256, target: 16 * 1024 };
 
