@@ -113,8 +113,8 @@ pub use meaning::{
     CookieSecrets, Dns, FaultRule, Faults, First, HostHeader, Http2Limits, Limits, Link, ListenAddress,
     Listener, LogFormat, LogQuery, LogTarget, MemoryBound, MessageFormat, MessageLevel, Messages, Page,
     Pages, Policies, Pool, Probe, Protocol, QueueSettings, RateLimit, Respond, Retry, RetryOn, Rewrite,
-    Route, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses, StickyCookie,
-    StickySessions, StickyTable, Timeouts, Upstream, Via,
+    Route, RouteLimits, RouteTimeouts, Scheme, Scope, Server, ServerHost, Shaping, Shedding, Statuses,
+    StickyCookie, StickySessions, StickyTable, Timeouts, Upstream, Via,
 };
 pub use mistake::Mistake;
 pub use needs::{Need, Needed};

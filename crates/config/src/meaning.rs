@@ -25,7 +25,8 @@ pub use limits::{
 };
 pub use listeners::{ListenAddress, Listener};
 pub use routes::{
-    Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts, Via,
+    Access, Action, Auth, Page, Pages, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits,
+    RouteTimeouts, Via,
 };
 pub use shaping::{Bandwidth, Bandwidths, Link, Scope, Shaping};
 pub use upstreams::{

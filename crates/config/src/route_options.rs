@@ -12,13 +12,13 @@ use crate::cache_options::{ROUTE_CACHE, RouteCacheWritten};
 use crate::delay::DELAY;
 use crate::fault::{Fault, ValueError};
 use crate::keys::RATE_KEY;
-use crate::kind::{At, List, Located, Maybe, Name, Switch, Word};
+use crate::kind::{At, List, Located, Maybe, Name, Switch, Unless, Word};
 use crate::matching::{FieldName, PATTERN, parameter_name};
-use crate::meaning::{Bandwidth, Page, Retry, RouteTimeouts, Via};
+use crate::meaning::{Bandwidth, Page, Retry, RouteLimits, RouteTimeouts, Via};
 use crate::named_file::{FileKind, PAGE, USERS, UsersFile};
 use crate::options::{NETWORK_KIND, UP_TO_A_DAY, UP_TO_A_YEAR};
 use crate::pairs::{OneOrMany, Pair, Pairs};
-use crate::range::{Count, NonZero, Unit};
+use crate::range::{Count, NonZero, Unit, Wait};
 use crate::requests::{self, Requests};
 use crate::retry_options::RETRY_OF_ROUTE;
 use crate::route_kinds::{DomainKind, RATE, REALM, RedirectStatusKind, VIA};
@@ -47,6 +47,7 @@ pub(crate) struct RouteWritten {
     pub(crate) replace_errors: bool,
     pub(crate) retry: Option<Element<Retry>>,
     pub(crate) timeouts: Option<Element<RouteTimeouts>>,
+    pub(crate) limits: Option<Element<RouteLimits>>,
     pub(crate) rate: Vec<Bandwidth>,
     pub(crate) upload_rate: Vec<Bandwidth>,
     pub(crate) weight: Option<NonZeroU32>,
@@ -188,6 +189,12 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             Maybe(TIMEOUTS),
             |route: &mut RouteWritten| &mut route.timeouts,
             "Waits in the place of those of `[timeouts]`.",
+        ),
+        &key(
+            "limits",
+            Maybe(LIMITS),
+            |route: &mut RouteWritten| &mut route.limits,
+            "Limits on clients in the place of those of `[limits]`.",
         ),
         &key(
             "rate",
@@ -566,6 +573,12 @@ const TIMEOUTS: Inline<RouteTimeouts> = Inline {
                  clients may be quiet for long, such as those of gRPC.",
             ),
             &key(
+                "client_write",
+                Maybe(UP_TO_A_DAY),
+                |timeouts: &mut RouteTimeouts| &mut timeouts.client_write,
+                "Without the client taking a byte of the response; then the connection is reset.",
+            ),
+            &key(
                 "upstream_first_byte",
                 Maybe(UP_TO_A_DAY),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.upstream_first_byte,
@@ -582,6 +595,34 @@ const TIMEOUTS: Inline<RouteTimeouts> = Inline {
                 Maybe(UP_TO_A_YEAR),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.tunnel_idle,
                 "Without a byte in either direction of an upgraded connection (WebSocket); then it is closed.",
+            ),
+        ],
+    },
+};
+
+const LIMITS: Inline<RouteLimits> = Inline {
+    title: "limits",
+    example: "{ body_bytes = \"1GB\" }",
+    table: &Table {
+        options: &[
+            &key(
+                "body_bytes",
+                Maybe(Unless { word: "none", kind: Count { range: 0..=u64::MAX, unit: Unit::Bytes } }),
+                |limits: &mut RouteLimits| &mut limits.body_bytes,
+                "A request's body; more is 413. `\"none\"` is no limit.",
+            ),
+            &key(
+                "minimum_rate",
+                Maybe(Count { range: 0..=1_000_000_000, unit: Unit::BytesPerSecond }),
+                |limits: &mut RouteLimits| &mut limits.minimum_rate_bytes_per_second,
+                "A client that sends a body or takes a response more slowly than this over `rate_window` is dropped. 0 is \
+                 no minimum.",
+            ),
+            &key(
+                "rate_window",
+                Maybe(Wait { range: Duration::from_secs(1)..=Duration::from_secs(3600) }),
+                |limits: &mut RouteLimits| &mut limits.rate_window,
+                "The span over which `minimum_rate` is judged.",
             ),
         ],
     },

@@ -307,6 +307,7 @@ fn policies(written: &RouteWritten, pattern: Option<&Pattern>, reader: &mut Read
         replace_errors: written.replace_errors,
         retry: written.retry.as_ref().map(|retry| retry.value.clone()),
         timeouts: written.timeouts.as_ref().map(|timeouts| timeouts.value).unwrap_or_default(),
+        limits: written.limits.as_ref().map(|limits| limits.value).unwrap_or_default(),
     })
 }
 
@@ -468,6 +469,7 @@ fn warn_of_idle(Element { value: written, .. }: &Element<RouteWritten>, reader: 
         ("cookies", written.cookies.as_ref().map(|it| &it.at)),
         ("retry", written.retry.as_ref().map(|it| &it.at)),
         ("timeouts", written.timeouts.as_ref().map(|it| &it.at)),
+        ("limits", written.limits.as_ref().map(|it| &it.at)),
         ("cache", written.cache.as_ref().map(|it| &it.at)),
     ];
     for (option, at) in places {

@@ -5,7 +5,9 @@ use ::route::{CookieRewrite, HeaderEdit, HeaderEdits, PathRewrite, PathRule, Rat
 use crate::cache_options;
 use crate::kind::located;
 use crate::matching::FieldName;
-use crate::meaning::{Action, Config, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteTimeouts};
+use crate::meaning::{
+    Action, Config, Page, Policies, RateLimit, Respond, Rewrite, Route, RouteLimits, RouteTimeouts,
+};
 use crate::pairs::pair;
 use crate::requests::Requests;
 use crate::route_options::{
@@ -79,6 +81,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         replace_errors,
         retry,
         timeouts,
+        limits,
     } = policies;
     let auth = auth.as_ref().map(|auth| {
         element(AuthWritten {
@@ -101,6 +104,7 @@ fn written_policies(policies: &Policies, path: &PathRule) -> RouteWritten {
         replace_errors: *replace_errors,
         retry: retry.clone().map(element),
         timeouts: (*timeouts != RouteTimeouts::default()).then(|| element(*timeouts)),
+        limits: (*limits != RouteLimits::default()).then(|| element(*limits)),
         ..RouteWritten::default()
     }
 }

@@ -137,12 +137,6 @@ fn admit(
         return Err(Failure::MethodRefused);
     }
     admitted.framing = http1::request_framing(head, bytes)?;
-    if let (Framing::Length(length), Some(limit)) =
-        (admitted.framing, call.snapshot.plan.config.limits.body_bytes)
-        && length > limit
-    {
-        return Err(Failure::BodyTooLarge);
-    }
     admitted.connection = ConnectionOptions::of(head, bytes).map_err(|_| too_long_or_unclear(head, bytes))?;
     admitted.wants_upgrade = http1::wants_upgrade(head, bytes, admitted.connection);
     admitted.client = seen::client(call, head, bytes);
@@ -159,6 +153,11 @@ fn admit(
     admitted.upstream = meant.upstream;
     admitted.has_policies = meant.policies.is_some();
     admitted.is_cached = meant.is_cached;
+    if let Framing::Length(length) = admitted.framing
+        && admitted.client_limits(call).body_bytes.is_some_and(|limit| length > limit)
+    {
+        return Err(Failure::BodyTooLarge);
+    }
     Ok(())
 }
 

@@ -237,7 +237,7 @@ fn prepare_body(
     request: &mut Request,
 ) -> Result<(), Failure> {
     let is_chunked = admitted.framing == Framing::Chunked && upstream.plan.config.protocol == Protocol::Http1;
-    request.body.begin(admitted.framing, is_chunked, call.snapshot.plan.config.limits.body_bytes);
+    request.body.begin(admitted.framing, is_chunked, admitted.client_limits(call).body_bytes);
     if admitted.framing == Framing::None {
         return Ok(());
     }

@@ -125,6 +125,8 @@ pub struct Policies {
     pub retry: Option<Retry>,
     /// Waits, in the place of those of `Config::timeouts`.
     pub timeouts: RouteTimeouts,
+    /// Limits, in the place of those of `Config::limits`.
+    pub limits: RouteLimits,
 }
 
 /// What Via says of this proxy (RFC 9110 §7.6.3).
@@ -184,12 +186,25 @@ pub struct Rewrite {
 pub struct RouteTimeouts {
     /// See `Timeouts::client_body`.
     pub client_body: Option<Duration>,
+    /// See `Timeouts::client_write`.
+    pub client_write: Option<Duration>,
     /// See `Timeouts::upstream_first_byte`.
     pub upstream_first_byte: Option<Duration>,
     /// See `Timeouts::upstream_body`.
     pub upstream_body: Option<Duration>,
     /// See `Timeouts::tunnel_idle`.
     pub tunnel_idle: Option<Duration>,
+}
+
+/// Limits of one route; `None` is that of `Config::limits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RouteLimits {
+    /// See `Limits::body_bytes`; `Some(None)` is no limit.
+    pub body_bytes: Option<Option<u64>>,
+    /// See `Limits::minimum_rate_bytes_per_second`.
+    pub minimum_rate_bytes_per_second: Option<u64>,
+    /// See `Limits::rate_window`.
+    pub rate_window: Option<Duration>,
 }
 
 /// The bodies of errors, by status.

@@ -136,7 +136,7 @@ impl Upload {
         let Call { worker, snapshot, client, .. } = *call;
         let ends = Ends {
             worker,
-            minimum_rate: snapshot.minimum_rate.filter(|_| until == Until::Head),
+            minimum_rate: admitted.client_limits(call).minimum_rate.filter(|_| until == Until::Head),
             source: &client.socket,
             sink: &connection.socket,
             deadline: &rest.deadline,

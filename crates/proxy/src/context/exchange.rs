@@ -7,7 +7,7 @@ use http1::{ConnectionOptions, Framing, Method, RequestHead, Target, Version};
 
 use crate::context::client::Client;
 use crate::context::plan::{Listener, Policies};
-use crate::context::snapshot::{Snapshot, TimeoutTicks};
+use crate::context::snapshot::{ClientLimits, Snapshot, TimeoutTicks};
 use crate::shaping::{Named, Place};
 use crate::worker::Worker;
 
@@ -121,5 +121,12 @@ impl Admitted {
     pub(crate) fn ticks<'a>(&self, call: &Call<'a>) -> &'a TimeoutTicks {
         let own = self.policies(call).and_then(|policies| policies.ticks.as_ref());
         own.unwrap_or(&call.snapshot.ticks)
+    }
+
+    /// What its client may send, and how slow the client may be.
+    #[inline]
+    pub(crate) fn client_limits<'a>(&self, call: &Call<'a>) -> &'a ClientLimits {
+        let own = self.policies(call).and_then(|policies| policies.client_limits.as_ref());
+        own.unwrap_or(&call.snapshot.client_limits)
     }
 }

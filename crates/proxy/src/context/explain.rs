@@ -26,14 +26,14 @@ pub(crate) fn failure(
     failure: Failure,
 ) -> Option<String> {
     let told = match failure.facts().party {
-        Party::Client => request(call, &mut memory.request, failure),
+        Party::Client => request(call, &mut memory.request, known, failure),
         Party::Upstream => response(call, memory, failure),
         Party::Proxy => None,
     };
     told.or_else(|| waits::over(call, memory, known, failure))
 }
 
-fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<String> {
+fn request(call: &Call<'_>, request: &mut Request, known: &Known, failure: Failure) -> Option<String> {
     let chunks = chunks(&mut request.body);
     let Request { head, buffer, .. } = &*request;
     let config = &call.snapshot.plan.config;
@@ -62,12 +62,16 @@ fn request(call: &Call<'_>, request: &mut Request, failure: Failure) -> Option<S
         }),
         Failure::HeadTooLarge => chunks.or_else(|| Some(http1::connection_refusal(head, bytes))),
         Failure::BodyTooLarge => chunks.or_else(|| {
-            let limit = config.limits.body_bytes?;
+            let policies = known.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
+            let (limit, whose) = match policies.and_then(|policies| policies.meant.limits.body_bytes) {
+                Some(own) => (own?, " of the route"),
+                None => (config.limits.body_bytes?, ""),
+            };
             Some(match http1::request_framing(head, bytes) {
                 Ok(Framing::Length(length)) => {
-                    format!("Content-Length {length} is more than limits.body_bytes, {limit} bytes")
+                    format!("Content-Length {length} is more than limits.body_bytes{whose}, {limit} bytes")
                 }
-                _ => format!("the body is more than limits.body_bytes, {limit} bytes"),
+                _ => format!("the body is more than limits.body_bytes{whose}, {limit} bytes"),
             })
         }),
         Failure::BadBody => chunks,

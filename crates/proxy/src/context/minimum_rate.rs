@@ -1,5 +1,7 @@
 //! The slowest that a client may be.
 
+use std::time::Duration;
+
 use crate::transport::deadline::{TICK, Ticks};
 
 /// Bytes moved, but fewer than the minimum.
@@ -26,10 +28,10 @@ pub(crate) struct MinimumRate {
 
 impl MinimumRate {
     /// `None` where there is no minimum.
-    pub(crate) fn new(limits: &config::Limits) -> Option<Self> {
-        let window = Ticks::from(limits.rate_window);
+    pub(crate) fn new(bytes_per_second: u64, window: Duration) -> Option<Self> {
+        let window = Ticks::from(window);
         let seconds = f64::from(window.0) * TICK.as_secs_f64();
-        let bytes = (limits.minimum_rate_bytes_per_second as f64 * seconds) as u64;
+        let bytes = (bytes_per_second as f64 * seconds) as u64;
         (bytes > 0).then_some(Self { window, bytes })
     }
 

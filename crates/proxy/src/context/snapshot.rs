@@ -23,7 +23,27 @@ pub(crate) struct Snapshot {
     pub(crate) upstreams: Vec<Rc<Upstream>>,
     pub(crate) ticks: TimeoutTicks,
     pub(crate) head_limits: HeadLimits,
+    pub(crate) client_limits: ClientLimits,
+}
+
+/// What a client may send, and how slow it may be.
+pub(crate) struct ClientLimits {
+    /// The largest body of a request; `None` is no limit.
+    pub(crate) body_bytes: Option<u64>,
     pub(crate) minimum_rate: Option<MinimumRate>,
+}
+
+impl ClientLimits {
+    /// The limits of a route that has these of its own.
+    pub(crate) fn of_route(limits: &config::Limits, own: &config::RouteLimits) -> Self {
+        let bytes_per_second =
+            own.minimum_rate_bytes_per_second.unwrap_or(limits.minimum_rate_bytes_per_second);
+        let window = own.rate_window.unwrap_or(limits.rate_window);
+        Self {
+            body_bytes: own.body_bytes.unwrap_or(limits.body_bytes),
+            minimum_rate: MinimumRate::new(bytes_per_second, window),
+        }
+    }
 }
 
 /// The time-outs in ticks.
@@ -56,6 +76,7 @@ impl TimeoutTicks {
     pub(crate) fn of_route(timeouts: &config::Timeouts, own: &config::RouteTimeouts) -> Self {
         Self::new(&config::Timeouts {
             client_body: own.client_body.unwrap_or(timeouts.client_body),
+            client_write: own.client_write.unwrap_or(timeouts.client_write),
             upstream_first_byte: own.upstream_first_byte.unwrap_or(timeouts.upstream_first_byte),
             upstream_body: own.upstream_body.unwrap_or(timeouts.upstream_body),
             tunnel_idle: own.tunnel_idle.unwrap_or(timeouts.tunnel_idle),
@@ -122,7 +143,7 @@ impl Snapshot {
                 fields: limits.header_count,
                 target: limits.target_bytes,
             },
-            minimum_rate: MinimumRate::new(&limits),
+            client_limits: ClientLimits::of_route(&limits, &config::RouteLimits::default()),
             table: Table::for_worker(&plan.table),
             plan,
         }

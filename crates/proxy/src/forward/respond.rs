@@ -176,15 +176,15 @@ fn ends<'a>(
     pace: &'a Pace,
     closes_sink: bool,
 ) -> Ends<'a> {
-    let Call { worker, snapshot, client, .. } = *call;
+    let Call { worker, client, .. } = *call;
     Ends {
         worker,
-        minimum_rate: snapshot.minimum_rate,
+        minimum_rate: admitted.client_limits(call).minimum_rate,
         source: &reply.socket,
         sink: &client.socket,
         deadline: &client.deadline,
         source_limit: admitted.ticks(call).upstream_body,
-        sink_limit: snapshot.ticks.client_write,
+        sink_limit: admitted.ticks(call).client_write,
         paced: Some(Side::Sink),
         closes_sink,
         pace,

@@ -10,7 +10,18 @@ const TOO_LARGE: &str = "The request body is too large.";
 
 #[test]
 fn a_body_that_is_announced_too_large_is_413_before_a_server_hears_of_it() {
-    let scene = Scene::with(|config| config.limits.body_bytes = Some(5));
+    body_is_limited(&Scene::with(|config| config.limits.body_bytes = Some(5)));
+    // The route's own limit holds in the place of the general one, whichever is smaller.
+    for general in [None, Some(1), Some(100)] {
+        body_is_limited(&Scene::with(|config| {
+            config.limits.body_bytes = general;
+            config.routes[0].policies.limits.body_bytes = Some(Some(5));
+        }));
+    }
+}
+
+/// To five bytes.
+fn body_is_limited(scene: &Scene) {
     let refused = failure_and_close("413 Content Too Large", TOO_LARGE);
     for request in [
         "POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\n\r\nhello!",
@@ -33,6 +44,24 @@ fn a_body_that_is_announced_too_large_is_413_before_a_server_hears_of_it() {
             ServerGets(
                 "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n{ours}\r\n5\r\nhello\r\n0\r\n\r\n",
             ),
+            ServerSends(OK),
+            ClientGets(OK_GOT),
+        ],
+    );
+}
+
+#[test]
+fn a_route_may_take_bodies_of_any_length() {
+    let scene = Scene::with(|config| {
+        config.limits.body_bytes = Some(1);
+        config.routes[0].policies.limits.body_bytes = Some(None);
+    });
+    scene.play(
+        "5 bytes",
+        &[
+            ClientSends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhello"),
+            ServerAccepts,
+            ServerGets("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n{ours}\r\nhello"),
             ServerSends(OK),
             ClientGets(OK_GOT),
         ],

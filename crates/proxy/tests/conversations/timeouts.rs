@@ -373,16 +373,20 @@ fn a_connection_with_half_a_line_end_is_idle() {
 
 #[test]
 fn a_client_that_takes_nothing_is_dropped() {
-    let scene = scene(|config| config.timeouts.client_write = SHORT);
-    let (client, server) = endless_response(&scene);
-    let (mut client, server) = (client, server);
-    server.join().expect("no panic");
-    // What was under way may still arrive; the whole never does.
-    let (rest, ending) = client.rest();
-    assert!(rest.len() < RESPONSE_BYTES);
-    // What it has not taken does not stay in the kernel.
-    assert_eq!(ending, Ending::Reset);
-    scene.assert_failures(&["client-stalled"]);
+    for of_route in [false, true] {
+        let scene = scene(|config| match of_route {
+            false => config.timeouts.client_write = SHORT,
+            true => config.routes[0].policies.timeouts.client_write = Some(SHORT),
+        });
+        let (mut client, server) = endless_response(&scene);
+        server.join().expect("no panic");
+        // What was under way may still arrive; the whole never does.
+        let (rest, ending) = client.rest();
+        assert!(rest.len() < RESPONSE_BYTES);
+        // What it has not taken does not stay in the kernel.
+        assert_eq!(ending, Ending::Reset);
+        scene.assert_failures(&["client-stalled"]);
+    }
 }
 
 const RESPONSE_BYTES: usize = 256 << 20;
@@ -405,10 +409,19 @@ fn endless_response(scene: &Scene) -> (crate::peer::Peer, std::thread::JoinHandl
 #[test]
 fn a_client_below_the_minimum_rate_is_dropped() {
     // Long time-outs: what counts is the rate.
-    let slow = |config: &mut Config| {
+    is_dropped_for_slowness(|config| {
         config.limits.minimum_rate_bytes_per_second = 1_000_000;
         config.limits.rate_window = SHORT;
-    };
+    });
+    is_dropped_for_slowness(|config| {
+        config.limits.minimum_rate_bytes_per_second = 0;
+        let limits = &mut config.routes[0].policies.limits;
+        limits.minimum_rate_bytes_per_second = Some(1_000_000);
+        limits.rate_window = Some(SHORT);
+    });
+}
+
+fn is_dropped_for_slowness(slow: impl Fn(&mut Config) + Copy) {
     let body = scene(slow);
     let answer = failure_and_close("408 Request Timeout", "The request body arrives too slowly.");
     let mut client = body.client();

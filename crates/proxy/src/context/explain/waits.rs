@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::RouteTimeouts;
+use config::{RouteLimits, RouteTimeouts};
 
 use crate::context::exchange::Call;
 use crate::context::exchange_slot::Memory;
@@ -26,14 +26,18 @@ pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Fai
     let all = &config.timeouts;
     let policies = known.route.and_then(|route| call.snapshot.plan.routes[route].policies.as_deref());
     let own = policies.map_or_else(RouteTimeouts::default, |policies| policies.meant.timeouts);
+    let own_limits = policies.map_or_else(RouteLimits::default, |policies| policies.meant.limits);
     let of = |option: &str, own: Option<Duration>, all: Duration| match own {
         Some(limit) => format!("timeouts.{option} of the route, {limit:?}"),
         None => format!("timeouts.{option}, {all:?}"),
     };
     let rate = || {
         let limits = &config.limits;
-        let rate = limits.minimum_rate_bytes_per_second;
-        format!("limits.minimum_rate, {rate} bytes a second over {:?}", limits.rate_window)
+        let (own_rate, own_window) = (own_limits.minimum_rate_bytes_per_second, own_limits.rate_window);
+        let whose = if own_rate.or(own_window.map(|_| 0)).is_some() { " of the route" } else { "" };
+        let rate = own_rate.unwrap_or(limits.minimum_rate_bytes_per_second);
+        let window = own_window.unwrap_or(limits.rate_window);
+        format!("limits.minimum_rate{whose}, {rate} bytes a second over {window:?}")
     };
     let tunnel = || {
         format!("neither side sent anything within {}", of("tunnel_idle", own.tunnel_idle, all.tunnel_idle))
@@ -47,8 +51,9 @@ pub(super) fn over(call: &Call<'_>, memory: &Memory, known: &Known, failure: Fai
         }
         Failure::ClientTooSlow => format!("the body came more slowly than {}", rate()),
         Failure::ClientStalled => {
-            let limit = of("client_write", None, all.client_write);
-            let slower = if call.snapshot.minimum_rate.is_some() {
+            let limit = of("client_write", own.client_write, all.client_write);
+            let limits = policies.and_then(|policies| policies.client_limits.as_ref());
+            let slower = if limits.unwrap_or(&call.snapshot.client_limits).minimum_rate.is_some() {
                 format!(", or the response more slowly than {}", rate())
             } else {
                 String::new()

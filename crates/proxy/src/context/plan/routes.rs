@@ -18,7 +18,7 @@ use route::{
 
 use crate::context::failure::Failure;
 use crate::context::seen::Fields;
-use crate::context::snapshot::TimeoutTicks;
+use crate::context::snapshot::{ClientLimits, TimeoutTicks};
 use crate::shaping::{Delayed, Limits};
 
 /// How many credentials are remembered as verified for a file of users, and for how long.
@@ -63,6 +63,8 @@ pub(crate) struct Policies {
     pub(crate) names_request: bool,
     /// The waits, where some are its own.
     pub(crate) ticks: Option<TimeoutTicks>,
+    /// The limits on clients, where some are its own.
+    pub(crate) client_limits: Option<ClientLimits>,
 }
 
 /// A limit on requests.
@@ -261,6 +263,8 @@ impl Policies {
             auth: meant.auth.as_ref().map(|auth| kept.auth(auth)),
             pattern,
             names_request: names_request(&route.action, meant),
+            client_limits: (meant.limits != config::RouteLimits::default())
+                .then(|| ClientLimits::of_route(&config.limits, &meant.limits)),
             ticks: has_waits.then(|| TimeoutTicks::of_route(&config.timeouts, &meant.timeouts)),
             meant: meant.clone(),
         }
