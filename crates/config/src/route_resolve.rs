@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ::route::{
     CookieRewrite, ErrorPages, FixedResponse, FixedResponseError, HeaderEdit, HeaderEditError, HeaderEdits,
-    HostRewrite, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Split, Stage,
+    HostRewrite, OfClient, PathRewrite, PathRule, Pattern, Rate, RateError, RateKey, Redirect, Split, Stage,
     TemplateError,
 };
 
@@ -129,6 +129,9 @@ pub(crate) fn route(
         warn_of_nobody(written, policies, reader);
     }
     let cache = cache(written, names, reader);
+    if let (Some(policies), Some(cache)) = (&policies, &cache) {
+        warn_of_unkeyed(written, policies, cache, reader);
+    }
     check_response_delay(written, reader);
     let name = written.name.as_ref().map(|name| name.value.clone());
     let (action, policies) = action.zip(policies)?;
@@ -492,6 +495,40 @@ fn warn_of_nobody(written: &RouteWritten, policies: &Policies, reader: &mut Read
             let warning = reader.mistake(&element.at, what);
             reader.warn(warning);
         }
+    }
+}
+
+/// Says where what servers are asked for depends on something that does not tell stored responses apart.
+fn warn_of_unkeyed(
+    written: &RouteWritten,
+    policies: &Policies,
+    cache: &cache::Policy,
+    reader: &mut Reader<'_>,
+) {
+    let Some(element) = &written.rewrite else { return };
+    let Rewrite { path, host } = &policies.rewrite;
+    let named =
+        path.iter().flat_map(PathRewrite::of_client).chain(host.iter().flat_map(HostRewrite::of_client));
+    let text = String::from_utf8_lossy;
+    for variable in named {
+        let (what, remedy) = match variable {
+            OfClient::Header(name) if cache.key.headers.iter().any(|key| key.eq_ignore_ascii_case(name)) => {
+                continue;
+            }
+            OfClient::Cookie(name) if cache.key.cookies.iter().any(|key| **key == *name) => continue,
+            OfClient::Header(name) => {
+                (format!("$header.{}", text(name)), "; name the field in cache.key_headers")
+            }
+            OfClient::Cookie(name) => {
+                (format!("$cookie.{}", text(name)), "; name the cookie in cache.key_cookies")
+            }
+            OfClient::Other(name) => (name.to_owned(), "; leave it out, or the cache"),
+        };
+        let what = format!(
+            "rewrite: {what} tells no stored responses apart, so one client gets what was stored for another{remedy}"
+        );
+        let warning = reader.mistake(&element.at, what);
+        reader.warn(warning);
     }
 }
 

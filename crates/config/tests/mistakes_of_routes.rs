@@ -412,3 +412,48 @@ fn a_user_whom_nobody_is_asked_for_is_warned_of() {
     let said = "f:4:19: request_headers: $user is always empty here, since the route has no auth";
     assert_eq!((reading.mistakes.len(), warnings), (0, vec![said.to_owned()]));
 }
+
+#[test]
+fn a_rewrite_by_what_is_in_no_key_of_the_cache_is_warned_of() {
+    let warnings = |rewrite: &str, cache: &str| {
+        let text = format!(
+            "[[listen]]\naddress = \"127.0.0.1:1\"\n[cache]\nmemory = \"64MiB\"\n[[route]]\nupstream = \"a\"\nrewrite = {rewrite}\n\
+             {cache}\n[upstream.a]\nservers = [\"http://127.0.0.1:2\"]\n"
+        );
+        let reading = config::examine(&text, "f");
+        assert!(reading.mistakes.is_empty(), "{text}: {:?}", reading.mistakes);
+        reading.warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let said = |what: &str| {
+        vec![format!(
+            "f:7:11: rewrite: {what} tells no stored responses apart, so one client gets what was stored for another; "
+        )]
+    };
+    for (rewrite, cache, expected, remedy) in [
+        (
+            "{ path = \"/$header.X-Group/x\" }",
+            "cache = {}",
+            "$header.X-Group",
+            "name the field in cache.key_headers",
+        ),
+        ("{ host = \"$cookie.site\" }", "cache = {}", "$cookie.site", "name the cookie in cache.key_cookies"),
+        ("{ path = \"/$client_address\" }", "cache = {}", "$client_address", "leave it out, or the cache"),
+        (
+            "{ path = \"/$cookie.a\" }",
+            "cache = { key_cookies = [\"A\"] }",
+            "$cookie.a",
+            "name the cookie in cache.key_cookies",
+        ),
+    ] {
+        let expected: Vec<String> = said(expected).iter().map(|line| format!("{line}{remedy}")).collect();
+        assert_eq!(warnings(rewrite, cache), expected, "{rewrite} {cache}");
+    }
+    for (rewrite, cache) in [
+        ("{ path = \"/$header.X-Group/x\" }", "cache = { key_headers = [\"x-group\"] }"),
+        ("{ path = \"/$cookie.a\" }", "cache = { key_cookies = [\"a\"] }"),
+        ("{ path = \"/$client_address\" }", ""),
+        ("{ path = \"/$host$path\" }", "cache = {}"),
+    ] {
+        assert_eq!(warnings(rewrite, cache), Vec::<String>::new(), "{rewrite} {cache}");
+    }
+}

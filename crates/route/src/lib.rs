@@ -86,4 +86,6 @@ pub use rule::{Condition, HostRule, PathRule, Rule, ValueRule};
 pub use set_cookie::{CookieRewrite, CookieRewriteError, DomainRewrite, SameSite};
 pub use split::Split;
 pub use table::RouteTable;
-pub use template::{Place, Stage, TEMPLATE_BYTES_MAX, Template, TemplateError, TemplateFault, VARIABLES};
+pub use template::{
+    OfClient, Place, Stage, TEMPLATE_BYTES_MAX, Template, TemplateError, TemplateFault, VARIABLES,
+};

@@ -8,7 +8,7 @@ use crate::pattern::Pattern;
 use crate::prefixes::canonical_prefix;
 use crate::readings::{self, READ_BYTES_MAX};
 use crate::request::Fields;
-use crate::template::{Place, Stage, Template, TemplateError};
+use crate::template::{OfClient, Place, Stage, Template, TemplateError};
 
 /// How a path becomes another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +64,12 @@ impl PathRewrite {
     pub fn to(&self) -> &str {
         let (Kind::Prefix { to, .. } | Kind::Pattern { to, .. } | Kind::Whole(to)) = &self.0;
         to.as_str()
+    }
+
+    /// The variables in `to` whose values may differ between clients that ask for the same URL.
+    pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
+        let (Kind::Prefix { to, .. } | Kind::Pattern { to, .. } | Kind::Whole(to)) = &self.0;
+        to.of_client()
     }
 
     /// The pattern of the paths that it is for, if it is not for a prefix or for every path.
@@ -200,6 +206,11 @@ impl HostRewrite {
     /// Whether it names groups of a pattern.
     pub fn has_groups(&self) -> bool {
         self.0.has_groups()
+    }
+
+    /// Its variables whose values may differ between clients that ask for the same URL.
+    pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
+        self.0.of_client()
     }
 
     /// The host as it was written.

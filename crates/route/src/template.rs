@@ -165,7 +165,51 @@ pub enum TemplateFault {
     InAuthority,
 }
 
+/// A variable whose value may differ between clients that ask for the same URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfClient<'t> {
+    /// A header field, by its name.
+    Header(&'t [u8]),
+    /// A cookie, by its name.
+    Cookie(&'t [u8]),
+    /// Another one, as it is written.
+    Other(&'static str),
+}
+
 impl Template {
+    /// Its variables whose values may differ between clients that ask for the same URL.
+    pub fn of_client(&self) -> impl Iterator<Item = OfClient<'_>> {
+        self.pieces.iter().filter_map(|piece| {
+            let Piece::Variable(variable, _) = piece else { return None };
+            Some(match variable {
+                Variable::Header(name) => OfClient::Header(name),
+                Variable::Cookie(name) => OfClient::Cookie(name),
+                Variable::ClientAddress => OfClient::Other("$client_address"),
+                Variable::RequestId => OfClient::Other("$request_id"),
+                Variable::User => OfClient::Other("$user"),
+                Variable::Port => OfClient::Other("$port"),
+                Variable::TlsServerName => OfClient::Other("$tls.sni"),
+                Variable::TlsSubject => OfClient::Other("$tls.subject"),
+                Variable::TlsFingerprint => OfClient::Other("$tls.fingerprint"),
+                Variable::TlsVersion => OfClient::Other("$tls.version"),
+                Variable::TlsCipher => OfClient::Other("$tls.cipher"),
+                Variable::TlsAlpn => OfClient::Other("$tls.alpn"),
+                Variable::Host
+                | Variable::Path
+                | Variable::Query
+                | Variable::PathAndQuery
+                | Variable::Method
+                | Variable::Scheme
+                | Variable::Route
+                | Variable::Upstream
+                | Variable::Server
+                | Variable::Status
+                | Variable::Argument(_)
+                | Variable::Group(_) => return None,
+            })
+        })
+    }
+
     /// Reads a template; `pattern` is the one whose groups it may name.
     ///
     /// # Errors
