@@ -451,7 +451,6 @@ fn a_rewrite_by_what_is_in_no_key_of_the_cache_is_warned_of() {
     for (rewrite, cache) in [
         ("{ path = \"/$header.X-Group/x\" }", "cache = { key_headers = [\"x-group\"] }"),
         ("{ path = \"/$cookie.a\" }", "cache = { key_cookies = [\"a\"] }"),
-        ("{ path = \"/$client_address\" }", ""),
         ("{ path = \"/$host$path\" }", "cache = {}"),
     ] {
         assert_eq!(warnings(rewrite, cache), Vec::<String>::new(), "{rewrite} {cache}");
