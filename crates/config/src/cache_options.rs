@@ -46,28 +46,32 @@ pub(crate) static CACHE: Table<CacheWritten> = Table {
             "memory",
             Maybe(Count { range: 1 << 20..=1 << 44, unit: Unit::Bytes }),
             |cache: &mut CacheWritten| &mut cache.memory,
-            "How much is stored, with all that it takes; what is used least makes room.",
+            "Size of the cache in memory, including its overhead. The least recently used responses are \
+             evicted.",
         ),
         &key(
             "object",
             Count { range: 1024..=1 << 40, unit: Unit::Bytes },
             |cache: &mut CacheWritten| &mut cache.object,
-            "The largest response that is stored, and never more than an eighth of `memory`; larger ones pass through.",
+            "The largest response that is stored, at most an eighth of `memory`. Larger ones are forwarded \
+             without being stored.",
         ),
         &key(
             "disk",
             Maybe(DISK),
             |cache: &mut CacheWritten| &mut cache.disk,
-            "Keeps responses on a disk as well, behind those in memory: more of them, and after a restart. If it fails, it \
-             is done without until the next start, which finds it empty, and a line in the log says so.",
+            "Also keeps responses on disk: more of them, and across restarts. After a disk error the cache \
+             runs without the disk until the next start, and then begins empty; the log says \
+             so.",
         ),
         &key(
             "purge_from",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |cache: &mut CacheWritten| &mut cache.purge_from,
-            "Networks whose clients may purge by requests with the method PURGE: their URL, over http and https and perhaps with `*` for any text, or the tags \
-             that their `Surrogate-Key` or `Cache-Tag` names; with `Fastly-Soft-Purge: 1` it becomes stale. Others get 403. \
-             Left out, PURGE is passed on like any method.",
+            "Networks whose clients may purge with the PURGE method: the request's URL for both http and \
+             https, in which `*` matches any text, or the tags in `Surrogate-Key` or \
+             `Cache-Tag`. With `Fastly-Soft-Purge: 1` responses become stale instead. Other \
+             clients get 403. Default: PURGE is forwarded like any method.",
         ),
     ],
 };
@@ -81,14 +85,15 @@ const DISK: Inline<DiskWritten> = Inline {
                 "path",
                 Maybe(FOLDER),
                 |disk: &mut DiskWritten| &mut disk.path,
-                "A folder of its own, which is made if it is missing. Files in it that are not the cache's are left alone.",
+                "A directory for the cache alone; created if missing. Other files in it are left alone.",
             ),
             &required(
                 "size",
                 Maybe(Count { range: 16 << 20..=1 << 44, unit: Unit::Bytes }),
                 |disk: &mut DiskWritten| &mut disk.size,
-                "How much its files may take; what was written first makes room. A response may take a sixteenth of it, and \
-                 never more than 64 MiB. Each takes some 100 bytes of memory as well.",
+                "Total size of the files; the oldest records are evicted. A response may take up to a \
+                 sixteenth of it, at most 64 MiB. Each response also takes about 100 bytes \
+                 of memory.",
             ),
         ],
     },
@@ -184,16 +189,16 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                 "ttl",
                 Maybe(UP_TO_A_YEAR),
                 |cache: &mut RouteCacheWritten| &mut cache.ttl,
-                "How long every response is fresh that may be stored, whatever it says. Left out, as it says. Statuses \
-                 such as 302, 401 or 500 may be stored if they say how long, or `public`; the rest of them with \
-                 `status_ttl`.",
+                "Overrides the lifetime of every storable response. Default: what its fields say. \
+                 Responses such as 302, 401 or 500 are storable only if their fields give \
+                 a lifetime or `public`; use `status_ttl` for the others.",
             ),
             &key(
                 "default_ttl",
                 Maybe(UP_TO_A_YEAR),
                 |cache: &mut RouteCacheWritten| &mut cache.default_ttl,
-                "How long a response is fresh that does not say, if it is a 200, 203, 204, 206, 300, 301, 308, 404, 405, 410, \
-                 414 or 501, or says `public`.",
+                "Lifetime of responses that give none, if the status is 200, 203, 204, 206, 300, 301, 308, \
+                 404, 405, 410, 414 or 501, or the response says `public`.",
             ),
             &key(
                 "status_ttl",
@@ -204,41 +209,42 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                     kind: Wait { range: Duration::ZERO..=*UP_TO_A_YEAR.range.end() },
                 },
                 |cache: &mut RouteCacheWritten| &mut cache.status_ttl,
-                "The same as `ttl` for some statuses, which are stored then: `404`, `4xx` or `500-504`. The first that fits counts; `\"0s\"` \
-                 stores none of them.",
+                "Overrides the lifetime by status, and makes the status storable: `404`, `4xx` or \
+                 `500-504`. The first match counts; `\"0s\"` stores none.",
             ),
             &key(
                 "heuristic",
                 Count { range: 0..=100, unit: Unit::Percent },
                 |cache: &mut RouteCacheWritten| &mut cache.heuristic,
-                "A response that says no more than when it was last modified is fresh for this part of its age then.",
+                "Lifetime of responses that have only Last-Modified: this percentage of their age when \
+                 received.",
             ),
             &key(
                 "heuristic_max",
                 UP_TO_A_YEAR,
                 |cache: &mut RouteCacheWritten| &mut cache.heuristic_max,
-                "And never for longer than this.",
+                "Upper bound of the `heuristic` lifetime.",
             ),
             &key(
                 "grace",
                 Maybe(UP_TO_A_YEAR),
                 |cache: &mut RouteCacheWritten| &mut cache.grace,
-                "For how long a response that is fresh no more is served while the servers are down or answer 502, 503 or \
-                 504, unless it forbids that.",
+                "How long a stale response is served while servers are down or respond 502, 503 or 504 \
+                 (stale-if-error), unless the response forbids it.",
             ),
             &key(
                 "stale_while_revalidate",
                 Maybe(UP_TO_A_YEAR),
                 |cache: &mut RouteCacheWritten| &mut cache.stale_while_revalidate,
-                "For how long a response that is fresh no more is served at once, and asked for anew in the background, \
-                 unless it says so itself or forbids it.",
+                "How long a stale response is served at once while it is revalidated in the background, \
+                 unless the response says otherwise.",
             ),
             &key(
                 "force",
                 Switch,
                 |cache: &mut RouteCacheWritten| &mut cache.force,
-                "Stores also what says `private`, `no-store` or `no-cache`, and answers to an Authorization: only where \
-                 every client may see the same.",
+                "Also stores responses with `private`, `no-store` or `no-cache`, and responses to requests \
+                 with Authorization. Safe only if every client may see the same.",
             ),
             &key(
                 "ignore",
@@ -251,55 +257,57 @@ pub(crate) const ROUTE_CACHE: Inline<RouteCacheWritten> = Inline {
                     ],
                 }),
                 |cache: &mut RouteCacheWritten| &mut cache.ignore,
-                "What is left aside: `\"request-directives\"`, Cache-Control and Pragma of clients; \
-                 `\"response-directives\"`, Cache-Control, Expires and their kin of servers; `\"vary\"`, but \
-                 for Accept-Encoding: the first response is for all, unless it varies by a cookie or an Authorization that its \
-                 request had; `\"set-cookie\"`, which is then not sent on from the store.",
+                "`\"request-directives\"`: ignores Cache-Control and Pragma of clients. \
+                 `\"response-directives\"`: ignores Cache-Control, Expires and similar \
+                 fields of servers. `\"vary\"`: ignores Vary except for Accept-Encoding, \
+                 so that all clients share the first response, unless it varies by a \
+                 Cookie or Authorization that its request had. `\"set-cookie\"`: stores \
+                 such responses, without the cookie.",
             ),
             &key(
                 "query_keep",
                 OneOrMany(Name { expected: PARAMETER }),
                 |cache: &mut RouteCacheWritten| &mut cache.query_keep,
-                "Parameters of the query that tell responses apart; servers do not see the others in GET and HEAD. \
-                 Left out, all do.",
+                "Query parameters that are part of the cache key. The others are removed from GET and HEAD \
+                 requests to servers. Default: all are part of the key.",
             ),
             &key(
                 "query_drop",
                 OneOrMany(At(Name { expected: PARAMETER })),
                 |cache: &mut RouteCacheWritten| &mut cache.query_drop,
-                "Parameters that do not tell responses apart, such as `\"utm_*\"`, or `\"*\"` for the whole query. Servers \
-                 do not see them in GET and HEAD.",
+                "Query parameters that are not part of the cache key, such as `\"utm_*\"`, or `\"*\"` for \
+                 the whole query. They are removed from GET and HEAD requests to servers.",
             ),
             &key(
                 "sort_query",
                 Switch,
                 |cache: &mut RouteCacheWritten| &mut cache.sort_query,
-                "Sorts the parameters by name, for servers as well: their order does not tell responses apart.",
+                "Sorts the query parameters by name, in the cache key and in requests to servers.",
             ),
             &key(
                 "key_headers",
                 OneOrMany(At(Name { expected: FieldName::EXPECTED })),
                 |cache: &mut RouteCacheWritten| &mut cache.key_headers,
-                "Header fields of requests whose values tell responses apart; those that do not reach the server do \
-                 not count.",
+                "Request fields that are part of the cache key. Fields that do not reach the server are \
+                 not.",
             ),
             &key(
                 "key_cookies",
                 OneOrMany(At(Name { expected: COOKIE })),
                 |cache: &mut RouteCacheWritten| &mut cache.key_cookies,
-                "Cookies whose values do, all of the same name.",
+                "Cookies that are part of the cache key, all of the same name.",
             ),
             &key(
                 "show_key",
                 Switch,
                 |cache: &mut RouteCacheWritten| &mut cache.show_key,
-                "Whether clients are told what a response is found by: the `key` of `Cache-Status` (RFC 9211).",
+                "Tells clients the cache key, in `key` of `Cache-Status` (RFC 9211).",
             ),
             &key(
                 "send_tags",
                 Switch,
                 |cache: &mut RouteCacheWritten| &mut cache.send_tags,
-                "Whether clients get to see `Surrogate-Key` and `Cache-Tag` of responses, as a cache in front may want to.",
+                "Sends `Surrogate-Key` and `Cache-Tag` to clients, for a cache in front of this proxy.",
             ),
         ],
     },

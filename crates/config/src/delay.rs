@@ -11,8 +11,7 @@ use crate::named_file::read_bytes;
 use crate::quantity::{duration, written_duration};
 
 const EXPECTED: &str = "a delay such as 50ms, 2s±100ms, 50ms±10ms normal or 50ms trace FILE";
-const EXPECTED_LOSS: &str =
-    "a share of packets and how long each takes to come after all, such as `0.5% 300ms`";
+const EXPECTED_LOSS: &str = "a share of packets and the time until each is sent again, such as `0.5% 300ms`";
 
 /// The ways in which a delay varies, besides evenly.
 const NORMAL: &str = "normal";

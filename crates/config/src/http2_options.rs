@@ -18,7 +18,7 @@ pub(crate) static HTTP2_LIMITS: Table<Http2Limits> = Table {
             "resets_per_second",
             PER_SECOND,
             |limits: &mut Http2Limits| &mut floods(limits).resets,
-            "Requests that the client cancels before their responses begin (rapid reset, CVE-2023-44487).",
+            "Requests that the client cancels before their response begins (rapid reset, CVE-2023-44487).",
         ),
         &key(
             "settings_per_second",
@@ -30,7 +30,7 @@ pub(crate) static HTTP2_LIMITS: Table<Http2Limits> = Table {
             "pings_per_second",
             PER_SECOND,
             |limits: &mut Http2Limits| &mut floods(limits).pings,
-            "PING frames, beyond one for each DATA frame sent or received.",
+            "PING frames, in addition to one per DATA frame sent or received.",
         ),
         &key(
             "priorities_per_second",
@@ -42,28 +42,31 @@ pub(crate) static HTTP2_LIMITS: Table<Http2Limits> = Table {
             "empty_frames_per_second",
             PER_SECOND,
             |limits: &mut Http2Limits| &mut floods(limits).empty_frames,
-            "DATA and CONTINUATION frames without a byte that end nothing.",
+            "Empty DATA and CONTINUATION frames that end nothing.",
         ),
         &key(
             "errors_per_second",
             PER_SECOND,
             |limits: &mut Http2Limits| &mut floods(limits).errors,
-            "Streams that are reset for what the client did wrong on them (CVE-2025-8671).",
+            "Streams reset because of the client's errors (CVE-2025-8671).",
         ),
         &key(
             "overhead_per_second",
             PER_SECOND,
             |limits: &mut Http2Limits| &mut floods(limits).overhead,
-            "All else that carries nothing: WINDOW_UPDATE, frames of unknown types, answers to nothing, DATA that is mostly \
-             padding or for streams that are over, requests beyond the streams that may be open, and DATA of less than 256 bytes \
-             that the client's windows have us send. Each request earns 4 of these, each DATA frame sent 2 and one for each 512 \
-             bytes, each received 1; only those beyond are counted.",
+            "Everything else that carries no data: WINDOW_UPDATE, unknown frame types, unrequested \
+             acknowledgements, DATA that is mostly padding or for closed streams, requests \
+             above the maximum of concurrent streams, and DATA under 256 bytes that the \
+             client's small windows force us to send. Each request allows 4 of these, each \
+             DATA frame sent 2 plus one per 512 bytes, each DATA frame received 1; only the \
+             excess counts.",
         ),
         &key(
             "trusted_factor",
             Count { range: 1..=10_000, unit: Unit::Things },
             |limits: &mut Http2Limits| &mut limits.trusted_factor,
-            "How many times as much of each a proxy of `trusted_proxies` may send: its connection carries the requests of many.",
+            "Multiplies these limits for proxies of `trusted_proxies`, whose connections carry requests of \
+             many clients.",
         ),
     ],
 };

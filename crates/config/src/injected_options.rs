@@ -63,78 +63,81 @@ pub(crate) static FAULT: Table<FaultWritten> = Table {
             "inject",
             Maybe(At(INJECTED)),
             |fault: &mut FaultWritten| &mut fault.inject,
-            "What goes wrong. A status from 200 to 599: the answer, without a server. `delay`: the request goes on late. `cut`: \
-             the body ends after so many bytes. `length`: Content-Length says so many bytes more or less. `bad-chunk`: \
-             something else where the first chunk begins. `drip`: the head comes a line at a time. `no-trailers`. `reset`: \
-             the stream of HTTP/2 is reset, of HTTP/1 the connection. `goaway`: GOAWAY, or `Connection: close`. \
-             `connection …`: a connection as a whole, see docs/faults.md; only its listener and its client count. \
-             `connection refuse`: all connections of a listener, or of all listeners.",
+            "The fault. A status from 200 to 599: respond so, without a server. `delay`: hold the request \
+             back. `cut`: end the body after so many bytes. `length`: make Content-Length \
+             wrong by so many bytes. `bad-chunk`: send an invalid first chunk. `drip`: send \
+             the header section line by line. `no-trailers`: drop trailers. `reset`: reset the \
+             stream (HTTP/2) or the connection (HTTP/1). `goaway`: send GOAWAY, or \
+             `Connection: close`. `connection …`: a fault of the whole connection, see \
+             docs/faults.md; only its listener and client can be conditions. `connection \
+             refuse`: refuse all connections of a listener, or of all listeners.",
         ),
         &key(
             "name",
             Maybe(At(Name { expected: "a name for the fault" })),
             |fault: &mut FaultWritten| &mut fault.name,
-            "What it is called in logs. Left out, what goes wrong.",
+            "Name in logs. Default: the text of `inject`.",
         ),
         &key(
             "probability",
             SHARE,
             |fault: &mut FaultWritten| &mut fault.probability,
-            "How probable it is for a request that matches.",
+            "Probability for each matching request.",
         ),
         &key(
             "client_share",
             SHARE,
             |fault: &mut FaultWritten| &mut fault.client_share,
-            "How many of the clients it happens to, always the same ones.",
+            "Share of the clients that are affected, always the same ones.",
         ),
         &key(
             "first",
             Maybe(Count { range: 1..=1_000_000_000, unit: Unit::Things }),
             |fault: &mut FaultWritten| &mut fault.first,
-            "It happens to so many requests alone, the first ones of each `key`; then it recovers.",
+            "Affects only the first so many requests of each `key`.",
         ),
         &key(
             "key",
             OneOrMany(RATE_KEY),
             |fault: &mut FaultWritten| &mut fault.key,
-            "What `first` is counted by; `\"route\"` is all together.",
+            "What `first` counts by; `\"route\"` counts all requests together.",
         ),
         &key(
             "from",
             TIME,
             |fault: &mut FaultWritten| &mut fault.from,
-            "When it begins, from when it came in force.",
+            "Start, counted from when the fault was loaded or added.",
         ),
         &key(
             "until",
             Maybe(At(TIME)),
             |fault: &mut FaultWritten| &mut fault.until,
-            "When it ends. Left out, never.",
+            "End, counted in the same way. Default: no end.",
         ),
         &key(
             "repeat",
             Maybe(At(Wait { range: Duration::from_millis(1)..=Duration::from_secs(365 * 24 * 3600) })),
             |fault: &mut FaultWritten| &mut fault.repeat,
-            "After so long `from` and `until` count from the beginning again. Several faults with the same are a timeline.",
+            "Restarts `from` and `until` after this time. Several faults with the same `repeat` form a \
+             timeline.",
         ),
         &key(
             "expires",
             Maybe(TIME),
             |fault: &mut FaultWritten| &mut fault.expires,
-            "When it ends for good, whatever repeats.",
+            "The fault ends for good after this time, even with `repeat`.",
         ),
         &key(
             "show",
             Switch,
             |fault: &mut FaultWritten| &mut fault.show,
-            "Whether responses say so, in the field `Vanward-Fault`.",
+            "Tells the client in the response field `Vanward-Fault`.",
         ),
         &key(
             "route",
             OneOrMany(At(Name { expected: "the name of a [[route]]" })),
             |fault: &mut FaultWritten| &mut fault.route,
-            "The routes of these requests, by name. Left out, all.",
+            "Names of the routes whose requests match. Default: all.",
         ),
         &Within { place: requests, option: requests::LISTENER },
         &Within { place: requests, option: requests::HOST },
@@ -170,19 +173,20 @@ pub(crate) static FAULTS: Table<FaultsWritten> = Table {
             "seed",
             Count { range: 0..=i64::MAX as u64, unit: Unit::Things },
             |faults: &mut FaultsWritten| &mut faults.seed,
-            "What all that is left to chance goes by: the same seed and requests give the same faults.",
+            "Seed of all random decisions: the same seed and requests give the same faults.",
         ),
         &key(
             "header",
             Maybe(At(HEADER_NAME)),
             |faults: &mut FaultsWritten| &mut faults.header,
-            "A header field by which requests may ask for a fault: `X-Fault: 503`, or `10%:delay 1s`. Left out, none.",
+            "A request field by which clients may ask for a fault: `X-Fault: 503`, or `10%:delay 1s`. \
+             Default: none.",
         ),
         &key(
             "header_clients",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |faults: &mut FaultsWritten| &mut faults.header_clients,
-            "The networks of clients that may do so. Of others the field means nothing.",
+            "Networks of clients that may use `header`. From others the field has no effect.",
         ),
     ],
 };

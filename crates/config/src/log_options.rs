@@ -24,14 +24,14 @@ pub(crate) static LOG: Table<Log> = Table {
             "target",
             Unless { word: "off", kind: At(TARGET_KIND) },
             |log: &mut Log| &mut log.target,
-            "Standard output, a file that lines are appended to, or nothing.",
+            "Standard output, a file to append to, or off.",
         ),
         &key(
             "format",
             Word { words: &[("combined", LogFormat::Combined), ("json", LogFormat::Json)] },
             |log: &mut Log| &mut log.format,
-            "`\"combined\"` is the Combined Log Format of Apache httpd; `\"json\"` is one object a line, with timings \
-             and the cause of a failure.",
+            "`\"combined\"`: the Combined Log Format of Apache httpd. `\"json\"`: one object per line, \
+             with timings and the cause of failures.",
         ),
         &key(
             "query",
@@ -39,8 +39,8 @@ pub(crate) static LOG: Table<Log> = Table {
                 words: &[("full", LogQuery::Full), ("masked", LogQuery::Masked), ("off", LogQuery::Omitted)],
             },
             |log: &mut Log| &mut log.query,
-            "What is logged of query strings, in targets and in Referer. `\"masked\"` logs `***` for each value, `\"off\"` \
-             ends the URL before its `?`.",
+            "How query strings in targets and Referer are logged. `\"masked\"` logs `***` for each value, \
+             `\"off\"` drops the query.",
         ),
         &key(
             "mask",
@@ -49,7 +49,8 @@ pub(crate) static LOG: Table<Log> = Table {
                 may_be_empty: true,
             }),
             |log: &mut Log| &mut log.mask,
-            "Parameters of query strings whose values are logged as `***`, in any case: `[\"token\", \"key\"]`.",
+            "Query parameters whose values are logged as `***`, whatever their case: `[\"token\", \
+             \"key\"]`.",
         ),
     ],
 };

@@ -75,62 +75,68 @@ pub(crate) static FILE: Table<File> = Table {
             "workers",
             Unless { word: "auto", kind: Count { range: 1..=1024, unit: Unit::Things } },
             |file: &mut File| &mut file.workers,
-            "Worker threads. `\"auto\"` is one for each core that the process may use.",
+            "Number of worker threads. `\"auto\"`: one per CPU core that the process may use.",
         ),
         &key(
             "gather",
             Wait { range: Duration::ZERO..=Duration::from_millis(1) },
             |file: &mut File| &mut file.gather.0,
-            "How long a worker that many requests come to sleeps before it looks what has come: one wake-up then stands for \
-             many. At most this long and half of what requests take, and not at all where that gathers fewer than a dozen \
-             or something is left to do. `\"0s\"` is off.",
+            "A busy worker waits up to this long, to handle several requests per wake-up. It waits at most \
+             half of the mean time of a request, and not at all if that would gather fewer \
+             than a dozen requests or if work is pending. `\"0s\"` turns it off.",
         ),
         &key(
             "admin",
             Maybe(At(SOCKET)),
             |file: &mut File| &mut file.admin,
-            "The Unix socket of the admin API, for `vanward status`, `reload` and `drain`; only the user of the process may \
-             open it. Left out, there is none.",
+            "Unix socket of the admin API, for `vanward status`, `reload`, `drain` and the other commands \
+             that talk to the running proxy. Only the user of the process may open it. \
+             Default: no admin API.",
         ),
         &key(
             "metrics",
             Maybe(At(Text { expected: LISTEN_ADDRESS, read: listen_address, print: ToString::to_string })),
             |file: &mut File| &mut file.metrics,
-            "Where metrics are served, in the text format of Prometheus at `/metrics`. Left out, nowhere.",
+            "Address that serves metrics at `/metrics`, in the Prometheus text format. Default: no \
+             metrics.",
         ),
         &key(
             "error_pages",
             ERROR_PAGES,
             |file: &mut File| &mut file.error_pages,
-            "The bodies of errors that are answered here, by status: `404`, `4xx`, `5xx`, or `*` for all. Files are read at \
-             the start and at each reload.",
+            "Bodies of the proxy's own error responses, by status: `404`, `4xx`, `5xx`, or `*` for all. \
+             Files are read at the start and at each reload.",
         ),
         &key(
             "trusted_proxies",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |file: &mut File| &mut file.trusted_proxies,
-            "Networks of proxies in front of this one. What they say of the client in `X-Forwarded-For`, `-Proto`, `-Host` and \
-             `-Port`, or in `Forwarded`, holds for access lists, limits, redirects, cookies, variables and the log, and servers \
-             are told the same in both kinds. If both come and differ, `X-Forwarded-*` counts. What others send of these names, and \
-             `X-Real-IP`, is dropped.",
+            "Networks of trusted proxies in front of this one. Their `X-Forwarded-For`, `-Proto`, `-Host` \
+             and `-Port`, or `Forwarded`, decide the client's address, scheme, host and port \
+             for access lists, limits, redirects, cookies, variables and the log. Servers get \
+             the result in both kinds of fields. If both kinds arrive and differ, \
+             `X-Forwarded-*` wins. From other clients these fields and `X-Real-IP` are \
+             dropped.",
         ),
         &Sections {
             name: "listen",
             table: &LISTEN,
             place: |file: &mut File| &mut file.listen,
             required: true,
-            doc: "An address that clients connect to. At least one.",
+            doc: "An address that clients connect to. At least one is required.",
         },
         &Sections {
             name: "route",
             table: &ROUTE,
             place: |file: &mut File| &mut file.routes,
             required: false,
-            doc: "Requests that match, and what they get. At least one, unless every listener has `tcp`. The most specific \
-                  route wins, whatever the order: a route for some listeners before one for all; an exact host, then \
-                  the nearest name above it, then expressions, then any host; an exact path, then expressions, then the \
-                  longest prefix; then methods, headers, query and clients, more before fewer. `vanward check FILE \
-                  --route METHOD URL` explains it.",
+            doc: "Which requests match, and what happens to them. At least one is required, unless every \
+                  listener has `tcp`. The most specific route wins, in any order of the \
+                  file. Routes with a `listener` come before those without; an exact host \
+                  before the nearest wildcard above it, then expressions, then any host; \
+                  an exact path before expressions, then the longest prefix; then more \
+                  conditions on methods, headers, query and clients before fewer. \
+                  `vanward check FILE --route METHOD URL` explains the choice.",
         },
         &Named {
             name: "upstream",
@@ -138,7 +144,8 @@ pub(crate) static FILE: Table<File> = Table {
             place: |file: &mut File| &mut file.upstreams,
             is_name: is_upstream_name,
             expected_name: UPSTREAM_NAME,
-            doc: "Servers that answer for the same routes. NAME is 1 to 64 letters, digits, `.`, `-` and `_`.",
+            doc: "A group of servers that serve the same routes. NAME is 1 to 64 letters, digits, `.`, `-` \
+                  and `_`.",
         },
         &Named {
             name: "profile",
@@ -146,57 +153,59 @@ pub(crate) static FILE: Table<File> = Table {
             place: |file: &mut File| &mut file.profiles,
             is_name: is_upstream_name,
             expected_name: UPSTREAM_NAME,
-            doc: "A link, for `profile` of `[[listen]]` or of `vanward shape`. NAME is what an upstream's may be.",
+            doc: "A network link to emulate, for `profile` of `[[listen]]` or `vanward shape`. NAME has \
+                  the same form as an upstream's.",
         },
         &Section {
             name: "timeouts",
             table: &TIMEOUTS,
             place: |file: &mut File| &mut file.timeouts,
-            doc: "How long each wait may take, kept to within a tenth of a second.",
+            doc: "Maximum duration of each wait. Precise to a tenth of a second.",
         },
         &Section {
             name: "limits",
             table: &LIMITS,
             place: |file: &mut File| &mut file.limits,
-            doc: "How large or many each thing may be.",
+            doc: "Maximum sizes and numbers.",
         },
         &Section {
             name: "shed",
             table: &SHED,
             place: |file: &mut File| &mut file.shed,
-            doc: "What is answered 503 with Retry-After before everything gets slow.",
+            doc: "Load shedding: requests are rejected with 503 and Retry-After before an overload slows \
+                  down everything.",
         },
         &Switched {
             name: "cache",
             table: &CACHE,
             place: |file: &mut File| &mut file.cache,
-            doc: "Responses that are kept to answer others with (RFC 9111), for routes with `cache`.",
+            doc: "Shared HTTP cache (RFC 9111), for routes with `cache`.",
         },
         &Section {
             name: "faults",
             table: &FAULTS,
             place: |file: &mut File| &mut file.faults,
-            doc: "What holds for all faults that are injected on purpose.",
+            doc: "Settings of all injected faults.",
         },
         &Sections {
             name: "fault",
             table: &FAULT,
             place: |file: &mut File| &mut file.fault,
             required: false,
-            doc: "Something that goes wrong on purpose. Of several the first that happens to a request is the only one. Nothing \
-                  of a fault outlives `vanward faults clear`.",
+            doc: "A fault to inject on purpose. If several match a request, only the first applies. \
+                  `vanward faults clear` ends all of them.",
         },
         &Section {
             name: "log",
             table: &LOG,
             place: |file: &mut File| &mut file.log,
-            doc: "The access log. Without this table there is none.",
+            doc: "Access log. Off without this table.",
         },
         &Section {
             name: "messages",
             table: &MESSAGES,
             place: |file: &mut File| &mut file.messages,
-            doc: "What the running program says on standard error. Flags of `vanward run` come before it.",
+            doc: "Messages on standard error. The flags of `vanward run` take precedence.",
         },
     ],
 };
@@ -246,68 +255,73 @@ static LISTEN: Table<Listen> = Table {
             "address",
             Maybe(At(Text { expected: ANY_LISTEN_ADDRESS, read: str::parse, print: ToString::to_string })),
             |listen: &mut Listen| &mut listen.address,
-            "Where to listen. `0.0.0.0` is all addresses of IPv4, `[::]` all of IPv6 and none of IPv4, `*` all of both; port 0 \
-             lets the kernel choose; `unix:/PATH` is a Unix socket with mode 0660, whose clients count as 127.0.0.1.",
+            "Address to listen on. `0.0.0.0` is every IPv4 address, `[::]` every IPv6 address without \
+             IPv4, `*` every address of both. With port 0 the kernel chooses a port. \
+             `unix:/PATH` is a Unix socket with mode 0660; its clients count as 127.0.0.1.",
         ),
         &key(
             "name",
             Maybe(At(Name { expected: "a name for the listener" })),
             |listen: &mut Listen| &mut listen.name,
-            "What it is called in routes, logs and metrics. Left out, its address.",
+            "Name in routes, logs and metrics. Default: the address.",
         ),
         &key(
             "proxy_protocol",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |listen: &mut Listen| &mut listen.proxy_protocol,
-            "Networks whose connections begin with a PROXY header, of version 1 or 2, and are refused without one. Those of \
-             others begin with a request. The client is whom it names; with version 2 it also says whether the client spoke TLS.",
+            "Networks whose connections must begin with a PROXY header, version 1 or 2; without one they \
+             are closed. Connections from other networks must begin with a request. The header \
+             names the client; version 2 also says whether the client used TLS.",
         ),
         &key(
             "tcp",
             Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
             |listen: &mut Listen| &mut listen.tcp,
-            "Passes on what arrives as it is, whatever it is, to this upstream (layer 4). No route counts; with `tls` it is \
-             passed on decrypted.",
+            "Forwards the bytes of each connection to this upstream (layer 4), without routes. With `tls` \
+             the proxy decrypts them first.",
         ),
         &key(
             "tls",
             Maybe(SERVER_TLS),
             |listen: &mut Listen| &mut listen.tls,
-            "HTTPS, with TLS 1.3 and 1.2. Files are read again when they change. Left out, plain HTTP.",
+            "HTTPS, with TLS 1.3 and 1.2. Certificate files are read again when they change. Default: \
+             plain HTTP.",
         ),
         &key(
             "redirect_to_https",
             At(Switch),
             |listen: &mut Listen| &mut listen.redirect_to_https,
-            "Answers requests 308 to their `https` URL, for a listener without `tls`. Not those of routes whose `listener` names \
-             listeners without `tls` alone (certificate challenges), nor those that came by https to a proxy of \
-             `trusted_proxies` or `proxy_protocol`.",
+            "Redirects requests to their `https` URL (308), on a listener without `tls`. Exceptions: \
+             routes whose `listener` names only listeners without `tls` (certificate \
+             challenges), and requests that arrived by HTTPS at a proxy of `trusted_proxies` \
+             or `proxy_protocol`.",
         ),
         &key(
             "hsts",
             Maybe(At(HstsKind)),
             |listen: &mut Listen| &mut listen.hsts,
-            "Tells browsers to keep to HTTPS for this long (Strict-Transport-Security). It is said to clients that \
-             came by https: to a listener with `tls`, or to a proxy of `trusted_proxies` or `proxy_protocol` that says so.",
+            "Strict-Transport-Security: browsers use only HTTPS for this long. Sent to clients that use \
+             HTTPS, on a listener with `tls` or as reported by a proxy of `trusted_proxies` or \
+             `proxy_protocol`.",
         ),
         &key(
             "http2",
             Switch,
             |listen: &mut Listen| &mut listen.http2,
-            "HTTP/2 beside HTTP/1.1: agreed on in the TLS handshake; without `tls` for clients that begin with it.",
+            "Accepts HTTP/2 as well as HTTP/1.1: by ALPN with `tls`, by prior knowledge without.",
         ),
         &key(
             "rate",
             OneOrMany(BANDWIDTH),
             |listen: &mut Listen| &mut listen.rate,
-            "Slows bodies of responses down, or what `tcp` passes on to clients: see `rate` of `[[route]]`. Limits of \
-             listeners, routes and upstreams hold at once.",
+            "Limits the rate of response bodies, or with `tcp` of what is sent to clients: see `rate` of \
+             `[[route]]`. Limits of listener, route and upstream apply together.",
         ),
         &key(
             "upload_rate",
             OneOrMany(BANDWIDTH),
             |listen: &mut Listen| &mut listen.upload_rate,
-            "The same for bodies of requests, or what comes from clients.",
+            "Limits the rate of request bodies, or with `tcp` of what clients send.",
         ),
         &key(
             "profile",
@@ -315,29 +329,30 @@ static LISTEN: Table<Listen> = Table {
                 expected: "the name of a link such as lte, 3g, dsl, satellite or transpacific",
             })),
             |listen: &mut Listen| &mut listen.profile,
-            "A link by name between each client and the proxy, with its rates, its round trip and packets that are lost: one of \
-             `[profile.NAME]`, or one of those that `vanward proxy --help` lists. `rate` and `upload_rate` hold beside \
-             its own; `connect_delay`, `latency` and `loss` go before them.",
+            "Emulates a network link between each client and the proxy, with its rate, round-trip time and \
+             packet loss: one of `[profile.NAME]`, or one that `vanward proxy --help` lists. \
+             `rate` and `upload_rate` apply in addition to those of the profile; \
+             `connect_delay`, `latency` and `loss` replace them.",
         ),
         &key(
             "connect_delay",
             Maybe(DELAY),
             |listen: &mut Listen| &mut listen.link.connect_delay,
-            "How late connections begin, TLS included. See `delay` of `[[route]]`.",
+            "Delays new connections, before the TLS handshake. See `delay` of `[[route]]`.",
         ),
         &key(
             "latency",
             Maybe(DELAY),
             |listen: &mut Listen| &mut listen.link.latency,
-            "How late each piece comes, either way, in their order. It narrows nothing: 16 MiB are on their way at most, each \
-             way of a connection.",
+            "Delays everything that is sent and received, in order. The rate stays the same, as long as at \
+             most 16 MiB are in transit in each direction of a connection.",
         ),
         &key(
             "loss",
             Maybe(LOSS),
             |listen: &mut Listen| &mut listen.link.loss,
-            "Packets of 1460 bytes that have to be sent once more: how many, and how long that takes. What is behind them \
-             waits as well.",
+            "Emulates packet loss: the share of packets of 1460 bytes that are lost, and the time until \
+             each is sent again. Packets behind a lost one wait for it.",
         ),
     ],
 };
@@ -353,59 +368,60 @@ static TIMEOUTS: Table<Timeouts> = Table {
             "client_header",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.client_header,
-            "From the first byte of a request, or from accept, to the end of its head; then 408, over HTTP/2 the end of the \
-             connection.",
+            "From the first byte of a request, or from accept, to the end of its header section; then 408, \
+             or with HTTP/2 the connection is closed.",
         ),
         &key(
             "client_body",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.client_body,
-            "Without a byte of request body from the client, until the response begins; then 408. A client that waits \
-             for `100 Continue` is not waited for.",
+            "Without a byte of the request body from the client, until the response begins; then 408. Does \
+             not count while the client waits for `100 Continue`.",
         ),
         &key(
             "client_write",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.client_write,
-            "Without a byte of the response taken by the client; then the connection is dropped.",
+            "Without the client accepting a byte of the response; then the connection is reset.",
         ),
         &key(
             "keep_alive",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.keep_alive,
-            "Idle between two requests of a client; then its connection is closed.",
+            "Idle time of a client connection between two requests; then it is closed.",
         ),
         &key(
             "upstream_connect",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.upstream_connect,
-            "To establish a connection to a server; then 504, after the other addresses of its name.",
+            "To connect to a server; then the next address of its name is tried, and after the last the \
+             client gets 504.",
         ),
         &key(
             "upstream_first_byte",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.upstream_first_byte,
-            "From the end of the request to the head of the response; then 504.",
+            "From the end of the request to the header section of the response; then 504.",
         ),
         &key(
             "upstream_body",
             UP_TO_A_DAY,
             |timeouts: &mut Timeouts| &mut timeouts.upstream_body,
-            "Without a byte of response body from the server, nor of a request body that is still on its way; then the \
-             response is cut.",
+            "Without a byte of the response body from the server, while no byte of the request body moves \
+             either; then the response is aborted.",
         ),
         &key(
             "tunnel_idle",
             UP_TO_A_YEAR,
             |timeouts: &mut Timeouts| &mut timeouts.tunnel_idle,
-            "Without a byte in either direction of an upgraded connection (WebSocket), or one that is passed on; \
-             then it is closed.",
+            "Without a byte in either direction of an upgraded connection (WebSocket) or a `tcp` \
+             connection; then it is closed.",
         ),
         &key(
             "drain",
             Wait { range: Duration::ZERO..=DAY },
             |timeouts: &mut Timeouts| &mut timeouts.drain,
-            "What a drain waits at most for requests that are running.",
+            "How long a drain waits for running requests.",
         ),
     ],
 };
@@ -416,59 +432,62 @@ static LIMITS: Table<Limits> = Table {
             "header_bytes",
             Count { range: 1024..=1 << 20, unit: Unit::Bytes },
             |limits: &mut Limits| &mut limits.header_bytes,
-            "A message's head, start line included; more is 431, from a server 502.",
+            "Header section of a message, including the start line; beyond it 431, for a response 502.",
         ),
         &key(
             "header_count",
             Count { range: 1..=10_000, unit: Unit::Things },
             |limits: &mut Limits| &mut limits.header_count,
-            "Header fields of a message; more is 431, from a server 502.",
+            "Number of header fields in a message; beyond it 431, for a response 502.",
         ),
         &key(
             "target_bytes",
             Count { range: 64..=1 << 20, unit: Unit::Bytes },
             |limits: &mut Limits| &mut limits.target_bytes,
-            "A request's target; more is 414.",
+            "Request target; beyond it 414.",
         ),
         &key(
             "body_bytes",
             Unless { word: "none", kind: Count { range: 0..=u64::MAX, unit: Unit::Bytes } },
             |limits: &mut Limits| &mut limits.body_bytes,
-            "A request's body; more is 413. `\"none\"` is no limit.",
+            "Request body; beyond it 413. `\"none\"`: no limit.",
         ),
         &key(
             "connections",
             Count { range: 1..=10_000_000, unit: Unit::Things },
             |limits: &mut Limits| &mut limits.connections,
-            "Client connections in all; those beyond are answered 503 and closed.",
+            "Client connections in total; further ones get 503 and are closed.",
         ),
         &key(
             "requests_per_connection",
             Unless { word: "none", kind: Count { range: 1..=u64::MAX, unit: Unit::Things } },
             |limits: &mut Limits| &mut limits.requests_per_connection,
-            "Requests of one client connection before it is closed. `\"none\"` is no limit.",
+            "Requests on a client connection before it is closed. `\"none\"`: no limit.",
         ),
         &key(
             "minimum_rate",
             Count { range: 0..=1_000_000_000, unit: Unit::BytesPerSecond },
             |limits: &mut Limits| &mut limits.minimum_rate_bytes_per_second,
-            "A client that sends a body or takes a response more slowly than this over `rate_window` is dropped. A body is \
-             judged only while announced bytes of it are due: of its length, of a chunk, of a frame. What it waits for the \
-             server is not counted, nor is a body that it sends beside the response. 0 is no minimum.",
+            "Minimum rate, averaged over `rate_window`, at which a client must send a request body or \
+             accept a response; slower clients are disconnected. An upload counts only while \
+             announced bytes are missing (of the body, a chunk or a frame). Time spent waiting \
+             for the server does not count, nor does an upload while the response is sent. 0: \
+             no minimum.",
         ),
         &key(
             "rate_window",
             Wait { range: Duration::from_secs(1)..=Duration::from_secs(3600) },
             |limits: &mut Limits| &mut limits.rate_window,
-            "The span over which `minimum_rate` is judged.",
+            "Averaging period of `minimum_rate`.",
         ),
         &Section {
             name: "http2",
             table: &HTTP2_LIMITS,
             place: |limits: &mut Limits| &mut limits.http2,
-            doc: "What a connection of HTTP/2 may send within a second of what costs its sender next to nothing. One that sends \
-                  more is ended, with all its streams and a word in the log. Of servers settings, pings, priorities and empty \
-                  frames are counted.",
+            doc: "Flood protection: how many cheap frames an HTTP/2 connection may send per second. A \
+                  connection that exceeds a limit is closed with all its streams, and the \
+                  log says why. For connections to servers, only settings, pings, \
+                  priorities and empty frames count.",
         },
     ],
 };
@@ -498,15 +517,16 @@ static SHED: Table<ShedWritten> = Table {
             "memory",
             MemoryKind,
             |shed: &mut ShedWritten| &mut shed.memory,
-            "The most memory that the process may use before new requests are refused. `\"auto\"` is three quarters of what \
-             its control groups or the machine allow.",
+            "Memory limit of the process; above it new requests are rejected. `\"auto\"`: three quarters \
+             of what the control groups or the machine allow.",
         ),
         &Switched {
             name: "concurrency",
             table: &CONCURRENCY,
             place: |shed: &mut ShedWritten| &mut shed.concurrency,
-            doc: "How many requests may be under way with an upstream, found by each worker. While answers come in time there is \
-                  no limit; once they take too long, it is as many as keep the servers busy, and no queue beyond.",
+            doc: "Adaptive limit on concurrent requests per upstream, in each worker. There is no limit \
+                  while responses are fast. Once they are slow, the limit is as many as \
+                  keep the servers busy without a queue.",
         },
     ],
 };
@@ -517,44 +537,44 @@ static CONCURRENCY: Table<ShedSettings> = Table {
             "latency_floor",
             Wait { range: Duration::from_millis(1)..=Duration::from_secs(3600) },
             |shed: &mut ShedSettings| &mut shed.latency_floor,
-            "Answers up to this are never too late.",
+            "Responses within this time are never slow.",
         ),
         &key(
             "tolerance",
             Count { range: 101..=10_000, unit: Unit::Percent },
             |shed: &mut ShedSettings| &mut shed.tolerance_percent,
-            "Nor are those up to so much of what they take usually.",
+            "Responses within this percentage of the usual latency are not slow either.",
         ),
         &key(
             "min",
             Count { range: 1..=1_000_000, unit: Unit::Things },
             |shed: &mut ShedSettings| &mut shed.min,
-            "So many are always admitted at a time.",
+            "The limit never falls below this.",
         ),
         &key(
             "crowd",
             Count { range: 0..=1_000_000, unit: Unit::Things },
             |shed: &mut ShedSettings| &mut shed.crowd,
-            "So many clients may wait their turn: up to here a request is refused only where more come than are answered, and \
-             answers take longer than `crowd_latency`.",
+            "Up to this number of waiting clients, reject requests only while more arrive than finish and \
+             latency exceeds `crowd_latency`.",
         ),
         &key(
             "crowd_latency",
             Wait { range: Duration::from_millis(1)..=Duration::from_secs(3600) },
             |shed: &mut ShedSettings| &mut shed.crowd_latency,
-            "What answers may take for `crowd`.",
+            "Latency that `crowd` accepts.",
         ),
         &key(
             "window",
             Wait { range: Duration::from_millis(10)..=Duration::from_secs(60) },
             |shed: &mut ShedSettings| &mut shed.window,
-            "How long answers are gathered for one step of the limit, at least.",
+            "Minimum time between two adjustments of the limit.",
         ),
         &key(
             "samples_min",
             Count { range: 1..=balance::SAMPLES_MAX as u64, unit: Unit::Things },
             |shed: &mut ShedSettings| &mut shed.samples_min,
-            "How many answers are gathered for one step, at least.",
+            "Minimum number of responses between two adjustments of the limit.",
         ),
     ],
 };

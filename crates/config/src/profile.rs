@@ -152,13 +152,14 @@ pub(crate) static PROFILE: Table<ProfileWritten> = Table {
             "rate",
             OneOrMany(BANDWIDTH),
             |profile: &mut ProfileWritten| &mut profile.rate,
-            "How fast bodies of responses pass: see `rate` of `[[listen]]`. With `per client` each client has such a link.",
+            "Rate of response bodies: see `rate` of `[[listen]]`. With `per client` each client has its \
+             own link.",
         ),
         &key(
             "upload_rate",
             OneOrMany(BANDWIDTH),
             |profile: &mut ProfileWritten| &mut profile.upload_rate,
-            "The same for bodies of requests.",
+            "Limits the rate of request bodies, like `rate`.",
         ),
         &key(
             "connect_delay",

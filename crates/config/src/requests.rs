@@ -94,32 +94,34 @@ pub(crate) static LISTENER: &dyn Declared<Requests> = &key(
     "listener",
     OneOrMany(At(Name { expected: "the name of a [[listen]]" })),
     |requests: &mut Requests| &mut requests.listener,
-    "The listeners whose requests it is for, by name or address. Left out, all.",
+    "Listeners whose requests match, by name or address. Default: all.",
 );
 
 pub(crate) static HOST: &dyn Declared<Requests> = &key(
     "host",
     OneOrMany(At(HOST_RULE)),
     |requests: &mut Requests| &mut requests.host,
-    "The hosts that requests name, whatever the port and the case: exactly, `*.example.com` for all below a name and not \
-     the name itself, or `~` with a regular expression over the whole host. Left out, any host.",
+    "Hosts that match, whatever the port and case: an exact name; `*.example.com` for every name below it, \
+     not the name itself; or `~` and a regular expression that matches the whole host. Default: any \
+     host.",
 );
 
 pub(crate) static PATH: &dyn Declared<Requests> = &key(
     "path",
     PATH_RULE,
     |requests: &mut Requests| &mut requests.path,
-    "The start of the path, by whole segments: `/api` is for `/api` and `/api/x`, not for `/apix`. `= /api` is for that \
-     path alone, `~ /api/(.*)` for those that a regular expression matches whole. Paths are compared with escapes decoded \
-     and slashes in a row as one; case counts, so beware of servers for which it does not. What servers may read as the \
-     path of another route is refused with 400: dot segments, backslashes, parameters as in `/admin;v=1/x`.",
+    "Path prefix that matches, in whole segments: `/api` matches `/api` and `/api/x`, not `/apix`. `= \
+     /api` matches only that path; `~ /api/(.*)` is a regular expression that matches the whole path. \
+     Paths are compared with escapes decoded and repeated slashes merged. Case matters, so take care \
+     with servers that ignore it. A path that a server might read as that of another route is rejected \
+     with 400: dot segments, backslashes, parameters as in `/admin;v=1/x`.",
 );
 
 pub(crate) static METHODS: &dyn Declared<Requests> = &key(
     "methods",
     OneOrMany(METHOD),
     |requests: &mut Requests| &mut requests.methods,
-    "Methods of requests. Left out, any.",
+    "Methods that match. Default: any.",
 );
 
 pub(crate) static HEADERS: &dyn Declared<Requests> = &key(
@@ -131,8 +133,8 @@ pub(crate) static HEADERS: &dyn Declared<Requests> = &key(
         kind: ValueRuleKind,
     },
     |requests: &mut Requests| &mut requests.headers,
-    "Header fields that requests have, by name: `true` for any value, the value, `\"a*\"` for its beginning, or \
-     `\"~ regex\"`. All of them have to.",
+    "Request fields that must match, all of them: by name, `true` for any value, a value, `\"a*\"` for a \
+     prefix, or `\"~ regex\"`.",
 );
 
 pub(crate) static QUERY: &dyn Declared<Requests> = &key(
@@ -144,12 +146,13 @@ pub(crate) static QUERY: &dyn Declared<Requests> = &key(
         kind: ValueRuleKind,
     },
     |requests: &mut Requests| &mut requests.query,
-    "Parameters of the query, likewise.",
+    "Query parameters that must match, written like `headers`.",
 );
 
 pub(crate) static CLIENTS: &dyn Declared<Requests> = &key(
     "clients",
     List { kind: NETWORK_KIND, may_be_empty: true },
     |requests: &mut Requests| &mut requests.clients,
-    "Networks of clients. Left out or empty, all. This refuses nobody; see `allow` of routes.",
+    "Networks of clients that match. Default, also for an empty list: all. Use `allow` of routes to refuse \
+     clients.",
 );

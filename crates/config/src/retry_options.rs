@@ -21,17 +21,18 @@ pub(crate) struct RetryWritten {
     pub(crate) budget: RetrySettings,
 }
 
-const ON: &str = "After what a request is tried again, with another server while there is one that it was not tried on, \
-                  else with those once more: no connection \
-                  (`connect`), one that was closed before there was a response (`reset`), no response in time \
-                  (`timeout`), or a status, which is passed on where no other server has room. A request that a server \
-                  may have seen is repeated only if its method is idempotent and its body is still there.";
-const ATTEMPTS: &str = "How often a request is tried in all. 1 is once.";
+const ON: &str = "Failures after which a request is retried: no connection (`connect`), closed before a \
+                  response (`reset`), no response in time (`timeout`), or a status. A \
+                  retry prefers servers that have not been tried. If no other server is \
+                  free, the client gets the status. A request that a server may have seen \
+                  is retried only if its method is idempotent and its body is still \
+                  buffered.";
+const ATTEMPTS: &str = "Attempts in total. 1: no retry.";
 const ATTEMPTS_KIND: Count = Count { range: 1..=16, unit: Unit::Things };
-const WITHIN: &str = "No attempt begins later than this after the first.";
+const WITHIN: &str = "No attempt starts later than this after the first.";
 const WITHIN_KIND: Wait = Wait { range: Duration::from_millis(1)..=Duration::from_secs(3600) };
 const NON_IDEMPOTENT: &str =
-    "`true` repeats every method, POST as well: what it asks for may then be done twice.";
+    "Also retries POST and other methods that are not idempotent: a server may then act twice.";
 
 pub(crate) static RETRY: Table<RetryWritten> = Table {
     options: &[
@@ -48,13 +49,14 @@ pub(crate) static RETRY: Table<RetryWritten> = Table {
             "budget",
             Count { range: 0..=1000, unit: Unit::Percent },
             |written: &mut RetryWritten| &mut written.budget.percent,
-            "The most retries, as a share of the requests of the last ten seconds: so that an outage is not multiplied.",
+            "Retry budget: the most retries, as a share of the requests of the last ten seconds. It keeps \
+             retries from multiplying an outage.",
         ),
         &key(
             "per_second_min",
             Count { range: 0..=1_000_000, unit: Unit::Things },
             |written: &mut RetryWritten| &mut written.budget.per_second_min,
-            "And beyond that so many each second, however few the requests, over all workers.",
+            "Retries per second that are allowed in addition to the budget, over all workers.",
         ),
     ],
 };

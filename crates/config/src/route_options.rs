@@ -62,7 +62,7 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             "name",
             Maybe(At(Name { expected: "a name for the route" })),
             |route: &mut RouteWritten| &mut route.name,
-            "What it is called in logs and metrics. Left out, its host and path.",
+            "Name in logs and metrics. Default: its host and path.",
         ),
         &Within { place: requests, option: requests::LISTENER },
         &Within { place: requests, option: requests::HOST },
@@ -75,7 +75,8 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
             "upstream",
             Maybe(At(Name { expected: "the name of an upstream: NAME of [upstream.NAME]" })),
             |route: &mut RouteWritten| &mut route.upstream,
-            "Where these requests go. One of `upstream`, `split`, `redirect` and `respond` is required.",
+            "The upstream that serves these requests. Exactly one of `upstream`, `split`, `redirect` and \
+             `respond` is required.",
         ),
         &key(
             "split",
@@ -86,160 +87,163 @@ pub(crate) static ROUTE: Table<RouteWritten> = Table {
                 kind: Count { range: 0..=1_000_000, unit: Unit::Things },
             })),
             |route: &mut RouteWritten| &mut route.split,
-            "Several upstreams with the weight of each: `{ app = 9, canary = 1 }`.",
+            "Distributes requests over several upstreams by weight: `{ app = 9, canary = 1 }`.",
         ),
         &key(
             "redirect",
             Maybe(REDIRECT),
             |route: &mut RouteWritten| &mut route.redirect,
-            "Sends clients to another URL.",
+            "Redirects clients to another URL.",
         ),
         &key(
             "respond",
             Maybe(RESPOND),
             |route: &mut RouteWritten| &mut route.respond,
-            "Answers always the same, without a server.",
+            "Sends a fixed response, without a server.",
         ),
         &key(
             "allow",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |route: &mut RouteWritten| &mut route.allow,
-            "Networks of clients that are let in; others are answered 403. Empty, all are. The longest network that holds \
-             a client decides between `allow` and `deny`.",
+            "Networks of clients that are allowed; others get 403. Empty: all are. If `allow` and `deny` \
+             both contain a client, the longer prefix decides.",
         ),
         &key(
             "deny",
             List { kind: NETWORK_KIND, may_be_empty: true },
             |route: &mut RouteWritten| &mut route.deny,
-            "Networks of clients that are answered 403.",
+            "Networks of clients that get 403.",
         ),
         &key(
             "auth",
             Maybe(AUTH),
             |route: &mut RouteWritten| &mut route.auth,
-            "Asks for a name and a password (basic authentication); without them 401.",
+            "Basic authentication; without valid credentials the response is 401.",
         ),
         &key(
             "rate_limit",
             OneOrMany(RATE_LIMIT),
             |route: &mut RouteWritten| &mut route.rate_limit,
-            "How many requests are taken, over all workers; those beyond are answered 429 with Retry-After. Of several \
-             limits all have to admit a request.",
+            "Limits the request rate, over all workers; further requests get 429 with Retry-After. Of \
+             several limits all must admit a request.",
         ),
         &key(
             "rewrite",
             Maybe(REWRITE),
             |route: &mut RouteWritten| &mut route.rewrite,
-            "What servers see in the place of the path and the host.",
+            "Changes the path and host that servers see.",
         ),
         &key(
             "request_headers",
             Maybe(EDITS),
             |route: &mut RouteWritten| &mut route.request_headers,
-            "Header fields of requests set, added and removed.",
+            "Sets, adds and removes request fields.",
         ),
         &key(
             "response_headers",
             Maybe(EDITS),
             |route: &mut RouteWritten| &mut route.response_headers,
-            "Header fields of responses set, added and removed. `$status` is known as well.",
+            "Sets, adds and removes response fields. `$status` is available here.",
         ),
         &key(
             "location",
             Maybe(Switch),
             |route: &mut RouteWritten| &mut route.location,
-            "Whether Location, Content-Location and Refresh of responses are mapped back from what the server calls its URLs. Left \
-             out, where there is a `rewrite`.",
+            "Maps Location, Content-Location and Refresh of responses back from the server's URLs to the \
+             client's. Default: only with `rewrite`.",
         ),
         &key(
             "cookies",
             Maybe(COOKIES),
             |route: &mut RouteWritten| &mut route.cookies,
-            "What is changed of cookies that servers set. Left out, their Path is mapped back where `rewrite` exchanges a \
-             prefix.",
+            "Changes the cookies that servers set. Default: if `rewrite` replaces a prefix, their Path is \
+             mapped back.",
         ),
         &key(
             "via",
             VIA,
             |route: &mut RouteWritten| &mut route.via,
-            "What Via says of this proxy, in requests and responses: another name, or `\"off\"` for no Via of its own. nginx \
-             does not compress what it is asked for through a Via (its `gzip_proxied`). What others say in Via is passed on; \
-             `request_headers` and `response_headers` can remove it all.",
+            "Name of this proxy in Via, in requests and responses; `\"off\"` adds no Via. (nginx does not \
+             compress responses to requests with a Via, unless its `gzip_proxied` allows it.) \
+             Via fields of others are forwarded; `request_headers` and `response_headers` can \
+             remove them.",
         ),
         &key(
             "error_pages",
             ERROR_PAGES,
             |route: &mut RouteWritten| &mut route.error_pages,
-            "Pages before those of the top level.",
+            "Error pages of the route; they take precedence over those of the top level.",
         ),
         &key(
             "replace_errors",
             Switch,
             |route: &mut RouteWritten| &mut route.replace_errors,
-            "Whether errors that servers answer with get these pages as well, and those of the top level. The server's other              fields stay, but for those about its content.",
+            "Also replaces the bodies of errors from servers, with these pages and those of the top level. \
+             Other response fields stay, except those about the content.",
         ),
         &key(
             "retry",
             Maybe(RETRY_OF_ROUTE),
             |route: &mut RouteWritten| &mut route.retry,
-            "Retries in the place of those of the upstream; what is left out is at its default.",
+            "Replaces the retry rules of the upstream; options not set here have their defaults.",
         ),
         &key(
             "timeouts",
             Maybe(TIMEOUTS),
             |route: &mut RouteWritten| &mut route.timeouts,
-            "Waits in the place of those of `[timeouts]`.",
+            "Replaces timeouts of `[timeouts]` for this route.",
         ),
         &key(
             "limits",
             Maybe(LIMITS),
             |route: &mut RouteWritten| &mut route.limits,
-            "Limits on clients in the place of those of `[limits]`.",
+            "Replaces limits of `[limits]` for this route.",
         ),
         &key(
             "rate",
             OneOrMany(BANDWIDTH),
             |route: &mut RouteWritten| &mut route.rate,
-            "Slows bodies of responses down to this, all of the route together and on all workers: those that have \
-             something to send share it evenly. Heads are not counted. `\"1MB/s per client\"` is for each client, \
-             `per client/24` for each network, `per connection` and `per request` for each of these. A link saves nothing \
-             while nobody sends; with `\"1MB/s burst 64KB\"` that much is saved, and may then be sent at once. Of several \
-             limits all hold.",
+            "Limits the rate of response bodies: all of the route together, over all workers, shared \
+             fairly. Header sections do not count. `per client`, `per client/24` (network), \
+             `per connection` or `per request` give each one its own limit. `burst 64KB` makes \
+             a token bucket: that much unused rate is saved and may be sent at once. Without \
+             it nothing is saved. Several limits apply together.",
         ),
         &key(
             "upload_rate",
             OneOrMany(BANDWIDTH),
             |route: &mut RouteWritten| &mut route.upload_rate,
-            "The same for bodies of requests.",
+            "Limits the rate of request bodies, like `rate`.",
         ),
         &key(
             "weight",
             Maybe(NonZero(Count { range: 1..=1000, unit: Unit::Things })),
             |route: &mut RouteWritten| &mut route.weight,
-            "How much each message of the route gets of a rate that it shares with those of other routes, relative to \
-             them. Left out, 1.",
+            "Share of a rate limit that several routes use together, relative to the other routes. \
+             Default: 1.",
         ),
         &key(
             "delay",
             Maybe(DELAY),
             |route: &mut RouteWritten| &mut route.delay,
-            "Holds requests back for so long before they go on to a server. `\"2s±100ms\"` varies evenly, \
-             `\"2s±100ms normal\"` with that standard deviation, `\"2s±100ms pareto\"` upwards by so much on average; \
-             `\"50ms trace FILE\"` adds what is on the lines of a file, one after the other.",
+            "Holds each request back for this time. `\"2s±100ms\"`: uniform distribution; `\"2s±100ms \
+             normal\"`: normal, with that standard deviation; `\"2s±100ms pareto\"`: only \
+             longer, by that much on average; `\"50ms trace FILE\"`: adds the values of a \
+             file, one per line, in turn.",
         ),
         &key(
             "response_delay",
             Maybe(At(DELAY)),
             |route: &mut RouteWritten| &mut route.response_delay,
-            "Holds responses of servers back before they go on to the client. Not for routes with `cache`.",
+            "Holds each response of a server back for this time. Not for routes with `cache`.",
         ),
         &key(
             "cache",
             Maybe(ROUTE_CACHE),
             |route: &mut RouteWritten| &mut route.cache,
-            "Answers from the store of `[cache]` where RFC 9111 lets it; `{}` is as responses say. Left out, nothing is \
-             stored. Upstreams do not share what is stored, nor does a route to which more than host and path leads with \
-             others.",
+            "Stores responses in the cache of `[cache]` as RFC 9111 allows; `{}` has all defaults. \
+             Default: nothing is stored. Each upstream has its own cache; so does any route \
+             that matches on more than host and path.",
         ),
     ],
 };
@@ -270,14 +274,15 @@ const REDIRECT: Inline<RedirectWritten> = Inline {
                 "to",
                 Maybe(At(Name { expected: "a URL such as https://www.example.com$path, or a path" })),
                 |redirect: &mut RedirectWritten| &mut redirect.to,
-                "Where to: a URL or a path, with variables. `$1` is the first group of the route's `path`, where that is \
-                 a regular expression. The client's query is appended unless this has one.",
+                "Target: a URL or a path, with variables. `$1` is the first group of the route's `path`, \
+                 if that is a regular expression. The client's query is appended unless \
+                 the target has one.",
             ),
             &key(
                 "status",
                 RedirectStatusKind,
                 |redirect: &mut RedirectWritten| &mut redirect.status,
-                "301 or 308 for good, 302 or 307 this time; 307 and 308 keep the method.",
+                "301 and 308 are permanent, 302 and 307 temporary; 307 and 308 keep the method.",
             ),
         ],
     },
@@ -301,25 +306,25 @@ const RESPOND: Inline<RespondWritten> = Inline {
                 "status",
                 Maybe(At(Count { range: 200..=599, unit: Unit::Things })),
                 |respond: &mut RespondWritten| &mut respond.status,
-                "The status of the answer.",
+                "Status of the response.",
             ),
             &key(
                 "body",
                 Maybe(At(Name { expected: "text" })),
                 |respond: &mut RespondWritten| &mut respond.body,
-                "Its body.",
+                "Body of the response.",
             ),
             &key(
                 "file",
                 Maybe(At(PAGE)),
                 |respond: &mut RespondWritten| &mut respond.file,
-                "Its body, from a file that is read at the start and at each reload.",
+                "File with the body; read at the start and at each reload.",
             ),
             &key(
                 "content_type",
                 Maybe(At(Name { expected: "a media type such as text/plain" })),
                 |respond: &mut RespondWritten| &mut respond.content_type,
-                "Its Content-Type. Left out, by the ending of `file`, or text/plain.",
+                "Content-Type. Default: by the extension of `file`, or text/plain.",
             ),
         ],
     },
@@ -347,14 +352,14 @@ const AUTH: Inline<AuthWritten> = Inline {
                 "users",
                 Maybe(USERS),
                 |auth: &mut AuthWritten| &mut auth.users,
-                "A file with `NAME:HASH` lines as `htpasswd -B` writes them: bcrypt, SHA-256 and SHA-512 crypt, and \
-                 `$apr1$`. It is read at the start and at each reload.",
+                "File of `NAME:HASH` lines as `htpasswd -B` writes them: bcrypt, SHA-256 and SHA-512 \
+                 crypt, and `$apr1$`. Read at the start and at each reload.",
             ),
             &key(
                 "realm",
                 REALM,
                 |auth: &mut AuthWritten| &mut auth.realm,
-                "What clients show when they ask.",
+                "Realm: the text that clients show when they ask for the password.",
             ),
         ],
     },
@@ -385,26 +390,27 @@ const RATE_LIMIT: Inline<RateLimitWritten> = Inline {
                 "rate",
                 Maybe(At(RATE)),
                 |limit: &mut RateLimitWritten| &mut limit.rate,
-                "How many requests in the long run: `\"100/s\"`, `\"10/m\"`, `\"1000/h\"`, `\"5/10s\"`.",
+                "Mean rate: `\"100/s\"`, `\"10/m\"`, `\"1000/h\"`, `\"5/10s\"`.",
             ),
             &key(
                 "burst",
                 Maybe(At(NonZero(Count { range: 1..=u32::MAX as u64, unit: Unit::Things }))),
                 |limit: &mut RateLimitWritten| &mut limit.burst,
-                "How many at once. Left out, the number of `rate`.",
+                "How many requests may come at once. Default: the number in `rate`.",
             ),
             &key(
                 "key",
                 OneOrMany(RATE_KEY),
                 |limit: &mut RateLimitWritten| &mut limit.key,
-                "What requests are counted by. `client/24` is by network; an IPv6 address counts by its first 64 bits, \
-                 unless it is written `client/32/128`. `route` is all requests of the route together.",
+                "What requests are counted by. `client/24` counts by network; an IPv6 address counts by \
+                 its first 64 bits, unless the key is for example `client/32/128`. `route` \
+                 counts all requests of the route together.",
             ),
             &key(
                 "keys_max",
                 Count { range: 1..=16_777_216, unit: Unit::Things },
                 |limit: &mut RateLimitWritten| &mut limit.keys_max,
-                "How many keys are remembered, in memory that is taken at once.",
+                "How many keys are remembered. Their memory is allocated at the start.",
             ),
         ],
     },
@@ -427,20 +433,22 @@ const REWRITE: Inline<RewriteWritten> = Inline {
                 "path",
                 Maybe(At(Name { expected: "a path such as /v1, or with variables /users/$1" })),
                 |rewrite: &mut RewriteWritten| &mut rewrite.path,
-                "What comes in the place of the route's `path`: of a prefix, with what is below it staying; of the whole \
-                 path where that is exact or a regular expression, whose groups are `$1`, `$2` and `$capture.NAME`.",
+                "Replaces what the route's `path` matches: a prefix, keeping the rest; or the whole path \
+                 if `path` is exact or a regular expression, whose groups are `$1`, `$2` \
+                 and `$capture.NAME`.",
             ),
             &key(
                 "pattern",
                 Maybe(At(PATTERN)),
                 |rewrite: &mut RewriteWritten| &mut rewrite.pattern,
-                "A regular expression of its own in the place of the route's `path`; other paths stay as they are.",
+                "A regular expression to match the path with, instead of the route's `path`. Paths that it \
+                 does not match stay as they are.",
             ),
             &key(
                 "host",
                 Maybe(At(Name { expected: "a host such as $host or tenant.internal:8080" })),
                 |rewrite: &mut RewriteWritten| &mut rewrite.host,
-                "The Host header that servers see, with variables, in the place of the upstream's `host`.",
+                "Host field that servers get, with variables, instead of the upstream's `host`.",
             ),
         ],
     },
@@ -470,19 +478,19 @@ const EDITS: Inline<EditsWritten> = Inline {
                 "set",
                 FIELDS,
                 |edits: &mut EditsWritten| &mut edits.set,
-                "Fields that have this value and no other. One whose value comes out empty is not there.",
+                "Fields that get this value and no other. If the value is empty, the field is removed.",
             ),
             &key(
                 "add",
                 FIELDS,
                 |edits: &mut EditsWritten| &mut edits.add,
-                "Fields that are there once more.",
+                "Fields that are added to those that exist.",
             ),
             &key(
                 "remove",
                 OneOrMany(At(Name { expected: FieldName::EXPECTED })),
                 |edits: &mut EditsWritten| &mut edits.remove,
-                "Names of fields that are taken out, of trailers as well.",
+                "Fields that are removed, from trailers too.",
             ),
         ],
     },
@@ -521,32 +529,32 @@ const COOKIES: Inline<CookiesWritten> = Inline {
                 "names",
                 OneOrMany(Name { expected: "the name of a cookie" }),
                 |cookies: &mut CookiesWritten| &mut cookies.names,
-                "Only these cookies. Left out, all.",
+                "Only these cookies. Default: all.",
             ),
             &key(
                 "domain",
                 DomainKind,
                 |cookies: &mut CookiesWritten| &mut cookies.domain,
-                "`\"remove\"` leaves Domain out, so that the cookie is for the host that was asked; a table names what \
-                 becomes of each domain: `{ \"app.internal\" = \"www.example.com\" }`.",
+                "`\"remove\"` removes Domain, so that the cookie is only for the requested host. A table \
+                 replaces domains: `{ \"app.internal\" = \"www.example.com\" }`.",
             ),
             &key(
                 "path",
                 Switch,
                 |cookies: &mut CookiesWritten| &mut cookies.path,
-                "Whether Path is mapped back where `rewrite` exchanges a prefix.",
+                "Maps Path back where `rewrite` replaces a prefix.",
             ),
             &key(
                 "secure",
                 Maybe(Switch),
                 |cookies: &mut CookiesWritten| &mut cookies.secure,
-                "Adds or takes out Secure.",
+                "Adds or removes Secure.",
             ),
             &key(
                 "http_only",
                 Maybe(Switch),
                 |cookies: &mut CookiesWritten| &mut cookies.http_only,
-                "Adds or takes out HttpOnly.",
+                "Adds or removes HttpOnly.",
             ),
             &key(
                 "same_site",
@@ -569,32 +577,34 @@ const TIMEOUTS: Inline<RouteTimeouts> = Inline {
                 "client_body",
                 Maybe(UP_TO_A_DAY),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.client_body,
-                "Without a byte of request body from the client, until the response begins; then 408. For streams whose \
-                 clients may be quiet for long, such as those of gRPC.",
+                "Without a byte of the request body from the client, until the response begins; then 408. \
+                 Raise it for streams with long pauses, such as gRPC.",
             ),
             &key(
                 "client_write",
                 Maybe(UP_TO_A_DAY),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.client_write,
-                "Without the client taking a byte of the response; then the connection is reset.",
+                "Without the client accepting a byte of the response; then the connection is reset.",
             ),
             &key(
                 "upstream_first_byte",
                 Maybe(UP_TO_A_DAY),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.upstream_first_byte,
-                "From the end of the request to the head of the response; then 504.",
+                "From the end of the request to the header section of the response; then 504.",
             ),
             &key(
                 "upstream_body",
                 Maybe(UP_TO_A_DAY),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.upstream_body,
-                "Without a byte of response body from the server; then the response is cut.",
+                "Without a byte of the response body from the server, while no byte of the request body \
+                 moves either; then the response is aborted.",
             ),
             &key(
                 "tunnel_idle",
                 Maybe(UP_TO_A_YEAR),
                 |timeouts: &mut RouteTimeouts| &mut timeouts.tunnel_idle,
-                "Without a byte in either direction of an upgraded connection (WebSocket); then it is closed.",
+                "Without a byte in either direction of an upgraded connection (WebSocket); then it is \
+                 closed.",
             ),
         ],
     },
@@ -609,20 +619,20 @@ const LIMITS: Inline<RouteLimits> = Inline {
                 "body_bytes",
                 Maybe(Unless { word: "none", kind: Count { range: 0..=u64::MAX, unit: Unit::Bytes } }),
                 |limits: &mut RouteLimits| &mut limits.body_bytes,
-                "A request's body; more is 413. `\"none\"` is no limit.",
+                "Request body; beyond it 413. `\"none\"`: no limit.",
             ),
             &key(
                 "minimum_rate",
                 Maybe(Count { range: 0..=1_000_000_000, unit: Unit::BytesPerSecond }),
                 |limits: &mut RouteLimits| &mut limits.minimum_rate_bytes_per_second,
-                "A client that sends a body or takes a response more slowly than this over `rate_window` is dropped. 0 is \
-                 no minimum.",
+                "Minimum rate, averaged over `rate_window`, at which a client must send a request body or \
+                 accept a response; slower clients are disconnected. 0: no minimum.",
             ),
             &key(
                 "rate_window",
                 Maybe(Wait { range: Duration::from_secs(1)..=Duration::from_secs(3600) }),
                 |limits: &mut RouteLimits| &mut limits.rate_window,
-                "The span over which `minimum_rate` is judged.",
+                "Averaging period of `minimum_rate`.",
             ),
         ],
     },

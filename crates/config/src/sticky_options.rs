@@ -41,48 +41,50 @@ pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
             "by",
             Maybe(At(STICKY)),
             |sticky: &mut StickyWritten| &mut sticky.by,
-            "`\"cookie\"` is a signed cookie that is inserted and names the server; `\"origin-cookie:NAME\"` a cookie that \
-             servers set; `\"client\"` the address, `\"client/24\"` the network; `\"basic-user\"`, `\"header:NAME\"`, \
-             `\"query:NAME\"`, `\"path-parameter:NAME\"` (`/path;NAME=…`), `\"path-parameter\"` (all behind the last `;`).",
+            "How a client is recognized. `\"cookie\"`: a signed cookie that the proxy sets. \
+             `\"origin-cookie:NAME\"`: a cookie that servers set. `\"client\"`: the address; \
+             `\"client/24\"`: the network. `\"basic-user\"`, `\"header:NAME\"`, \
+             `\"query:NAME\"`, `\"path-parameter:NAME\"` (`/path;NAME=…`), or \
+             `\"path-parameter\"` (everything after the last `;`).",
         ),
         &key(
             "ttl",
             Maybe(At(Unless { word: "browser", kind: TTL_KIND })),
             |sticky: &mut StickyWritten| &mut sticky.ttl,
-            "How long a session lasts without a request. Left out, 30m; for `\"cookie\"`, `\"browser\"`: for as long as the \
-             browser is open.",
+            "How long a session lasts without a request. Default: 30m; for `\"cookie\"`: `\"browser\"`, \
+             until the browser is closed.",
         ),
         &key(
             "sessions",
             Maybe(At(Count { range: 1..=10_000_000, unit: Unit::Things })),
             |sticky: &mut StickyWritten| &mut sticky.sessions,
-            "How many sessions are remembered, up to 200 bytes each; the one used least recently makes room. Left out, \
-             65536. A `\"cookie\"` needs none.",
+            "How many sessions are remembered, up to 200 bytes each; the least recently used are evicted. \
+             Default: 65536. `\"cookie\"` needs none.",
         ),
         &key(
             "name",
             Maybe(At(COOKIE_NAME)),
             |sticky: &mut StickyWritten| &mut sticky.name,
-            "With `\"cookie\"`: its name. Left out, `vanward_` and the upstream's name.",
+            "With `\"cookie\"`: its name. Default: `vanward_` and the upstream's name.",
         ),
         &key(
             "path",
             Maybe(At(COOKIE_PATH)),
             |sticky: &mut StickyWritten| &mut sticky.path,
-            "With `\"cookie\"`: its Path. Left out, /.",
+            "With `\"cookie\"`: its Path. Default: /.",
         ),
         &key(
             "domain",
             Maybe(At(Text { expected: TLS_NAME, read: tls_name, print: String::clone })),
             |sticky: &mut StickyWritten| &mut sticky.domain,
-            "With `\"cookie\"`: its Domain. Left out, it is for the host alone that was asked.",
+            "With `\"cookie\"`: its Domain. Default: only the requested host.",
         ),
         &key(
             "secure",
             Maybe(At(Switch)),
             |sticky: &mut StickyWritten| &mut sticky.secure,
-            "With `\"cookie\"`: whether it is sent over HTTPS alone. Left out, it is where the client came by https, also \
-             to a trusted proxy in front.",
+            "With `\"cookie\"`: its Secure attribute. Default: set if the client uses HTTPS, also as \
+             reported by a trusted proxy.",
         ),
         &key(
             "same_site",
@@ -90,16 +92,16 @@ pub(crate) static STICKY_TABLE: Table<StickyWritten> = Table {
                 words: &[("lax", SameSite::Lax), ("strict", SameSite::Strict), ("none", SameSite::None)],
             })),
             |sticky: &mut StickyWritten| &mut sticky.same_site,
-            "With `\"cookie\"`: with which requests of other sites it is sent. Left out, `\"lax\"`; `\"none\"` needs \
-             `secure = true`.",
+            "With `\"cookie\"`: its SameSite attribute. Default: `\"lax\"`; `\"none\"` needs `secure = \
+             true`.",
         ),
         &key(
             "secret_file",
             Maybe(At(SECRETS)),
             |sticky: &mut StickyWritten| &mut sticky.secret_file,
-            "With `\"cookie\"`: a file with secrets of 32 bytes or more, one a line. The first signs, all are accepted. \
-             Left out, one is made at each start, and handed on at an upgrade: sessions end with a restart, and other \
-             proxies do not know them.",
+            "With `\"cookie\"`: a file of secrets, one per line, 32 bytes or more each. The first signs, \
+             all are accepted. Default: a random secret at each start, which upgrades pass on: \
+             sessions end with a restart, and other proxies do not accept the cookie.",
         ),
     ],
 };

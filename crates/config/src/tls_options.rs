@@ -66,10 +66,10 @@ pub(crate) struct ServerTlsWritten {
     pub(crate) client_certificates: Option<Element<ClientCertificatesWritten>>,
 }
 
-const CERT: &str = "The certificate in PEM, and after it those between it and its root.";
+const CERT: &str = "The certificate in PEM, followed by the intermediate certificates.";
 const KEY: &str =
     "Its private key in PEM: PKCS#8, PKCS#1 or SEC1; RSA, ECDSA or Ed25519; without a passphrase.";
-const OCSP: &str = "An OCSP response to staple, in DER. It is left out once it has run out.";
+const OCSP: &str = "An OCSP response to staple, in DER. It is not sent after it has expired.";
 
 pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
     title: "tls",
@@ -83,30 +83,32 @@ pub(crate) const SERVER_TLS: Inline<ServerTlsWritten> = Inline {
                 "certificates",
                 List { kind: CERTIFICATE, may_be_empty: true },
                 |tls: &mut ServerTlsWritten| &mut tls.certificates,
-                "Instead of `cert` and `key`: any number of certificates. A client gets one that has the name that it asks \
-                 for, exactly or by a wildcard, with a kind of key that it understands, ECDSA first.",
+                "Several certificates, instead of `cert` and `key`. The server name of the client (SNI) \
+                 selects one, by exact name or wildcard, with a key type that the client \
+                 supports, ECDSA first.",
             ),
             &key(
                 "self_signed",
                 Switch,
                 |tls: &mut ServerTlsWritten| &mut tls.self_signed,
-                "Instead of `cert` and `key`: a certificate made at each start, for `localhost` and the listener's own \
-                 address. For trying out.",
+                "Instead of `cert` and `key`: a self-signed certificate for `localhost` and the listener's \
+                 address, new at each start. For tests.",
             ),
             &key(
                 "unknown_names",
                 Word { words: &[("default", UnknownNames::Default), ("refuse", UnknownNames::Refuse)] },
                 |tls: &mut ServerTlsWritten| &mut tls.unknown_names,
-                "What a client gets that asks for a name that no certificate has, or for none: the first certificate, or \
-                 no connection.",
+                "If no certificate has the server name of the client (SNI), or the client sends none: \
+                 `\"default\"` uses the first certificate, `\"refuse\"` fails the \
+                 handshake.",
             ),
             &key(
                 "client_certificates",
                 Maybe(CLIENT_CERTIFICATES),
                 |tls: &mut ServerTlsWritten| &mut tls.client_certificates,
-                "Asks clients for a certificate. Its subject and SHA-256 fingerprint reach servers as \
-                 `X-Client-Cert-Subject` and `X-Client-Cert-Fingerprint`; those of clients are removed. Left out, \
-                 clients are not asked.",
+                "Requests a certificate from clients. Servers get its subject and SHA-256 fingerprint as \
+                 `X-Client-Cert-Subject` and `X-Client-Cert-Fingerprint`; the same fields \
+                 sent by clients are removed. Default: no certificate is requested.",
             ),
         ],
     },
@@ -155,14 +157,14 @@ const CLIENT_CERTIFICATES: Inline<ClientCertificatesWritten> = Inline {
                 "mode",
                 Maybe(Word { words: &[("optional", Mode::Optional), ("required", Mode::Required)] }),
                 |written: &mut ClientCertificatesWritten| &mut written.mode,
-                "`\"optional\"`: a client without one is served as well. One that the CA has not signed is refused \
-                 either way.",
+                "`\"optional\"` also serves clients without a certificate. A certificate that the CA has \
+                 not signed is rejected in both modes.",
             ),
             &required(
                 "ca",
                 PATH_KIND,
                 |written: &mut ClientCertificatesWritten| &mut written.ca,
-                "The certificates of the CA that signs them, in PEM.",
+                "The CA certificates that sign client certificates, in PEM.",
             ),
         ],
     },
@@ -193,25 +195,27 @@ pub(crate) const UPSTREAM_TLS: Inline<UpstreamTlsWritten> = Inline {
                 "ca",
                 PATH_KIND,
                 |tls: &mut UpstreamTlsWritten| &mut tls.ca,
-                "The certificates of the CA that signs the servers' certificates, in PEM. Left out, the system's.",
+                "The CA certificates that sign the servers' certificates, in PEM. Default: those of the \
+                 system.",
             ),
             &key(
                 "name",
                 Maybe(Text { expected: TLS_NAME, read: tls_name, print: String::clone }),
                 |tls: &mut UpstreamTlsWritten| &mut tls.name,
-                "The name that servers are asked for and have to prove. Left out, each server's own host.",
+                "Server name (SNI) to send and to verify. Default: the host of each server.",
             ),
             &key(
                 "verify",
                 At(Switch),
                 |tls: &mut UpstreamTlsWritten| &mut tls.verify,
-                "`false` believes any certificate: whoever is in between can read and change everything.",
+                "`false` accepts any certificate: an attacker on the network can read and change \
+                 everything.",
             ),
             &key(
                 "cert",
                 PATH_KIND,
                 |tls: &mut UpstreamTlsWritten| &mut tls.cert,
-                "A client certificate for servers that ask for one, in PEM.",
+                "Client certificate, for servers that request one, in PEM.",
             ),
             &key("key", PATH_KIND, |tls: &mut UpstreamTlsWritten| &mut tls.key, KEY),
         ],
@@ -241,19 +245,19 @@ const HSTS_TABLE: Inline<HstsWritten> = Inline {
                 "max_age",
                 Maybe(MAX_AGE),
                 |hsts: &mut HstsWritten| &mut hsts.max_age,
-                "How long a browser keeps to HTTPS, where it is written as a table.",
+                "How long browsers use only HTTPS, where `hsts` is a table.",
             ),
             &key(
                 "include_subdomains",
                 Switch,
                 |hsts: &mut HstsWritten| &mut hsts.include_subdomains,
-                "The same for all hosts below this one.",
+                "Applies it to all subdomains as well.",
             ),
             &key(
                 "preload",
                 Switch,
                 |hsts: &mut HstsWritten| &mut hsts.preload,
-                "Asks for a place in the lists that browsers come with.",
+                "Asks for inclusion in the preload lists of browsers.",
             ),
         ],
     },

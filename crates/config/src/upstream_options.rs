@@ -88,32 +88,35 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
             "servers",
             List { kind: At(ServerKind), may_be_empty: false },
             |upstream: &mut UpstreamWritten| &mut upstream.servers,
-            "The servers: `\"http://HOST:PORT\"`, `\"https://HOST:PORT\"`, `\"http+unix:/PATH\"` for a Unix socket, \
-             `\"tcp://HOST:PORT\"` for listeners with `tcp`; or a table with more. The port is 80 unless written, with \
-             `https` 443.",
+            "Servers: `\"http://HOST:PORT\"`, `\"https://HOST:PORT\"`, `\"http+unix:/PATH\"` for a Unix \
+             socket, `\"tcp://HOST:PORT\"` for listeners with `tcp`; or a table with more \
+             options. Default port: 80, with `https` 443.",
         ),
         &key(
             "dns",
             Word { words: &[("all", Dns::All), ("one", Dns::One)] },
             |upstream: &mut UpstreamWritten| &mut upstream.dns,
-            "What a name with several addresses stands for. `\"all\"`: as many servers, which come and go with its records; \
-             of a name with addresses of both families those of IPv4, as a machine that has one of each is one server. \
-             `\"one\"`: one server, whose addresses are tried in turn.",
+            "A name with several addresses. `\"all\"`: each address is a server, and servers follow the \
+             DNS records; if there are IPv4 and IPv6 addresses, only IPv4 is used, so that a \
+             machine with both counts once. `\"one\"`: one server, whose addresses are tried \
+             in turn.",
         ),
         &key(
             "balance",
             PolicyKind,
             |upstream: &mut UpstreamWritten| &mut upstream.balance,
-            "How a server is picked for a request, by weight: each in turn; the one with the least under way; the less busy \
-             of two drawn at random; the one of two that is likely to answer first; always the same for a client; always \
-             the same for a key.",
+            "Balancing policy; all respect weights. `\"round-robin\"`: in turn. `\"least-connections\"`: \
+             the fewest requests in progress. `\"two-choices\"`: the less busy of two random \
+             servers. `\"response-time\"`: the one of two that is likely to respond first. \
+             `\"client-address\"`: the same server for a client. `\"consistent-hash\"`: the \
+             same server for a key.",
         ),
         &key(
             "hash_key",
             Maybe(At(HASH_KEY)),
             |upstream: &mut UpstreamWritten| &mut upstream.hash_key,
-            "With `client-address` and `consistent-hash`: what stays on one server. Left out, `client`: the address, of \
-             IPv6 its first 64 bits.",
+            "With `client-address` and `consistent-hash`: what is hashed. Default: `client`, the address, \
+             of IPv6 the first 64 bits.",
         ),
         &key(
             "load_bound",
@@ -122,130 +125,136 @@ pub(crate) static UPSTREAM: Table<UpstreamWritten> = Table {
                 kind: NonZero(Count { range: 100..=10_000, unit: Unit::Percent }),
             })),
             |upstream: &mut UpstreamWritten| &mut upstream.load_bound,
-            "With `consistent-hash`: how much of its share a server may have under way before keys go elsewhere. Left out, \
-             125%.",
+            "With `consistent-hash`: a server takes up to this percentage of its share of concurrent \
+             requests; beyond it keys move to other servers. Default: 125%.",
         ),
         &key(
             "latency_memory",
             Wait { range: Duration::from_millis(100)..=Duration::from_secs(3600) },
             |upstream: &mut UpstreamWritten| &mut upstream.settings.latency_memory,
-            "With `response-time`: for how long an answer counts.",
+            "With `response-time`: how long a response influences the choice.",
         ),
         &key(
             "slow_start",
             Wait { range: Duration::ZERO..=Duration::from_secs(3600) },
             |upstream: &mut UpstreamWritten| &mut upstream.settings.slow_start,
-            "A server that comes back is given its whole weight after this long, from a tenth on.",
+            "A server that comes back starts with a tenth of its weight, and reaches its full weight after \
+             this time.",
         ),
         &key(
             "priority_suffices",
             Count { range: 0..=100, unit: Unit::Percent },
             |upstream: &mut UpstreamWritten| &mut upstream.settings.group_suffices_percent,
-            "Servers of one priority suffice while so much of their weight is up; below it those of the next are used as \
-             well. At 0% one server suffices.",
+            "The next priority is used as well when less than this share of a priority's weight is up. 0%: \
+             one server is enough.",
         ),
         &key(
             "none_up",
             Word { words: &[("try-all", NoneUp::TryAll), ("refuse", NoneUp::Refuse)] },
             |upstream: &mut UpstreamWritten| &mut upstream.settings.none_up,
-            "What to do while checks and ejections leave no server: ask them as if all were up, or answer 503.",
+            "If checks and ejections leave no server: `\"try-all\"` uses all servers as if they were up, \
+             `\"refuse\"` responds 503.",
         ),
         &key(
             "send_proxy_protocol",
             Maybe(At(Word { words: &[("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)] })),
             |upstream: &mut UpstreamWritten| &mut upstream.send_proxy_protocol,
-            "Begins each connection to a server with a PROXY header, which says who the client is; a connection then serves \
-             one client alone.",
+            "Starts each connection to a server with a PROXY header that names the client. Such a \
+             connection serves only that client.",
         ),
         &key(
             "host",
             HostKind,
             |upstream: &mut UpstreamWritten| &mut upstream.host,
-            "The Host header that servers see: `\"pass\"` the client's, `\"server\"` the server's own, or a fixed one.",
+            "Host field that servers get: `\"pass\"` the client's, `\"server\"` the server's own, or a \
+             fixed one.",
         ),
         &key(
             "protocol",
             Word { words: &[("http/1.1", Protocol::Http1), ("h2", Protocol::Http2)] },
             |upstream: &mut UpstreamWritten| &mut upstream.protocol,
-            "What is spoken with the servers. `\"h2\"` is HTTP/2, without `https` from the first byte on.",
+            "Protocol to servers. `\"h2\"` is HTTP/2; without `https` by prior knowledge.",
         ),
         &key(
             "tls",
             Maybe(UPSTREAM_TLS),
             |upstream: &mut UpstreamWritten| &mut upstream.tls,
-            "How `https` servers are verified, and what is shown to them. Files are read again when they change.",
+            "How the certificates of `https` servers are verified, and the client certificate. Files are \
+             read again when they change.",
         ),
         &key(
             "rate",
             OneOrMany(BANDWIDTH),
             |upstream: &mut UpstreamWritten| &mut upstream.rate,
-            "Slows down what comes from these servers, all of them together: see `rate` of `[[route]]`.",
+            "Limits the rate at which data is received from these servers, all together: see `rate` of \
+             `[[route]]`.",
         ),
         &key(
             "upload_rate",
             OneOrMany(BANDWIDTH),
             |upstream: &mut UpstreamWritten| &mut upstream.upload_rate,
-            "The same for what they are sent.",
+            "Limits the rate at which data is sent to these servers.",
         ),
         &key(
             "connect_delay",
             Maybe(DELAY),
             |upstream: &mut UpstreamWritten| &mut upstream.link.connect_delay,
-            "How late connections to the servers are made, within `upstream_connect`. See `delay` of `[[route]]`.",
+            "Delays connecting to servers; counts towards `upstream_connect`. See `delay` of `[[route]]`.",
         ),
         &key(
             "latency",
             Maybe(DELAY),
             |upstream: &mut UpstreamWritten| &mut upstream.link.latency,
-            "How late each piece comes, either way: see `latency` of `[[listen]]`.",
+            "Delays everything that is sent and received: see `latency` of `[[listen]]`.",
         ),
         &key(
             "loss",
             Maybe(LOSS),
             |upstream: &mut UpstreamWritten| &mut upstream.link.loss,
-            "Packets that have to be sent once more: see `loss` of `[[listen]]`.",
+            "Emulates packet loss: see `loss` of `[[listen]]`.",
         ),
         &Switched {
             name: "sticky",
             table: &STICKY_TABLE,
             place: |upstream: &mut UpstreamWritten| &mut upstream.sticky,
-            doc: "Keeps a client on the server that it began with, for as long as that may be asked.",
+            doc: "Sticky sessions: a client stays on its first server while that server is available.",
         },
         &Section {
             name: "queue",
             table: &QUEUE,
             place: |upstream: &mut UpstreamWritten| &mut upstream.queue,
-            doc: "Requests that wait while each server has its `max_requests`.",
+            doc: "Queue of requests that wait while every server has its `max_requests`.",
         },
         &Switched {
             name: "check",
             table: &CHECK,
             place: |upstream: &mut UpstreamWritten| &mut upstream.check,
-            doc: "Active checks of each server.",
+            doc: "Active health checks of each server.",
         },
         &Switched {
             name: "eject",
             table: &EJECT,
             place: |upstream: &mut UpstreamWritten| &mut upstream.eject,
-            doc: "Servers that answer worse than the others are left out for a while, judged by the requests that they get.",
+            doc: "Outlier ejection (passive health checks): servers that respond worse than the others get \
+                  no requests for a while.",
         },
         &Switched {
             name: "breaker",
             table: &BREAKER,
             place: |upstream: &mut UpstreamWritten| &mut upstream.breaker,
-            doc: "A circuit breaker for each server: it fails, and is left alone but for a few requests that try it.",
+            doc: "Circuit breaker for each server: after failures it gets only a few trial requests.",
         },
         &Section {
             name: "retry",
             table: &RETRY,
             place: |upstream: &mut UpstreamWritten| &mut upstream.retry,
-            doc: "Requests that are tried once more.",
+            doc: "Retries of failed requests, within a budget.",
         },
         &Section {
             name: "pool",
             table: &POOL,
             place: |upstream: &mut UpstreamWritten| &mut upstream.pool,
-            doc: "Connections that each worker keeps to each server of the upstream.",
+            doc: "Connection pool of each worker, for each server.",
         },
     ],
 };
@@ -263,13 +272,13 @@ static QUEUE: Table<QueueSettings> = Table {
             "length",
             Count { range: 0..=1_000_000, unit: Unit::Things },
             |queue: &mut QueueSettings| &mut queue.length,
-            "How many may wait with each worker; those beyond are answered 503. 0 is no queue.",
+            "Maximum number of waiting requests per worker; further ones get 503. 0: no queue.",
         ),
         &key(
             "timeout",
             UP_TO_A_DAY,
             |queue: &mut QueueSettings| &mut queue.timeout,
-            "How long a request waits; then 503.",
+            "Maximum wait; then 503.",
         ),
     ],
 };
@@ -336,31 +345,33 @@ static SERVER_WRITTEN: Table<ServerWritten> = Table {
             "url",
             Maybe(URL_KIND),
             |server: &mut ServerWritten| &mut server.url,
-            "The server, where it is written as a table.",
+            "URL of the server, where it is a table.",
         ),
         &key(
             "weight",
             Count { range: 1..=1000, unit: Unit::Things },
             |server: &mut ServerWritten| &mut server.weight,
-            "Its share of the requests, relative to the other servers.",
+            "Share of the requests, relative to the other servers.",
         ),
         &key(
             "priority",
             Count { range: 0..=1000, unit: Unit::Things },
             |server: &mut ServerWritten| &mut server.priority,
-            "Servers of the lowest number are used first; the others where too few of these are up.",
+            "Servers with the lowest number are used first; the next group is used if too few of these are \
+             up.",
         ),
         &key(
             "max_requests",
             Unless { word: "none", kind: NonZero(Count { range: 1..=1_000_000, unit: Unit::Things }) },
             |server: &mut ServerWritten| &mut server.max_requests,
-            "The most requests that may be under way with it, over all workers; those beyond go to other servers, or wait.",
+            "Maximum number of concurrent requests to the server, over all workers; further requests go to \
+             other servers, or wait.",
         ),
         &key(
             "name",
             Maybe(Text { expected: SERVER_NAME, read: server_name, print: String::clone }),
             |server: &mut ServerWritten| &mut server.name,
-            "What it is called in logs, metrics and sessions. Left out, its URL.",
+            "Name in logs, metrics and sessions. Default: its URL.",
         ),
     ],
 };
@@ -434,7 +445,7 @@ static HOST_WRITTEN: Table<HostWritten> = Table {
         "set",
         Maybe(Text { expected: HOST_HEADER, read: host_header, print: String::clone }),
         |host: &mut HostWritten| &mut host.set,
-        "The fixed Host header.",
+        "The fixed Host field.",
     )],
 };
 
@@ -481,21 +492,21 @@ static POOL: Table<Pool> = Table {
             "idle",
             Count { range: 0..=1_000_000, unit: Unit::Things },
             |pool: &mut Pool| &mut pool.idle,
-            "Idle connections kept for reuse, at most. How many are kept follows from how many were in use lately; \
-             those that are not needed are closed a few each second, sooner where descriptors or memory run short. \
-             0 keeps none.",
+            "Maximum number of idle connections. How many are kept depends on recent use; the surplus is \
+             closed gradually, faster if file descriptors or memory run short. 0: none are \
+             kept.",
         ),
         &key(
             "connections",
             Count { range: 1..=1_000_000, unit: Unit::Things },
             |pool: &mut Pool| &mut pool.connections,
-            "Connections in all, busy ones included; requests beyond are answered 503.",
+            "Maximum number of connections, including busy ones; further requests get 503.",
         ),
         &key(
             "idle_timeout",
             UP_TO_A_DAY,
             |pool: &mut Pool| &mut pool.idle_timeout,
-            "An idle connection is closed after this long.",
+            "Maximum idle time of a connection; then it is closed.",
         ),
     ],
 };

@@ -93,26 +93,27 @@ pub(crate) static CHECK: Table<CheckWritten> = Table {
             "type",
             Maybe(Word { words: &CHECK_TYPES }),
             |check: &mut CheckWritten| &mut check.kind,
-            "`\"http\"` is a GET; `\"tcp\"` a connection; `\"tls\"` a handshake as well; `\"grpc\"` grpc.health.v1; \
-             `\"command\"` a program that ends with 0.",
+            "`\"http\"`: a GET request. `\"tcp\"`: a connection. `\"tls\"`: a connection with TLS \
+             handshake. `\"grpc\"`: grpc.health.v1. `\"command\"`: a program that must exit \
+             with 0.",
         ),
         &key(
             "path",
             Maybe(At(CHECK_PATH)),
             |check: &mut CheckWritten| &mut check.path,
-            "With `http`: the path and query that are asked for. Left out, /.",
+            "With `http`: path and query of the request. Default: /.",
         ),
         &key(
             "host",
             Maybe(At(Text { expected: HOST_HEADER, read: host_header, print: String::clone })),
             |check: &mut CheckWritten| &mut check.host,
-            "With `http`: the Host header. Left out, the server's own.",
+            "With `http`: the Host field. Default: the server's own.",
         ),
         &key(
             "status",
             Maybe(At(StatusesKind)),
             |check: &mut CheckWritten| &mut check.status,
-            "With `http`: the statuses of a server that is well. Left out, 2xx.",
+            "With `http`: the statuses of a healthy server. Default: 2xx.",
         ),
         &key(
             "headers",
@@ -123,69 +124,70 @@ pub(crate) static CHECK: Table<CheckWritten> = Table {
                 kind: ValueRuleKind,
             })),
             |check: &mut CheckWritten| &mut check.headers,
-            "With `http`: header fields of the answer, as in a route's `headers`.",
+            "With `http`: required response fields, as in a route's `headers`.",
         ),
         &key(
             "body",
             Maybe(At(BODY)),
             |check: &mut CheckWritten| &mut check.body,
-            "With `http`: text that is in the body, or `~` with a regular expression over the whole of it; 64 KiB are \
-             looked at.",
+            "With `http`: text that the body must contain, or `~` and a regular expression that matches \
+             the whole body. At most 64 KiB are read.",
         ),
         &key(
             "service",
             Maybe(At(Name { expected: "the name of a service" })),
             |check: &mut CheckWritten| &mut check.service,
-            "With `grpc`: the service that is asked about. Left out, the server as a whole.",
+            "With `grpc`: name of the service. Default: the server as a whole.",
         ),
         &key(
             "command",
             Maybe(At(List { kind: Name { expected: "text" }, may_be_empty: false })),
             |check: &mut CheckWritten| &mut check.command,
-            "With `command`: the program and its arguments. It is told about the server by VANWARD_SERVER, VANWARD_HOST, \
-             VANWARD_ADDRESS and VANWARD_PORT.",
+            "With `command`: the program and its arguments. It gets the server in VANWARD_SERVER, \
+             VANWARD_HOST, VANWARD_ADDRESS and VANWARD_PORT.",
         ),
         &key(
             "port",
             Maybe(Count { range: 1..=65_535, unit: Unit::Things }),
             |check: &mut CheckWritten| &mut check.port,
-            "The port that is asked. Left out, the server's.",
+            "Port to check. Default: the server's.",
         ),
         &key(
             "interval",
             UP_TO_AN_HOUR,
             |check: &mut CheckWritten| &mut check.interval,
-            "From one check to the next.",
+            "Time between checks.",
         ),
         &key(
             "interval_in_doubt",
             Maybe(UP_TO_AN_HOUR),
             |check: &mut CheckWritten| &mut check.interval_in_doubt,
-            "The same while the server is not up, or about to change. Left out, half of `interval`.",
+            "Time between checks while the server is down or about to change its state. Default: half of \
+             `interval`.",
         ),
         &key(
             "timeout",
             UP_TO_AN_HOUR,
             |check: &mut CheckWritten| &mut check.timeout,
-            "From the beginning of a check to its end; then it has failed.",
+            "Maximum duration of a check; then it has failed.",
         ),
         &key(
             "rise",
             Count { range: 1..=1000, unit: Unit::Things },
             |check: &mut CheckWritten| &mut check.rise,
-            "Successes in a row that bring a server up.",
+            "Consecutive successes that mark a server as up.",
         ),
         &key(
             "fall",
             Count { range: 1..=1000, unit: Unit::Things },
             |check: &mut CheckWritten| &mut check.fall,
-            "Failures in a row that take it down.",
+            "Consecutive failures that mark a server as down.",
         ),
         &key(
             "jitter",
             Count { range: 0..=90, unit: Unit::Percent },
             |check: &mut CheckWritten| &mut check.jitter_percent,
-            "By how much an interval is shortened at most, at random, so that checks do not fall together.",
+            "Shortens each interval by a random amount of up to this, so that checks do not coincide.",
         ),
     ],
 };
@@ -212,7 +214,7 @@ const CHECK_PATH: Text<String> = Text {
 };
 
 const BODY: Text<BodyRule> = Text {
-    expected: "text that is in the body, or ~ regex over the whole of it",
+    expected: "text that the body contains, or ~ regex that matches the whole body",
     read: |text| match pattern(text, BODY.expected) {
         Some(pattern) => pattern.map(BodyRule::Pattern),
         None => Ok(BodyRule::Contains(text.to_owned())),
@@ -229,8 +231,8 @@ pub(crate) static EJECT: Table<EjectionSettings> = Table {
             "failures_in_a_row",
             Unless { word: "off", kind: NonZero(Count { range: 1..=1_000_000, unit: Unit::Things }) },
             |eject: &mut EjectionSettings| &mut eject.failures_in_a_row,
-            "So many failures in a row eject a server at once: no connection, no response, none in time, or 502, 503 or \
-             504.",
+            "Consecutive failures that eject a server at once: no connection, no response, none in time, \
+             or 502, 503 or 504.",
         ),
         &key(
             "interval",
@@ -242,43 +244,45 @@ pub(crate) static EJECT: Table<EjectionSettings> = Table {
             "requests_min",
             Count { range: 1..=1_000_000_000, unit: Unit::Things },
             |eject: &mut EjectionSettings| &mut eject.requests_min,
-            "A server is compared when it had so many requests in an interval.",
+            "Minimum number of requests in an interval for a server to be compared.",
         ),
         &key(
             "failures",
             Unless { word: "off", kind: NonZero(Count { range: 1..=100, unit: Unit::Percent }) },
             |eject: &mut EjectionSettings| &mut eject.failures_percent,
-            "A share of failures that is an outlier, if it is also at least twice that of the others.",
+            "Share of failed requests that ejects a server, if it is also at least twice that of the \
+             others.",
         ),
         &key(
             "latency_factor",
             Unless { word: "off", kind: NonZero(Count { range: 2..=1_000_000, unit: Unit::Things }) },
             |eject: &mut EjectionSettings| &mut eject.latency_factor,
-            "A mean latency so many times the median of the servers' is an outlier, if it is so for two intervals on end.",
+            "Ejects a server whose mean latency is this many times the median of the servers, in two \
+             consecutive intervals.",
         ),
         &key(
             "latency_floor",
             Wait { range: Duration::ZERO..=Duration::from_secs(3600) },
             |eject: &mut EjectionSettings| &mut eject.latency_floor,
-            "Latencies up to this are never outliers.",
+            "Latencies up to this never eject a server.",
         ),
         &key(
             "base",
             UP_TO_AN_HOUR,
             |eject: &mut EjectionSettings| &mut eject.base,
-            "How long the first ejection lasts; each further one lasts this much longer.",
+            "Duration of the first ejection. Each further one is longer by this.",
         ),
         &key(
             "longest",
             Wait { range: Duration::from_millis(10)..=Duration::from_secs(24 * 3600) },
             |eject: &mut EjectionSettings| &mut eject.longest,
-            "And never longer than this.",
+            "Maximum duration of an ejection.",
         ),
         &key(
             "up_min",
             Count { range: 0..=100, unit: Unit::Percent },
             |eject: &mut EjectionSettings| &mut eject.up_percent_min,
-            "So much of the servers of a priority stays, and one at least.",
+            "This share of the servers of a priority is never ejected, and always at least one server.",
         ),
     ],
 };
@@ -289,31 +293,32 @@ pub(crate) static BREAKER: Table<BreakerSettings> = Table {
             "failures",
             Count { range: 1..=1_000_000, unit: Unit::Things },
             |breaker: &mut BreakerSettings| &mut breaker.failures,
-            "So many failures in a row open the circuit of a server.",
+            "Consecutive failures that open the circuit.",
         ),
         &key(
             "open",
             UP_TO_AN_HOUR,
             |breaker: &mut BreakerSettings| &mut breaker.open,
-            "How long it stays open the first time; twice as long each time that a try fails.",
+            "How long the circuit stays open the first time. It doubles each time that a trial request \
+             fails.",
         ),
         &key(
             "open_max",
             UP_TO_AN_HOUR,
             |breaker: &mut BreakerSettings| &mut breaker.open_max,
-            "And never longer than this.",
+            "Maximum time that the circuit stays open.",
         ),
         &key(
             "probes",
             Count { range: 1..=255, unit: Unit::Things },
             |breaker: &mut BreakerSettings| &mut breaker.probes,
-            "Requests let through at a time to try the server.",
+            "Maximum number of concurrent trial requests.",
         ),
         &key(
             "successes",
             Count { range: 1..=255, unit: Unit::Things },
             |breaker: &mut BreakerSettings| &mut breaker.successes,
-            "Answers that close the circuit.",
+            "Successful trial requests that close the circuit.",
         ),
     ],
 };

@@ -49,7 +49,7 @@ fn links() {
         (
             "loss = \"1%\"",
             Some(
-                "loss: it is empty; expected a share of packets and how long each takes to come after all, \
+                "loss: it is empty; expected a share of packets and the time until each is sent again, \
                                 such as `0.5% 300ms`",
             ),
         ),

@@ -153,8 +153,8 @@ fn upstreams() {
         ),
         (
             "check = { type = \"http\", body = \"~ (\" }",
-            &["5:36: body: in the expression: unclosed group; expected text that is in the body, or ~ \
-                 regex over the whole of it"],
+            &["5:36: body: in the expression: unclosed group; expected text that the body contains, or ~ \
+                 regex that matches the whole body"],
         ),
         (
             "check = { type = \"tcp\", interval = \"1s\", interval_in_doubt = \"2s\" }",
