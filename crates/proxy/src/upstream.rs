@@ -456,10 +456,12 @@ impl Server {
             if making.is_none() && waiting.is_provided_for() {
                 // What others have begun should be there by then.
                 let given = poll_fn(|context| waiting.poll(context));
-                if let Ok(connection) = client.deadline.within(LEANING_MAX, given).await
-                    && let Some(connection) = self.fit(connection, worker, may_be_repeated)
-                {
-                    return Ok(connection);
+                if let Ok(connection) = client.deadline.within(LEANING_MAX, given).await {
+                    match self.fit(connection, worker, may_be_repeated) {
+                        Some(connection) => return Ok(connection),
+                        // It was closed meanwhile: this place in the queue is used up.
+                        None => continue,
+                    }
                 }
             }
             let make = making.get_or_insert_with(|| Box::pin(Self::make(Rc::clone(self), Rc::clone(worker))));

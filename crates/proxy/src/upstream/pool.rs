@@ -171,6 +171,10 @@ impl Waiting<'_> {
 
     /// Ready with one that has become free, or that was made for somebody else.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Box<Connection>> {
+        // A receiver that has answered must not be asked again.
+        if self.is_over {
+            return Poll::Pending;
+        }
         match std::pin::Pin::new(&mut self.given).poll(context) {
             Poll::Ready(Ok(connection)) => {
                 self.is_over = true;
