@@ -217,10 +217,11 @@ fn a_full_disk_leaves_the_last_results_whole_and_says_what_is_missing() {
     assert!(matches!(whole.status.code(), Some(0 | INVALID_RUN)), "{whole:?}");
     let before = results(folder.path());
 
-    // Sixteen measurements are far above 8 KiB, what one generator prints is far below.
+    // Results hold their plan, so they are above 8 KiB from the first measurement on; what one generator prints is far below.
     let more = PLAN
         .replace("connections = 1", "connections = [1, 2, 3, 4, 5, 6, 7, 8]")
         .replace("\"tiny\"\npay", "\"{connections}\"\npay");
+    let more = format!("{more}# {}\n", "-".repeat(16 * 1024));
     std::fs::write(folder.path().join("plan.toml"), more).expect("a plan");
     // A file that would grow beyond the limit does not, as on a disk that is full.
     let full = Command::new("sh")
