@@ -3,7 +3,7 @@
 //! Exit codes: 0 done, 1 failed while running, 2 wrong usage, 78 bad configuration, 98 an invalid lab run,
 //! 99 a threshold missed.
 
-/// One module a command.
+/// One module per command.
 mod commands;
 
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A reverse proxy that leads its field on cost per request, and the lab that proves it.
+/// A reverse proxy with a low cost per request, and a lab that measures proxies.
 #[derive(Parser)]
 #[command(name = "vanward", version = env!("VANWARD_VERSION"), max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
@@ -25,7 +25,7 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  vanward demo                          what it costs per request, beside the peers installed here
+  vanward demo                          the cost of a request, beside the installed peers
   vanward proxy --from 127.0.0.1:8080 --to http://127.0.0.1:9000
   vanward run --config vanward.toml     the same, from a file
   vanward help COMMAND                  flags and examples of one command";
@@ -85,8 +85,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Lets the process have as many files open as the system allows: each connection is one. Where that fails fewer fit,
-/// which is said when they run out.
+/// Raises the limit on open files to the system's maximum, since each connection is an open file. If that fails, the
+/// proxy accepts fewer connections, and says so when file descriptors run out.
 fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -8,7 +8,7 @@ use api::cache::{PurgeOrder, Purged};
 use super::cache_explain::{Explain, explain};
 use super::reach::Reach;
 
-/// Purges what the running proxy has stored, and explains it.
+/// Purges and explains the cache of the running proxy.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -28,26 +28,26 @@ enum Command {
     Explain(Explain),
 }
 
-/// Has stored responses answer no more, as of when this command returns.
+/// Deletes cached responses before it returns.
 ///
-/// What is being fetched meanwhile is not stored either.
+/// Responses that are being fetched are not stored either.
 #[derive(clap::Args)]
 #[command(after_help = PURGE_EXAMPLES)]
 #[group(id = "what", required = true, multiple = true, args = ["urls", "prefixes", "hosts", "tags", "all"])]
 struct Purge {
-    /// URLs, with all their variants; without http:// or https:// both; `*` stands for any text
+    /// URLs, with all their variants. Without http:// or https://, both; `*` matches any text
     #[arg(value_name = "URL")]
     urls: Vec<String>,
 
-    /// All whose URL begins so; may be repeated
+    /// All URLs with this prefix. Can be repeated
     #[arg(long = "prefix", value_name = "URL")]
     prefixes: Vec<String>,
 
-    /// All of this host, whatever the port; `*` stands for any text; may be repeated
+    /// All URLs of this host, with any port; `*` matches any text. Can be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
-    /// All that came with this tag in `Surrogate-Key` or `Cache-Tag`; may be repeated
+    /// All responses with this tag in `Surrogate-Key` or `Cache-Tag`. Can be repeated
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 
@@ -55,15 +55,15 @@ struct Purge {
     #[arg(long)]
     all: bool,
 
-    /// Makes it stale only: it is validated before it answers again, and may stand in for a server that is down
+    /// Only make responses stale: they are revalidated before use, and may be served while a server is down
     #[arg(long)]
     soft: bool,
 
-    /// Ends with 0 even if nothing that is stored is met, which else ends with 1
+    /// Exit with 0 even if nothing matched, instead of 1
     #[arg(long)]
     allow_none: bool,
 
-    /// Prints what was purged as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 
@@ -106,22 +106,22 @@ fn purge(arguments: &Purge) -> Result<(), ExitCode> {
     } else {
         super::say(page(*soft, &purged));
     }
-    // What is only on the disk may have been met.
+    // Matches that are only on disk are not counted.
     let is_nothing = purged.responses == 0 && !purged.is_more_on_disk && !all;
     if is_nothing && !allow_none { Err(ExitCode::FAILURE) } else { Ok(()) }
 }
 
-/// `purged: 3 stored responses`, and a line for each name where there are several, or where it met nothing.
+/// `purged: 3 stored responses`, and a line for each name if there are several, or if it matched nothing.
 fn page(is_soft: bool, purged: &Purged) -> String {
     let counted = |count: usize| match count {
-        0 => "nothing that is stored".to_owned(),
+        0 => "nothing".to_owned(),
         1 => "1 stored response".to_owned(),
         _ => format!("{count} stored responses"),
     };
-    let done = if is_soft { "stale as of now" } else { "purged" };
+    let done = if is_soft { "made stale" } else { "purged" };
     let mut page = format!("{done}: {}", counted(purged.responses));
     if purged.is_more_on_disk {
-        page.push_str(", and what is met on the disk alone, which is not counted");
+        page.push_str(", and matches that are only on disk, which are not counted");
     }
     for met in &purged.met {
         if purged.met.len() > 1 || met.responses == 0 {
@@ -157,17 +157,13 @@ mod tests {
         };
         for (is_soft, purged, expected) in [
             (false, purged(1, &[("URL a/", 1)], false), "purged: 1 stored response"),
-            (true, purged(2, &[("tag a", 2)], false), "stale as of now: 2 stored responses"),
-            (
-                false,
-                purged(0, &[("pattern a/b*", 0)], false),
-                "purged: nothing that is stored\n  pattern a/b*: nothing that is stored",
-            ),
+            (true, purged(2, &[("tag a", 2)], false), "made stale: 2 stored responses"),
+            (false, purged(0, &[("pattern a/b*", 0)], false), "purged: nothing\n  pattern a/b*: nothing"),
             (
                 false,
                 purged(3, &[("tag a", 3), ("tag b*", 0)], true),
-                "purged: 3 stored responses, and what is met on the disk alone, which is not counted\n  \
-                 tag a: 3 stored responses\n  tag b*: nothing that is stored (`*` has no meaning in a tag)",
+                "purged: 3 stored responses, and matches that are only on disk, which are not counted\n  \
+                 tag a: 3 stored responses\n  tag b*: nothing (`*` has no meaning in a tag)",
             ),
         ] {
             assert_eq!(page(is_soft, &purged), expected);

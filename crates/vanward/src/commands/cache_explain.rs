@@ -7,20 +7,21 @@ use api::cache::{CacheVerdict, ExplainOrder, Explained, LastMiss, StoredResponse
 
 use super::reach::Reach;
 
-/// Says what is stored of a URL, how fresh, why its last request was no hit, and what to change at its server.
+/// Explains what is cached for a URL, how fresh it is, why its last request was no hit, and what to change at the
+/// server.
 ///
-/// Nothing is sent to the server, and nothing changes.
+/// Sends nothing to the server, and changes nothing.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Explain {
-    /// `http://HOST/PATH`, `https://HOST/PATH`, or without the scheme: then https where it is spoken
+    /// `http://HOST/PATH`, `https://HOST/PATH`, or without a scheme: then https if a listener has TLS
     url: String,
 
-    /// A header field of the request that is asked about; may be repeated
+    /// A header field of the request. Can be repeated
     #[arg(long, short = 'H', value_name = "NAME: VALUE", value_parser = field)]
     header: Vec<(String, String)>,
 
-    /// Prints all of it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 
@@ -64,7 +65,7 @@ fn page(explained: &Explained) -> String {
     line("a GET now", &now(&explained.now));
     if explained.key.is_some() && explained.stored.is_empty() {
         let is_on_disk = matches!(explained.now, CacheVerdict::OnDisk);
-        line("stored", if is_on_disk { "on the disk alone" } else { "nothing" });
+        line("stored", if is_on_disk { "only on disk" } else { "nothing" });
     }
     for (index, stored) in explained.stored.iter().enumerate() {
         line(if index == 0 { "stored" } else { "" }, &variant(stored));
@@ -74,10 +75,7 @@ fn page(explained: &Explained) -> String {
         line("", &format!("and {untold} more variants"));
     }
     if explained.variants_displaced > 0 {
-        line(
-            "",
-            &format!("{} variants had to make room for others of this URL", explained.variants_displaced),
-        );
+        line("", &format!("{} variants were evicted for others of this URL", explained.variants_displaced));
     }
     if let Some(last) = &explained.last_miss {
         for (index, text) in last_miss(last).iter().enumerate() {
@@ -92,13 +90,13 @@ fn page(explained: &Explained) -> String {
 
 fn now(now: &CacheVerdict) -> String {
     match now {
-        CacheVerdict::Off => "goes to a server: the route stores nothing".to_owned(),
+        CacheVerdict::Off => "goes to a server: the route has no cache".to_owned(),
         CacheVerdict::Hit => "is a hit".to_owned(),
-        CacheVerdict::StaleHit => "is answered with what is stored, though that is stale".to_owned(),
-        CacheVerdict::OnDisk => "is read from the disk, and is a hit if that is fresh".to_owned(),
-        CacheVerdict::Validated(why) => format!("has what is stored validated: {why}"),
+        CacheVerdict::StaleHit => "is a stale hit".to_owned(),
+        CacheVerdict::OnDisk => "is read from disk, and is a hit if it is fresh".to_owned(),
+        CacheVerdict::Validated(why) => format!("revalidates the stored response: {why}"),
         CacheVerdict::Miss(why) => format!("goes to a server: {why}"),
-        CacheVerdict::Refused => "is answered 504: it wants nothing but what is stored".to_owned(),
+        CacheVerdict::Refused => "gets 504: it accepts only a cached response (only-if-cached)".to_owned(),
     }
 }
 
@@ -107,8 +105,8 @@ fn variant(stored: &StoredResponse) -> String {
     let StoredResponse { status, body_bytes, age_seconds, ttl_seconds, .. } = stored;
     let mut text = format!("{status}, {body_bytes} bytes, age {age_seconds} s, ");
     let _ = match ttl_seconds {
-        _ if stored.is_purged_softly => write!(text, "stale since it was purged"),
-        1.. if stored.is_guess => write!(text, "fresh for {ttl_seconds} s, by a guess"),
+        _ if stored.is_purged_softly => write!(text, "stale because of a soft purge"),
+        1.. if stored.is_guess => write!(text, "fresh for {ttl_seconds} s(heuristic)"),
         1.. => write!(text, "fresh for {ttl_seconds} s"),
         _ => write!(text, "stale for {} s", ttl_seconds.unsigned_abs()),
     };
@@ -116,7 +114,7 @@ fn variant(stored: &StoredResponse) -> String {
         let _ = write!(text, "; varies by {}", stored.vary.replace(',', ", "));
     }
     if !stored.is_asked_for {
-        text.push_str(", which is not what is asked for");
+        text.push_str(", which does not match this request");
     }
     let validators = [("ETag", &stored.etag), ("Last-Modified", &stored.last_modified)];
     for (name, value) in validators {
@@ -130,13 +128,13 @@ fn variant(stored: &StoredResponse) -> String {
 fn last_miss(last: &LastMiss) -> Vec<String> {
     let mut lines = vec![format!("{} s ago: {}", last.seconds_ago, last.why)];
     lines.push(match (last.status, &last.not_stored) {
-        (None, _) => "the server gave no answer".to_owned(),
+        (None, _) => "the server gave no response".to_owned(),
         (Some(status), Some(refusal)) => {
             format!("the server's {status} was not stored ({}): {}", refusal.reason, refusal.what)
         }
-        (Some(304), None) if last.is_stored => "the server said that what is stored is still good".to_owned(),
+        (Some(304), None) if last.is_stored => "the server confirmed the stored response".to_owned(),
         (Some(status), None) if last.is_stored => format!("the server's {status} was stored"),
-        (Some(status), None) => format!("the server's {status} was for this request alone"),
+        (Some(status), None) => format!("the server's {status} was only for this request"),
     });
     lines
 }
@@ -192,9 +190,9 @@ found by    http://test/a
             x-kind=b
 a GET now   is a hit
 stored      200, 5 bytes, age 3 s, fresh for 57 s; varies by accept-encoding, x-kind; ETag \"a\"
-            200, 5 bytes, age 3 s, stale for 2 s; varies by accept-encoding, x-kind, which is not what is asked for
+            200, 5 bytes, age 3 s, stale for 2 s; varies by accept-encoding, x-kind, which does not match this request
             and 1 more variants
-            4 variants had to make room for others of this URL
+            4 variants were evicted for others of this URL
 last miss   4 s ago: nothing was stored
             the server's 200 was not stored (private): it was private
 to change   leave private out

@@ -9,23 +9,23 @@ use ::proxy::chaos::{self, Chaos, Config, Mistake, Options};
 use telemetry::message;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Breaks the network between programs: an API makes TCP proxies and adds latency, limits, cuts, resets and more.
+/// Runs TCP proxies with faults (latency, rate limits, cuts, resets and more), controlled through an HTTP API.
 ///
-/// The API is that of Toxiproxy, on its usual port: its client libraries and its command line work as they are. Toxics
-/// come, change and go without closing a connection. Whoever reaches the API may open ports and connections on this
-/// machine, so keep it on loopback. SIGINT and SIGTERM end it, with all its connections.
+/// The API is that of Toxiproxy, on its usual port, so its client libraries and command line work unchanged. Changes
+/// of toxics close no connection. Anyone who can reach the API can open ports and connections on this machine, so
+/// keep it on loopback. SIGINT and SIGTERM end it, with all its connections.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where the API listens; port 0 lets the system choose.
+    /// Address of the API; port 0 lets the system choose.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8474)))]
     listen: SocketAddr,
 
-    /// Proxies to begin with, and their toxics: a JSON list of what POST /proxies takes, as Toxiproxy's -config.
+    /// Proxies and toxics to start with: a JSON list of objects as for POST /proxies, like Toxiproxy's -config.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// What everything that is left to chance goes by: the same seed and connections give the same faults.
+    /// Seed of random decisions: the same seed and connections give the same faults.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
@@ -38,29 +38,29 @@ const EXAMPLES: &str = r#"Examples:
   vanward chaos --listen 127.0.0.1:0 --seed 7
   vanward chaos --config chaos.json          with the proxies of a file
 
-Such a file, with a toxic that a proxy has from its beginning:
+A configuration file, with a toxic:
   [{"name": "redis", "listen": "127.0.0.1:26379", "upstream": "127.0.0.1:6379",
     "toxics": [{"type": "latency", "attributes": {"latency": 200, "jitter": 50}}]},
    {"name": "web", "listen": "127.0.0.1:18080", "upstream": "127.0.0.1:8080", "enabled": false}]
-A mistake in it ends the program with 78, and it makes none of them.
+With a mistake in the file, the program exits with 78.
 
-A proxy from port 26379 to a server on 6379, and then each piece of its answers 200 ± 50 ms late:
+A proxy from port 26379 to a server on 6379, and then a delay of 200 ± 50 ms for its responses:
   curl http://127.0.0.1:8474/proxies --json \
     '{"name": "redis", "listen": "127.0.0.1:26379", "upstream": "127.0.0.1:6379"}'
   curl http://127.0.0.1:8474/proxies/redis/toxics --json \
     '{"type": "latency", "attributes": {"latency": 200, "jitter": 50}}'
-  curl http://127.0.0.1:8474/proxies         what there is
-  curl http://127.0.0.1:8474/metrics         what has passed, for Prometheus
+  curl http://127.0.0.1:8474/proxies         lists proxies and toxics
+  curl http://127.0.0.1:8474/metrics         traffic counters, for Prometheus
   curl -X POST http://127.0.0.1:8474/reset   removes all toxics, enables all proxies
 
-Toxics, with their attributes (stream is downstream unless upstream is asked for, toxicity the share of connections):
+Toxics and their attributes (stream: downstream by default, or upstream; toxicity: share of connections):
   latency       latency, jitter (ms)         slicer        average_size, size_variation, delay (µs)
-  bandwidth     rate (kB/s)                  limit_data    bytes, then it is closed
-  slow_close    delay (ms)                   reset_data    bytes, then it is reset
+  bandwidth     rate (kB/s)                  limit_data    bytes until it is closed
+  slow_close    delay (ms)                   reset_data    bytes until it is reset
   slow_start    delay (ms)                   reset_peer    timeout (ms) after the first byte
-  timeout       timeout (ms)                 reset_after   timeout (ms) after its beginning
-  half_open     bytes, then silence          corrupt       every: one byte in so many is another
-  packet_loss   percent, delay (ms) until it is sent again: what is behind it waits"#;
+  timeout       timeout (ms)                 reset_after   timeout (ms) after its start
+  half_open     bytes until it blocks        corrupt       every: one byte in so many changes
+  packet_loss   percent, delay (ms) until a lost packet is sent again"#;
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     arguments.messages.speak();
@@ -74,11 +74,11 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     };
     match wait(&running, arguments.seed) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => super::not_run(&format!("cannot be told to end: {error}")),
+        Err(error) => super::not_run(&format!("cannot wait for signals: {error}")),
     }
 }
 
-/// Says what is wrong with the file, with the lines that it is in, or as programs read it.
+/// Reports the mistakes of the file, with their lines, or as JSON.
 fn mistaken(mistakes: &[Mistake], is_json: bool) -> ExitCode {
     if is_json {
         mistakes.iter().for_each(|mistake| message::error(&mistake.to_string()));
@@ -91,7 +91,7 @@ fn mistaken(mistakes: &[Mistake], is_json: bool) -> ExitCode {
     ExitCode::from(super::BAD_CONFIGURATION)
 }
 
-/// Until it is told to end.
+/// Waits for a signal that ends it.
 fn wait(running: &Chaos, seed: u64) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

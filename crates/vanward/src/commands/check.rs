@@ -13,13 +13,12 @@ use tls::{ClientSide, Problem, ServerSide};
 
 use super::check_route::{Asked, Said};
 
-/// Checks a configuration file and reports every mistake at once.
+/// Validates a configuration file and reports every mistake at once.
 ///
-/// Each mistake is a line on standard error: the file, line and column, what is wrong, and what was expected; below it is
-/// what the file has there. The
-/// certificates and keys that it names are read too: one that has expired is a mistake here, though `vanward run` would
-/// start with it. So is a folder that is missing, for a log or a socket; a server's name that does not resolve from here is
-/// a warning. The exit code is 78 with mistakes and 0 without; warnings do not change it.
+/// Each mistake is on standard error: file, line, column, the problem and the expected value, followed by the line of
+/// the file. Certificates and keys in the file are checked too; an expired one is a mistake here, although `vanward
+/// run` would start with it. A missing directory for a log or socket is a mistake, a server name that does not
+/// resolve is a warning. The exit code is 78 with mistakes, otherwise 0; warnings do not change it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -27,15 +26,15 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", default_value = "vanward.toml")]
     file: PathBuf,
 
-    /// Prints the file's meaning as a file that has every option, those left out at their defaults.
+    /// Print the configuration with every option, including defaults.
     #[arg(long, conflicts_with_all = ["json", "route"])]
     print: bool,
 
-    /// Prints mistakes and warnings as a JSON array on standard output; with --route, the answer as an object.
+    /// Print mistakes and warnings as a JSON array on standard output; with --route, the result as an object.
     #[arg(long)]
     json: bool,
 
-    /// Prints a JSON Schema of the file, for editors, and reads none.
+    /// Print a JSON Schema of the file, for editors, without reading a file.
     #[arg(long, conflicts_with_all = ["json", "print", "route"])]
     schema: bool,
 
@@ -88,7 +87,7 @@ fn tell(Answer { output, remarks, code }: &Answer) -> ExitCode {
     }
 }
 
-/// What is printed for a file.
+/// Output for a file.
 #[derive(Clone, Copy)]
 enum Form {
     Summary,
@@ -96,12 +95,12 @@ enum Form {
     Json,
 }
 
-/// What a check prints, and its exit code.
+/// Output and exit code of a check.
 #[derive(Debug, PartialEq)]
 struct Answer {
-    /// To standard output.
+    /// For standard output.
     output: String,
-    /// To standard error.
+    /// For standard error.
     remarks: String,
     code: u8,
 }
@@ -124,7 +123,8 @@ fn answer(reading: &Reading, file: &str, form: Form) -> Answer {
     Answer { output, remarks, code }
 }
 
-/// Adds what is wrong with the files that are named in it: what `counts` as mistakes, the rest as warnings.
+/// Adds problems of the files that the configuration names: those that `counts` selects as mistakes, the others as
+/// warnings.
 pub(super) fn with_files(mut reading: Reading, counts: fn(&Problem) -> bool) -> Reading {
     let Some(config) = &reading.config else { return reading };
     let (mut found, mut warnings) = (Vec::new(), std::mem::take(&mut reading.warnings));
@@ -144,8 +144,8 @@ pub(super) fn with_files(mut reading: Reading, counts: fn(&Problem) -> bool) -> 
     reading
 }
 
-/// Adds which folders are missing, as mistakes, and which names do not resolve, as warnings: they may by the time that it
-/// runs, and are asked for again until they do.
+/// Adds missing directories as mistakes, and names that do not resolve as warnings: they may resolve at run time, and
+/// the proxy keeps asking.
 fn with_needs(mut reading: Reading) -> Reading {
     let names = reading.needs.iter().filter_map(|need| match &need.what {
         Needed::AddressOf(name) => Some(name.clone()),
@@ -186,7 +186,7 @@ fn with_needs(mut reading: Reading) -> Reading {
     reading
 }
 
-/// What is wrong with the certificates, keys and CAs that a configuration names.
+/// Problems of the certificates, keys and CAs that a configuration names.
 pub(super) fn problems(config: &Config) -> Vec<(Owner, Problem)> {
     let of_listeners = config.listeners.iter().enumerate().map(|(index, listener)| {
         let problems = match ServerSide::load(listener) {
@@ -206,8 +206,7 @@ pub(super) fn problems(config: &Config) -> Vec<(Owner, Problem)> {
     all.flat_map(|(owner, problems)| problems.into_iter().map(move |problem| (owner, problem))).collect()
 }
 
-/// What is to be said of a file: a line for each mistake and each warning, which begins with its place, and below it what
-/// is written there.
+/// Text about a file: for each mistake and warning a line with its place, and the line of the file.
 pub(super) fn remarks(reading: &Reading) -> String {
     let mistakes = reading.mistakes.iter().map(|mistake| format!("{mistake}\n{}", mistake.shown()));
     mistakes.chain(reading.warnings.iter().map(warning)).collect()
@@ -261,7 +260,7 @@ servers = [\"http://127.0.0.1:9000\", \"http://127.0.0.1:9001\"]
         answer(&config::examine(text, "f.toml"), "f.toml", form)
     }
 
-    /// The lines that begin with a place.
+    /// Keeps the lines that begin with a place.
     fn without_excerpts(answer: Answer) -> Answer {
         let lines = answer.remarks.lines().filter(|line| !line.starts_with(' '));
         Answer { remarks: lines.map(|line| format!("{line}\n")).collect(), ..answer }

@@ -9,25 +9,25 @@ use route::{
 };
 use serde_json::{Value, json};
 
-/// A request that is asked about.
+/// Flags that describe a request to explain.
 #[derive(clap::Args)]
 pub(crate) struct Asked {
-    /// Says which route a request takes and why, without sending it.
+    /// Explain which route a request takes, without sending it.
     ///
-    /// URL is `http://HOST/PATH?QUERY`, `https://…`, or `/PATH` for a request without a host. Every route is told in the
-    /// order in which it counts, with what became of it. The exit code is 1 where no route holds.
+    /// URL is `http://HOST/PATH?QUERY`, `https://…`, or `/PATH` for a request without a host. All routes are listed
+    /// in order of precedence, each with its result. The exit code is 1 if no route matches.
     #[arg(long, num_args = 2, value_names = ["METHOD", "URL"])]
     route: Option<Vec<String>>,
 
-    /// A header field of the request; may be repeated.
+    /// A header field of the request. Can be repeated.
     #[arg(long, value_name = "NAME: VALUE", requires = "route", value_parser = header)]
     header: Vec<(String, String)>,
 
-    /// The address of the client.
+    /// Address of the client.
     #[arg(long, value_name = "ADDRESS", requires = "route", default_value_t = Ipv4Addr::LOCALHOST.into())]
     client: IpAddr,
 
-    /// The listener that the request comes to, by name or address; left out, the first that fits the URL.
+    /// Listener of the request, by name or address. Default: the first that fits the URL.
     #[arg(long, value_name = "NAME", requires = "route")]
     listener: Option<String>,
 }
@@ -37,7 +37,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// A request, taken apart.
+/// A parsed request.
 struct Target<'a> {
     is_https: bool,
     host: &'a str,
@@ -86,7 +86,7 @@ impl<'a> Target<'a> {
         if self.is_https { "https" } else { "http" }
     }
 
-    /// The listener of this name, or the first that fits best.
+    /// The listener with this name, or the first of the best fitting ones.
     fn listener(&self, config: &Config, wanted: Option<&str>) -> Result<usize, String> {
         let mut all = config.listeners.iter().enumerate().filter(|(_, listener)| listener.tcp.is_none());
         if let Some(wanted) = wanted {
@@ -107,22 +107,21 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What is said, and whether a route holds.
+/// The output, and whether a route matches.
 pub(crate) struct Said {
     pub(crate) output: String,
     pub(crate) is_routed: bool,
 }
 
 impl Asked {
-    /// Whether a request is asked about.
+    /// Whether the flags describe a request.
     pub(crate) fn is_there(&self) -> bool {
         self.route.is_some()
     }
 
-    /// What a configuration does with the request.
+    /// Explains what a configuration does with the request.
     ///
-    /// # Errors
-    /// Why it is no request.
+    /// # Errors Why the request is invalid.
     pub(crate) fn explain(&self, config: &Config, as_json: bool) -> Result<Said, String> {
         let [method, url] = self.route.as_deref().unwrap_or_default() else {
             return Err("--route takes a method and a URL".to_owned());
@@ -158,20 +157,20 @@ impl Asked {
     }
 }
 
-/// What is to be said of a request.
+/// The explanation of a request.
 struct Report<'a> {
     config: &'a Config,
     /// The route of each rule of the explanation.
     of_rule: Vec<usize>,
     listener: &'a Listener,
-    /// The path could be read in two ways.
+    /// The path is ambiguous.
     is_ambiguous: bool,
     exchange: Exchange<'a, [(String, String)]>,
     url: &'a str,
     explanation: Explanation,
 }
 
-/// Routes that are told as text before and behind the one that is taken.
+/// How many routes the text lists before and after the one that matches.
 const STEPS_TOLD: usize = 20;
 
 impl Report<'_> {
@@ -217,7 +216,7 @@ impl Report<'_> {
         match &step.outcome {
             Outcome::Taken => "taken".to_owned(),
             Outcome::Overtaken { by, because } => {
-                format!("holds as well, but after {}: {because}", self.route_of(*by).name)
+                format!("also matches, but comes after {}: {because}", self.route_of(*by).name)
             }
             Outcome::Missed(misses) => {
                 let misses: Vec<String> = misses.iter().map(|miss| self.miss(step, miss)).collect();
@@ -229,32 +228,32 @@ impl Report<'_> {
     fn miss(&self, step: &Step, miss: &Miss) -> String {
         let Miss { condition, wanted, found } = miss;
         if *condition != Condition::Listener {
-            return format!("wants {wanted}, found {found}");
+            return format!("expects {wanted}, found {found}");
         }
         // Listeners are numbers to the rules.
         let rules = &self.route_of(step.route).rules;
         let wanted = rules.first().map(|rule| rule.listeners.as_slice()).unwrap_or_default();
         let names: Vec<&str> =
             wanted.iter().map(|&index| self.config.listeners[index].name.as_str()).collect();
-        format!("wants listener {}, found {}", names.join(" or "), self.listener.name)
+        format!("expects listener {}, found {}", names.join(" or "), self.listener.name)
     }
 
-    /// What the request gets, a line each.
+    /// What the request gets, as lines.
     fn verdict(&self) -> Vec<String> {
         if self.listener.redirect_to_https {
-            return vec!["Its listener answers 308 to the https URL; no route counts.".to_owned()];
+            return vec!["Its listener redirects it to the https URL (308), before routing.".to_owned()];
         }
         if self.is_ambiguous {
             return vec![
-                "It is refused with 400: servers read its path in several ways, as it has dot segments, a \
-                 backslash, or parameters without which another route is for it."
+                "It is rejected with 400: its path is ambiguous. It has dot segments, a backslash or parameters, \
+                 and a server might read it as the path of another route."
                     .to_owned(),
             ];
         }
         let Some(route) = self.route() else {
-            return vec!["No route holds: it is answered 404.".to_owned()];
+            return vec!["No route matches: 404.".to_owned()];
         };
-        let mut lines = vec![format!("It takes route {}: {}.", route.name, self.action(route))];
+        let mut lines = vec![format!("The route is {}: {}.", route.name, self.action(route))];
         let Route { policies, .. } = route;
         let access =
             AccessList::new(policies.access.allow.iter().copied(), policies.access.deny.iter().copied());
@@ -264,20 +263,23 @@ impl Report<'_> {
         for limit in &policies.rate_limits {
             let (requests, per) = limit.rate.requests_per();
             lines.push(format!(
-                "At most {requests} requests in {per:?} and {} at once: 429.",
+                "Rate limit: {requests} requests in {per:?}, {} at once; beyond it 429.",
                 limit.rate.burst()
             ));
         }
         if let Some(auth) = &policies.auth {
             let file = auth.file.display();
-            lines.push(format!("It needs a name and a password of {file} ({:?}): 401.", auth.realm));
+            lines.push(format!(
+                "It needs a user name and password from {file} (realm {:?}); otherwise 401.",
+                auth.realm
+            ));
         }
         if let Some(path) = &policies.rewrite.path {
             let mut out = Vec::new();
             match path.apply(&self.exchange, &mut out) {
-                Ok(true) => lines.push(format!("The server is asked for {}.", out.escape_ascii())),
+                Ok(true) => lines.push(format!("The server gets {}.", out.escape_ascii())),
                 Ok(false) => {}
-                Err(error) => lines.push(format!("It is refused with 400: {error}.")),
+                Err(error) => lines.push(format!("It is rejected with 400: {error}.")),
             }
         }
         lines
@@ -323,7 +325,7 @@ impl Report<'_> {
         let mut out = Vec::new();
         match redirect.location(&self.exchange, &mut out) {
             Ok(()) => out.escape_ascii().to_string(),
-            Err(_) => "nowhere, as its URL has no host: 400 instead".to_owned(),
+            Err(_) => "an invalid URL without a host, so it gets 400".to_owned(),
         }
     }
 
@@ -426,12 +428,12 @@ servers = ["http://127.0.0.1:9002"]
         let expected = "\
 GET http://a.example/api/x from 127.0.0.1 at listener 127.0.0.1:80
 
-   1. moved (* ~ /old/(.*)): no: wants listener secure, found 127.0.0.1:80; wants path ~ /old/(.*), found /api/x
-   2. a.example/api (a.example /api): no: wants method POST, found GET
-   3. readers (a.example /api): no: wants header X-Tenant is present, found none
+   1. moved (* ~ /old/(.*)): no: expects listener secure, found 127.0.0.1:80; expects path ~ /old/(.*), found /api/x
+   2. a.example/api (a.example /api): no: expects method POST, found GET
+   3. readers (a.example /api): no: expects header X-Tenant is present, found none
    4. /: taken
 
-It takes route /: upstream app, round-robin over 2 servers.
+The route is /: upstream app, round-robin over 2 servers.
 ";
         assert_eq!(text(&asked("GET", "http://a.example/api/x")), (expected.to_owned(), true));
     }
@@ -439,10 +441,10 @@ It takes route /: upstream app, round-robin over 2 servers.
     #[test]
     fn what_a_request_gets_is_said() {
         let (said, _) = text(&asked("POST", "http://a.example/api/x"));
-        assert!(said.contains("3. readers (a.example /api): no: wants header"), "{said}");
+        assert!(said.contains("3. readers (a.example /api): no: expects header"), "{said}");
         assert!(
             said.contains(
-                "   4. /: holds as well, but after a.example/api: the host a.example comes before *\n"
+                "   4. /: also matches, but comes after a.example/api: the host a.example comes before *\n"
             ),
             "{said}"
         );
@@ -451,19 +453,19 @@ It takes route /: upstream app, round-robin over 2 servers.
         let (said, is_routed) =
             text(&Asked { header: vec![tenant], client, ..asked("GET", "http://a.example:8080/api/x?y") });
         let verdict = "\
-It takes route readers: split between upstreams: app 3 of 4, canary 1 of 4.
+The route is readers: split between upstreams: app 3 of 4, canary 1 of 4.
 This client is denied: 403.
-At most 5 requests in 1s and 5 at once: 429.
-The server is asked for /v1/x?y.
+Rate limit: 5 requests in 1s, 5 at once; beyond it 429.
+The server gets /v1/x?y.
 ";
         assert!(is_routed && said.ends_with(verdict), "{said}");
         let (said, _) = text(&asked("GET", "https://b.example/old/a%20b"));
-        assert!(said.ends_with("It takes route moved: 308 to https://b.example/new/a%20b.\n"), "{said}");
+        assert!(said.ends_with("The route is moved: 308 to https://b.example/new/a%20b.\n"), "{said}");
         // Read in the other way it would take another route.
         let (said, is_routed) = text(&asked("POST", "http://a.example/x/../api"));
-        assert!(!is_routed && said.contains("refused with 400"), "{said}");
+        assert!(!is_routed && said.contains("rejected with 400"), "{said}");
         let by_name = Asked { listener: Some("secure".to_owned()), ..asked("GET", "/old/x") };
-        assert!(text(&by_name).0.contains("route moved"));
+        assert!(text(&by_name).0.contains("The route is moved"));
     }
 
     #[test]

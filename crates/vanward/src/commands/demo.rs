@@ -18,41 +18,41 @@ use report::results::{Layer, Scheme, Upstream, Version};
 use report::{Results, Summary, figure};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The figures do not say what they seem to.
+/// Exit code: figures are missing or invalid.
 const INVALID_RUN: u8 = 98;
 
-/// Shows what a proxied request costs: Vanward beside the peers installed here.
+/// Measures the cost of a proxied request: Vanward beside the installed peers.
 ///
-/// Starts two origins and, in turn and in shuffled rounds, Vanward and each of nginx and HAProxy that is installed,
-/// with the same features, and loads them: a small and a large response, as fast as they go and at one rate for all,
-/// and once more as fast as they go over HTTPS, with one certificate and one cipher suite (TLS 1.3,
-/// TLS_AES_128_GCM_SHA256). Every measurement has an equal share of the time: beside both peers, 16 of 22 are of plain
-/// HTTP and 6 of HTTPS. Prints the figures with their spread, and writes report.html and results.json.
+/// Starts two test servers and, in random order and several rounds, Vanward and each of nginx and HAProxy that is
+/// installed, with the same features. It loads each with a small and a large response: as fast as possible, at one
+/// rate for all, and as fast as possible over HTTPS, with one certificate and one cipher suite (TLS 1.3,
+/// TLS_AES_128_GCM_SHA256). All measurements have the same duration; with both peers, 16 of 22 are HTTP and 6 HTTPS.
+/// Prints the figures with their spread, and writes report.html and results.json.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// How long it may take, in seconds; longer buys more and longer repeats
+    /// Maximum duration in seconds; longer gives more and longer rounds
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(5..=3600))]
     seconds: u64,
-    /// Where report.html and results.json go; made if it is not there
+    /// Directory for report.html and results.json; created if missing
     #[arg(long, value_name = "DIR", default_value = "vanward-demo")]
     out: PathBuf,
-    /// Leave Vanward and its origins running afterwards, until Ctrl-C
+    /// Leave Vanward and its test servers running afterwards, until Ctrl-C
     #[arg(long)]
     serve: bool,
     /// Print results.json instead of the table
     #[arg(long)]
     json: bool,
-    /// Shuffles the order of the measurements
+    /// Seed of the random order of the measurements
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  vanward demo                        under a minute, report in ./vanward-demo
+  vanward demo                        less than a minute, report in ./vanward-demo
   vanward demo --seconds 300          narrower spreads
-  vanward demo --serve                then try it with curl
+  vanward demo --serve                keeps running, to try it with curl
   vanward demo --json | jq '.runs[0]'
 
 Exit codes: 0 done, 1 failed or interrupted, 98 a figure is missing or invalid.";
@@ -60,7 +60,7 @@ Exit codes: 0 done, 1 failed or interrupted, 98 a figure is missing or invalid."
 /// Client connections: enough to keep a proxy busy, few enough for one core of load.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(32).expect("not zero");
 const ORIGINS: NonZeroUsize = NonZeroUsize::new(2).expect("not zero");
-/// A request that takes longer is given up.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Far enough below the slowest one's capacity that every proxy can hold it, and the load generator as well where it
 /// shares a core with the origins: requests that come one by one cost both of them twice what they cost in batches.
@@ -218,7 +218,7 @@ fn write_report(folder: &Path, results: &Results, summary: &Summary<'_>) -> Resu
     Ok(())
 }
 
-/// Leaves the proxy up until a signal comes.
+/// Keeps the proxy running until a signal.
 async fn serve(own: &Own) -> Result<(), String> {
     let mut stop = pin!(interruption());
     let mut serving = tokio::select! {
@@ -237,7 +237,7 @@ async fn serve(own: &Own) -> Result<(), String> {
     }
 }
 
-/// Ready when a person or the system wants this to end.
+/// Ready at SIGINT or SIGTERM.
 pub(super) async fn interruption() {
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
     // Without the handlers these signals end the process at once, as they do by default.

@@ -11,18 +11,18 @@ use shape::{Fault, Occasion};
 
 use super::reach::Reach;
 
-/// Shows what goes wrong on purpose in the running proxy, adds to it, or ends it.
+/// Shows, adds and removes injected faults of the running proxy.
 ///
-/// Whatever is changed holds for the next request of every connection, and closes none; what is done to connections as a
-/// whole holds for the next ones. Added faults are kept over reloads and upgrades;
-/// what was removed comes back only when the file's faults have changed.
+/// A change applies to the next request of every connection, and closes none; connection faults apply to new
+/// connections. Added faults survive reloads and upgrades. A removed fault of the file stays removed until the faults
+/// in the file change.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
 
-    /// Prints it as JSON
+    /// Print the faults as JSON
     #[arg(long)]
     json: bool,
 
@@ -32,16 +32,16 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Has something go wrong
+    /// Add a fault
     Add(Add),
-    /// Ends one of them
+    /// Remove one fault
     Remove {
-        /// Its name
+        /// Name of the fault
         name: String,
         #[command(flatten)]
         reach: Reach,
     },
-    /// Ends all of them, those of the file as well, and takes back what `vanward shape` has changed
+    /// Remove all faults, also those of the file, and all changes by `vanward shape`
     Clear {
         #[command(flatten)]
         reach: Reach,
@@ -55,23 +55,23 @@ struct Add {
     #[arg(value_name = "FAULT", required_unless_present = "file", value_parser = config::injection)]
     fault: Option<(Occasion, Fault)>,
 
-    /// What logs call it [default: what goes wrong]
+    /// Name in logs [default: FAULT]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// For these paths: `/api` for all below it, `= /api`, `~ regex`
+    /// Paths: `/api` for all below it, `= /api`, `~ regex`
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
 
-    /// Ends by itself after so long: 30s, 5m
+    /// Remove the fault after this time: 30s, 5m
     #[arg(long, value_name = "DURATION", value_parser = config::duration)]
     expires: Option<std::time::Duration>,
 
-    /// Has responses say so, in the field `Vanward-Fault`
+    /// Tell the client in the response field `Vanward-Fault`
     #[arg(long)]
     show: bool,
 
-    /// Takes `[[fault]]` tables from a file instead, with all that they may say
+    /// Read `[[fault]]` tables from a file instead, with all their options
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fault", "name", "path", "expires", "show"])]
     file: Option<PathBuf>,
 
@@ -81,12 +81,11 @@ struct Add {
 
 const EXAMPLES: &str = "\
 Examples:
-  vanward faults                               what goes wrong, and how often it has
+  vanward faults                               lists the faults, and how often each was injected
   vanward faults add 1%:503
   vanward faults add 'delay 2s±100ms' --path /api --expires 5m
   vanward faults remove 'delay 2s±100ms'
-  vanward faults clear                         nothing goes wrong on purpose any more, and rates and
-                                               delays are those of the file";
+  vanward faults clear                         no faults, and rates and delays are those of the file";
 
 const ADD_EXAMPLES: &str = "\
 Examples:
@@ -113,7 +112,7 @@ fn list(reach: &Reach, is_json: bool) -> Result<(), ExitCode> {
     let faults: Vec<FaultStatus> = answer.told()?;
     let text = match (is_json, faults.as_slice()) {
         (true, _) => String::from_utf8_lossy(&answer.body).into_owned(),
-        (false, []) => "nothing goes wrong on purpose\n".to_owned(),
+        (false, []) => "no faults\n".to_owned(),
         (false, faults) => table(faults),
     };
     // Who reads no further has seen enough.
@@ -145,7 +144,7 @@ fn removes(reach: &Reach, path: &str) -> Result<(), ExitCode> {
     Ok(())
 }
 
-/// The fault of the flags as a file would have it.
+/// The fault of the flags as a `[[fault]]` table.
 fn written(add: &Add, occasion: &Occasion, fault: &Fault) -> String {
     let mut table = toml::Table::new();
     let mut put = |key: &str, value: toml::Value| drop(table.insert(key.to_owned(), value));
@@ -164,7 +163,7 @@ fn written(add: &Add, occasion: &Occasion, fault: &Fault) -> String {
     format!("[[fault]]\n{table}")
 }
 
-/// What flags ask for: rules with names of their own, for every request.
+/// The faults of flags, with unique names, for every request.
 pub(crate) fn rules(faults: &[(Occasion, Fault)]) -> Vec<FaultRule> {
     let mut rules: Vec<FaultRule> = Vec::new();
     for (occasion, fault) in faults {
@@ -210,7 +209,7 @@ pub(super) fn table(faults: &[FaultStatus]) -> String {
     text
 }
 
-/// A name as one segment of a path.
+/// A name, escaped as one segment of a path.
 pub(super) fn escaped(name: &str) -> String {
     name.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -18,19 +18,19 @@ use serde_json::json;
 use super::demo::{Told, interruption, print, unix_seconds};
 use super::{lab_compare, lab_files};
 
-/// An invalid run.
+/// Exit code: figures are missing or invalid.
 const INVALID_RUN: u8 = 98;
-/// A threshold missed.
+/// Exit code: an expectation was missed.
 const MISSED: u8 = 99;
 /// A plan is written by hand: more is no plan.
 const PLAN_BYTES_MAX: u64 = 1024 * 1024;
 /// How often what was measured is kept, against whatever may end the run.
 const BETWEEN_KEEPING: Duration = Duration::from_secs(5);
 
-/// Compares proxies: known experiments, or your own from a short file.
+/// Compares proxies: built-in experiments, or your own from a short file.
 ///
-/// Each proxy is started anew for each measurement, in shuffled order and repeated, on cores of its own where there are
-/// enough. Proxies that are not installed are left out by name.
+/// Each proxy is started anew for each measurement, in random order and several rounds, on its own cores if there are
+/// enough. Proxies that are not installed are left out, with a message.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -40,34 +40,34 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Lists the experiments that need no file
+    /// List the built-in experiments
     List,
-    /// Prints the plan of one, to be changed and run as a file
+    /// Print the plan of an experiment, to change it and run it as a file
     Show {
-        /// Its name, as `list` prints it
+        /// Name of the experiment, as in `vanward lab list`
         name: String,
     },
-    /// Runs an experiment and writes its results and report
+    /// Run an experiment and write its results and report
     Run(Run),
-    /// Says which proxies and generators are installed here, and how to get the others
+    /// Show which proxies and load generators are installed, and how to get the others
     Doctor {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Makes the reports of earlier results anew
+    /// Write the reports of existing results again
     Report {
-        /// The folder with results.json or results.json.gz
+        /// Directory with results.json or results.json.gz
         folder: PathBuf,
-        /// Writes each chart as an SVG file too, to `plots`
+        /// Also write each chart as an SVG file, to `plots`
         #[arg(long)]
         plots: bool,
     },
     Compare(lab_compare::Args),
-    /// Does what a lab asks for on standard input, on the machine that it runs on
+    /// Agent of a lab on this machine; reads its orders from standard input
     #[command(hide = true)]
     Agent {
-        /// Ends after hearing nothing for this long
+        /// Exit after this time without an order
         #[arg(long, value_name = "DURATION", value_parser = config::duration)]
         silence: Option<Duration>,
     },
@@ -75,43 +75,42 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Run {
-    /// An experiment's name, or a plan file
+    /// Name of an experiment, or a plan file
     plan: String,
-    /// Takes what the plan's `quick` tables say: minutes instead of hours
+    /// Use the `quick` tables of the plan: minutes instead of hours
     #[arg(long)]
     quick: bool,
-    /// The folder for results.json, the reports and their data [default: lab-NAME]
+    /// Directory for results.json, the reports and their data [default: lab-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Goes on with the run in that folder which was broken off, or is to have more rounds: what is there is not measured
-    /// again
+    /// Continue the run in that directory, after an interruption or with more rounds, without repeating measurements
     #[arg(long)]
     resume: bool,
-    /// Measures these of the plan's proxies only, with commas between them
+    /// Measure only these proxies of the plan, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     proxies: Vec<String>,
-    /// Measures these of the plan's cases only, with commas between them; `*` stands for any text
+    /// Measure only these cases of the plan, separated by commas; `*` matches any text
     #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
     cases: Vec<String>,
-    /// How often every proxy does every case, instead of what the plan says
+    /// Number of rounds, instead of the plan's
     #[arg(long, value_name = "N")]
     repeats: Option<NonZeroUsize>,
-    /// How long each measurement lasts that does not end by its number of requests
+    /// Duration of each measurement that does not end after a number of requests
     #[arg(long, value_name = "DURATION", value_parser = some_time)]
     duration: Option<Duration>,
-    /// What is sent before each and not counted
+    /// Duration of load before each measurement, which is not counted
     #[arg(long, value_name = "DURATION", value_parser = config::duration)]
     warm_up: Option<Duration>,
-    /// What the order is shuffled with
+    /// Seed of the random order
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
-    /// What sends the requests of every case: vanward, wrk, h2load or ab
+    /// Load generator of every case: vanward, wrk, h2load or ab
     #[arg(long, value_name = "NAME", value_parser = one_generator)]
     generator: Option<&'static Generator>,
-    /// Writes each chart as an SVG file too, to `plots`
+    /// Also write each chart as an SVG file, to `plots`
     #[arg(long)]
     plots: bool,
-    /// Prints the results as JSON instead of tables
+    /// Print the results as JSON instead of tables
     #[arg(long)]
     json: bool,
 }
@@ -121,21 +120,21 @@ Examples:
   vanward lab list
   vanward lab run zproxy --quick                  two origins, 42 bytes, 400 connections, in a minute
   vanward lab run monolake --quick --out results  HTTP and HTTPS by payload
-  vanward lab show monolake > mine.toml           a plan to start from
+  vanward lab show monolake > mine.toml           a plan as a start for your own
   vanward lab run mine.toml --proxies vanward,nginx --cases 'https-*'
-  vanward lab run monolake --duration 10s         all connections, threads and payloads of it, in less time
-  vanward lab run zproxy --quick --generator wrk  the same load by another, to cross-check ours
-  vanward lab run monolake --resume               goes on where Ctrl-C, or the machine, ended the last one
-  vanward lab run zproxy --resume --repeats 20    15 rounds more than the plan's 5, which are there
-  vanward lab doctor                              what is installed here
-  vanward lab report results --plots              the reports again, from results.json, and each chart as a file
-  vanward lab compare before after --fail-on 5    what differs beyond noise
+  vanward lab run monolake --duration 10s         the full plan, in less time
+  vanward lab run zproxy --quick --generator wrk  another generator, as a cross-check
+  vanward lab run monolake --resume               continues an interrupted run
+  vanward lab run zproxy --resume --repeats 20    adds 15 rounds to the plan's 5
+  vanward lab doctor                              shows what is installed
+  vanward lab report results --plots              writes the reports again, and each chart as a file
+  vanward lab compare before after --fail-on 5    differences beyond noise
 
-A run leaves results.json, results.csv, report.html, report.md and junit.xml in its folder, the distribution of each
-latency in latency/*.hgrm, and what proxy, load and origins used each second in usage/*.csv.
+A run writes results.json, results.csv, report.html, report.md and junit.xml to its directory, latency distributions to
+latency/*.hgrm, and the CPU, memory and network use of proxy, generator and origins per second to usage/*.csv.
 
-Exit codes: 0 done, 1 failed or interrupted, 78 a mistake in the plan, 98 figures are missing or invalid,
-99 an expectation of the plan was missed.";
+Exit codes: 0 done, 1 failed or interrupted, 78 mistake in the plan, 98 figures missing or invalid,
+99 an expectation of the plan failed.";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let done = match &arguments.command {

@@ -10,46 +10,46 @@ use report::{markdown, page, text};
 use super::demo::print;
 use super::lab_files;
 
-/// Nothing that could be judged.
+/// Exit code: nothing could be judged.
 const UNJUDGED: u8 = 98;
-/// A threshold missed.
+/// Exit code: a figure became worse.
 const MISSED: u8 = 99;
 
-/// Shows two results beside each other, with intervals.
+/// Compares two results, with intervals.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The folder, results.json or results.json.gz that came first, or that the other is compared with
+    /// Directory, results.json or results.json.gz of the first result (the baseline)
     before: PathBuf,
-    /// The later one
+    /// The second result
     after: PathBuf,
-    /// Prints Markdown instead of text
+    /// Print Markdown instead of text
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Prints the changes as JSON
+    /// Print the changes as JSON
     #[arg(long)]
     json: bool,
-    /// Writes a page to this file too
+    /// Also write an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Exits with 99 if a figure of Vanward's became worse by at least this many percent, beyond noise
+    /// Exit with 99 if a figure of Vanward became worse by at least this percentage, beyond noise
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_on: Option<f64>,
 }
 
 const EXAMPLES: &str = "\
-Peers of the same version in both results are the controls: what the machine drifted between the runs shows in them, and
-is taken off. Without one, or on two machines, only larger differences are claimed.
+Peers of the same version in both results are the control: their change between the runs is the drift of the machine, which
+is subtracted. Without a control, or on two machines, only larger differences are reported.
 
 Examples:
-  vanward lab compare before after                  what differs beyond noise and drift
+  vanward lab compare before after                  differences beyond noise and drift
   vanward lab compare main branch --fail-on 3       for a CI job
   vanward lab compare amd64 arm64 --html arms.html  two machines
 
-With --fail-on Vanward is judged, and where both results are without it the programs of [command]; peers are not, nor is what
-the judge of either run refused.
+--fail-on judges Vanward, or if neither result has it the programs of [command]. It does not judge peers, nor figures that the
+judge of either run rejected.
 
-Exit codes: 0 done, 1 failed, 98 --fail-on had nothing that could be judged, 99 a figure became worse by --fail-on or more.";
+Exit codes: 0 done, 1 failed, 98 --fail-on found nothing to judge, 99 a figure became worse by --fail-on or more.";
 
 pub(super) fn run(arguments: &Args) -> Result<ExitCode, String> {
     let [before, after] = [&arguments.before, &arguments.after].map(|path| lab_files::read_results(path));

@@ -7,105 +7,106 @@ use std::time::Duration;
 
 use load::{Arrival, Control, Outcome, Plan, Running, Tls, TlsVersion};
 
-/// An invalid run.
+/// Exit code: the run is invalid.
 const INVALID: u8 = 98;
 /// A body or a URL list is read whole into memory.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// What a run without -d and -n lasts.
+/// Duration of a run without -d and -n.
 const DURATION_DEFAULT_SECONDS: f64 = 10.0;
 
-/// Generates load over HTTP/1.1 or HTTP/2, plain or TLS, and measures latency.
+/// Generates load over HTTP/1.1 or HTTP/2, with or without TLS, and measures latency.
 ///
-/// Without -R the loop is closed: each connection sends its next request as soon as a response is whole. With -R
-/// requests fall due on a schedule, whatever the server does, and latency counts from when they were due.
+/// Without -R it is a closed loop: each connection sends its next request when the response is complete. With -R,
+/// requests follow a schedule, however slow the server is, and latency counts from the scheduled time.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// `http://HOST[:PORT]/PATH`, or the same with https. With --urls it may be left out; lines that start with / are then paths of its host.
+    /// `http://HOST[:PORT]/PATH`, or https. Optional with --urls; with it, lines of the file that start with / are
+    /// paths of this host.
     #[arg(required_unless_present = "urls")]
     url: Option<String>,
-    /// Connections over all threads
+    /// Number of connections, over all threads
     #[arg(short = 'c', long, value_name = "N", value_parser = whole_number, default_value = "10")]
     connections: u64,
-    /// Threads, each with its share of the connections
+    /// Number of threads, which share the connections
     #[arg(short = 't', long, value_name = "N", value_parser = whole_number, default_value = "1")]
     threads: u64,
-    /// Ends after this long: 30s, 2m, 500ms [default: 10s, without -n]
+    /// Duration: 30s, 2m, 500ms [default: 10s, without -n]
     #[arg(short = 'd', long, value_name = "DURATION", value_parser = seconds)]
     duration: Option<f64>,
-    /// Ends after this many requests, failed ones included
+    /// Number of requests, including failed ones
     #[arg(short = 'n', long, value_name = "N", value_parser = whole_number)]
     requests: Option<u64>,
-    /// Requests a second that fall due over all threads: 500, 20k, 0.5
+    /// Requests per second over all threads: 500, 20k, 0.5
     #[arg(short = 'R', long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
-    /// Random, independent arrivals at the rate of -R, rather than equal intervals
+    /// Random arrivals (a Poisson process) at the rate of -R, instead of equal intervals
     #[arg(long, requires = "rate")]
     poisson: bool,
-    /// The seed of --poisson
+    /// Seed of --poisson
     #[arg(long, value_name = "SEED", requires = "poisson", default_value_t = 1)]
     seed: u64,
-    /// Requests the URLs of this file in turn, one a line; # begins a comment
+    /// Request the URLs of this file in turn, one per line; # starts a comment
     #[arg(long, value_name = "FILE")]
     urls: Option<PathBuf>,
-    /// Shuffles the URLs once, by this seed
+    /// Shuffle the URLs once, with this seed
     #[arg(long, value_name = "SEED", requires = "urls")]
     shuffle: Option<u64>,
-    /// Adds a header field, 'Name: value'; may be given several times
+    /// Add a header field, 'Name: value'. Can be repeated
     #[arg(short = 'H', long = "header", value_name = "FIELD")]
     headers: Vec<String>,
-    /// The request method [default: GET, or POST with --body]
+    /// Method [default: GET, or POST with --body]
     #[arg(short = 'X', long, value_name = "METHOD")]
     method: Option<String>,
-    /// The request body: text, or @FILE
+    /// Request body: text, or @FILE
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
-    /// Opens a new connection for each request; its time then counts as part of the request's
+    /// Open a new connection for each request; its time counts as part of the request
     #[arg(long)]
     no_keepalive: bool,
-    /// Speaks HTTP/2: to https by ALPN, to http by prior knowledge
+    /// Use HTTP/2: with https by ALPN, with http by prior knowledge
     #[arg(long)]
     h2: bool,
-    /// Requests under way at once on each HTTP/2 connection
+    /// Concurrent requests on each HTTP/2 connection
     #[arg(short = 'm', long, value_name = "N", value_parser = whole_number, requires = "h2", default_value = "1")]
     streams: u64,
-    /// Takes any certificate, instead of verifying it against the system's authorities
+    /// Accept any certificate, without verification
     #[arg(long)]
     insecure: bool,
-    /// Trusts the authorities of this PEM file instead of the system's
+    /// Trust the CAs in this PEM file instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
-    /// Makes full TLS handshakes only, instead of resuming sessions
+    /// Do not resume TLS sessions: every handshake is full
     #[arg(long)]
     no_resume: bool,
-    /// The latest TLS version to offer [default: 1.3]
+    /// Highest TLS version [default: 1.3]
     #[arg(long, value_name = "VERSION")]
     tls_max: Option<TlsMax>,
-    /// The only cipher suite to offer, by its IANA name: TLS_AES_128_GCM_SHA256
+    /// Only cipher suite, by its IANA name: TLS_AES_128_GCM_SHA256
     #[arg(long, value_name = "NAME")]
     cipher: Option<String>,
-    /// Gives a request up that is not answered whole after this long
+    /// Timeout of a request, until its response is complete
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "10s")]
     timeout: f64,
-    /// Ends with exit code 1 if more requests fail than this number, or than this percentage of all: 10, 0.1%
+    /// Exit with 1 if more requests fail than this number or percentage: 10, 0.1%
     #[arg(long, value_name = "N", value_parser = max_errors, default_value = "0")]
     max_errors: MaxErrors,
-    /// Sends load for this long before anything is counted
+    /// Warm-up: send load for this time without counting it
     #[arg(long, value_name = "DURATION", value_parser = seconds, default_value = "0s")]
     warm_up: f64,
-    /// Prints the outcome as JSON, with the whole histograms
+    /// Print the result as JSON, with complete histograms
     #[arg(long)]
     json: bool,
-    /// Writes the percentiles of the headline latency to this file, for HdrHistogram's plotters
+    /// Write the percentiles of the latency to this file, for HdrHistogram's plotters
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
 }
 
-/// How many requests may fail.
+/// Maximum number of failed requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum MaxErrors {
     Count(u64),
-    /// Of all requests.
+    /// A share of all requests.
     Share(f64),
 }
 
@@ -143,27 +144,27 @@ Examples:
   vanward load -n 10000 -c 10 http://127.0.0.1:8080/        10,000 requests, as ab does
   vanward load -c 200 -R 5000 -d 1m http://127.0.0.1:8080/  5,000 requests/s, as wrk2 does
   vanward load --urls list.txt --shuffle 7 -d 30s           a list of URLs in a random order that repeats
-  vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with an authority of one's own
-  vanward load --insecure --no-keepalive https://[::1]/     handshakes a second; --no-resume for full ones only
-  vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 requests at once on each of 16 connections
+  vanward load --ca ca.pem -c 64 https://localhost:8443/    over TLS, with your own CA
+  vanward load --insecure --no-keepalive https://[::1]/     handshakes per second; --no-resume for full ones
+  vanward load --h2 -c 16 -m 32 https://127.0.0.1:8443/     32 concurrent requests on each of 16 connections
   vanward load --body @order.json -H 'Content-Type: application/json' http://127.0.0.1:8080/orders
 
-Times with -R, from when a request is due: due to done (the headline: a stall of the server counts for all the
-requests that were due in it), sent to done, due to sent, and 'own lateness': how late the generator sent although
-a connection was free.
+Times with -R count from when a request is due: due to done (the main figure: a stall of the server counts for all
+requests that were due in it), sent to done, due to sent, and 'own lateness': how late the generator sent although a
+connection was free.
 
-Over https the TLS handshake has times and counts of its own, full and resumed; connections that are kept make theirs
-before the measured window. A handshake that fails, or a certificate that is not trusted, is an error of class TLS; a
-request that an HTTP/2 server resets or refuses is one of class reset.
+With https, TLS handshakes have their own times and counts, full and resumed. Kept connections do their handshake
+before the measured period. A failed handshake or an untrusted certificate is an error of class TLS; a request that an
+HTTP/2 server resets or refuses is an error of class reset.
 
-With -d a run ends within a second of its time: what is then under way is told by its number and age, and is in no time
-that is shown; nor is what timed out. With -n alone it ends once the server is gone: nothing was answered for 5 seconds,
-and every connection failed twice or more.
+With -d a run ends within a second of its time. It reports the number and age of unfinished requests; they are not in
+the times, nor are requests that timed out. With -n alone it ends when the server is gone: no response for 5 seconds, and
+every connection failed at least twice.
 
-A run with -R is invalid (exit code 98) if own lateness at p99 is above 1 ms and above a tenth of the headline's
+A run with -R is invalid (exit code 98) if own lateness at p99 is above 1 ms and above a tenth of the main figure's
 p99; if the last request was sent later than a hundredth of the run (at least 10 ms); or if more than one request
-in a hundred was never sent. The exit code is 1 without one success, if the server was gone before the end, and if
-more requests failed than --max-errors lets pass.";
+in a hundred was never sent. The exit code is 1 without a success, if the server was gone before the end, or if more
+requests failed than --max-errors allows.";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let plan = match plan(arguments) {
@@ -386,7 +387,7 @@ impl LiveLine {
     }
 }
 
-/// What could not be handed over.
+/// Why results could not be written.
 enum Unwritten {
     Output(std::io::Error),
     Json(serde_json::Error),

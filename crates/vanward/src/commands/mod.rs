@@ -1,47 +1,47 @@
 //! The commands, in the order of `vanward --help`.
 
-/// Shows what a proxied request costs, beside the peers installed here.
+/// `vanward demo`: measures the cost of a proxied request beside the installed peers.
 #[cfg(feature = "lab")]
 pub(crate) mod demo;
-/// Runs the experiments.
+/// `vanward lab`: runs experiments.
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
-/// Shows two results of the lab beside each other.
+/// `vanward lab compare`: compares two results.
 #[cfg(feature = "lab")]
 mod lab_compare;
-/// The files that a run of the lab leaves.
+/// Reads and writes the files of a lab run.
 #[cfg(feature = "lab")]
 mod lab_files;
-/// Runs a proxy from flags.
+/// `vanward proxy`: runs a proxy from flags.
 pub(crate) mod proxy;
-/// Runs a proxy from a file.
+/// `vanward run`: runs a proxy from a file.
 pub(crate) mod run;
-/// Checks a configuration file.
+/// `vanward check`: validates a configuration file.
 pub(crate) mod check;
-/// Which route a request takes.
+/// `vanward check --route`: explains which route a request takes.
 mod check_route;
-/// The admin socket of the running proxy.
+/// The client of the admin API.
 mod reach;
-/// Shows how the running proxy stands.
+/// `vanward status`: shows the state of the running proxy.
 pub(crate) mod status;
-/// Has it read its configuration again.
+/// `vanward reload`: reloads the configuration of the running proxy.
 pub(crate) mod reload;
-/// Changes its servers.
+/// `vanward drain`, `restore`, `weigh`, `add`, `remove`: change servers of the running proxy.
 pub(crate) mod servers;
-/// What it has stored.
+/// `vanward cache`: purges and explains the cache of the running proxy.
 pub(crate) mod cache;
-/// What is stored of a URL, and why not.
+/// `vanward cache explain`: what is cached for a URL, and why not.
 mod cache_explain;
-/// Has things go wrong in it on purpose.
+/// `vanward faults`: injects faults in the running proxy.
 pub(crate) mod faults;
-/// Slows it down while it runs.
+/// `vanward shape`: changes rate limits and delays of the running proxy.
 pub(crate) mod shape;
-/// Breaks the network between programs.
+/// `vanward chaos`: runs TCP proxies with faults.
 pub(crate) mod chaos;
-/// Runs the test backend.
+/// `vanward origin`: runs the test server.
 #[cfg(feature = "lab")]
 pub(crate) mod origin;
-/// Generates load.
+/// `vanward load`: generates load.
 #[cfg(feature = "lab")]
 pub(crate) mod load;
 
@@ -54,27 +54,27 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use config::{MessageFormat, MessageLevel};
 use telemetry::message;
 
-/// Failed while running.
+/// Exit code: the command failed while running.
 pub(crate) const FAILED: u8 = 1;
-/// Wrong usage, as clap has it.
+/// Exit code: wrong usage; the same as clap's.
 pub(crate) const USAGE: u8 = 2;
-/// Bad configuration (EX_CONFIG of sysexits.h).
+/// Exit code: invalid configuration (EX_CONFIG of sysexits.h).
 pub(crate) const BAD_CONFIGURATION: u8 = 78;
 
-/// Says on standard error what went wrong, and returns the exit code for it.
+/// Writes an error to standard error, and returns the exit code.
 pub(crate) fn fail(code: u8, message: impl Display) -> ExitCode {
     say(message);
     ExitCode::from(code)
 }
 
-/// How a proxy is operated, whatever it does.
+/// Flags that operate a proxy, the same for all proxy commands.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Operation {
-    /// Socket of the admin API, for `vanward status`, `reload`, `drain` and so on
+    /// Unix socket of the admin API, for `vanward status`, `reload`, `drain` and others
     #[arg(long, value_name = "PATH")]
     admin: Option<PathBuf>,
 
-    /// Keeps the number of the process in this file, for as long as it runs
+    /// Write the process ID to this file; it is removed at the end
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 
@@ -82,31 +82,31 @@ pub(crate) struct Operation {
     messages: MessageFlags,
 }
 
-/// What is said on standard error while a program runs.
+/// Flags for the messages on standard error.
 #[derive(Clone, clap::Args)]
 pub(crate) struct MessageFlags {
-    /// Form of messages on standard error [default: text]
+    /// Format of messages on standard error [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = words(&MessageFormat::NAMED))]
     message_format: Option<MessageFormat>,
 
-    /// The least serious messages to write: error, warn or info [default: info]
+    /// Lowest level of messages to write: error, warn or info [default: info]
     #[arg(long, value_name = "LEVEL", hide_possible_values = true, value_parser = words(&MessageLevel::NAMED))]
     message_level: Option<MessageLevel>,
 }
 
 impl MessageFlags {
-    /// What they ask for, over what is configured.
+    /// Applies the flags to the configured settings.
     fn over(&self, messages: &mut config::Messages) {
         messages.format = self.message_format.unwrap_or(messages.format);
         messages.level = self.message_level.unwrap_or(messages.level);
     }
 
-    /// Whether programs are to read them, mistakes of the file included.
+    /// Whether messages are JSON, also mistakes of the file.
     pub(crate) fn are_json(&self) -> bool {
         self.message_format == Some(MessageFormat::Json)
     }
 
-    /// Has messages written so, until a configuration says more.
+    /// Applies the flags until a configuration is read.
     pub(crate) fn speak(&self) {
         let mut messages = config::Messages::default();
         self.over(&mut messages);
@@ -114,7 +114,7 @@ impl MessageFlags {
     }
 }
 
-/// Reads one of a few words.
+/// A parser for one of a few words.
 fn words<V: Copy + Send + Sync>(named: &'static [(&'static str, V)]) -> impl TypedValueParser<Value = V> {
     PossibleValuesParser::new(named.iter().map(|(name, _)| *name)).map(|word| {
         // It is one of them: the parser lets no other pass.
@@ -123,7 +123,7 @@ fn words<V: Copy + Send + Sync>(named: &'static [(&'static str, V)]) -> impl Typ
 }
 
 impl Operation {
-    /// What the flags ask for, over the configuration.
+    /// Applies the flags to the configuration.
     pub(crate) fn over(&self, config: &mut config::Config) {
         if let Some(admin) = &self.admin {
             config.admin = Some(admin.clone());
@@ -132,13 +132,13 @@ impl Operation {
     }
 }
 
-/// What the process before passes on, if this one is started to take over.
+/// The state that the previous process hands over, if this process was started by an upgrade.
 pub(crate) fn inheritance() -> Result<Option<::proxy::Inheritance>, ExitCode> {
     ::proxy::Inheritance::claim()
         .map_err(|error| fail(FAILED, format_args!("cannot take over from the process before: {error}")))
 }
 
-/// Runs a proxy until it is told to end.
+/// Runs a proxy until a signal ends it.
 pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &Operation) -> ExitCode {
     let running = match ::proxy::start_with(config, setup) {
         Ok(running) => running,
@@ -159,13 +159,13 @@ pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &O
     }
 }
 
-/// Says why a program does not run, or no longer, as it says all else.
+/// Writes why the program does not run, as a message.
 pub(crate) fn not_run(why: &str) -> ExitCode {
     message::error(why);
     ExitCode::from(FAILED)
 }
 
-/// Has a bug of ours said like all else, by thread and place.
+/// Writes panics as messages, with thread and place.
 fn say_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -178,7 +178,7 @@ fn say_panics() {
     }));
 }
 
-/// Says something on standard error: standard output is for results and the access log.
+/// Writes to standard error: standard output is for results and the access log.
 pub(crate) fn say(message: impl Display) {
     // Nothing can be done where nobody listens, or their disk is full.
     let _ = writeln!(io::stderr(), "vanward: {message}");

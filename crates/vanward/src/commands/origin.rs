@@ -15,43 +15,43 @@ Examples:
   vanward origin --listen 127.0.0.1:9000 --listen 127.0.0.1:9001
   vanward origin --listen 127.0.0.1:0                 the kernel chooses a port
   vanward origin --self-signed                        https, for curl --insecure
-  curl http://127.0.0.1:9000/echo                     what reaches it
+  curl http://127.0.0.1:9000/echo                     shows the request as it arrived
   curl --http2-prior-knowledge http://127.0.0.1:9000/echo
-  curl http://127.0.0.1:9000/stats                    how much reached it
+  curl http://127.0.0.1:9000/stats                    shows counters
 
-Each address is printed on standard output as a line `listening http://ADDRESS`, or https, once connections are
-taken.
+It prints a line `listening http://ADDRESS` (or https) for each address when it accepts connections.
 SIGINT and SIGTERM end it.";
 
-/// Runs the test backend: pages of known size, every framing, faults, counts; HTTP/1.1 and HTTP/2, plain or TLS.
+/// Runs a test server: pages of known size, all kinds of framing, faults, counters; HTTP/1.1 and HTTP/2, with or
+/// without TLS.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Where to listen; may be repeated. Port 0 lets the kernel choose.
+    /// Address to listen on. Can be repeated. Port 0 lets the kernel choose.
     #[arg(long, value_name = "ADDRESS", default_values_t = [SocketAddr::from((Ipv4Addr::LOCALHOST, 9000))])]
     listen: Vec<SocketAddr>,
-    /// Threads [default: one for each core that the process may use].
+    /// Number of threads [default: one per CPU core that the process may use].
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
-    /// Speaks TLS on every address, with the certificate of this PEM file, its chain behind it.
+    /// Use TLS on every address, with the certificate of this PEM file, followed by its chain.
     #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "self_signed")]
     cert: Option<PathBuf>,
-    /// The private key of --cert, PEM.
+    /// Private key of --cert, PEM.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Speaks TLS on every address, with a certificate made at the start, which nobody trusts.
+    /// Use TLS on every address, with a new self-signed certificate.
     #[arg(long)]
     self_signed: bool,
-    /// Speaks TLS on this address, and on such addresses alone; may be repeated.
+    /// Use TLS only on this address. Can be repeated.
     #[arg(long, value_name = "ADDRESS")]
     listen_tls: Vec<SocketAddr>,
-    /// The only cipher suite, by its IANA name: TLS_AES_128_GCM_SHA256
+    /// Only cipher suite, by its IANA name: TLS_AES_128_GCM_SHA256
     #[arg(long, value_name = "NAME")]
     cipher: Option<String>,
-    /// Says `Connection: keep-alive` in responses of HTTP/1.1 too, for proxies that keep no connection without
+    /// Send `Connection: keep-alive` in HTTP/1.1 responses too, for proxies that otherwise close connections
     #[arg(long)]
     say_keep_alive: bool,
-    /// Says nothing on standard output.
+    /// Print nothing on standard output.
     #[arg(long)]
     quiet: bool,
 }

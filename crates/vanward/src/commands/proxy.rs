@@ -17,76 +17,76 @@ use shape::{Delay, Fault, Occasion};
 
 /// Runs a reverse proxy from flags.
 ///
-/// The access log is off unless asked for. SIGTERM or Ctrl-C drains: requests under way are finished; a second one
-/// stops at once. SIGUSR1 opens the log again; SIGUSR2 has the program, as it is installed now, take over without a
-/// lost request.
+/// The access log is off by default. SIGTERM or Ctrl-C drains: running requests finish; a second one stops at once.
+/// SIGUSR1 reopens the log. SIGUSR2 upgrades to the installed program without losing a request.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Address to listen on: `127.0.0.1:8080`, `[::]:8080` for IPv6, `*:8080` for both families; port 0 lets the system
-    /// choose; may be repeated.
+    /// Address to listen on: `127.0.0.1:8080`, `[::]:8080` for IPv6, `*:8080` for both families. Port 0 lets the
+    /// system choose. Can be repeated.
     #[arg(long, value_name = "ADDR", required = true, value_parser = <ListenAddress as std::str::FromStr>::from_str)]
     from: Vec<ListenAddress>,
 
-    /// Server to forward to, `http://HOST[:PORT]` or `https://HOST[:PORT]`; repeated, requests go to each in turn.
+    /// Server to forward to, `http://HOST[:PORT]` or `https://HOST[:PORT]`. If repeated, servers take turns.
     #[arg(long, value_name = "URL", required = true)]
     to: Vec<Server>,
 
-    /// Serve HTTPS with this certificate, in PEM, those between it and its root after it.
+    /// Serve HTTPS with this certificate, in PEM, followed by the intermediate certificates.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
 
-    /// The certificate's private key, in PEM, without a passphrase.
+    /// Private key of the certificate, in PEM, without a passphrase.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 
-    /// Serve HTTPS with a certificate made on the spot, to try it out: clients have to be told to accept it.
+    /// Serve HTTPS with a new self-signed certificate, for tests: clients must be told to accept it.
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     self_signed: bool,
 
-    /// Store responses in so much memory, and answer others with them where HTTP lets a shared cache (RFC 9111).
+    /// Cache responses in this much memory, as a shared cache (RFC 9111).
     #[arg(long, value_name = "SIZE", value_parser = cache_size)]
     cache: Option<u64>,
 
-    /// Worker threads [default: one for each core that this process may use]
+    /// Worker threads [default: one per CPU core that the process may use]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
 
-    /// Log requests to this file, or to standard output with `-`.
+    /// Write the access log to this file, or to standard output with `-`.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 
-    /// Form of the log's lines.
+    /// Format of the access log.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "combined", requires = "log")]
     log_format: Format,
 
-    /// Slow responses down to this, all of them together, shared evenly: `5KB/s`, `10Mbit/s`. Behind it `burst 64KB`
-    /// makes it a token bucket, and `per client`, `per client/24`, `per connection` or `per request` a limit of each of
-    /// these. May be repeated: all limits hold.
+    /// Limit the rate of responses, all together and shared fairly: `5KB/s`, `10Mbit/s`. `burst 64KB` after it makes
+    /// a token bucket; `per client`, `per client/24`, `per connection` or `per request` gives each its own limit. Can
+    /// be repeated: all limits apply.
     #[arg(long, value_name = "RATE", value_parser = config::bandwidth)]
     rate: Vec<Bandwidth>,
 
-    /// Slow request bodies down to this, likewise.
+    /// Limit the rate of request bodies, in the same way.
     #[arg(long, value_name = "RATE", value_parser = config::bandwidth)]
     upload_rate: Vec<Bandwidth>,
 
-    /// Hold each request back for so long: `50ms`, `2s±100ms`, `50ms±10ms normal`, `50ms±10ms pareto`.
+    /// Delay each request: `50ms`, `2s±100ms`, `50ms±10ms normal`, `50ms±10ms pareto`.
     #[arg(long, value_name = "DELAY", value_parser = config::delay)]
     delay: Option<Delay>,
 
-    /// Have clients be behind a link of this kind, with its rates, its round trip and packets that are lost.
+    /// Emulate this kind of link to clients, with its rate, round-trip time and packet loss.
     #[arg(long, value_name = "NAME", value_parser = profiles())]
     profile: Option<&'static Profile>,
 
-    /// Refuse no request for servers that are slow: by default those beyond what keeps them busy get 503.
+    /// Never reject requests because servers are slow. By default, requests above what keeps the servers busy get
+    /// 503.
     #[arg(long)]
     no_shed: bool,
 
-    /// Have requests go wrong on purpose, `[PROBABILITY:]FAULT`: `1%:503`, `delay 2s`, `5%:cut 10KB`; may be repeated.
+    /// Inject a fault, `[PROBABILITY:]FAULT`: `1%:503`, `delay 2s`, `5%:cut 10KB`. Can be repeated.
     #[arg(long, value_name = "FAULT", value_parser = config::injection)]
     fail: Vec<(Occasion, Fault)>,
 
-    /// What everything that is left to chance goes by: the same seed and requests give the same faults.
+    /// Seed of random decisions: the same seed and requests give the same faults.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "fail")]
     seed: u64,
 
@@ -98,7 +98,7 @@ pub(crate) struct Args {
 enum Format {
     /// The Combined Log Format of Apache httpd.
     Combined,
-    /// One JSON object a line, with timings and causes of failure.
+    /// One JSON object per line, with timings and causes of failures.
     Json,
 }
 
@@ -172,14 +172,14 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-/// Links by name, with what each is like.
+/// A parser for names of links, with their descriptions.
 fn profiles() -> impl TypedValueParser<Value = &'static Profile> {
     let names = PROFILES.iter().map(|profile| PossibleValue::new(profile.name).help(profile.doc));
     PossibleValuesParser::new(names)
         .try_map(|name| Profile::named(&name).ok_or_else(|| format!("no link is named {name}")))
 }
 
-/// A size that a store may have.
+/// A parser for the size of a cache.
 fn cache_size(text: &str) -> Result<u64, String> {
     match config::size(text) {
         Ok(bytes) if bytes >= CACHE_BYTES_MIN => Ok(bytes),
@@ -191,7 +191,7 @@ fn cache_size(text: &str) -> Result<u64, String> {
 /// The same as `memory` of [cache].
 const CACHE_BYTES_MIN: u64 = 1 << 20;
 
-/// What is shown to clients; `None` is HTTP.
+/// The certificate for clients; `None` is HTTP.
 fn certificates(arguments: &Args) -> Option<Certificates> {
     if arguments.self_signed {
         return Some(Certificates::SelfSigned);

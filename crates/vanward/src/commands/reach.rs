@@ -12,47 +12,47 @@ use api::status::Refused;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A reload waits for names, and for the workers.
+/// Timeout of a command. A reload waits for name resolution and for the workers.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Far more than a status has.
+/// Maximum size of a response; a status is much smaller.
 const RESPONSE_BYTES_MAX: u64 = 256 << 20;
 
-/// Which proxy is meant.
+/// Flags that select the proxy.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Reach {
-    /// The admin socket of the proxy [default: `admin` of the configuration file]
+    /// Admin socket of the proxy [default: `admin` of the configuration file]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// The configuration file that names it
+    /// Configuration file that has the admin socket
     #[arg(long, short, value_name = "FILE", default_value = "vanward.toml", conflicts_with = "socket")]
     config: PathBuf,
 }
 
-/// What the proxy answered.
+/// A response of the admin API.
 pub(crate) struct Answer {
     is_done: bool,
     pub(crate) body: Vec<u8>,
 }
 
 impl Reach {
-    /// Asks for something.
+    /// GET: reads something.
     pub(crate) fn get(&self, path: &str) -> Result<Answer, ExitCode> {
         self.ask("GET", path, b"")
     }
 
-    /// Has something done.
+    /// POST with a JSON body.
     pub(crate) fn post(&self, path: &str, order: &impl Serialize) -> Result<Answer, ExitCode> {
         let body = serde_json::to_vec(order).map_err(|error| super::fail(super::FAILED, error))?;
         self.ask("POST", path, &body)
     }
 
-    /// Has what a text says done.
+    /// POST with a text body.
     pub(crate) fn post_text(&self, path: &str, text: &str) -> Result<Answer, ExitCode> {
         self.ask("POST", path, text.as_bytes())
     }
 
-    /// Has something removed.
+    /// DELETE: removes something.
     pub(crate) fn delete(&self, path: &str) -> Result<Answer, ExitCode> {
         self.ask("DELETE", path, b"")
     }
@@ -64,7 +64,7 @@ impl Reach {
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                     "; is the proxy running, and is this the `admin` of its configuration?"
                 }
-                ErrorKind::PermissionDenied => "; only the user of the proxy's process may",
+                ErrorKind::PermissionDenied => "; only the user of the proxy may use it",
                 _ => "",
             };
             super::fail(super::FAILED, format_args!("cannot {what} {}: {error}{remedy}", socket.display()))
@@ -84,12 +84,12 @@ impl Reach {
         };
         let response = exchange(&mut stream).map_err(|error| failed("talk to", error))?;
         parse(&response).ok_or_else(|| {
-            let what = format_args!("{} does not answer as a proxy does", socket.display());
+            let what = format_args!("{} gives no response of a proxy", socket.display());
             super::fail(super::FAILED, what)
         })
     }
 
-    /// Where the socket is. A file that is wrong elsewhere still tells.
+    /// Path of the socket. A file with mistakes elsewhere still gives it.
     fn socket(&self) -> Result<PathBuf, ExitCode> {
         if let Some(socket) = &self.socket {
             return Ok(socket.clone());
@@ -98,7 +98,7 @@ impl Reach {
         let text = std::fs::read_to_string(&self.config).map_err(|error| {
             super::fail(
                 super::USAGE,
-                format_args!("{file}: {error}; name the proxy's socket by --socket PATH"),
+                format_args!("{file}: {error}; give the proxy's socket with --socket PATH"),
             )
         })?;
         let table: toml::Table = match text.parse() {
@@ -106,30 +106,30 @@ impl Reach {
             Err(_) => {
                 let mistakes = config::examine(&text, &file.to_string()).mistakes;
                 let lines = mistakes.iter().map(ToString::to_string);
-                return Err(mistaken(lines, "the proxy was not asked, and goes on as it is"));
+                return Err(mistaken(lines, "nothing was sent to the proxy, and nothing changed there"));
             }
         };
         match table.get("admin").and_then(toml::Value::as_str) {
             Some(path) => Ok(PathBuf::from(path)),
             None => Err(super::fail(
                 super::USAGE,
-                format_args!("{file} names no `admin` socket; name the proxy's by --socket PATH"),
+                format_args!("{file} has no `admin` socket; give the proxy's with --socket PATH"),
             )),
         }
     }
 }
 
 impl Answer {
-    /// What was asked for, or why it was not done, said.
+    /// Reads the JSON of the response, or reports why the request failed.
     pub(crate) fn told<T: DeserializeOwned>(&self) -> Result<T, ExitCode> {
         if self.is_done {
             return serde_json::from_slice(&self.body).map_err(|error| {
-                super::fail(super::FAILED, format_args!("the proxy's answer is not understood: {error}"))
+                super::fail(super::FAILED, format_args!("the proxy's response is invalid: {error}"))
             });
         }
         let Ok(Refused { error, mistakes }) = serde_json::from_slice(&self.body) else {
             let body = String::from_utf8_lossy(&self.body);
-            return Err(super::fail(super::FAILED, format_args!("the proxy refuses: {body}")));
+            return Err(super::fail(super::FAILED, format_args!("the proxy rejects it: {body}")));
         };
         if mistakes.is_empty() {
             return Err(super::fail(super::FAILED, error));
@@ -138,7 +138,7 @@ impl Answer {
     }
 }
 
-/// Says what is wrong with the configuration, each mistake in a line that begins with its place, and what that means.
+/// Reports the mistakes of the configuration, each with its place, and the consequence.
 fn mistaken(mistakes: impl Iterator<Item = String>, consequence: &str) -> ExitCode {
     let lines: String = mistakes.map(|mistake| mistake + "\n").collect();
     // The exit code tells as well, where nobody reads standard error.

@@ -6,10 +6,10 @@ use api::status::ReloadResult;
 
 use super::reach::Reach;
 
-/// Has the running proxy read its configuration again.
+/// Reloads the configuration of the running proxy.
 ///
-/// It is the file that the proxy was started with. With a mistake in it nothing changes, and the exit code is 78. What has
-/// not changed keeps its connections, pools and health; requests under way go on.
+/// The file is the one that the proxy was started with. If it has a mistake, nothing changes, and the exit code is
+/// 78. What has not changed keeps its connections, pools and health states; running requests continue.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   vanward reload                             the proxy whose `admin` socket vanward.toml names
   vanward reload --socket /run/vanward.sock
-  vanward check && vanward reload            says what is wrong without asking the proxy";
+  vanward check && vanward reload            reports mistakes without contacting the proxy";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     let told = arguments.reach.post("/reload", &()).and_then(|answer| answer.told());

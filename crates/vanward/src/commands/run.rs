@@ -8,8 +8,8 @@ use telemetry::message;
 
 /// Runs a reverse proxy from a configuration file.
 ///
-/// SIGTERM or Ctrl-C drains: requests under way are finished; a second one stops at once. SIGHUP reads the file again,
-/// SIGUSR1 opens the log again, and SIGUSR2 has the program, as it is installed now, take over without a lost request.
+/// SIGTERM or Ctrl-C drains: running requests finish; a second one stops at once. SIGHUP reloads the file, SIGUSR1
+/// reopens the log, and SIGUSR2 upgrades to the installed program without losing a request.
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{SMALLEST_FILE}"))]
 pub(crate) struct Args {
@@ -23,9 +23,9 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  vanward run                               with vanward.toml of this folder
+  vanward run                               with vanward.toml in this directory
   vanward run --config /etc/vanward.toml --admin /run/vanward.sock --pid-file /run/vanward.pid
-  vanward check vanward.toml                only says whether it is valid";
+  vanward check vanward.toml                only validates it";
 
 const SMALLEST_FILE: &str = "\
 The smallest file:
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Args) -> ExitCode {
     }
 }
 
-/// What the file and the flags mean together.
+/// Combines the file and the flags.
 fn read(file: &Path, operation: &super::Operation) -> config::Reading {
     // What can be used all the same is said by the proxy as it takes it up.
     let mut reading = super::check::with_files(config::examine_file(file), |problem| !problem.is_usable());
@@ -77,7 +77,7 @@ fn read(file: &Path, operation: &super::Operation) -> config::Reading {
     reading
 }
 
-/// Whoever has no file yet is shown one; whoever misspelt its name still sees that above.
+/// Help for a missing file: shows the smallest one, below the name that was not found.
 fn is_missing(file: &Path) -> bool {
     file.try_exists().is_ok_and(|exists| !exists)
 }

@@ -7,21 +7,21 @@ use api::status::{Changed, ServerNamed, ServerOrder, Status};
 
 use super::reach::Reach;
 
-/// Between two looks at what is still under way.
+/// Interval between checks for running requests.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Sends a server no new requests; those under way end.
+/// Stops sending new requests to a server; running requests finish.
 ///
-/// It is kept over reloads and upgrades, until `vanward restore`; a restart forgets it.
+/// The change survives reloads and upgrades, until `vanward restore`; a restart forgets it.
 #[derive(clap::Args)]
 #[command(after_help = DRAIN_EXAMPLES)]
 pub(crate) struct Drain {
     #[command(flatten)]
     target: Target,
-    /// Returns only when nothing is under way with it any more
+    /// Wait until the server has no running requests
     #[arg(long)]
     wait: bool,
-    /// Fails if that takes longer: 30s, 5m
+    /// Fail if --wait takes longer: 30s, 5m
     #[arg(long, value_name = "DURATION", value_parser = config::duration, default_value = "10m", requires = "wait")]
     timeout: Duration,
     #[command(flatten)]
@@ -34,7 +34,7 @@ Examples:
   vanward drain 10.0.0.1:9000 --upstream app
   vanward drain 10.0.0.1:9000 --wait && ssh 10.0.0.1 systemctl restart app && vanward restore 10.0.0.1:9000";
 
-/// Sends a drained server requests again.
+/// Sends requests to a drained server again.
 #[derive(clap::Args)]
 #[command(after_help = RESTORE_EXAMPLES)]
 pub(crate) struct Restore {
@@ -49,15 +49,15 @@ Examples:
   vanward restore 10.0.0.1:9000
   vanward restore http://10.0.0.1:9000 --upstream app";
 
-/// Gives a server another share of the requests.
+/// Changes the weight of a server.
 ///
-/// It is kept over reloads and upgrades; a restart forgets it.
+/// The change survives reloads and upgrades; a restart forgets it.
 #[derive(clap::Args)]
 #[command(after_help = WEIGH_EXAMPLES)]
 pub(crate) struct Weigh {
     #[command(flatten)]
     target: Target,
-    /// Share relative to the other servers, 1 to 1000
+    /// Weight relative to the other servers, 1 to 1000
     weight: u32,
     #[command(flatten)]
     reach: Reach,
@@ -68,18 +68,18 @@ Examples:
   vanward weigh 10.0.0.1:9000 5
   vanward weigh canary 1 --upstream app       by its name in the file";
 
-/// Has another server answer for an upstream.
+/// Adds a server to an upstream.
 ///
-/// It is kept over reloads and upgrades; a restart forgets it.
+/// The change survives reloads and upgrades; a restart forgets it.
 #[derive(clap::Args)]
 #[command(after_help = ADD_EXAMPLES)]
 pub(crate) struct Add {
     /// `http://HOST[:PORT]` or `https://HOST[:PORT]`
     server: String,
-    /// The upstream; may be left out where there is just one
+    /// Name of the upstream; optional if there is only one
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
-    /// Share relative to the other servers, 1 to 1000
+    /// Weight relative to the other servers, 1 to 1000
     #[arg(long, value_name = "N", default_value = "1")]
     weight: u32,
     #[command(flatten)]
@@ -91,9 +91,9 @@ Examples:
   vanward add http://10.0.0.3:9000
   vanward add http://10.0.0.3:9000 --upstream app --weight 2";
 
-/// Has a server answer no more: its requests end, and its connections are closed.
+/// Removes a server: running requests finish, then its connections are closed.
 ///
-/// It is kept over reloads and upgrades; a restart forgets it.
+/// The change survives reloads and upgrades; a restart forgets it.
 #[derive(clap::Args)]
 #[command(after_help = REMOVE_EXAMPLES)]
 pub(crate) struct Remove {
@@ -108,12 +108,12 @@ Examples:
   vanward remove 10.0.0.3:9000
   vanward remove http://10.0.0.3:9000 --upstream app";
 
-/// Which server is meant.
+/// Flags that select a server.
 #[derive(clap::Args)]
 struct Target {
-    /// Its URL, its host and port, or its name in the file
+    /// URL, HOST:PORT, or name in the file
     server: String,
-    /// In this upstream only, rather than in each that has it
+    /// Only in this upstream, instead of all that have the server
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
 }
@@ -156,7 +156,7 @@ fn done(outcome: Result<Vec<ServerNamed>, ExitCode>) -> ExitCode {
     outcome.map_or_else(|code| code, |_| ExitCode::SUCCESS)
 }
 
-/// Has the proxy do it, and says of which servers it is now true.
+/// Sends the change to the proxy, and reports the servers that it affected.
 fn order(reach: &Reach, what: &str, order: &ServerOrder, now: &str) -> Result<Vec<ServerNamed>, ExitCode> {
     let Changed { servers } = reach.post(&format!("/servers/{what}"), order)?.told()?;
     for ServerNamed { upstream, server } in &servers {
@@ -165,7 +165,7 @@ fn order(reach: &Reach, what: &str, order: &ServerOrder, now: &str) -> Result<Ve
     Ok(servers)
 }
 
-/// Waits until nothing is under way with these servers.
+/// Waits until these servers have no running requests.
 fn wait(reach: &Reach, servers: &[ServerNamed], patience: Duration) -> ExitCode {
     let began = Instant::now();
     loop {
@@ -183,15 +183,12 @@ fn wait(reach: &Reach, servers: &[ServerNamed], patience: Duration) -> ExitCode 
             .map(|(_, server)| server.requests)
             .sum();
         if under_way == 0 {
-            super::say("nothing is under way with it any more");
+            super::say("the server has no running requests");
             return ExitCode::SUCCESS;
         }
         if began.elapsed() >= patience {
             let what = if under_way == 1 { "1 request is" } else { &format!("{under_way} requests are") };
-            return super::fail(
-                super::FAILED,
-                format_args!("{what} still under way with it after {patience:?}"),
-            );
+            return super::fail(super::FAILED, format_args!("{what} still running on it after {patience:?}"));
         }
         std::thread::sleep(LOOK);
     }

@@ -10,17 +10,17 @@ use config::PROFILES;
 use super::faults::escaped;
 use super::reach::Reach;
 
-/// Shows how fast and how late things are in the running proxy, and changes it.
+/// Shows and changes rate limits and delays of the running proxy.
 ///
-/// A change is in force when the command returns: for downloads and uploads that are under way, for connections that are
-/// open, and for all that come. It closes nothing, and is kept over reloads and upgrades.
+/// A change takes effect before the command returns, also for transfers in progress and open connections. It closes
+/// nothing, and survives reloads and upgrades.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
 
-    /// Prints it as JSON
+    /// Print the settings as JSON
     #[arg(long)]
     json: bool,
 
@@ -31,67 +31,69 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Set(Box<Set>),
-    /// Has one place as its file has it again, or all
+    /// Return one place, or all, to the settings of the file
     Clear {
-        /// What it is; left out, all places
+        /// Kind of the place; default: all places
         #[arg(value_enum, requires = "name")]
         place: Option<Place>,
-        /// What the file calls it
+        /// Name in the file
         name: Option<String>,
         #[command(flatten)]
         reach: Reach,
     },
 }
 
-/// Changes how fast or how late a listener, a route or an upstream is.
+/// Changes rates and delays of a listener, a route or an upstream.
 ///
-/// What is not named is as in the file, whatever was set there before. `none` takes a limit or a delay of the file away.
+/// A new change replaces the old; settings that it does not name return to the file's. `none` removes a limit or a
+/// delay of the file.
 #[derive(clap::Args)]
 #[command(after_help = SET_EXAMPLES)]
 #[group(id = "what", required = true, multiple = true, args = [
     "profile", "rate", "upload_rate", "connect_delay", "latency", "loss", "delay", "response_delay",
 ])]
 struct Set {
-    /// What it is
+    /// Kind of the place
     #[arg(value_enum)]
     place: Place,
 
-    /// What the file calls it [default: the only one there is]
+    /// Name in the file [default: the only one]
     name: Option<String>,
 
-    /// A link by its name, known or of the file's own: its rates, its round trip and packets that are lost; of a listener
+    /// Link to emulate, built in or `[profile.NAME]` of the file, with rate, round-trip time and packet loss; for
+    /// listeners
     #[arg(long, value_name = "NAME", long_help = profile_help())]
     profile: Option<String>,
 
-    /// How fast responses pass: 5KB/s, 10Mbit/s, `1MB/s per client`; may be repeated: all limits hold
+    /// Rate limit of responses: 5KB/s, 10Mbit/s, `1MB/s per client`. Can be repeated: all limits apply
     #[arg(long, value_name = "RATE")]
     rate: Option<Vec<String>>,
 
-    /// How fast request bodies pass, likewise
+    /// Rate limit of request bodies, in the same form
     #[arg(long, value_name = "RATE")]
     upload_rate: Option<Vec<String>>,
 
-    /// How late connections begin: 50ms, `50ms±10ms`; of a listener or an upstream
+    /// Delay of new connections: 50ms, `50ms±10ms`; for listeners and upstreams
     #[arg(long, value_name = "DELAY")]
     connect_delay: Option<String>,
 
-    /// How late each piece of a connection comes, either way; of a listener or an upstream
+    /// Delay of all data, in both directions; for listeners and upstreams
     #[arg(long, value_name = "DELAY")]
     latency: Option<String>,
 
-    /// Packets that are lost, and how long each takes to come after all: `0.5% 300ms`; of a listener or an upstream
+    /// Packet loss, and the time until a packet is sent again: `0.5% 300ms`; for listeners and upstreams
     #[arg(long, value_name = "LOSS")]
     loss: Option<String>,
 
-    /// How late requests go on; of a route
+    /// Delay of requests; for routes
     #[arg(long, value_name = "DELAY")]
     delay: Option<String>,
 
-    /// How late responses go on; of a route
+    /// Delay of responses; for routes
     #[arg(long, value_name = "DELAY")]
     response_delay: Option<String>,
 
-    /// Everything is as in the file again after so long: 30s, 5m
+    /// Remove the change after this time: 30s, 5m
     #[arg(long, value_name = "DURATION")]
     expires: Option<String>,
 
@@ -101,17 +103,17 @@ struct Set {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Place {
-    /// Where clients connect
+    /// An address that clients connect to
     Listener,
-    /// What requests take
+    /// A route
     Route,
-    /// The servers behind it
+    /// A group of servers
     Upstream,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  vanward shape                                how fast and how late everything is
+  vanward shape                                all rates and delays
   vanward shape set route / --rate 5KB/s --delay 2s±100ms
   vanward shape set listener --profile lte --expires 5m
   vanward shape clear";
@@ -122,7 +124,7 @@ Examples:
   vanward shape set listener --profile lte --expires 5m
   vanward shape set listener 127.0.0.1:8080 --rate '1MB/s per client' --latency '50ms±10ms normal'
   vanward shape set upstream app --latency 20ms --loss '0.5% 300ms'
-  vanward shape set route /api --rate none     as fast as it comes, whatever the file says";
+  vanward shape set route /api --rate none     no limit, whatever the file says";
 
 fn profile_help() -> String {
     let known = PROFILES.iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
@@ -182,7 +184,7 @@ fn clears(reach: &Reach, which: Option<(Place, &str)>) -> Result<(), ExitCode> {
     Ok(())
 }
 
-/// So many places are as in the file again.
+/// Reports how many places returned to the file's settings.
 pub(super) fn say_cleared(cleared: usize) {
     let places = if cleared == 1 { "1 place is".to_owned() } else { format!("{cleared} places are") };
     super::say(format_args!("{places} as fast and as late as in the file again"));

@@ -1,6 +1,6 @@
 //! `vanward status`: a table for people, JSON for scripts.
 
-/// What it says of the cache.
+/// The part of the status about the cache.
 mod cache;
 
 use std::fmt::Write;
@@ -12,15 +12,15 @@ use api::status::{ServerState, ServerStatus, Status, UpstreamStatus};
 use super::reach::Reach;
 use super::{faults, shape};
 
-/// Shows how the running proxy stands: listeners, upstreams, and each server's state and why.
+/// Shows the state of the running proxy: listeners, upstreams, and each server with its state and the reason.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Prints all of it as JSON, counters and routes included
+    /// Print everything as JSON, including counters and routes
     #[arg(long, conflicts_with = "configuration")]
     json: bool,
 
-    /// Prints the configuration in force, with every option, as a file
+    /// Print the active configuration with every option, as a file
     #[arg(long)]
     configuration: bool,
 
@@ -33,7 +33,7 @@ Examples:
   vanward status                               the proxy whose `admin` socket vanward.toml names
   vanward status --socket /run/vanward.sock
   vanward status --json | jq '.upstreams[].servers[] | select(.state != \"up\")'
-  vanward status --configuration               what is in force, servers added by `vanward add` included";
+  vanward status --configuration               the active one, including servers of `vanward add`";
 
 pub(crate) fn run(arguments: &Args) -> ExitCode {
     shown(arguments).map_or_else(
