@@ -6,11 +6,11 @@ use crate::scene::Scene;
 use crate::scene::Step::*;
 use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on};
 
-const MALFORMED: &str = "The server's answer is not valid HTTP.";
-const UNCLEAR: &str = "The length of the server's answer is not clear.";
-const ENDED_EARLY: &str = "The server's answer ended early.";
-const CLOSED: &str = "The server closed the connection without an answer.";
-const RESET: &str = "The server reset the connection without an answer.";
+const MALFORMED: &str = "The server's response is not valid HTTP.";
+const UNCLEAR: &str = "The length of the server's response is ambiguous.";
+const ENDED_EARLY: &str = "The server's response ended early.";
+const CLOSED: &str = "The server closed the connection without a response.";
+const RESET: &str = "The server reset the connection without a response.";
 
 /// Each is answered 502; the client's connection goes on, the server's is closed at once.
 fn refused(reason: &str, cause: &str, responses: &[&[u8]]) {
@@ -71,7 +71,7 @@ fn answers_that_are_not_http() {
 #[test]
 fn switches_that_nobody_asked_for() {
     refused(
-        "The server switched to a protocol that was not asked for.",
+        "The server switched to a protocol that was not requested.",
         "upstream-switch",
         &[
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
@@ -144,7 +144,7 @@ fn an_answer_that_ends_before_it_began_or_within_its_head() {
 fn a_head_beyond_the_limits() {
     let long = format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(64 * 1024));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(257));
-    let reason = "The header fields of the server's answer are too large.";
+    let reason = "The header fields of the server's response are too large.";
     refused(reason, "upstream-head-too-large", &[long.as_bytes(), many.as_bytes()]);
 }
 

@@ -172,7 +172,7 @@ fn what_may_not_be_done_twice_is_not_tried_elsewhere() {
 
 #[test]
 fn retries_keep_to_their_budget() {
-    let refused = failure_and_go_on("502 Bad Gateway", "The server reset the connection without an answer.");
+    let refused = failure_and_go_on("502 Bad Gateway", "The server reset the connection without a response.");
     let mut pair = Pair::new(|upstream| {
         upstream.retry_budget = RetrySettings { percent: 50, per_second_min: 0 };
         upstream.settings.ejection = None;
@@ -222,7 +222,7 @@ fn requests_wait_for_a_server_with_room_first_come_first_served() {
 
 #[test]
 fn a_queue_has_a_length_and_a_time() {
-    let full = failure_of_load("Too many requests are under way.");
+    let full = failure_of_load("Too many requests are in progress.");
     // Where the wait is long the queue is full before it is over, however slow the test is.
     for (timeout, cause) in [(PATIENCE, "upstream-full"), (Duration::from_millis(100), "queue-timeout")] {
         let scene = Scene::with(|config| {

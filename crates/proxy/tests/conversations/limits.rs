@@ -199,7 +199,7 @@ fn a_connection_serves_only_so_many_requests() {
 #[test]
 fn where_memory_is_short_a_few_requests_are_admitted_and_the_rest_may_come_again() {
     let scene = Scene::with(|config| config.shed.memory = MemoryBound::Bytes(1));
-    let refused = expand(&failure_of_load("Too many requests are under way."), "");
+    let refused = expand(&failure_of_load("Too many requests are in progress."), "");
     // The control thread is yet to look at memory, and then as many as are always admitted have to be under way.
     let mut waiting = Vec::new();
     loop {

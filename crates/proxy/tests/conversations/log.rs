@@ -164,7 +164,7 @@ fn a_failure_is_logged_with_its_cause() {
     let lines = logged(LogFormat::Json, |scene| {
         let bad = failure_and_close("400 Bad Request", "The request is not valid HTTP.");
         scene.play("bad", &[ClientSends("GET  / HTTP/1.1\r\n\r\n"), ClientGets(&bad), ClientGetsEnd]);
-        let late = failure_and_go_on("504 Gateway Timeout", "The server did not answer in time.");
+        let late = failure_and_go_on("504 Gateway Timeout", "The server did not respond in time.");
         scene.play(
             "late",
             &[
@@ -204,7 +204,7 @@ fn bytes_are_counted_on_all_four_sides() {
     let mut client = scene.client();
     // A failure that no server has a part in comes first: nothing of it may be counted as one's.
     client.sends("TRACE / HTTP/1.1\r\nHost: test\r\n\r\n");
-    let refused = expand(&failure_and_close("405 Method Not Allowed", "This method is not served here."), "");
+    let refused = expand(&failure_and_close("405 Method Not Allowed", "This method is not supported."), "");
     let refused = String::from_utf8(refused).expect("is text");
     let allow = "Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n";
     client.gets(refused.replacen("Connection", &format!("{allow}Connection"), 1).as_bytes());

@@ -10,8 +10,8 @@ use crate::scene::Step::*;
 use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
 
 const REFUSED: &str = "The server could not be reached.";
-const NO_ANSWER: &str = "The server closed the connection without an answer.";
-const RESET: &str = "The server reset the connection without an answer.";
+const NO_ANSWER: &str = "The server closed the connection without a response.";
+const RESET: &str = "The server reset the connection without a response.";
 
 #[test]
 fn one_connection_serves_two_clients() {
@@ -333,7 +333,7 @@ fn a_server_by_name_is_tried_at_each_of_its_addresses() {
 #[test]
 fn a_server_has_only_so_many_connections() {
     let scene = Scene::with(|config| config.upstreams[0].pool.connections = 1);
-    let full = failure_of_load("Too many requests are under way.");
+    let full = failure_of_load("Too many requests are in progress.");
     let (mut first, mut second) = (scene.client(), scene.client());
     first.sends(GET);
     let mut server = scene.accept(0);

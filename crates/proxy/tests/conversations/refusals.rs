@@ -10,8 +10,8 @@ const FOLLOWER: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n";
 
 const NOT_HTTP: &str = "The request is not valid HTTP.";
 const NO_HOST: &str = "The request has no valid Host.";
-const UNCLEAR: &str = "The length of the request body is not clear.";
-const BAD_CHUNKS: &str = "The chunks of the request body are not valid.";
+const UNCLEAR: &str = "The length of the request body is ambiguous.";
+const BAD_CHUNKS: &str = "The chunked request body is not valid.";
 
 /// Each is answered with a status and a reason, then the end; no server sees a connection.
 fn refused(status: &str, reason: &str, requests: &[&[u8]]) {
@@ -87,7 +87,7 @@ fn wrong_request_lines() {
 fn other_versions() {
     refused(
         "505 HTTP Version Not Supported",
-        "Only HTTP/1.0 and HTTP/1.1 are spoken here.",
+        "Only HTTP/1.0 and HTTP/1.1 are supported here.",
         &[b"GET / HTTP/2.0\r\nHost: test\r\n\r\n", b"GET / HTTP/0.9\r\nHost: test\r\n\r\n"],
     );
 }

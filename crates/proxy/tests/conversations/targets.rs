@@ -129,7 +129,7 @@ fn the_most_specific_route_decides_and_without_one_it_is_404() {
         ];
     });
     let not_found = failure_and_go_on("404 Not Found", "Nothing is served under this host and path.");
-    let dots = failure_and_close("400 Bad Request", "The path can be read as that of another resource.");
+    let dots = failure_and_close("400 Bad Request", "The path is ambiguous.");
     for (host, path, server) in [
         ("test", "/api", Ok(0)),
         ("TEST:81", "/api/x?y", Ok(0)),

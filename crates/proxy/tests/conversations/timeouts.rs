@@ -162,7 +162,7 @@ fn a_server_that_does_not_ask_for_a_body_is_504() {
         config.timeouts.client_body = SHORT;
         config.timeouts.upstream_first_byte = 2 * SHORT;
     });
-    let late = failure_and_close("504 Gateway Timeout", "The server did not answer in time.");
+    let late = failure_and_close("504 Gateway Timeout", "The server did not respond in time.");
     scene.play(
         "no 100",
         &[
@@ -270,7 +270,7 @@ fn a_response_is_not_late_while_its_request_moves() {
 #[test]
 fn a_response_that_does_not_begin_is_504() {
     let scene = scene(|config| config.timeouts.upstream_first_byte = SHORT);
-    let late = failure_and_go_on("504 Gateway Timeout", "The server did not answer in time.");
+    let late = failure_and_go_on("504 Gateway Timeout", "The server did not respond in time.");
     scene.play(
         "no response",
         &[

@@ -16,7 +16,7 @@ const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n
 const SWITCH_GOT: &str = "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: y\r\nConnection: upgrade\r\n\
     Upgrade: websocket\r\n{via}\r\n";
 
-const NOT_ASKED_FOR: &str = "The server switched to a protocol that was not asked for.";
+const NOT_ASKED_FOR: &str = "The server switched to a protocol that was not requested.";
 
 const UPGRADED: [Step<'static>; 5] =
     [ClientSends(ASK), ServerAccepts, ServerGets(ASK_SEEN), ServerSends(SWITCH), ClientGets(SWITCH_GOT)];

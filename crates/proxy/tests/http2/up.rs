@@ -348,7 +348,7 @@ fn a_short_response_that_breaks_off_is_told_as_such() {
         let (rest, _) = client.rest();
         let got = String::from_utf8_lossy(&rest);
         assert!(got.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{name}: {got}");
-        assert!(got.ends_with("\r\n\r\nThe server's answer ended early.\n"), "{name}: {got}");
+        assert!(got.ends_with("\r\n\r\nThe server's response ended early.\n"), "{name}: {got}");
     }
 }
 

@@ -24,7 +24,7 @@ deny = ["192.0.2.128/25"]
             let got = client.asks_for(&Asked { fields: &fields, ..get("/") });
             assert_eq!(got.status, status, "{spoken:?} {forwarded}");
         }
-        assert_eq!(client.asks_for(&get("/")).body, "This is not for clients from your network.\n");
+        assert_eq!(client.asks_for(&get("/")).body, "Clients from your network are not allowed.\n");
     }
 }
 

@@ -228,7 +228,7 @@ fn a_name_that_is_not_resolved_yet_is_a_clear_failure() {
     let scene = Scene::new(names, |_| ());
     let (status, body) = scene.ask();
     assert_eq!(status, 503);
-    assert!(body.contains("The server's address is not known."), "{body}");
+    assert!(body.contains("The server's name could not be resolved."), "{body}");
     scene.names.says(Some(&[1, 2]));
     scene.waits_for(&[1, 1, 2, 2]);
 }
