@@ -18,7 +18,7 @@ pub(crate) mod verify;
 use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use balance::{Room, Time, Work};
@@ -363,6 +363,7 @@ impl Attempt<'_> {
         request.out.clear();
         self.call.worker.buffers.warm_text(&mut request.out);
         if is_done {
+            self.call.worker.buffers.wait(&mut request.buffer);
             self.receive(&connection, response, record, progress).await?;
         } else {
             let deadline = self.call.worker.deadlines.deadline();
@@ -643,7 +644,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Reads once there is something: into the buffer that was used last. A stream, one of many that wait, has a buffer of
+    /// Reads once there is something: an exchange that waits has no buffer of any size. A stream, one of many that wait, has a buffer of
     /// some size only then, and where what is read can go on.
     fn poll_read(
         &self,
@@ -652,9 +653,13 @@ impl Attempt<'_> {
         buffer: &mut Buffer,
     ) -> Poll<io::Result<usize>> {
         if buffer.is_empty() {
-            ready!(connection.socket.poll_readable(context))?;
+            let buffers = &self.call.worker.buffers;
+            if connection.socket.poll_readable(context)?.is_pending() {
+                buffers.wait(buffer);
+                return Poll::Pending;
+            }
             if !buffer.is_of_stream() {
-                self.call.worker.buffers.warm(buffer);
+                buffers.ready(buffer);
             } else if !self.call.client.socket.is_crowded() {
                 self.call.worker.buffers.grow_to(buffer, SMALL);
             }

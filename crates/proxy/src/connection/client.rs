@@ -270,6 +270,7 @@ fn read_at_once(
         if let Some(len) = client.socket.head_len() {
             worker.buffers.fit(&mut request.buffer, len);
         }
+        worker.buffers.ready(&mut request.buffer);
         let read = at_once(|context| client.socket.poll_read(context, request.buffer.spare()))?;
         match read {
             Ok(count) if count > 0 => request.buffer.advance(count),
@@ -287,6 +288,7 @@ async fn read(worker: &Worker, snapshot: &Snapshot, client: &Client, request: &m
     if let Some(len) = client.socket.head_len() {
         worker.buffers.fit(&mut request.buffer, len);
     }
+    worker.buffers.ready(&mut request.buffer);
     let limits = &snapshot.head_limits;
     // Within the deadline for the whole head, from its first byte on, or that of a record that holds it.
     let is_armed = Cell::new(false);

@@ -110,22 +110,22 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// With buffers of this read area, and room for heads in proportion.
+    /// Whose buffers have this read area once they are used.
     fn new(worker: &Worker, read_area: usize) -> Self {
         Self {
             request: Request {
                 head: RequestHead::default(),
-                buffer: worker.buffers.take(read_area),
+                buffer: worker.buffers.take_waiting(read_area),
                 kept: Vec::new(),
                 first_piece: Vec::new(),
-                out: Vec::with_capacity(read_area / 4),
+                out: Vec::with_capacity(TINY.min(read_area / 4)),
                 texts: Texts::default(),
                 body: Pump::new(),
             },
             response: Response {
                 head: ResponseHead::default(),
-                buffer: worker.buffers.take(read_area),
-                out: Vec::with_capacity(read_area / 4),
+                buffer: worker.buffers.take_waiting(read_area),
+                out: Vec::with_capacity(TINY.min(read_area / 4)),
                 added: Vec::new(),
                 body: Pump::new(),
                 wrong: None,
@@ -161,8 +161,8 @@ impl Memory {
     fn reset(&mut self, worker: &Worker) {
         self.request.buffer.clear();
         self.response.buffer.clear();
-        worker.buffers.shrink(&mut self.request.buffer);
-        worker.buffers.shrink(&mut self.response.buffer);
+        worker.buffers.wait(&mut self.request.buffer);
+        worker.buffers.wait(&mut self.response.buffer);
         for text in [
             &mut self.request.kept,
             &mut self.request.first_piece,

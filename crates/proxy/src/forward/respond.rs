@@ -94,7 +94,7 @@ pub(crate) async fn respond(
         let server = &snapshot.upstreams[admitted.upstream].servers[reply.server];
         server.release(reply, client, &worker.deadlines);
     }
-    worker.buffers.warm(&mut response.buffer);
+    worker.buffers.wait(&mut response.buffer);
     Ok(plan.next(has_uploaded))
 }
 

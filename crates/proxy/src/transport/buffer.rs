@@ -18,6 +18,8 @@ pub(crate) const PIECE: usize = 96 * 1024;
 /// The sizes that are kept for reuse, and how many of each.
 const SIZES: [usize; 4] = [TINY, SMALL, PIECE, BULK];
 const SPARE_MAX: usize = 64;
+/// What is filled of a buffer that waits, at most: more is not moved.
+const WAITING_MAX: usize = 4096;
 
 /// Bytes that have arrived and are not yet passed on.
 pub(crate) struct Buffer {
@@ -138,40 +140,47 @@ impl Buffer {
 }
 
 /// The spare buffers of one worker.
+#[derive(Default)]
 pub(crate) struct Buffers {
     spare: [RefCell<Vec<Buffer>>; SIZES.len()],
-    /// The one of the size `SMALL` that was used last.
-    warm: RefCell<Buffer>,
     /// The text that was sent last.
     warm_text: RefCell<Vec<u8>>,
-}
-
-impl Default for Buffers {
-    fn default() -> Self {
-        Self {
-            spare: Default::default(),
-            warm: RefCell::new(Buffer::new(SMALL)),
-            warm_text: RefCell::default(),
-        }
-    }
 }
 
 impl Buffers {
     /// An empty buffer with a read area of one of the sizes.
     pub(crate) fn take(&self, read_area: usize) -> Buffer {
         let spare = self.spare_of(read_area).and_then(|spare| spare.borrow_mut().pop());
-        spare.unwrap_or_else(|| Buffer::new(read_area))
+        let mut buffer = spare.unwrap_or_else(|| Buffer::new(read_area));
+        buffer.base = read_area;
+        buffer
     }
 
-    /// Exchanges an empty buffer, before and after its use, for the one that was used last: of those of all exchanges
-    /// under way that one is in the core's cache.
-    pub(crate) fn warm(&self, buffer: &mut Buffer) {
-        if buffer.is_empty() && buffer.base == SMALL && buffer.read_area() == SMALL {
-            std::mem::swap(&mut *self.warm.borrow_mut(), buffer);
+    /// A buffer that waits, of an exchange that begins with this read area.
+    pub(crate) fn take_waiting(&self, base: usize) -> Buffer {
+        let mut buffer = self.take(TINY);
+        buffer.base = base;
+        buffer
+    }
+
+    /// Exchanges a buffer whose exchange waits for one that holds little more than what is filled. The large one goes to
+    /// whoever reads next, and is in the core's cache still.
+    pub(crate) fn wait(&self, buffer: &mut Buffer) {
+        let wanted = if buffer.len() <= TINY { TINY } else { buffer.len() };
+        if buffer.read_area() > wanted && buffer.len() <= WAITING_MAX {
+            self.exchange(buffer, wanted);
         }
     }
 
-    /// The same for a text, which is written and sent.
+    /// Exchanges a buffer that has waited for one of the size that it began with.
+    #[inline]
+    pub(crate) fn ready(&self, buffer: &mut Buffer) {
+        if buffer.read_area() < buffer.base {
+            self.exchange(buffer, buffer.base);
+        }
+    }
+
+    /// Exchanges a text that is written and sent for the one that was sent last.
     pub(crate) fn warm_text(&self, text: &mut Vec<u8>) {
         if text.is_empty() {
             std::mem::swap(&mut *self.warm_text.borrow_mut(), text);
@@ -302,24 +311,40 @@ mod tests {
     #[test]
     fn the_buffer_that_was_used_last_is_used_again() {
         let stock = Buffers::default();
-        let mut exchanges = [stock.take(SMALL), stock.take(SMALL)];
+        let mut exchanges = [stock.take_waiting(SMALL), stock.take_waiting(SMALL)];
         let mut used = Vec::new();
         for at in [0, 1, 0] {
             let buffer = &mut exchanges[at];
-            stock.warm(buffer);
+            stock.ready(buffer);
+            assert_eq!(buffer.read_area(), SMALL);
             used.push(buffer.spare().as_ptr());
+            buffer.spare()[0] = b'x';
             buffer.advance(1);
             // What is filled stays with its exchange.
-            stock.warm(buffer);
-            assert_eq!(buffer.len(), 1);
+            stock.wait(buffer);
+            assert_eq!((buffer.filled(), buffer.read_area()), (&b"x"[..], TINY));
             buffer.consume(1);
-            stock.warm(buffer);
         }
         assert!(used.iter().all(|bytes| *bytes == used[0]), "{used:?}");
-        for other in [TINY, BULK] {
-            let mut buffer = stock.take(other);
-            stock.warm(&mut buffer);
-            assert_eq!(buffer.read_area(), other);
+    }
+
+    #[test]
+    fn a_buffer_that_waits_is_as_small_as_what_it_holds() {
+        let stock = Buffers::default();
+        for (base, filled, waiting, ready) in [
+            (SMALL, 0, TINY, SMALL),
+            (SMALL, TINY, TINY, SMALL),
+            (SMALL, TINY + 1, TINY + 1, SMALL),
+            (SMALL, WAITING_MAX, WAITING_MAX, SMALL),
+            (SMALL, WAITING_MAX + 1, SMALL, SMALL),
+            (TINY, 3, TINY, TINY),
+        ] {
+            let mut buffer = stock.take(base);
+            buffer.advance(filled);
+            stock.wait(&mut buffer);
+            assert_eq!((buffer.len(), buffer.read_area()), (filled, waiting));
+            stock.ready(&mut buffer);
+            assert_eq!((buffer.len(), buffer.read_area()), (filled, ready));
         }
     }
 
