@@ -13,16 +13,15 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use config::Scope;
-use shape::{Delay, Total};
+use shape::Total;
 
 use crate::context::exchange::Call;
 use crate::context::exchange_slot::Memory;
 use crate::context::plan::Plan;
 use crate::transport::alarm::Alarms;
+use crate::transport::delay::Delayed;
 use crate::transport::latency_emulation::Link;
 
 pub(crate) use limits::{Limiter, Limits, Way};
@@ -35,30 +34,9 @@ const SHARES_KEPT: usize = 64;
 /// Holds a message back. It keeps no more memory meanwhile than its bytes take.
 pub(crate) async fn hold_back(call: &Call<'_>, delay: &Delayed, memory: &mut Memory) {
     let Call { worker, .. } = *call;
-    let shaper = &worker.shaper;
     memory.park(worker);
-    shaper.wait(delay).await;
+    worker.shaper.alarms().wait(delay).await;
     memory.unpark(worker);
-}
-
-/// A delay at its place, and how often it was drawn from there: what was measured comes in its order, for all workers
-/// together.
-pub(crate) struct Delayed {
-    meant: Delay,
-    drawn: AtomicU64,
-}
-
-impl Delayed {
-    /// The one that was there before, where it is meant the same.
-    pub(crate) fn new(meant: Option<&Delay>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
-        let meant = meant?;
-        let known = before.filter(|before| before.meant == *meant).cloned();
-        Some(known.unwrap_or_else(|| Arc::new(Self { meant: meant.clone(), drawn: AtomicU64::new(0) })))
-    }
-
-    fn draw_ns(&self) -> u64 {
-        self.meant.draw_ns(self.drawn.fetch_add(1, Ordering::Relaxed), fastrand::u64(..))
-    }
 }
 
 /// What one worker knows of shaped messages.
@@ -92,11 +70,6 @@ impl Shaper {
             late: Cell::new(has_late_listener(plan)),
             shares: RefCell::default(),
         }
-    }
-
-    /// Waits as long as is drawn.
-    pub(crate) async fn wait(&self, delay: &Delayed) {
-        self.alarms.sleep(Duration::from_nanos(delay.draw_ns())).await;
     }
 
     /// All precise waits of the worker.
@@ -196,30 +169,5 @@ impl ConnectionTotals {
         let total = limiter.total(place.address, now_ns);
         totals.push((Arc::clone(limiter), Arc::clone(&total)));
         total
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use shape::Jitter;
-
-    use super::*;
-
-    #[test]
-    fn each_place_goes_through_its_trace_and_goes_on_after_a_reload_that_leaves_it() {
-        let trace = |added: [i64; 3]| Delay {
-            mean_ns: 10,
-            jitter: Jitter::Trace { source: "t".into(), added_ns: Arc::new(added) },
-        };
-        let meant = trace([1, 2, 3]);
-        let made = |before| Delayed::new(Some(&meant), before).expect("there is one");
-        let (one, other) = (made(None), made(None));
-        for late_ns in [11, 12, 13, 11] {
-            assert_eq!([one.draw_ns(), other.draw_ns()], [late_ns; 2]);
-        }
-        assert_eq!(made(Some(&one)).draw_ns(), 12, "where it was");
-        let changed = Delayed::new(Some(&trace([4, 5, 6])), Some(&one)).expect("there is one");
-        assert_eq!(changed.draw_ns(), 14, "from its beginning");
-        assert!(Delayed::new(None, Some(&one)).is_none());
     }
 }

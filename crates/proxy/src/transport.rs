@@ -10,6 +10,8 @@ pub(crate) mod buffer;
 pub(crate) mod cold;
 /// Time-outs, by a wheel of ticks.
 pub(crate) mod deadline;
+/// Delays on purpose.
+pub(crate) mod delay;
 /// Too few file descriptors.
 pub(crate) mod descriptors;
 /// An HTTP/2 connection, as its streams share it.

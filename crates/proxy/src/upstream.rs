@@ -381,7 +381,7 @@ impl Server {
         if let Some(link) = &*self.link.borrow() {
             // One that is there already meets what is changed as well.
             let socket = std::mem::replace(&mut connection.socket, Socket::Nobody);
-            connection.socket = link.over(socket, worker);
+            connection.socket = link.over(socket, worker.shaper.alarms());
         }
         connection
     }
@@ -564,7 +564,7 @@ impl Server {
         let link = self.link.borrow().clone();
         let connected = async {
             if let Some(link) = &link {
-                aside(|| link.connect(worker)).await;
+                aside(|| link.connect(worker.shaper.alarms())).await;
             }
             connect.await
         };
@@ -583,7 +583,7 @@ impl Server {
         let secured = deadline.within(limit, self.secured(worker, tcp)).await;
         let socket = secured.unwrap_or(Err(Failure::UpstreamConnectTimeout))?;
         Ok(match &link {
-            Some(link) => link.over(socket, worker),
+            Some(link) => link.over(socket, worker.shaper.alarms()),
             None => socket,
         })
     }

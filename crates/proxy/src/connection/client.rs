@@ -26,7 +26,7 @@ use crate::forward::answer;
 use crate::transport::buffer::{Buffer, SMALL};
 use crate::transport::cold::{aside, at_once};
 use crate::transport::deadline::Ticks;
-use crate::transport::latency_emulation::Late;
+use crate::transport::latency_emulation::{Late, OnRelease};
 use crate::transport::socket::Socket;
 use crate::transport::tcp::Follows;
 use crate::transport::tls::{HandshakeError, Secure};
@@ -87,7 +87,7 @@ pub(crate) fn connection(worker: Rc<Worker>, mut client: Box<Client>) -> impl Fu
             (listener.tls.clone(), is_introduced, listener.passes_on.is_some(), listener.link.clone())
         };
         if let Some(link) = link {
-            aside(|| link.connect(&worker)).await;
+            aside(|| link.connect(worker.shaper.alarms())).await;
         }
         if is_introduced {
             match aside(|| proxy_protocol::read(&worker, client)).await {
@@ -193,6 +193,22 @@ impl<'a> Count<'a> {
 impl Drop for Count<'_> {
     fn drop(&mut self) {
         self.0.counters.connections_active.decrement();
+        self.0.connection_ended();
+    }
+}
+
+/// Keeps a worker from ending while the last bytes of a delayed connection are on their way.
+struct Stay(Rc<Worker>);
+
+impl Stay {
+    fn new(worker: Rc<Worker>) -> Self {
+        worker.connection_begins();
+        Self(worker)
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
         self.0.connection_ended();
     }
 }
@@ -423,5 +439,7 @@ pub(crate) fn behind(worker: &Rc<Worker>, client: &mut Client) {
     let Some(link) = link.filter(|link| link.is_late() && client.socket.may_be_late()) else { return };
     // While it is made something else is, and no bytes pass.
     let socket = std::mem::replace(&mut client.socket, Socket::Nobody);
-    client.socket = Late::over(socket, &link.latency, &worker.shaper, Some(Rc::clone(worker)));
+    let stays = Rc::clone(worker);
+    let on_release: OnRelease = Box::new(move || Box::new(Stay::new(stays)));
+    client.socket = Late::over(socket, &link.latency, worker.shaper.alarms(), Some(on_release));
 }

@@ -3,6 +3,7 @@
 //! A task of its own takes what has come, notes when, and passes on what is due: so delays are right whoever waits for
 //! what. It goes on after the connection is let go of, until the last bytes have left.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -13,11 +14,10 @@ use std::task::{Context, Poll, Waker};
 use arc_swap::ArcSwapOption;
 use shape::{DelayLine, Latency};
 
-use crate::shaping::{Delayed, Shaper};
 use crate::transport::alarm::{Alarm, Alarms};
+use crate::transport::delay::Delayed;
 use crate::transport::socket::Socket;
 use crate::transport::tcp::Follows;
-use crate::worker::Worker;
 
 /// What is on its way at most, one way of one connection: a gigabit for an eighth of a second.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -62,24 +62,23 @@ impl Link {
     }
 
     /// Waits as long as it takes to make a connection over it.
-    pub(crate) async fn connect(&self, worker: &Worker) {
+    pub(crate) async fn connect(&self, alarms: &Rc<Alarms>) {
         if let Some(delay) = &self.connect_delay {
-            worker.shaper.wait(delay).await;
+            alarms.wait(delay).await;
         }
     }
 
     /// A connection to a server, as it is over the link.
-    pub(crate) fn over(&self, socket: Socket, worker: &Worker) -> Socket {
+    pub(crate) fn over(&self, socket: Socket, alarms: &Rc<Alarms>) -> Socket {
         let is_to_be = self.is_late() && socket.may_be_late();
-        if is_to_be { Late::over(socket, &self.latency, &worker.shaper, None) } else { socket }
+        if is_to_be { Late::over(socket, &self.latency, alarms, None) } else { socket }
     }
 }
 
 /// A connection whose bytes come late.
 pub(crate) struct Late {
     shared: Rc<Shared>,
-    /// Who waits for its last bytes before it ends.
-    worker: Option<Rc<Worker>>,
+    on_release: Option<OnRelease>,
 }
 
 struct Shared {
@@ -94,24 +93,13 @@ struct Shared {
     /// When whoever had it has let go of it.
     left_ns: Cell<Option<u64>>,
     resets: Cell<bool>,
-    stay: Cell<Option<Stay>>,
+    hold: Cell<Option<Hold>>,
 }
 
-/// Keeps a worker from ending: bytes are on their way still.
-struct Stay(Rc<Worker>);
-
-impl Stay {
-    fn new(worker: Rc<Worker>) -> Self {
-        worker.connection_begins();
-        Self(worker)
-    }
-}
-
-impl Drop for Stay {
-    fn drop(&mut self) {
-        self.0.connection_ended();
-    }
-}
+/// A guard that lives until the last bytes have left, e.g. one that keeps the worker from ending.
+pub(crate) type Hold = Box<dyn Any>;
+/// Makes the guard when the owner of the connection drops it.
+pub(crate) type OnRelease = Box<dyn FnOnce() -> Hold>;
 
 /// One way.
 struct Half {
@@ -174,10 +162,9 @@ impl Late {
     pub(crate) fn over(
         socket: Socket,
         latency: &Arc<InForce>,
-        shaper: &Shaper,
-        worker: Option<Rc<Worker>>,
+        alarms: &Rc<Alarms>,
+        on_release: Option<OnRelease>,
     ) -> Socket {
-        let alarms = shaper.alarms();
         let shared = Rc::new(Shared {
             socket,
             latency: Arc::clone(latency),
@@ -187,12 +174,12 @@ impl Late {
             driver: Cell::new(None),
             left_ns: Cell::new(None),
             resets: Cell::new(false),
-            stay: Cell::new(None),
+            hold: Cell::new(None),
         });
         let driver =
             Driver { shared: Rc::clone(&shared), arrival: alarms.alarm(), departure: alarms.alarm() };
         tokio::task::spawn_local(driver.run());
-        Socket::Late(Box::new(Self { shared, worker }))
+        Socket::Late(Box::new(Self { shared, on_release }))
     }
 
     /// The connection itself.
@@ -285,7 +272,7 @@ impl Drop for Late {
     fn drop(&mut self) {
         let now_ns = self.shared.alarms.now_ns();
         self.shared.left_ns.set(Some(now_ns));
-        self.shared.stay.set(self.worker.take().map(Stay::new));
+        self.shared.hold.set(self.on_release.take().map(|hold| hold()));
         // Ends there are late as well.
         self.shared.outward.borrow_mut().end(&self.shared.latency, now_ns);
         self.shared.stir();

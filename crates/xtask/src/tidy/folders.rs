@@ -48,8 +48,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("context/snapshot", "upstream"),
     ("faults/connections", "chaos"),
     ("faults/messages", "forward"),
-    ("transport/latency_emulation", "shaping"),
-    ("transport/latency_emulation", "worker"),
     ("worker", "connection"),
     ("worker", "context"),
     ("worker", "faults"),

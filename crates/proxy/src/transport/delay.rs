@@ -1,0 +1,61 @@
+//! A delay on purpose, drawn anew for each message or connection that it holds back.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use shape::Delay;
+
+use crate::transport::alarm::Alarms;
+
+/// A configured delay, and how often it was drawn. All workers share it, so a measured trace is followed in its order.
+pub(crate) struct Delayed {
+    meant: Delay,
+    drawn: AtomicU64,
+}
+
+impl Delayed {
+    /// The delay of the plan before, if it is configured the same: a trace goes on where it was.
+    pub(crate) fn new(meant: Option<&Delay>, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        let meant = meant?;
+        let known = before.filter(|before| before.meant == *meant).cloned();
+        Some(known.unwrap_or_else(|| Arc::new(Self { meant: meant.clone(), drawn: AtomicU64::new(0) })))
+    }
+
+    fn draw_ns(&self) -> u64 {
+        self.meant.draw_ns(self.drawn.fetch_add(1, Ordering::Relaxed), fastrand::u64(..))
+    }
+}
+
+impl Alarms {
+    /// Waits for the next delay that is drawn.
+    pub(crate) async fn wait(self: &Rc<Self>, delay: &Delayed) {
+        self.sleep(Duration::from_nanos(delay.draw_ns())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shape::Jitter;
+
+    use super::*;
+
+    #[test]
+    fn each_place_goes_through_its_trace_and_goes_on_after_a_reload_that_leaves_it() {
+        let trace = |added: [i64; 3]| Delay {
+            mean_ns: 10,
+            jitter: Jitter::Trace { source: "t".into(), added_ns: Arc::new(added) },
+        };
+        let meant = trace([1, 2, 3]);
+        let made = |before| Delayed::new(Some(&meant), before).expect("there is one");
+        let (one, other) = (made(None), made(None));
+        for late_ns in [11, 12, 13, 11] {
+            assert_eq!([one.draw_ns(), other.draw_ns()], [late_ns; 2]);
+        }
+        assert_eq!(made(Some(&one)).draw_ns(), 12, "where it was");
+        let changed = Delayed::new(Some(&trace([4, 5, 6])), Some(&one)).expect("there is one");
+        assert_eq!(changed.draw_ns(), 14, "from its beginning");
+        assert!(Delayed::new(None, Some(&one)).is_none());
+    }
+}
