@@ -3,23 +3,6 @@
 
 #![allow(unsafe_code, reason = "an allocator that counts can be installed in no other way")]
 
-/// Frames, written and read by hand.
-#[path = "http2/frame.rs"]
-#[allow(dead_code, reason = "shared with the conversations over HTTP/2")]
-mod frame;
-/// One end of a connection of HTTP/2.
-#[path = "http2/end.rs"]
-#[allow(dead_code, reason = "shared with the conversations over HTTP/2")]
-mod end;
-/// One end of a connection of HTTP/1.
-#[path = "conversations/peer.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod peer;
-/// How bytes are shown and compared.
-#[path = "conversations/text.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod text;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -27,9 +10,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use config::{Config, Protocol};
-use end::End;
-use frame::{INITIAL_WINDOW_SIZE, WINDOW, data, headers, last_headers, raw, window_update};
 use proxy::Running;
+use testkit::http2::frame::{INITIAL_WINDOW_SIZE, WINDOW, data, headers, last_headers, raw, window_update};
+use testkit::http2::{End, frame};
 
 struct Counting;
 

@@ -11,26 +11,8 @@ use std::time::{Duration, Instant};
 
 use config::Config;
 use socket2::{Domain, SockRef, Socket, Type};
-
-/// Frames, written and read by hand.
-#[path = "http2/frame.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod frame;
-/// One end of a connection of HTTP/2.
-#[path = "http2/end.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod end;
-/// One end of a connection of HTTP/1.
-#[path = "conversations/peer.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod peer;
-/// How bytes are shown and compared.
-#[path = "conversations/text.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod text;
-
-use end::End;
-use peer::PATIENCE;
+use testkit::http2::{End, frame};
+use testkit::wait::PATIENCE;
 
 const CLIENTS: usize = 16;
 const RESTARTS: usize = 5;

@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use crate::peer::Peer;
-use crate::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+use testkit::http1::Peer;
+use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
 
 pub(crate) const ONE_ROUTE: &str = r#"
 [cache]

@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use testkit::scene::{Asked, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
-use crate::scene::{Asked, Scene, Spoken, get};
 
 /// The page of the metrics.
 fn metrics(scene: &Scene) -> String {

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use crate::admin;
+use testkit::admin;
+use testkit::scene::{Asked, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
 use crate::purged::order;
-use crate::scene::{Asked, Scene, Spoken, get};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 

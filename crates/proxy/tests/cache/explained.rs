@@ -1,8 +1,9 @@
 //! What `vanward cache explain` is told: what is stored, why not, and what to change.
 
+use testkit::scene::{Asked, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
 use crate::purged::{order, scene};
-use crate::scene::{Asked, Scene, Spoken, get};
 
 /// The answer about a URL, without white space.
 fn explain(scene: &Scene, body: &str) -> String {
@@ -84,7 +85,7 @@ fn a_body_that_breaks_off_is_why() {
     server.head();
     server.sends("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 100000\r\n\r\nfirst");
     drop(server);
-    let crate::scene::Client::One(mut peer) = client else { return };
+    let testkit::scene::Client::One(mut peer) = client else { return };
     peer.rest();
     let told = explain(&scene, URL);
     assert_has(&told, &[r#""reason": "incomplete""#, "look at why the origin ends connections"]);
@@ -135,7 +136,7 @@ fn options_that_are_named_are_options_that_there_are() {
                 "{name} of {remedy}"
             );
             if let (Some(option), Some(value)) = (name.strip_prefix("cache."), value) {
-                crate::scene::read(&format!(
+                testkit::scene::read(&format!(
                     "[[listen]]\naddress = \"127.0.0.1:0\"\n{}",
                     ONE_ROUTE
                         .replace("{0}", "127.0.0.1:1")

@@ -1,7 +1,8 @@
 //! Each response is judged for itself: what came before it for the same URL, or for whom, does not keep it out of the store.
 
+use testkit::scene::{Asked, BOTH, Got, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
-use crate::scene::{Asked, BOTH, Got, Scene, Spoken, get};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 

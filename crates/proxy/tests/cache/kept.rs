@@ -1,8 +1,9 @@
 //! What does not tell responses apart does not change them: it is kept from the server, or what it brings from the store.
 
+use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
 use crate::judged::comes_to_be_stored;
-use crate::scene::{Asked, BOTH, Scene, Spoken, get};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 

@@ -2,29 +2,6 @@
 //!
 //! As in the other conversations one thread does one thing after the other, and nothing sleeps to be right.
 
-/// Frames, written and read by hand.
-#[path = "../http2/frame.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod frame;
-/// One end of a connection of HTTP/2.
-#[path = "../http2/end.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod end;
-/// One end of a connection of HTTP/1.
-#[path = "../conversations/peer.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod peer;
-/// The admin API, asked over its socket.
-#[path = "../conversations/admin.rs"]
-mod admin;
-/// How bytes are shown and compared.
-#[path = "../conversations/text.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod text;
-/// A proxy as a file configures it, and clients of either version.
-#[path = "../policies/scene.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod scene;
 /// What is answered from the store, and what is not.
 mod answered;
 /// Conditions of clients and of the store.

@@ -1,8 +1,9 @@
 //! Parts that servers send: kept, joined, and completed.
 
+use testkit::http1::Peer;
+use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, next, response};
-use crate::peer::Peer;
-use crate::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
 
 const WHOLE: &str = "0123456789";
 const TAGGED: &str = "Cache-Control: max-age=60\r\nETag: \"a\"\r\n";

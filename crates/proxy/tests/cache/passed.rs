@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::http1::Peer;
+use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
-use crate::peer::Peer;
-use crate::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 

@@ -1,8 +1,9 @@
 //! What is purged answers no more, on no worker, however it is named; and what is fetched meanwhile is not stored.
 
-use crate::admin;
+use testkit::admin;
+use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
-use crate::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\n";
 

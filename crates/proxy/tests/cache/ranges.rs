@@ -1,7 +1,8 @@
 //! Parts of what is stored, or comes.
 
+use testkit::scene::{Asked, BOTH, Got, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
-use crate::scene::{Asked, BOTH, Got, Scene, Spoken, get};
 
 const BODY: &str = "0123456789";
 const FIELDS: &str = "Cache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Type: text/plain\r\n\

@@ -1,8 +1,9 @@
 //! A reload that changes how much is stored: what fits stays, and what does not is said.
 
+use testkit::scene::{BOTH, Scene, Spoken, get, read};
+
 use crate::answered::{ONE_ROUTE, response};
 use crate::judged::{comes_to_be_stored, is_hit};
-use crate::scene::{BOTH, Scene, Spoken, get, read};
 
 /// Reloads with this in the place of the memory, and says what is remarked.
 fn reload(scene: &Scene, memory: &str, cache: &str) -> Vec<String> {

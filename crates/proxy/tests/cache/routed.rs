@@ -2,9 +2,10 @@
 
 use std::thread;
 
+use testkit::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
 use crate::purged::order;
-use crate::scene::{Asked, BOTH, Client, Got, Scene, Spoken, get};
 
 const FRESH: &str = "Cache-Control: max-age=60\r\nSurrogate-Key: news\r\n";
 

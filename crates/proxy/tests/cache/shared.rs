@@ -1,11 +1,12 @@
 //! Many who want the same: one asks, whatever becomes of it.
 
+use testkit::http1::Peer;
+use testkit::http2::End;
+use testkit::http2::frame::last_headers;
+use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, next, response};
-use crate::end::End;
-use crate::frame::last_headers;
-use crate::peer::Peer;
 use crate::purged;
-use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 const CROWD: usize = 40;
 

@@ -1,8 +1,9 @@
 //! What is served although it is no longer fresh, and when not.
 
+use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, next, response};
 use crate::purged;
-use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 /// Two seconds old when it comes, and fresh for one.
 fn stale(more: &str) -> String {
@@ -12,7 +13,7 @@ fn stale(more: &str) -> String {
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\ndown";
 
 /// A client and a server that have talked before.
-fn stored(scene: &Scene, spoken: Spoken, fields: &str) -> (Client, crate::peer::Peer) {
+fn stored(scene: &Scene, spoken: Spoken, fields: &str) -> (Client, testkit::http1::Peer) {
     let mut client = scene.client(spoken);
     client.asks(&get("/a"));
     let mut server = scene.accept(0);

@@ -1,8 +1,9 @@
 //! Conditions: those of clients, answered from the store, and those that the store puts to the server.
 
+use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+
 use crate::answered::{ONE_ROUTE, response};
 use crate::purged;
-use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 const MODIFIED: &str = "Tue, 01 Oct 2024 10:00:00 GMT";
 const EARLIER: &str = "Tue, 01 Oct 2024 09:59:59 GMT";

@@ -114,7 +114,7 @@ fn a_request_may_not_be_without_end() {
     let head = format!("POST /proxies HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", name.len());
     let mut peer = scene.api_peer();
     peer.sends(head + &name);
-    assert!(peer.gets_head().starts_with("HTTP/1.1 413 "));
+    assert!(peer.head().starts_with("HTTP/1.1 413 "));
 }
 
 #[test]

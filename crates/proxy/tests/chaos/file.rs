@@ -4,8 +4,8 @@ use std::net::{TcpListener, TcpStream};
 
 use proxy::chaos::{Config, StartError};
 use serde_json::{Value, json};
+use testkit::http1::Peer;
 
-use crate::peer::Peer;
 use crate::scene::Scene;
 
 fn config(proxies: &Value) -> Config {

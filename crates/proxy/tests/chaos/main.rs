@@ -4,14 +4,6 @@
 
 /// A chaos proxy with a server, and its API.
 mod scene;
-/// One end of a connection.
-#[path = "../conversations/peer.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod peer;
-/// Expected texts.
-#[path = "../conversations/text.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod text;
 /// What the API takes and tells.
 mod api;
 /// What it begins with.

@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 
 use proxy::chaos::{Chaos, Config, Options, StartError, start};
 use serde_json::{Value, json};
-
-use crate::peer::{PATIENCE, Peer};
+use testkit::http1::Peer;
+use testkit::wait::PATIENCE;
 
 pub(crate) struct Scene {
     chaos: Chaos,

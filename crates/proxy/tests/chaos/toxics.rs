@@ -1,8 +1,8 @@
 //! Each toxic as Toxiproxy documents it, and ours, on connections that live through its coming and going.
 
 use serde_json::json;
+use testkit::http1::Ending;
 
-use crate::peer::Ending;
 use crate::scene::Scene;
 
 /// In ms, longer than any test.

@@ -1,9 +1,10 @@
 //! Connections that end with their response although their clients have said more (RFC 9112 §9.6): what was sent arrives.
 
-use crate::peer::Ending;
+use testkit::http1::Ending;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 
 const CLOSED: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok";
 

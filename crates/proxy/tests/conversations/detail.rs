@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use config::{LogFormat, QueueSettings, Route};
 use serde_json::Value;
+use testkit::text::GET;
 
 use crate::log::{logged, logged_with};
 use crate::scene::Scene;
-use crate::text::GET;
 
 /// What the log says of each of these requests, each on a connection of its own, whatever it is answered.
 fn requests(sent: &[&str]) -> Vec<Value> {
@@ -29,7 +29,7 @@ fn answers(sent: &[&str]) -> Vec<Value> {
             let mut client = scene.client();
             client.sends(GET.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1));
             let mut server = scene.accept(0);
-            server.gets_head();
+            server.head();
             server.sends(answer);
             let (answer, _) = client.rest();
             assert!(answer.starts_with(b"HTTP/1.1 "), "{}", answer.escape_ascii());
@@ -168,7 +168,7 @@ fn a_wait_that_is_over_is_told_by_its_option() {
             let mut client = scene.client();
             client.sends(GET.replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1));
             let mut server = scene.accept(0);
-            server.gets_head();
+            server.head();
             server.sends(answer);
             client.rest();
         }
@@ -233,7 +233,7 @@ fn an_answer_that_ends_early_is_told_with_how_much_came() {
                 1,
             ));
             let mut server = scene.accept(0);
-            server.gets_head();
+            server.head();
             server.sends(answer);
             if begins.ends_with("200") {
                 client.head();
@@ -291,7 +291,7 @@ fn a_wait_for_a_server_with_room_is_told_by_its_option() {
             let [mut first, mut second] = [scene.client(), scene.client()];
             first.sends(GET);
             let mut server = scene.accept(0);
-            server.gets_head();
+            server.head();
             second.sends(GET);
             assert_eq!(second.message().status(), 503);
             server.sends("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");

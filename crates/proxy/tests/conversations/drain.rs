@@ -3,9 +3,10 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::peer::PATIENCE;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
+use testkit::wait::PATIENCE;
+
 use crate::scene::Scene;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 
 const LAST: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok";
 

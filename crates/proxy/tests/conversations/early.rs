@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
+use testkit::http1::{Ending, Peer};
 
-use crate::peer::{Ending, Peer};
 use crate::scene::Scene;
 use crate::scene::Step::*;
 

@@ -1,10 +1,11 @@
 //! Servers that do wrong: answers that are refused with 502, and answers that break off. The connection to such a
 //! server is never used again.
 
-use crate::peer::Ending;
+use testkit::http1::Ending;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on};
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on};
 
 const MALFORMED: &str = "The server's response is not valid HTTP.";
 const UNCLEAR: &str = "The length of the server's response is ambiguous.";

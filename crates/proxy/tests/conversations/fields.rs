@@ -1,8 +1,9 @@
 //! Fields that end at this hop, and those that it adds (RFC 9110 §7.6, RFC 7239).
 
+use testkit::text::{GET, OK, OK_GOT};
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, OK, OK_GOT};
 
 #[test]
 fn hop_by_hop_fields_end_here_in_both_directions() {
@@ -66,7 +67,7 @@ fn what_a_trusted_proxy_says_is_appended_to() {
         config.trusted_proxies = vec![config::network("127.0.0.0/8").expect("is a network")];
     });
     let ours_alone =
-        [ClientSends(GET), ServerGets(crate::text::GET_SEEN), ServerSends(OK), ClientGets(OK_GOT)];
+        [ClientSends(GET), ServerGets(testkit::text::GET_SEEN), ServerSends(OK), ClientGets(OK_GOT)];
     let told = [
         ClientSends(TOLD),
         ServerAccepts,

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use balance::{AddressPrefixes, CookieAttributes, RetrySettings, Source};
 use config::{QueueSettings, RetryOn, Statuses, StickyCookie, StickySessions, StickyTable, Upstream};
+use testkit::http1::Peer;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
+use testkit::wait::PATIENCE;
 
-use crate::peer::{PATIENCE, Peer};
 use crate::scene::Scene;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
 
 /// A request with a field, and what a server sees of it.
 fn request_with(field: &str) -> (String, String) {
@@ -268,7 +269,7 @@ fn a_cookie_keeps_a_client_on_its_server() {
     let mut client = pair.scene.client();
     let first = pair.server_of(&mut client, GET, GET_SEEN);
     pair.peer(first).sends(OK);
-    let got = client.gets_head();
+    let got = client.head();
     let set = got.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).expect("a cookie is set");
     let (pair_text, attributes) = set.split_once("; ").expect("it has attributes");
     assert!(pair_text.starts_with("vanward=") && attributes.contains("HttpOnly"), "{set}");
@@ -283,7 +284,7 @@ fn a_cookie_keeps_a_client_on_its_server() {
     let forged_seen = seen.replace("vanward=", "vanward=A");
     let server = pair.server_of(&mut client, &forged, &forged_seen);
     pair.peer(server).sends(OK);
-    assert!(client.gets_head().contains("Set-Cookie: vanward="));
+    assert!(client.head().contains("Set-Cookie: vanward="));
     client.gets(b"ok");
 }
 
@@ -318,7 +319,7 @@ fn a_cookie_of_the_server_is_learnt() {
     let mut client = pair.scene.client();
     let first = pair.server_of(&mut client, GET, GET_SEEN);
     pair.peer(first).sends(OK.replace("Date: D\r\n", "Date: D\r\nSet-Cookie: SID=77; Path=/\r\n"));
-    assert!(client.gets_head().contains("Set-Cookie: SID=77"));
+    assert!(client.head().contains("Set-Cookie: SID=77"));
     client.gets(b"ok");
     let (request, seen) = request_with("Cookie: a=b; SID=77");
     for _ in 0..4 {

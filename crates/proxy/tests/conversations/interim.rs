@@ -1,8 +1,9 @@
 //! Interim responses (RFC 9110 §15.2), and the expectation of 100-continue from end to end (§10.1.1).
 
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, failure_and_go_on};
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, failure_and_go_on};
 
 const EXPECTS: &str = "POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 const EXPECTS_SEEN: &str =
@@ -65,7 +66,7 @@ fn interim_responses_without_an_end_are_refused() {
         assert!(client.head().starts_with("HTTP/1.1 102 "));
     }
     let refusal = failure_and_go_on("502 Bad Gateway", "The server sent too many interim responses.");
-    client.gets(&crate::text::expand(&refusal, ""));
+    client.gets(&testkit::text::expand(&refusal, ""));
     server.is_closed();
 }
 

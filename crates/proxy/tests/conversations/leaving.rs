@@ -4,10 +4,10 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
+use testkit::text::GET;
+use testkit::wait::PATIENCE;
 
-use crate::peer::PATIENCE;
 use crate::scene::Scene;
-use crate::text::GET;
 
 const BYTES: usize = 150_000;
 const CLOSE: &str = "GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";

@@ -1,10 +1,10 @@
 //! What is too large or too many, each limit with its status.
 
 use config::MemoryBound;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_of_load};
 
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_of_load};
 
 const TOO_LARGE: &str = "The request body is too large.";
 
@@ -147,7 +147,7 @@ fn clients_beyond_the_limit_are_503_until_one_leaves() {
     let scene = Scene::with(|config| config.limits.connections = 2);
     let refused = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 31\r\n\
                    Retry-After: 1\r\nConnection: close\r\nDate: {date}\r\n\r\nToo many clients are connected.\n";
-    let serve = |client: &mut crate::peer::Peer, server: &mut Option<crate::peer::Peer>| {
+    let serve = |client: &mut testkit::http1::Peer, server: &mut Option<testkit::http1::Peer>| {
         client.sends(GET);
         let server = server.get_or_insert_with(|| scene.accept(0));
         server.gets(&expand(GET_SEEN, ""));

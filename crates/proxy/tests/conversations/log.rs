@@ -5,10 +5,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::{AccessLog, Config, LogFormat, LogTarget};
 use serde_json::Value;
+use testkit::text::{GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
 /// Says something, ends the proxy, and returns the lines of its log.
 pub(crate) fn logged(format: LogFormat, talk: impl FnOnce(&Scene)) -> Vec<String> {
@@ -106,7 +106,7 @@ fn no_line_is_older_than_its_request() {
         let began = Instant::now();
         while asked_ms.len() < 20 || began.elapsed() < Duration::from_millis(20) {
             asked_ms.push(now_ms());
-            client.sends(crate::text::GET);
+            client.sends(testkit::text::GET);
             if servers.is_empty() {
                 servers.push(scene.accept(0));
             }
@@ -142,7 +142,7 @@ fn the_bytes_of_a_body_are_counted_in_every_framing() {
                 ClientGets(
                     "HTTP/1.1 200 OK\r\nDate: D\r\nTransfer-Encoding: chunked\r\n{via}\r\n3\r\nabc\r\n0\r\n\r\n",
                 ),
-                ClientSends(crate::text::GET),
+                ClientSends(testkit::text::GET),
                 ServerGets(GET_SEEN),
                 ServerSends(OK),
                 ClientGets(OK_GOT),
@@ -156,7 +156,7 @@ fn the_bytes_of_a_body_are_counted_in_every_framing() {
         "{line}"
     );
     let line: Value = serde_json::from_str(&lines[1]).expect("is JSON");
-    assert_eq!(line["bytes_received"], crate::text::GET.len(), "{line}");
+    assert_eq!(line["bytes_received"], testkit::text::GET.len(), "{line}");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_failure_is_logged_with_its_cause() {
         scene.play(
             "late",
             &[
-                ClientSends(crate::text::GET),
+                ClientSends(testkit::text::GET),
                 ServerAccepts,
                 ServerGets(GET_SEEN),
                 ClientGets(&late),
@@ -178,7 +178,7 @@ fn a_failure_is_logged_with_its_cause() {
         scene.play(
             "broken off",
             &[
-                ClientSends(crate::text::GET),
+                ClientSends(testkit::text::GET),
                 ServerAccepts,
                 ServerGets(GET_SEEN),
                 ServerSends("HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 9\r\n\r\nabc"),

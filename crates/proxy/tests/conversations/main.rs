@@ -5,10 +5,6 @@
 
 /// A proxy between a client and servers that follow a script.
 mod scene;
-/// One end of a connection to the proxy.
-mod peer;
-/// Expected texts with what the proxy adds.
-mod text;
 /// Bodies of requests: where they end, and what follows them.
 mod requests;
 /// Bodies of responses, in every framing and for every kind of client.

@@ -2,8 +2,9 @@
 
 use std::net::TcpListener;
 
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
+
 use crate::scene::Scene;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 
 /// A scene whose only server is not there.
 fn without_a_server() -> Scene {
@@ -44,7 +45,7 @@ fn a_request_whose_body_is_not_here_ends_its_connection() {
     let scene = without_a_server();
     let mut client = scene.client();
     client.sends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhel");
-    assert!(client.gets_head().contains("Connection: close\r\n"));
+    assert!(client.head().contains("Connection: close\r\n"));
 }
 
 const CALL: &str = "POST /shop.Orders/Get HTTP/1.1\r\nHost: test\r\nContent-Type: application/grpc+proto\r\nTE: trailers\r\n\
@@ -67,9 +68,9 @@ fn a_call_that_a_server_answers_is_left_alone() {
     let mut client = scene.client();
     client.sends(CALL);
     let mut server = scene.accept(0);
-    server.gets_head();
+    server.head();
     server.sends("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
-    assert!(client.gets_head().starts_with("HTTP/1.1 503 "));
+    assert!(client.head().starts_with("HTTP/1.1 503 "));
     client.sends(GET);
     server.exactly(5);
     server.gets(&expand(GET_SEEN, ""));

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use config::Server;
+use testkit::http1::Peer;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
 
-use crate::peer::Peer;
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_go_on, failure_of_load};
 
 const REFUSED: &str = "The server could not be reached.";
 const NO_ANSWER: &str = "The server closed the connection without a response.";
@@ -312,7 +312,7 @@ fn wait_for_any(scene: &Scene, connections: &mut [Option<Peer>; 2]) -> usize {
         if let Some(server) = (0..2).find(|&server| is_asked(scene, &mut connections[server], server)) {
             return server;
         }
-        assert!(began.elapsed() < crate::peer::PATIENCE, "no server is asked");
+        assert!(began.elapsed() < testkit::wait::PATIENCE, "no server is asked");
         std::thread::yield_now();
     }
 }

@@ -1,9 +1,10 @@
 //! Requests that are refused before a server hears of them: wrong syntax, and what two readers could read
 //! differently. After each the connection is closed, whatever follows.
 
+use testkit::text::{GET, expand, failure_and_close};
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, expand, failure_and_close};
 
 /// What would be the next request if the refused one was read in another way.
 const FOLLOWER: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n";
@@ -304,8 +305,8 @@ fn what_follows_a_valid_request_is_refused_by_itself() {
             ClientSends("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc\x01def"),
             ServerAccepts,
             ServerGets("POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n{ours}\r\nabc"),
-            ServerSends(crate::text::OK),
-            ClientGets(crate::text::OK_GOT),
+            ServerSends(testkit::text::OK),
+            ClientGets(testkit::text::OK_GOT),
             ClientGets(&answer),
             ClientGetsEnd,
         ],
@@ -322,9 +323,9 @@ fn an_upgrade_to_what_is_not_looked_into_is_not_passed_on() {
                  HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
             ),
             ServerAccepts,
-            ServerGets(crate::text::GET_SEEN),
-            ServerSends(crate::text::OK),
-            ClientGets(crate::text::OK_GOT),
+            ServerGets(testkit::text::GET_SEEN),
+            ServerSends(testkit::text::OK),
+            ClientGets(testkit::text::OK_GOT),
         ],
     );
 }

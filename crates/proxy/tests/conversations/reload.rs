@@ -4,10 +4,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use config::{Config, Listener};
+use testkit::http1::Peer;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
+use testkit::wait::PATIENCE;
 
-use crate::peer::{PATIENCE, Peer};
 use crate::scene::{Scene, listen, loopback};
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand};
 
 const LAST: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\nConnection: close\r\n{via}\r\nok";
 

@@ -1,8 +1,9 @@
 //! Bodies of requests in every framing (RFC 9112 §6), what follows them, and clients of HTTP/1.0.
 
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT};
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT};
 
 /// A request, what the server sees of it, and that the connection goes on.
 fn passes(name: &str, request: &str, seen: &str) {

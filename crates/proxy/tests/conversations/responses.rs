@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT};
+
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT};
 
 const GET10: &str = "GET / HTTP/1.0\r\nHost: test\r\nConnection: keep-alive\r\n\r\n";
 

@@ -8,9 +8,9 @@ use std::time::Instant;
 use config::{Config, Server};
 use proxy::Running;
 use socket2::SockRef;
-
-use crate::peer::{PATIENCE, Peer};
-use crate::text::expand;
+use testkit::http1::Peer;
+use testkit::text::expand;
+use testkit::wait::PATIENCE;
 
 /// One thing that happens. Texts are expanded by `text::expand`; "the client" and "the server" are the connections
 /// that were made last.

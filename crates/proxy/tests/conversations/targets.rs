@@ -1,10 +1,10 @@
 //! The four forms of a request target, Host, and where a request goes (RFC 9112 §3.2).
 
 use config::{HostHeader, Route};
+use testkit::text::{GET, OK, OK_GOT, added, expand, failure_and_close, failure_and_go_on};
 
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, OK, OK_GOT, added, expand, failure_and_close, failure_and_go_on};
 
 fn seen_by_server(scene: &Scene, request: &str, seen: &str) {
     let mut client = scene.client();

@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use config::Config;
+use testkit::http1::Ending;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
-use crate::peer::Ending;
 use crate::scene::Scene;
 use crate::scene::Step::*;
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand, failure_and_close, failure_and_go_on};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -392,7 +392,7 @@ fn a_client_that_takes_nothing_is_dropped() {
 const RESPONSE_BYTES: usize = 256 << 20;
 
 /// A client that asks for more than all buffers hold and does not read; the server ends once the proxy lets go of it.
-fn endless_response(scene: &Scene) -> (crate::peer::Peer, std::thread::JoinHandle<()>) {
+fn endless_response(scene: &Scene) -> (testkit::http1::Peer, std::thread::JoinHandle<()>) {
     let mut client = scene.client();
     client.sends(GET);
     let mut server = scene.accept(0);

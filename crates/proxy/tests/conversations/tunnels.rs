@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::peer::Ending;
+use testkit::http1::Ending;
+use testkit::text::{GET, expand, failure_and_go_on};
+
 use crate::scene::Step::*;
 use crate::scene::{Scene, Step};
-use crate::text::{GET, expand, failure_and_go_on};
 
 const ASK: &str = "GET /chat HTTP/1.1\r\nHost: test\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Key: x\r\n\r\n";
@@ -91,12 +92,12 @@ fn a_server_may_decline() {
             ClientSends(ASK),
             ServerAccepts,
             ServerGets(ASK_SEEN),
-            ServerSends(crate::text::OK),
-            ClientGets(crate::text::OK_GOT),
+            ServerSends(testkit::text::OK),
+            ClientGets(testkit::text::OK_GOT),
             ClientSends(GET),
-            ServerGets(crate::text::GET_SEEN),
-            ServerSends(crate::text::OK),
-            ClientGets(crate::text::OK_GOT),
+            ServerGets(testkit::text::GET_SEEN),
+            ServerSends(testkit::text::OK),
+            ClientGets(testkit::text::OK_GOT),
         ],
     );
 }
@@ -114,7 +115,7 @@ fn a_switch_that_was_not_asked_for_is_refused() {
             &[
                 ClientSends(&request),
                 ServerAccepts,
-                ServerGets(crate::text::GET_SEEN),
+                ServerGets(testkit::text::GET_SEEN),
                 ServerSends(SWITCH),
                 ClientGets(&refused),
                 ServerIsClosed,

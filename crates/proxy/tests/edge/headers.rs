@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use config::{AccessLog, Config, LogFormat, LogTarget};
+use testkit::text::{GET, OK};
 
 use crate::scene::{Scene, answer};
-use crate::text::{GET, OK};
 
 /// A header of version 2: from 192.0.2.7:4711 to 192.0.2.1:443, with a TLV that says nothing.
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\xc0\0\x02\x07\xc0\0\x02\x01\x12\x67\x01\xbb\x04\0\0";

@@ -1,9 +1,9 @@
 //! The PROXY protocol towards servers: each connection begins with whom it is from, and is that client's alone.
 
 use route::ProxyVersion;
+use testkit::text::GET;
 
 use crate::scene::{Scene, addresses, answer, exchange, meet};
-use crate::text::GET;
 
 fn scene(version: ProxyVersion) -> Scene {
     Scene::with(1, |set| set.config.upstreams[0].send_proxy_protocol = Some(version))

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use config::{AccessLog, Config, Listener, LogFormat, LogTarget};
 use route::ProxyVersion;
+use testkit::http1::Peer;
 
-use crate::peer::Peer;
 use crate::scene::{Scene, Set, addresses, loopback, unix_listener, url};
 
 /// A server that nobody is: the kernel gives its port to nobody who did not ask for it.

@@ -5,14 +5,6 @@
 
 /// A proxy with listeners and servers of every kind.
 mod scene;
-/// One end of a connection.
-#[path = "../conversations/peer.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod peer;
-/// Expected texts with what the proxy adds.
-#[path = "../conversations/text.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod text;
 /// Unix sockets on both sides.
 mod unix;
 /// PROXY headers from those in front.

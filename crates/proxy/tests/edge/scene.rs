@@ -10,9 +10,9 @@ use config::{Config, ListenAddress, Listener, Server};
 use proxy::Running;
 use socket2::SockRef;
 use tempfile::TempDir;
-
-use crate::peer::{PATIENCE, Peer};
-use crate::text::{GET, GET_SEEN, OK, OK_GOT, expand};
+use testkit::http1::Peer;
+use testkit::text::{GET, GET_SEEN, OK, OK_GOT, expand};
+use testkit::wait::PATIENCE;
 
 /// A running proxy with one worker, its servers, and a directory for sockets.
 pub(crate) struct Scene {

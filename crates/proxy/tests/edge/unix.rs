@@ -11,12 +11,12 @@ use std::time::Duration;
 use config::{Config, ListenAddress, Listener};
 use proxy::{Running, StartError};
 use socket2::{Domain, SockAddr, Socket, Type};
+use testkit::http1::Peer;
+use testkit::text::{GET, OK};
 
-use crate::peer::Peer;
 use crate::scene::{
     Scene, accept, answer, exchange, listen, listen_unix, loopback, meet, unix_listener, url,
 };
-use crate::text::{GET, OK};
 
 #[test]
 fn requests_pass_over_unix_sockets_on_both_sides() {
@@ -141,7 +141,7 @@ fn a_request_that_waits_to_connect_takes_a_connection_that_becomes_free() {
     first.sends(GET);
     let listener = TcpListener::from(OwnedFd::from(listener));
     let mut server = accept(&listener);
-    assert!(server.gets_head().starts_with("GET / "));
+    assert!(server.head().starts_with("GET / "));
     let mut queue = Vec::new();
     loop {
         let socket = unix_socket();
@@ -164,7 +164,7 @@ fn a_request_that_waits_to_connect_takes_a_connection_that_becomes_free() {
 
 /// The rest of an exchange whose request was sent.
 fn exchange_rest(client: &mut Peer, server: &mut Peer) {
-    assert!(server.gets_head().starts_with("GET / "));
+    assert!(server.head().starts_with("GET / "));
     server.sends(OK);
     assert_eq!(client.message().status(), 200);
 }

@@ -1,7 +1,7 @@
 //! Faults that come and go while the proxy runs: through its admin API, and with its file.
 
-use crate::admin;
-use crate::scene::{BOTH, Client, Scene, Spoken, get, read};
+use testkit::admin;
+use testkit::scene::{BOTH, Client, Scene, Spoken, get, read};
 
 const ROUTES: &str = "admin = \"{dir}/admin\"\n[[route]]\nname = \"a\"\nrespond = { status = 200 }\n";
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Instant;
 
-use crate::peer::PATIENCE;
-use crate::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::wait::PATIENCE;
 
 const ROUTES: &str = "[[route]]\nname = \"a\"\npath = \"/a\"\nrespond = { status = 200 }\n\
                       [[route]]\nname = \"b\"\nrespond = { status = 200 }\n";

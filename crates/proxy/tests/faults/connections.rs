@@ -3,9 +3,10 @@
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use testkit::http1::{Ending, Peer};
+use testkit::scene::{Scene, Spoken, get};
+
 use crate::changed::asks;
-use crate::peer::{Ending, Peer};
-use crate::scene::{Scene, Spoken, get};
 
 const ROUTES: &str =
     "admin = \"{dir}/admin\"\n[[route]]\nrespond = { status = 200, body = \"0123456789\" }\n";
@@ -178,7 +179,7 @@ fn requests_cannot_ask_for_them() {
     let scene =
         Scene::new(&format!("{ROUTES}[faults]\nheader = \"X-Fault\"\nheader_clients = [\"127.0.0.0/8\"]\n"));
     let mut client = scene.client(Spoken::Http1);
-    let asked = crate::scene::Asked { fields: "x-fault: connection reset\r\n", ..get("/") };
+    let asked = testkit::scene::Asked { fields: "x-fault: connection reset\r\n", ..get("/") };
     assert_eq!(client.asks_for(&asked).status, 400);
 }
 
@@ -201,7 +202,7 @@ fn a_reset_of_the_server_is_no_end_under_a_fault() {
             let mut server = scene.accept(0);
             server.head();
             server.sends("HTTP/1.0 200 OK\r\n\r\nhalf");
-            client.gets_head();
+            client.head();
             client.gets(b"half");
             server.resets();
             client.gets_a_reset();

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::frame::Frame;
-use crate::scene::{Asked, BOTH, Client, OK, Scene, Spoken, get};
+use testkit::http2::frame::Frame;
+use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::text::OK;
 
 const APP: &str = "[upstream.app]\nservers = [\"http://{0}\"]\n[[route]]\nupstream = \"app\"\n";
 const CHUNKED: &str =

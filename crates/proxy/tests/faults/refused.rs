@@ -4,9 +4,12 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
+use testkit::http1::Peer;
+use testkit::scene::{Scene, Spoken, get, read};
+use testkit::text::OK;
+use testkit::wait::PATIENCE;
+
 use crate::changed::{asks, clients};
-use crate::peer::{PATIENCE, Peer};
-use crate::scene::{OK, Scene, Spoken, get, read};
 
 const APP: &str = "admin = \"{dir}/admin\"\n[upstream.app]\nservers = [\"http://{0}\"]\n\
                    [[route]]\npath = \"/app\"\nupstream = \"app\"\n[[route]]\nrespond = { status = 200 }\n";

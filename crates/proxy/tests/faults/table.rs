@@ -6,12 +6,6 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::changed::asks;
-use crate::end::{End, PREFACE};
-use crate::frame::{self, Frame, last_headers};
-use crate::made::Authority;
-use crate::peer::{Ending, PATIENCE, Peer};
-use crate::scene::{Client, OK, Scene, get};
-use crate::veiled::{self, NAME};
 
 const MS: Duration = Duration::from_millis(1);
 const BODY: &[u8] = b"0123456789";
@@ -28,6 +22,14 @@ enum Carried {
 }
 
 use Carried::{Bytes, Http1, Http1OverTls, Http2, Http2OverTls};
+use testkit::http1::{Ending, Peer};
+use testkit::http2::frame::{Frame, last_headers};
+use testkit::http2::{End, PREFACE, frame};
+use testkit::scene::{Client, Scene, get};
+use testkit::text::OK;
+use testkit::tls::tunnel::NAME;
+use testkit::tls::{Authority, tunnel};
+use testkit::wait::PATIENCE;
 
 const ALL: [Carried; 5] = [Http1, Http1OverTls, Http2, Http2OverTls, Bytes];
 const HTTP: [Carried; 4] = [Http1, Http1OverTls, Http2, Http2OverTls];
@@ -73,7 +75,7 @@ impl Stage {
     fn connect(&self, carried: Carried) -> TcpStream {
         let stream = TcpStream::connect(self.address(carried)).expect("the proxy listens");
         match carried.has_tls() {
-            true => veiled::client(&self.authority, carried.is_http2(), stream),
+            true => tunnel::client(&self.authority, carried.is_http2(), stream),
             false => stream,
         }
     }

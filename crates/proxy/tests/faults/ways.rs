@@ -9,12 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::changed::asks;
-use crate::end::End;
-use crate::frame::{self, Frame};
-use crate::made::Authority;
-use crate::peer::Peer;
-use crate::scene::{Asked, Client, Got, Scene};
-use crate::veiled::{self, NAME};
 
 const BODY: &str = "0123456789";
 
@@ -52,6 +46,12 @@ use Way::{
     Coming, ComingInChunks, Configured, Hit, Leader, LongHit, NoRoute, NotModified, Options, PageForServer,
     PartOfHit, Purge, Redirect, Refused, Revalidated, Server, ServerInChunks, Stale, ToHttps, Waiter,
 };
+use testkit::http1::Peer;
+use testkit::http2::frame::Frame;
+use testkit::http2::{End, frame};
+use testkit::scene::{Asked, Client, Got, Scene};
+use testkit::tls::tunnel::NAME;
+use testkit::tls::{Authority, tunnel};
 
 const WAYS: [Way; 20] = [
     Server,
@@ -235,7 +235,7 @@ impl Stage {
         let address = self.scene.running().addresses()[listener];
         let mut stream = TcpStream::connect(address).expect("the proxy listens");
         if carried.has_tls && way != ToHttps {
-            stream = veiled::client(&self.authority, carried.is_http2, stream);
+            stream = tunnel::client(&self.authority, carried.is_http2, stream);
         }
         match carried.is_http2 {
             true => Client::Two(Box::new(End::client(stream, &[])), 1),
@@ -373,7 +373,7 @@ fn seen(stage: &Stage, way: Way, carried: Carried, is_harmed: bool, is_early: bo
     let wait = |what: &str| {
         let began = Instant::now();
         while stage.waits() == waits {
-            assert!(began.elapsed() < crate::peer::PATIENCE, "{way:?}: {what}");
+            assert!(began.elapsed() < testkit::wait::PATIENCE, "{way:?}: {what}");
             thread::yield_now();
         }
     };

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use config::Protocol;
-
-use crate::end::End;
-use crate::frame::{
+use testkit::http1::Peer;
+use testkit::http2::End;
+use testkit::http2::frame::{
     CANCEL, Frame, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, raw, reset,
 };
-use crate::peer::Peer;
+use testkit::text::{ANY, added};
+
 use crate::scene::Scene;
-use crate::text::{ANY, added};
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n\r\nok";
@@ -247,7 +247,7 @@ fn bodies_without_a_length_leave_in_chunks() {
 
 #[test]
 fn padding_is_taken_off() {
-    use crate::frame::{END_HEADERS, END_STREAM, block, raw};
+    use testkit::http2::frame::{END_HEADERS, END_STREAM, block, raw};
     const PADDED: u8 = 8;
     let post = ":method: POST\n:scheme: http\n:authority: test\n:path: /\ncontent-length: 3\n";
     let head = [vec![2], block(post), vec![0, 0]].concat();
@@ -519,14 +519,19 @@ fn fields_that_no_text_could_hold_are_refused() {
     let scene = Scene::to_http1();
     for field in ["X-Upper: case", "x: a\rb", "x: a\0b", "x y: z", "x\u{e9}: z", ":other: z"] {
         let mut client = scene.client();
-        let block = crate::frame::block(&format!("{GET}x: y\n"));
+        let block = testkit::http2::frame::block(&format!("{GET}x: y\n"));
         let mut odd = block[..block.len() - 5].to_vec();
         let (name, value) = field[1..].split_once(": ").expect("has a colon");
         let name = format!("{}{name}", &field[..1]);
         odd.extend(
             [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat(),
         );
-        client.sends(crate::frame::raw(1, crate::frame::END_HEADERS | crate::frame::END_STREAM, 1, &odd));
+        client.sends(testkit::http2::frame::raw(
+            1,
+            testkit::http2::frame::END_HEADERS | testkit::http2::frame::END_STREAM,
+            1,
+            &odd,
+        ));
         assert!(client.is_refused(1), "{field}");
     }
     scene.assert_no_more_connections();
@@ -539,7 +544,7 @@ fn a_request_that_its_client_takes_back_takes_the_servers_connection_along() {
     client.sends(last_headers(1, GET));
     let mut server = scene.accept1();
     server.head();
-    client.sends(reset(1, crate::frame::CANCEL));
+    client.sends(reset(1, testkit::http2::frame::CANCEL));
     server.is_closed();
     scene.assert_failure("client-gone", 1);
     // Within its body it is cut, and never ends as if it were whole.
@@ -548,7 +553,7 @@ fn a_request_that_its_client_takes_back_takes_the_servers_connection_along() {
     let mut server = scene.accept1();
     server.head();
     server.gets(b"3\r\nabc\r\n");
-    client.sends(reset(3, crate::frame::CANCEL));
+    client.sends(reset(3, testkit::http2::frame::CANCEL));
     server.is_closed();
     scene.assert_failure("client-gone", 2);
     client.is_heard();

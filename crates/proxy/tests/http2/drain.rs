@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use config::Protocol;
+use testkit::http2::Ended;
+use testkit::http2::frame::{Frame, NO_ERROR, last_headers};
 
-use crate::end::Ended;
-use crate::frame::{Frame, NO_ERROR, last_headers};
 use crate::scene::Scene;
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
@@ -79,8 +79,8 @@ fn a_client_that_says_nothing_after_its_preface_is_let_go() {
     });
     use std::io::Write;
     let mut stream = scene.connect();
-    stream.write_all(&crate::end::PREFACE[..20]).expect("is connected");
-    let mut end = crate::peer::Peer::new("client", stream);
+    stream.write_all(&testkit::http2::PREFACE[..20]).expect("is connected");
+    let mut end = testkit::http1::Peer::new("client", stream);
     let (rest, _) = end.rest();
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "), "{rest:?}");
 }

@@ -2,12 +2,12 @@
 
 use config::{AccessLog, Config, LogFormat, LogTarget, Protocol};
 use serde_json::Value;
-
-use crate::end::{End, Ended};
-use crate::frame::{
+use testkit::http2::frame::{
     CANCEL, ENHANCE_YOUR_CALM, Frame, INITIAL_WINDOW_SIZE, headers, last_headers, ping, raw, reset, settings,
     window_update,
 };
+use testkit::http2::{End, Ended};
+
 use crate::scene::Scene;
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";

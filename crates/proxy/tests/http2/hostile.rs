@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use config::Protocol;
-
-use crate::end::{End, Ended};
-use crate::frame::{
+use testkit::http2::frame::{
     CANCEL, ENHANCE_YOUR_CALM, FLOW_CONTROL_ERROR, Frame, INITIAL_WINDOW_SIZE, PROTOCOL_ERROR,
     REFUSED_STREAM, block, data, headers, last_data, last_headers, ping, raw, reset, settings, window_update,
 };
+use testkit::http2::{End, Ended};
+
 use crate::scene::{Scene, fills};
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";
@@ -173,7 +173,7 @@ fn a_head_that_is_too_large_is_431() {
 fn one_stream_too_many_is_refused() {
     let scene = Scene::to_http1();
     let mut client = scene.client();
-    assert_eq!(client.setting(crate::frame::MAX_CONCURRENT_STREAMS), Some(100));
+    assert_eq!(client.setting(testkit::http2::frame::MAX_CONCURRENT_STREAMS), Some(100));
     for at in 0..101 {
         client.sends(headers(1 + 2 * at, &GET.replace("GET", "POST")));
     }

@@ -2,8 +2,10 @@
 
 use config::{AccessLog, LogFormat, LogTarget, Protocol};
 use serde_json::Value;
+use testkit::http2::frame::{
+    Frame, INITIAL_WINDOW_SIZE, block, data, headers, last_data, last_headers, raw, reset,
+};
 
-use crate::frame::{Frame, INITIAL_WINDOW_SIZE, block, data, headers, last_data, last_headers, raw, reset};
 use crate::scene::Scene;
 
 /// What the log says of what happens between clients and servers that speak this version.

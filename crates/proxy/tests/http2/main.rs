@@ -3,18 +3,6 @@
 //!
 //! As in the other conversations one thread does one thing after the other, and nothing sleeps to be right.
 
-/// Frames, written and read by hand.
-mod frame;
-/// One end of a connection of HTTP/2.
-mod end;
-/// One end of a connection of HTTP/1.
-#[path = "../conversations/peer.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod peer;
-/// How bytes are shown and compared.
-#[path = "../conversations/text.rs"]
-#[allow(dead_code, reason = "shared with other conversations")]
-mod text;
 /// A proxy between clients and servers.
 mod scene;
 /// From a client of HTTP/2 to a server of HTTP/1.1.

@@ -11,7 +11,6 @@ use balance::RetrySettings;
 use config::{Protocol, RetryOn, Statuses, Upstream};
 use socket2::SockRef;
 
-use crate::frame::{INTERNAL_ERROR, headers, last_data, last_headers, raw, reset, settings};
 use crate::scene::Scene;
 
 /// What a server does with a request.
@@ -28,6 +27,7 @@ enum Deed {
     Waits,
 }
 use Deed::{Answers, Ends, Refuses, Resets, Waits};
+use testkit::http2::frame::{INTERNAL_ERROR, headers, last_data, last_headers, raw, reset, settings};
 
 /// What is configured, what the servers do one after the other with the requests that come to either, and what the client gets.
 struct Row {

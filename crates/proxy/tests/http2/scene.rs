@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use config::{Config, Protocol, Server};
 use proxy::Running;
 use socket2::SockRef;
-
-use crate::end::End;
-use crate::peer::{PATIENCE, Peer};
+use testkit::http1::Peer;
+use testkit::http2::End;
+use testkit::wait::PATIENCE;
 
 /// A running proxy and the servers behind it.
 pub(crate) struct Scene {

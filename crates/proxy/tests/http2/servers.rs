@@ -1,13 +1,13 @@
 //! Connections of HTTP/2 to servers: how many there are, which requests share one, and what becomes of them.
 
 use config::Protocol;
-
-use crate::end::{End, Ended};
-use crate::frame::{
+use testkit::http1::Peer;
+use testkit::http2::frame::{
     CANCEL, Frame, INTERNAL_ERROR, MAX_CONCURRENT_STREAMS, NO_ERROR, REFUSED_STREAM, data, go_away, headers,
     last_data, last_headers, ping, reset, settings,
 };
-use crate::peer::Peer;
+use testkit::http2::{End, Ended};
+
 use crate::scene::Scene;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";

@@ -1,6 +1,9 @@
 //! HTTP/2 on both sides.
 
-use crate::frame::{CANCEL, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, reset};
+use testkit::http2::frame::{
+    CANCEL, INTERNAL_ERROR, NO_ERROR, data, headers, last_data, last_headers, reset,
+};
+
 use crate::scene::Scene;
 
 const GET: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n";

@@ -1,8 +1,9 @@
 //! Upgraded connections over streams (RFC 8441).
 
-use crate::frame::{
+use testkit::http2::frame::{
     CANCEL, ENABLE_CONNECT_PROTOCOL, INTERNAL_ERROR, data, headers, last_data, last_headers, reset,
 };
+
 use crate::scene::Scene;
 
 const CONNECT: &str = ":method: CONNECT\n:protocol: websocket\n:scheme: http\n:authority: test\n:path: /chat\n\

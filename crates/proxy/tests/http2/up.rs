@@ -3,12 +3,12 @@
 use std::net::Shutdown;
 
 use config::Protocol;
-
-use crate::frame::{
+use testkit::http2::frame::{
     CANCEL, INTERNAL_ERROR, NO_ERROR, REFUSED_STREAM, data, headers, last_data, last_headers, reset,
 };
+use testkit::text::ANY;
+
 use crate::scene::Scene;
-use crate::text::ANY;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: test\r\n\r\n";
 const GET_SEEN: &str = ":method: GET\n:scheme: http\n:authority: test\n:path: /\n{ours}";

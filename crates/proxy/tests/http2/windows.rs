@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use config::Protocol;
 use socket2::SockRef;
+use testkit::http2::End;
+use testkit::http2::frame::{
+    Frame, INITIAL_WINDOW_SIZE, data, headers, last_data, last_headers, window_update,
+};
 
-use crate::end::End;
-use crate::frame::{Frame, INITIAL_WINDOW_SIZE, data, headers, last_data, last_headers, window_update};
 use crate::scene::{Scene, fills, loopback};
 
 const DELAY: Duration = Duration::from_millis(25);

@@ -1,6 +1,6 @@
 //! Answers without a server: redirects, fixed responses, pages for errors.
 
-use crate::scene::{Asked, BOTH, Client, Scene, Spoken, get};
+use testkit::scene::{Asked, BOTH, Client, Scene, Spoken, get};
 
 #[test]
 fn redirects() {

@@ -2,8 +2,8 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-
-use crate::scene::{Asked, BOTH, OK, Scene, Spoken, get, read};
+use testkit::scene::{Asked, BOTH, Scene, Spoken, get, read};
+use testkit::text::OK;
 
 #[test]
 fn networks_are_let_in_and_denied() {
@@ -146,7 +146,7 @@ fn credentials_may_stay_here() {
 #[test]
 fn a_body_that_was_not_read_never_becomes_a_request() {
     let scene = Scene::new("[[route]]\nrespond = { status = 200, body = \"in\" }\ndeny = [\"127.0.0.1\"]\n");
-    let crate::scene::Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
+    let testkit::scene::Client::One(mut peer) = scene.client(Spoken::Http1) else { unreachable!() };
     // First a whole exchange, so that there is a body of before that has ended.
     peer.sends("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
     assert_eq!(peer.message().status(), 403);

@@ -1,7 +1,8 @@
 //! What a server sees of a request, and a client of a response, where the route changes them.
 
-use crate::frame::{data, headers, last_headers};
-use crate::scene::{Asked, BOTH, Client, OK, Scene, get};
+use testkit::http2::frame::{data, headers, last_headers};
+use testkit::scene::{Asked, BOTH, Client, Scene, get};
+use testkit::text::OK;
 
 fn line<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut pairs = head.lines().filter_map(|line| line.split_once(": "));

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::peer::Peer;
-use crate::scene::{Asked, BOTH, Client, Got, OK, Scene, get};
+use testkit::http1::Peer;
+use testkit::scene::{Asked, BOTH, Client, Got, Scene, get};
+use testkit::text::OK;
 
 /// Servers, of which the accepted connections are kept.
 struct Fleet {

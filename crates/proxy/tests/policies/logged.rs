@@ -3,9 +3,10 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
+use testkit::scene::{Asked, BOTH, Scene, get};
+use testkit::text::OK;
 
 use crate::asked::USERS;
-use crate::scene::{Asked, BOTH, OK, Scene, get};
 
 const ROUTES: &str = r#"
 trusted_proxies = ["127.0.0.1"]

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::scene::{Asked, OK, Scene, Spoken, get};
+use testkit::scene::{Asked, Scene, Spoken, get};
+use testkit::text::OK;
 
 /// The routes of a file, each for a host and a path of its own; the last one leads to `{0}`.
 pub(crate) fn routes() -> String {

@@ -1,6 +1,7 @@
 //! Which route a request takes, and which upstream of several.
 
-use crate::scene::{Asked, BOTH, OK, Scene, get};
+use testkit::scene::{Asked, BOTH, Scene, get};
+use testkit::text::OK;
 
 /// Routes that say which of them was taken.
 const ROUTES: &str = r#"
@@ -91,7 +92,7 @@ servers = ["http://{2}"]
     );
     // A client each, so that all are under way at once and every server accepts its own connections.
     const REQUESTS: usize = 64;
-    let mut clients: Vec<_> = (0..REQUESTS).map(|_| scene.client(crate::scene::Spoken::Http1)).collect();
+    let mut clients: Vec<_> = (0..REQUESTS).map(|_| scene.client(testkit::scene::Spoken::Http1)).collect();
     for client in &mut clients {
         client.asks(&get("/"));
     }

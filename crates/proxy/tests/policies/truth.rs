@@ -1,6 +1,6 @@
 //! What trusted proxies say of the client holds wherever the client counts, and nothing that others say.
 
-use crate::scene::{Asked, BOTH, Scene, Spoken, get};
+use testkit::scene::{Asked, BOTH, Scene, Spoken, get};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n\r\nok";
 

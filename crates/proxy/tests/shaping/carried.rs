@@ -4,12 +4,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use proxy::Running;
-
-use crate::end::End;
-use crate::frame;
-use crate::made::Authority;
-use crate::peer::Peer;
-use crate::veiled::{self, NAME};
+use testkit::http1::Peer;
+use testkit::http2::{End, frame};
+use testkit::tls::tunnel::NAME;
+use testkit::tls::{Authority, tunnel};
 
 const MS: Duration = Duration::from_millis(1);
 /// Of each body, either way.
@@ -136,7 +134,7 @@ impl Scene {
     fn connect(&self) -> Talk {
         let stream = TcpStream::connect(self.running.addresses()[0]).expect("the proxy listens");
         let Spoken { tls, http2 } = self.client;
-        let stream = if tls { veiled::client(&self.authority, http2, stream) } else { stream };
+        let stream = if tls { tunnel::client(&self.authority, http2, stream) } else { stream };
         match http2 {
             true => Talk::Two(Box::new(End::client(stream, &[])), 1),
             false => Talk::One(Peer::new("client", stream)),
@@ -146,7 +144,7 @@ impl Scene {
     fn accept(&self) -> Talk {
         let (stream, _) = self.listener.accept().expect("a connection reaches the server");
         let Spoken { tls, http2 } = self.server;
-        let stream = if tls { veiled::server(&self.authority, http2, stream) } else { stream };
+        let stream = if tls { tunnel::server(&self.authority, http2, stream) } else { stream };
         match http2 {
             true => Talk::Two(Box::new(End::server(stream, &[])), 1),
             false => Talk::One(Peer::new("server", stream)),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use proxy::Running;
 use tempfile::TempDir;
+use testkit::admin;
 
-use crate::admin;
 use crate::scene::{ask, client, in_pieces, origin, read_head, read_response};
 
 const BODY_BYTES: usize = 100_000;

@@ -8,9 +8,9 @@ use rustls::client::Resumption;
 use rustls::version::TLS13;
 use rustls::{AlertDescription, Error};
 use telemetry::Snapshot;
+use testkit::tls::{Authority, End, Ending};
+use testkit::wait::PATIENCE;
 
-use crate::end::{End, Ending, PATIENCE};
-use crate::made::Authority;
 use crate::scene::{Scene, listener_tls, shown};
 
 #[test]

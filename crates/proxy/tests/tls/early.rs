@@ -9,8 +9,8 @@ use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::kx_group;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, Connection, HandshakeKind, ServerConfig};
+use testkit::tls::{End, Ending};
 
-use crate::end::{End, Ending};
 use crate::scene::{Scene, loopback};
 
 /// Of a server that keeps sessions, and has allowed this much.

@@ -8,9 +8,8 @@ use config::{AccessLog, Certificates, ClientCertificates, LogFormat, LogTarget, 
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::{TLS12, TLS13};
 use rustls::{AlertDescription, Error, HandshakeKind};
+use testkit::tls::{Authority, End, Ending};
 
-use crate::end::{End, Ending};
-use crate::made::Authority;
 use crate::scene::{Scene, listener_tls, shown};
 
 /// A request over a connection of its own, to its answer.

@@ -2,10 +2,6 @@
 //!
 //! One thread does one thing after the other where nothing else is said, and nothing sleeps to be right.
 
-/// Certificates, and what the test's own ends of TLS start from.
-mod made;
-/// One end of a connection, in the clear or with TLS.
-mod end;
 /// A proxy with one worker, and servers that the test plays.
 mod scene;
 /// Requests over TLS: one after the other, long, slow, and cut.

@@ -12,9 +12,8 @@ use nix::sys::socket::GetSockOpt;
 use nix::sys::socket::sockopt::GetStruct;
 use rustls::HandshakeKind;
 use rustls::version::{TLS12, TLS13};
+use testkit::tls::{Authority, End};
 
-use crate::end::End;
-use crate::made::Authority;
 use crate::scene::{Scene, loopback};
 
 #[derive(Clone, Copy)]

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-use crate::end::End;
-use crate::made::Authority;
+use testkit::tls::{Authority, End};
+
 use crate::scene::{Scene, loopback};
 
 fn openssl() -> Option<Command> {
@@ -100,7 +100,7 @@ fn s_server(authority: &Authority, flags: &[&str]) -> Option<(Running, SocketAdd
     let child = Running(command.spawn().expect("it starts"));
     let began = std::time::Instant::now();
     while std::net::TcpStream::connect(address).is_err() {
-        assert!(began.elapsed() < crate::end::PATIENCE, "openssl does not listen");
+        assert!(began.elapsed() < testkit::wait::PATIENCE, "openssl does not listen");
         std::thread::yield_now();
     }
     Some((child, address))

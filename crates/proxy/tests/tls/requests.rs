@@ -3,7 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
-use crate::end::{Ending, PATIENCE};
+use testkit::tls::Ending;
+use testkit::wait::PATIENCE;
+
 use crate::scene::{Scene, count};
 
 const LONG: usize = 5_000_000;

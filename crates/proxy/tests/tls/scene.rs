@@ -10,9 +10,8 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ServerConfig};
 use socket2::SockRef;
 use telemetry::Snapshot;
-
-use crate::end::{End, PATIENCE};
-use crate::made::{Authority, Issued};
+use testkit::tls::{Authority, End, Issued};
+use testkit::wait::PATIENCE;
 
 /// A running proxy, and a server behind it.
 pub(crate) struct Scene {

@@ -3,9 +3,8 @@
 use config::{Config, Protocol};
 use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ServerConfig};
+use testkit::tls::{Authority, End, Ending};
 
-use crate::end::{End, Ending};
-use crate::made::Authority;
 use crate::scene::{Scene, count};
 
 /// One request and its answer, over the connections that there are.

@@ -8,9 +8,8 @@ use rustls::client::{Resumption, Tls12Resumption};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind};
 use serde_json::Value;
+use testkit::tls::{Authority, End};
 
-use crate::end::End;
-use crate::made::Authority;
 use crate::scene::{Scene, listener_tls};
 
 const TOLD: &str = "$tls.version $tls.cipher $tls.alpn $tls.sni $tls.subject $tls.fingerprint";

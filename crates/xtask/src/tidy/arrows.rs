@@ -27,6 +27,8 @@ enum Layer {
     Lab,
     /// The command line.
     Top,
+    /// Support of the tests of the proxy and its command line: a dev-dependency only.
+    TestSupport,
     /// How the mistakes of files are told, on both sides. Pure.
     Words,
     /// This tool.
@@ -54,6 +56,7 @@ const CRATES: &[(&str, Layer)] = &[
     ("report", Layer::LabPart),
     ("lab", Layer::Lab),
     ("vanward", Layer::Top),
+    ("testkit", Layer::TestSupport),
     ("xtask", Layer::Tool),
 ];
 
@@ -67,7 +70,7 @@ impl Layer {
     }
 
     fn may_depend_on(self, other: Self) -> bool {
-        use Layer::{Config, Configured, Lab, LabPart, Proxy, Pure, Tool, Top, Words, World};
+        use Layer::{Config, Configured, Lab, LabPart, Proxy, Pure, TestSupport, Tool, Top, Words, World};
         match self {
             Words => false,
             Pure | World => other == Pure,
@@ -76,13 +79,19 @@ impl Layer {
             Proxy => matches!(other, Pure | World | Words | Config | Configured),
             LabPart | Tool => false,
             Lab => matches!(other, LabPart | Words),
-            Top => other != Tool && other != Top,
+            Top => !matches!(other, Tool | Top | TestSupport),
+            TestSupport => matches!(other, Pure | World | Words | Config | Configured | Proxy),
         }
     }
 
-    /// Tests of the product may be driven by the lab's servers and clients; never the other way round.
+    /// Tests of the product may use the lab's servers and clients; never the other way round. The lab's own tests do without
+    /// `testkit`, as it brings the proxy.
     fn tests_may_depend_on(self, other: Self) -> bool {
-        self.may_depend_on(other) || (self == Self::Proxy && other == Self::LabPart)
+        match other {
+            Self::TestSupport => matches!(self, Self::Proxy | Self::Top),
+            Self::LabPart if self == Self::Proxy => true,
+            _ => self.may_depend_on(other),
+        }
     }
 }
 
@@ -171,6 +180,13 @@ mod tests {
             ("http1", "config", None, false),
             ("http1", "tokio", None, false),
             ("lab", "proxy", None, false),
+            ("proxy", "testkit", Some("dev"), true),
+            ("vanward", "testkit", Some("dev"), true),
+            ("testkit", "proxy", None, true),
+            ("proxy", "testkit", None, false),
+            ("vanward", "testkit", None, false),
+            ("load", "testkit", Some("dev"), false),
+            ("testkit", "load", None, false),
             ("lab", "proxy", Some("dev"), false),
             ("load", "proxy", Some("dev"), false),
             ("load", "http1", None, false),

@@ -10,15 +10,15 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use socket2::SockRef;
 
-use crate::made::Authority;
+use super::Authority;
 
-/// The name of whoever listens.
-pub(crate) const NAME: &str = "a.example";
+/// Server name of the TLS connections.
+pub const NAME: &str = "a.example";
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
-/// What a client says of itself.
-pub(crate) fn client(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
+/// Wraps a client connection in TLS. Returns the plaintext end.
+pub fn client(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
     let mut config = authority.client(&[&rustls::version::TLS13]);
     config.alpn_protocols = vec![if speaks_http2 { HTTP2 } else { HTTP1 }.to_vec()];
     let name = ServerName::try_from(NAME).expect("is a name");
@@ -26,15 +26,15 @@ pub(crate) fn client(authority: &Authority, speaks_http2: bool, stream: TcpStrea
     around(stream, connection.into())
 }
 
-/// The same of a server.
-pub(crate) fn server(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
+/// Wraps a server connection in TLS. Returns the plaintext end.
+pub fn server(authority: &Authority, speaks_http2: bool, stream: TcpStream) -> TcpStream {
     let mut config = authority.server(&authority.issue(&[NAME]), &rustls::version::TLS13);
     config.alpn_protocols = vec![if speaks_http2 { HTTP2 } else { HTTP1 }.to_vec()];
     let connection = ServerConnection::new(Arc::new(config)).expect("it can begin");
     around(stream, connection.into())
 }
 
-/// A connection of plain bytes that stand for what passes there.
+/// Starts the thread; returns the plaintext end.
 fn around(sealed: TcpStream, tls: Connection) -> TcpStream {
     let between = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let near = TcpStream::connect(between.local_addr().expect("it listens")).expect("it listens");

@@ -3,13 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
-/// An answer that takes longer never comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::wait::PATIENCE;
 
-/// What it answers: status and body.
-pub(crate) fn asks(socket: &Path, method: &str, place: &str, body: &str) -> (u16, String) {
+/// Sends a request to the admin API on this Unix socket. Returns status and body.
+pub fn asks(socket: &Path, method: &str, place: &str, body: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
     let length = body.len();

@@ -3,60 +3,93 @@
 
 use loona_hpack::Decoder;
 
-pub(crate) const END_STREAM: u8 = 1;
-pub(crate) const ACK: u8 = 1;
-pub(crate) const END_HEADERS: u8 = 4;
+/// Flag of HEADERS and DATA: the stream ends.
+pub const END_STREAM: u8 = 1;
+/// Flag of SETTINGS and PING: an acknowledgement.
+pub const ACK: u8 = 1;
+/// Flag of HEADERS and CONTINUATION: the field block ends.
+pub const END_HEADERS: u8 = 4;
 
-pub(crate) const NO_ERROR: u32 = 0;
-pub(crate) const PROTOCOL_ERROR: u32 = 1;
-pub(crate) const INTERNAL_ERROR: u32 = 2;
-pub(crate) const FLOW_CONTROL_ERROR: u32 = 3;
-pub(crate) const REFUSED_STREAM: u32 = 7;
-pub(crate) const CANCEL: u32 = 8;
-pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
+/// Error code: graceful shutdown.
+pub const NO_ERROR: u32 = 0;
+/// Error code: a rule of the protocol is broken.
+pub const PROTOCOL_ERROR: u32 = 1;
+/// Error code: the sender has failed.
+pub const INTERNAL_ERROR: u32 = 2;
+/// Error code: more was sent than the windows allow.
+pub const FLOW_CONTROL_ERROR: u32 = 3;
+/// Error code: the stream was not processed.
+pub const REFUSED_STREAM: u32 = 7;
+/// Error code: the stream is no longer needed.
+pub const CANCEL: u32 = 8;
+/// Error code: the peer causes too much load.
+pub const ENHANCE_YOUR_CALM: u32 = 11;
 
-pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
-pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
-pub(crate) const ENABLE_CONNECT_PROTOCOL: u16 = 8;
+/// Setting: streams at once.
+pub const MAX_CONCURRENT_STREAMS: u16 = 3;
+/// Setting: window of a new stream.
+pub const INITIAL_WINDOW_SIZE: u16 = 4;
+/// Setting: extended CONNECT (RFC 8441).
+pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 
-/// What every connection starts with.
-pub(crate) const WINDOW: u32 = 65_535;
+/// Initial window of a connection, and of its streams unless set otherwise.
+pub const WINDOW: u32 = 65_535;
 
-/// A frame that means something to whoever reads it.
+/// A frame as its receiver reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Frame {
-    /// Fields are lines of `name: value`.
+pub enum Frame {
+    /// HEADERS with its CONTINUATION frames.
     Headers {
+        /// Stream identifier.
         stream: u32,
+        /// Lines of `name: value`.
         fields: String,
+        /// Whether END_STREAM is set.
         ends: bool,
     },
+    /// DATA.
     Data {
+        /// Stream identifier.
         stream: u32,
+        /// Payload.
         bytes: Vec<u8>,
+        /// Whether END_STREAM is set.
         ends: bool,
     },
+    /// RST_STREAM.
     Reset {
+        /// Stream identifier.
         stream: u32,
+        /// Error code.
         code: u32,
     },
+    /// SETTINGS: pairs of identifier and value.
     Settings(Vec<(u16, u32)>),
+    /// SETTINGS with ACK.
     SettingsAck,
+    /// PING.
     Ping([u8; 8]),
+    /// PING with ACK.
     PingAck([u8; 8]),
+    /// GOAWAY.
     GoAway {
+        /// Last stream that was or may be processed.
         last: u32,
+        /// Error code.
         code: u32,
     },
+    /// WINDOW_UPDATE.
     WindowUpdate {
+        /// Stream identifier.
         stream: u32,
+        /// Bytes that the window grows by.
         increment: u32,
     },
 }
 
 impl Frame {
-    /// The stream that it belongs to; 0 is the connection.
-    pub(crate) fn stream(&self) -> u32 {
+    /// The stream of the frame; 0 is the connection.
+    pub fn stream(&self) -> u32 {
         match *self {
             Self::Headers { stream, .. }
             | Self::Data { stream, .. }
@@ -67,8 +100,8 @@ impl Frame {
     }
 }
 
-/// A frame of any kind, whatever it says.
-pub(crate) fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+/// A frame of any type and with any payload.
+pub fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("is a frame").to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
     bytes.extend(stream.to_be_bytes());
@@ -76,29 +109,33 @@ pub(crate) fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A head or trailers: fields are lines of `name: value`, in pseudo fields as well.
-pub(crate) fn headers(stream: u32, fields: &str) -> Vec<u8> {
+/// HEADERS: a head or trailers, as lines of `name: value`, pseudo-header fields first.
+pub fn headers(stream: u32, fields: &str) -> Vec<u8> {
     raw(1, END_HEADERS, stream, &block(fields))
 }
 
-/// The same, and nothing follows.
-pub(crate) fn last_headers(stream: u32, fields: &str) -> Vec<u8> {
+/// HEADERS with END_STREAM.
+pub fn last_headers(stream: u32, fields: &str) -> Vec<u8> {
     raw(1, END_HEADERS | END_STREAM, stream, &block(fields))
 }
 
-pub(crate) fn data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
+/// DATA.
+pub fn data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
     raw(0, 0, stream, bytes.as_ref())
 }
 
-pub(crate) fn last_data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
+/// DATA with END_STREAM.
+pub fn last_data(stream: u32, bytes: impl AsRef<[u8]>) -> Vec<u8> {
     raw(0, END_STREAM, stream, bytes.as_ref())
 }
 
-pub(crate) fn reset(stream: u32, code: u32) -> Vec<u8> {
+/// RST_STREAM.
+pub fn reset(stream: u32, code: u32) -> Vec<u8> {
     raw(3, 0, stream, &code.to_be_bytes())
 }
 
-pub(crate) fn settings(values: &[(u16, u32)]) -> Vec<u8> {
+/// SETTINGS: pairs of identifier and value.
+pub fn settings(values: &[(u16, u32)]) -> Vec<u8> {
     let pairs = values.iter().flat_map(|(key, value)| {
         let (key, value) = (key.to_be_bytes(), value.to_be_bytes());
         [key[0], key[1], value[0], value[1], value[2], value[3]]
@@ -106,20 +143,23 @@ pub(crate) fn settings(values: &[(u16, u32)]) -> Vec<u8> {
     raw(4, 0, 0, &pairs.collect::<Vec<u8>>())
 }
 
-pub(crate) fn ping(payload: [u8; 8]) -> Vec<u8> {
+/// PING.
+pub fn ping(payload: [u8; 8]) -> Vec<u8> {
     raw(6, 0, 0, &payload)
 }
 
-pub(crate) fn go_away(last: u32, code: u32) -> Vec<u8> {
+/// GOAWAY.
+pub fn go_away(last: u32, code: u32) -> Vec<u8> {
     raw(7, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
 }
 
-pub(crate) fn window_update(stream: u32, increment: u32) -> Vec<u8> {
+/// WINDOW_UPDATE.
+pub fn window_update(stream: u32, increment: u32) -> Vec<u8> {
     raw(8, 0, stream, &increment.to_be_bytes())
 }
 
-/// Fields in HPACK, each a literal without indexing (RFC 7541 §6.2.2).
-pub(crate) fn block(fields: &str) -> Vec<u8> {
+/// A field block: each field a literal without indexing (RFC 7541 §6.2.2).
+pub fn block(fields: &str) -> Vec<u8> {
     let mut block = Vec::new();
     for line in fields.lines() {
         let at = line[1..].find(": ").map(|at| at + 1);
@@ -149,20 +189,23 @@ fn put_string(block: &mut Vec<u8>, text: &str) {
     block.extend(text.as_bytes());
 }
 
-/// Reads frames off a connection.
-pub(crate) struct Reader {
+/// Reads frames from received bytes.
+pub struct Reader {
     decoder: Decoder<'static>,
     /// A header block that goes on, of a stream and with the flags of its first frame.
     unfinished: Option<(u32, u8, Vec<u8>)>,
 }
 
-impl Reader {
-    pub(crate) fn new() -> Self {
+impl Default for Reader {
+    /// A reader at the start of a connection.
+    fn default() -> Self {
         Self { decoder: Decoder::new(), unfinished: None }
     }
+}
 
-    /// Takes the next frame that means something off the front of `bytes`, if it is whole.
-    pub(crate) fn take(&mut self, bytes: &mut Vec<u8>) -> Option<Frame> {
+impl Reader {
+    /// Removes the next frame of a known type from the front of `bytes`, if all of it is there.
+    pub fn take(&mut self, bytes: &mut Vec<u8>) -> Option<Frame> {
         loop {
             let (header, rest) = bytes.split_first_chunk::<9>()?;
             let [a, b, c, kind, flags, stream @ ..] = *header;

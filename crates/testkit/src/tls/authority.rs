@@ -13,24 +13,32 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tempfile::TempDir;
 
-/// A CA, with a folder for the files of what it signs.
-pub(crate) struct Authority {
+/// A certificate authority (CA), with a temporary folder for files.
+pub struct Authority {
     issuer: Issuer<'static, rcgen::KeyPair>,
     certificate: CertificateDer<'static>,
     folder: TempDir,
-    /// Its own certificate.
-    pub(crate) file: PathBuf,
+    /// File with the CA's own certificate.
+    pub file: PathBuf,
 }
 
 /// A certificate with its key.
-pub(crate) struct Issued {
-    pub(crate) certificate: CertificateDer<'static>,
+pub struct Issued {
+    /// The certificate.
+    pub certificate: CertificateDer<'static>,
     key: rcgen::KeyPair,
     pem: String,
 }
 
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Authority {
-    pub(crate) fn new() -> Self {
+    /// A new CA with a new key.
+    pub fn new() -> Self {
         let mut parameters = CertificateParams::new(Vec::new()).expect("no names are valid");
         parameters.distinguished_name.push(DnType::CommonName, "the test's CA");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -43,12 +51,13 @@ impl Authority {
         Self { issuer: Issuer::new(parameters, key), certificate, folder, file }
     }
 
-    pub(crate) fn issue(&self, names: &[&str]) -> Issued {
+    /// Issues a certificate for these names.
+    pub fn issue(&self, names: &[&str]) -> Issued {
         self.issue_until(names, 4000)
     }
 
-    /// A certificate that is valid until this year.
-    pub(crate) fn issue_until(&self, names: &[&str], year: i32) -> Issued {
+    /// Issues a certificate that is valid until this year.
+    pub fn issue_until(&self, names: &[&str], year: i32) -> Issued {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut parameters = CertificateParams::new(names).expect("the names are valid");
         parameters.distinguished_name.push(DnType::CommonName, "alice");
@@ -59,8 +68,8 @@ impl Authority {
         Issued { certificate: made.der().clone(), key, pem: made.pem() }
     }
 
-    /// Writes the files of a certificate, in place of those of the same name.
-    pub(crate) fn put(&self, name: &str, issued: &Issued) -> CertificateFiles {
+    /// Writes certificate and key to files, atomically replacing files of the same name.
+    pub fn put(&self, name: &str, issued: &Issued) -> CertificateFiles {
         let write = |file: &str, content: String| {
             let draft = self.folder.path().join("draft");
             let path = self.folder.path().join(file);
@@ -74,11 +83,12 @@ impl Authority {
     }
 
     /// Issues a certificate and writes its files.
-    pub(crate) fn files(&self, name: &str, names: &[&str]) -> CertificateFiles {
+    pub fn files(&self, name: &str, names: &[&str]) -> CertificateFiles {
         self.put(name, &self.issue(names))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The folder of the files.
+    pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
@@ -88,23 +98,23 @@ impl Authority {
         roots
     }
 
-    /// What a client starts from that believes this CA.
-    pub(crate) fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
+    /// Configuration of a client that trusts this CA.
+    pub fn client(&self, versions: &[&'static SupportedProtocolVersion]) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(provider());
         let builder = builder.with_protocol_versions(versions).expect("they are spoken");
         builder.with_root_certificates(self.roots()).with_no_client_auth()
     }
 
-    /// A client of TLS 1.3 with these groups, the first of which it sends a key of.
-    pub(crate) fn client_sharing(&self, kx_groups: Vec<&'static dyn SupportedKxGroup>) -> ClientConfig {
+    /// Configuration of a TLS 1.3 client with these key exchange groups; it sends a key share of the first.
+    pub fn client_sharing(&self, kx_groups: Vec<&'static dyn SupportedKxGroup>) -> ClientConfig {
         let provider = CryptoProvider { kx_groups, ..default_provider() };
         let builder = ClientConfig::builder_with_provider(Arc::new(provider));
         let builder = builder.with_protocol_versions(&[&TLS13]).expect("it is spoken");
         builder.with_root_certificates(self.roots()).with_no_client_auth()
     }
 
-    /// The same with a certificate to show.
-    pub(crate) fn client_showing(&self, issued: &Issued) -> ClientConfig {
+    /// Configuration of a client that trusts this CA and has a client certificate.
+    pub fn client_showing(&self, issued: &Issued) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(provider());
         let builder = builder.with_safe_default_protocol_versions().expect("they are spoken");
         let builder = builder.with_root_certificates(self.roots());
@@ -112,8 +122,8 @@ impl Authority {
         shown.expect("the key fits")
     }
 
-    /// What a server starts from.
-    pub(crate) fn server(&self, issued: &Issued, version: &'static SupportedProtocolVersion) -> ServerConfig {
+    /// Configuration of a server with this certificate.
+    pub fn server(&self, issued: &Issued, version: &'static SupportedProtocolVersion) -> ServerConfig {
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = builder.with_protocol_versions(&[version]).expect("it is spoken");
         let certificate = vec![issued.certificate.clone()];
@@ -121,8 +131,8 @@ impl Authority {
         config.expect("the key fits")
     }
 
-    /// The same that asks for a certificate of this CA.
-    pub(crate) fn server_asking(&self, issued: &Issued) -> ServerConfig {
+    /// Configuration of a server that requires a client certificate of this CA.
+    pub fn server_asking(&self, issued: &Issued) -> ServerConfig {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots()), provider());
         let builder = ServerConfig::builder_with_provider(provider());
         let builder = builder.with_safe_default_protocol_versions().expect("they are spoken");
@@ -138,7 +148,7 @@ impl Issued {
     }
 }
 
-/// With a group that the proxy does not know, and nobody asks for by default.
+/// The default provider with one key exchange group more, which the proxy does not know and nobody asks for by default.
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = default_provider();
     provider.kx_groups.push(kx_group::MLKEM768);

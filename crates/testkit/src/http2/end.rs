@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use crate::frame::{self, Frame, Reader};
-use crate::peer::PATIENCE;
+use super::frame::{self, Frame, Reader};
+use crate::wait::PATIENCE;
 
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Client connection preface (RFC 9113 §3.4).
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// One end of a connection.
-pub(crate) struct End {
+/// One end of an HTTP/2 connection, which the test plays. SETTINGS and PING are acknowledged, windows kept.
+pub struct End {
     stream: TcpStream,
     received: Vec<u8>,
     reader: Reader,
@@ -22,18 +23,18 @@ pub(crate) struct End {
     window: i64,
     /// What each stream may be sent beyond what the settings say.
     windows: HashMap<u32, i64>,
-    /// Whether what arrives is given back at once.
-    pub(crate) takes_all: bool,
-    /// Whether pings are answered.
-    pub(crate) answers_pings: bool,
+    /// Whether received DATA opens the windows again at once.
+    pub takes_all: bool,
+    /// Whether PING is acknowledged.
+    pub answers_pings: bool,
 }
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// With GOAWAY and this code.
+pub enum Ended {
+    /// With GOAWAY of this code.
     Told(u32),
-    /// Without a word.
+    /// Without GOAWAY.
     Untold,
 }
 
@@ -45,7 +46,7 @@ impl End {
         Self {
             stream,
             received: Vec::new(),
-            reader: Reader::new(),
+            reader: Reader::default(),
             passed: Vec::new(),
             settings: HashMap::new(),
             window: i64::from(frame::WINDOW),
@@ -55,22 +56,22 @@ impl End {
         }
     }
 
-    /// A client's: says so, and how it wants to be spoken to.
-    pub(crate) fn client(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
+    /// Plays a client: sends the preface and these settings.
+    pub fn client(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
         let mut end = Self::new(stream);
         end.sends([PREFACE.to_vec(), frame::settings(settings)].concat());
         end
     }
 
-    /// A server's, which gets the client's preface first.
-    pub(crate) fn server(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
+    /// Plays a server: receives the preface and sends these settings.
+    pub fn server(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
         let mut end = Self::silent_server(stream);
         end.sends(frame::settings(settings));
         end
     }
 
-    /// A server that has not said anything yet.
-    pub(crate) fn silent_server(stream: TcpStream) -> Self {
+    /// Plays a server that has received the preface and sent nothing yet.
+    pub fn silent_server(stream: TcpStream) -> Self {
         let mut end = Self::new(stream);
         while end.received.len() < PREFACE.len() {
             end.receive().unwrap_or_else(|ended| panic!("no preface: {ended}"));
@@ -80,24 +81,25 @@ impl End {
         end
     }
 
-    pub(crate) fn sends(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends bytes.
+    pub fn sends(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap_or_else(|error| panic!("cannot send: {error}"));
     }
 
-    /// Sends, unless the proxy has closed.
-    pub(crate) fn can_send(&mut self, bytes: &[u8]) -> bool {
+    /// Sends bytes. Returns false if the proxy has closed the connection.
+    pub fn can_send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// The proxy has got all that was sent to it, and has dealt with it.
-    pub(crate) fn is_heard(&mut self) {
+    /// Waits until the proxy has processed all that was sent: sends PING and receives the acknowledgement.
+    pub fn is_heard(&mut self) {
         let token = fastrand::u64(..).to_be_bytes();
         self.sends(frame::ping(token));
         self.find(|frame| *frame == Frame::PingAck(token));
     }
 
-    /// Sends a body within the windows, in pieces of at most a frame; `ends` with END_STREAM.
-    pub(crate) fn sends_body(&mut self, stream: u32, mut bytes: &[u8], ends: bool) {
+    /// Sends DATA within the windows, waiting for them to open. `ends` sets END_STREAM on the last frame.
+    pub fn sends_body(&mut self, stream: u32, mut bytes: &[u8], ends: bool) {
         while !bytes.is_empty() {
             let room = self.room(stream);
             if room == 0 {
@@ -114,8 +116,8 @@ impl End {
         }
     }
 
-    /// Sends bytes of a body until the proxy's windows are used up and it gives no more back; how many those were.
-    pub(crate) fn sends_what_it_may(&mut self, stream: u32) -> usize {
+    /// Sends DATA until the windows are used up and the proxy opens them no more. Returns how many bytes.
+    pub fn sends_what_it_may(&mut self, stream: u32) -> usize {
         let mut sent = 0;
         loop {
             let room = self.room(stream).min(16_384);
@@ -132,15 +134,15 @@ impl End {
         }
     }
 
-    /// What the proxy takes now of this stream's body.
-    pub(crate) fn room(&mut self, stream: u32) -> usize {
+    /// How many bytes the windows of stream and connection allow now.
+    pub fn room(&mut self, stream: u32) -> usize {
         let initial = i64::from(self.setting(frame::INITIAL_WINDOW_SIZE).unwrap_or(frame::WINDOW));
         let of_stream = initial + self.windows.get(&stream).copied().unwrap_or(0);
         of_stream.min(self.window).max(0) as usize
     }
 
-    /// What the proxy has set.
-    pub(crate) fn setting(&mut self, setting: u16) -> Option<u32> {
+    /// A setting of the proxy. Waits for its first SETTINGS.
+    pub fn setting(&mut self, setting: u16) -> Option<u32> {
         while self.settings.is_empty() {
             let frame = self.frame();
             self.passed.push(frame);
@@ -209,8 +211,8 @@ impl End {
         }
     }
 
-    /// The first frame of this kind; what comes before it is kept for whoever asks for that.
-    pub(crate) fn find(&mut self, is_it: impl Fn(&Frame) -> bool) -> Frame {
+    /// Receives the first frame for which `is_it` holds. Earlier frames are kept for later calls.
+    pub fn find(&mut self, is_it: impl Fn(&Frame) -> bool) -> Frame {
         if let Some(at) = self.passed.iter().position(&is_it) {
             return self.passed.remove(at);
         }
@@ -223,15 +225,15 @@ impl End {
         }
     }
 
-    /// The next thing that is said on a stream: a head, data, trailers or a reset.
-    pub(crate) fn next_on(&mut self, stream: u32) -> Frame {
+    /// Receives the next HEADERS, DATA or RST_STREAM of a stream.
+    pub fn next_on(&mut self, stream: u32) -> Frame {
         let is_it = |frame: &Frame| frame.stream() == stream && !matches!(frame, Frame::WindowUpdate { .. });
         self.find(is_it)
     }
 
-    /// The next that is said on the stream, which goes on, is this head; its fields in this order.
+    /// Receives HEADERS without END_STREAM with exactly these fields, in this order.
     #[track_caller]
-    pub(crate) fn gets_headers(&mut self, stream: u32, expected: &str) {
+    pub fn gets_headers(&mut self, stream: u32, expected: &str) {
         match self.next_on(stream) {
             Frame::Headers { fields, ends: false, .. } => {
                 assert_eq!(plain(&fields), expected, "on stream {stream}");
@@ -240,8 +242,8 @@ impl End {
         }
     }
 
-    /// This many bytes of a body.
-    pub(crate) fn gets_data(&mut self, stream: u32, expected: &str) {
+    /// Receives DATA with exactly these bytes, in any number of frames.
+    pub fn gets_data(&mut self, stream: u32, expected: &str) {
         let mut got = Vec::new();
         while got.len() < expected.len() {
             match self.next_on(stream) {
@@ -252,19 +254,19 @@ impl End {
         assert_eq!(String::from_utf8_lossy(&got), expected);
     }
 
-    /// The stream is reset with this code, and nothing else is said on it.
+    /// Receives RST_STREAM with this code as the next frame of the stream.
     #[track_caller]
-    pub(crate) fn gets_reset(&mut self, stream: u32, code: u32) {
+    pub fn gets_reset(&mut self, stream: u32, code: u32) {
         assert_eq!(self.next_on(stream), Frame::Reset { stream, code });
     }
 
-    /// Forgets what came and was not asked for.
-    pub(crate) fn forgets(&mut self) {
+    /// Forgets frames that were received and not asked for.
+    pub fn forgets(&mut self) {
         self.passed.clear();
     }
 
-    /// Whether the request on this stream was refused: as malformed, on the stream or with the connection, or with 400.
-    pub(crate) fn is_refused(&mut self, stream: u32) -> bool {
+    /// Whether the proxy refuses the request on this stream as malformed: by RST_STREAM, GOAWAY or status 400.
+    pub fn is_refused(&mut self, stream: u32) -> bool {
         let is_told = |frame: &Frame| frame.stream() == stream || matches!(frame, Frame::GoAway { .. });
         match self.find(is_told) {
             Frame::Headers { fields, .. } => fields.starts_with(":status: 400\n"),
@@ -273,9 +275,8 @@ impl End {
         }
     }
 
-    /// All that is said on a stream to its end: heads and trailers, a body between lines of dashes, and `reset N` where
-    /// it breaks off.
-    pub(crate) fn whole(&mut self, stream: u32) -> String {
+    /// Receives a stream up to its end, as text: fields, a body between lines of dashes, trailers; `reset N` if it is reset.
+    pub fn whole(&mut self, stream: u32) -> String {
         let mut text = String::new();
         let mut body = Vec::new();
         loop {
@@ -303,8 +304,8 @@ impl End {
         }
     }
 
-    /// The rest of the connection is nothing but its end; what was said of it.
-    pub(crate) fn ends(&mut self) -> Ended {
+    /// Receives the end of the connection. Frames before it are skipped.
+    pub fn ends(&mut self) -> Ended {
         let mut told = Ended::Untold;
         loop {
             let passed = (!self.passed.is_empty()).then(|| Ok(self.passed.remove(0)));

@@ -3,74 +3,68 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{
     ClientConfig, ClientConnection, Connection, Error, HandshakeKind, ServerConfig, ServerConnection,
 };
 
-/// Nothing here takes long. Who waits this long fails its test instead of hanging it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+use crate::http1::Message;
+use crate::wait::PATIENCE;
 
 /// How a connection ended for its reader.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ending {
-    /// In an orderly way: with TLS, by a close_notify.
+pub enum Ending {
+    /// By close_notify; without TLS, by the end of the stream.
     Told,
-    /// With TLS, by an end that nobody told.
+    /// By the end of the stream without close_notify.
     Cut,
     /// By a reset.
     Reset,
-    /// By an alert, or by what was no record.
+    /// By an alert, or by bytes that are no TLS record.
     Refused(Error),
 }
 
-/// One end of a connection.
-pub(crate) struct End {
-    pub(crate) tcp: TcpStream,
-    pub(crate) tls: Option<Connection>,
+/// One end of a connection, in the clear or with TLS, which the test plays.
+pub struct End {
+    /// The socket.
+    pub tcp: TcpStream,
+    /// The state of TLS; `None` in the clear.
+    pub tls: Option<Connection>,
     received: Vec<u8>,
     /// How the other end has ended, if it has.
     ending: Option<Ending>,
 }
 
-/// A head and the body that was framed by it.
-#[derive(Debug)]
-pub(crate) struct Message {
-    /// Up to and with the empty line.
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
-}
-
 impl End {
-    /// In the clear.
-    pub(crate) fn plain(tcp: TcpStream) -> Self {
+    /// Plays an end in the clear.
+    pub fn plain(tcp: TcpStream) -> Self {
         tcp.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         tcp.set_write_timeout(Some(PATIENCE)).expect("is a socket");
         tcp.set_nodelay(true).expect("is a socket");
         Self { tcp, tls: None, received: Vec::new(), ending: None }
     }
 
-    /// A client, before its handshake.
-    pub(crate) fn client(tcp: TcpStream, config: &Arc<ClientConfig>, name: &str) -> Self {
+    /// Plays a TLS client, before its handshake.
+    pub fn client(tcp: TcpStream, config: &Arc<ClientConfig>, name: &str) -> Self {
         let name = ServerName::try_from(name.to_owned()).expect("is a name");
         let connection = ClientConnection::new(Arc::clone(config), name).expect("it can begin");
         Self { tls: Some(connection.into()), ..Self::plain(tcp) }
     }
 
-    /// A server, before its handshake.
-    pub(crate) fn server(tcp: TcpStream, config: &Arc<ServerConfig>) -> Self {
+    /// Plays a TLS server, before its handshake.
+    pub fn server(tcp: TcpStream, config: &Arc<ServerConfig>) -> Self {
         let connection = ServerConnection::new(Arc::clone(config)).expect("it can begin");
         Self { tls: Some(connection.into()), ..Self::plain(tcp) }
     }
 
-    pub(crate) fn tls(&mut self) -> &mut Connection {
+    /// The state of TLS.
+    pub fn tls(&mut self) -> &mut Connection {
         self.tls.as_mut().expect("it has TLS")
     }
 
-    /// Does the handshake, to its end for this side.
-    pub(crate) fn shakes_hands(&mut self) -> Result<HandshakeKind, Ending> {
+    /// Completes the handshake on this side.
+    pub fn shakes_hands(&mut self) -> Result<HandshakeKind, Ending> {
         self.flush();
         while self.tls().is_handshaking() {
             if let Some(ending) = self.receive() {
@@ -80,8 +74,8 @@ impl End {
         Ok(self.tls().handshake_kind().expect("it is over"))
     }
 
-    /// Does the handshake as far as its last message, which leaves with what is sent next.
-    pub(crate) fn shakes_hands_all_but(&mut self) -> HandshakeKind {
+    /// Completes the handshake but for sending its last message, which leaves with the next bytes.
+    pub fn shakes_hands_all_but(&mut self) -> HandshakeKind {
         self.flush();
         while self.tls().is_handshaking() {
             assert_eq!(self.take_in(), None, "no handshake");
@@ -89,8 +83,8 @@ impl End {
         self.tls().handshake_kind().expect("it is over")
     }
 
-    /// Waits until a client has as many tickets of TLS 1.3.
-    pub(crate) fn has_tickets(&mut self, count: u32) {
+    /// Waits until a client has this many TLS 1.3 tickets.
+    pub fn has_tickets(&mut self, count: u32) {
         while let Some(Connection::Client(client)) = &self.tls
             && client.tls13_tickets_received() < count
         {
@@ -99,7 +93,7 @@ impl End {
     }
 
     /// Sends what TLS has to send.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         let Some(tls) = &mut self.tls else { return };
         let mut bytes = Vec::new();
         while tls.wants_write() {
@@ -109,8 +103,8 @@ impl End {
         let _ = self.tcp.write_all(&bytes);
     }
 
-    /// The bytes that say this on the wire.
-    pub(crate) fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
+    /// Encrypts bytes into records, without sending them.
+    pub fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
         let tls = self.tls();
         tls.set_buffer_limit(None);
         tls.writer().write_all(bytes).expect("memory takes all");
@@ -121,33 +115,34 @@ impl End {
         sealed
     }
 
-    pub(crate) fn sends(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends bytes.
+    pub fn sends(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         let sealed = if self.tls.is_some() { self.sealed(bytes) } else { bytes.to_vec() };
         self.tcp.write_all(&sealed).unwrap_or_else(|error| panic!("it cannot send: {error}"));
     }
 
-    /// Sends a request without a body.
-    pub(crate) fn asks(&mut self, path: &str) {
+    /// Sends a GET request.
+    pub fn asks(&mut self, path: &str) {
         self.sends(format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
     }
 
     /// Sends a response with this body.
-    pub(crate) fn answers(&mut self, body: &[u8]) {
+    pub fn answers(&mut self, body: &[u8]) {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         self.sends([head.as_bytes(), body].concat());
     }
 
-    /// Tells the end of its stream and goes on reading.
-    pub(crate) fn tells_its_end(&mut self) {
+    /// Sends close_notify; reading goes on.
+    pub fn tells_its_end(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
         }
         self.flush();
     }
 
-    /// Closes its sending side, without having told.
-    pub(crate) fn cuts(&mut self) {
+    /// Shuts down the sending side without close_notify.
+    pub fn cuts(&mut self) {
         self.tcp.shutdown(Shutdown::Write).expect("is connected");
     }
 
@@ -208,8 +203,8 @@ impl End {
         }
     }
 
-    /// The next head, up to its empty line.
-    pub(crate) fn head(&mut self) -> String {
+    /// Receives a head, with its empty line.
+    pub fn head(&mut self) -> String {
         loop {
             if let Some(at) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
                 let head: Vec<u8> = self.received.drain(..at + 4).collect();
@@ -219,24 +214,24 @@ impl End {
         }
     }
 
-    /// This many bytes.
-    pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
+    /// Receives this many bytes.
+    pub fn exactly(&mut self, count: usize) -> Vec<u8> {
         while self.received.len() < count {
             self.fill("a body");
         }
         self.received.drain(..count).collect()
     }
 
-    /// The next message, of a length that its head tells.
-    pub(crate) fn message(&mut self) -> Message {
+    /// Receives a message whose body has a Content-Length, or none.
+    pub fn message(&mut self) -> Message {
         let head = self.head();
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
         let body = self.exactly(length.map_or(0, |length| length.parse().expect("is a number")));
         Message { head, body }
     }
 
-    /// All that is still to come, and how it ends.
-    pub(crate) fn rest(&mut self) -> (Vec<u8>, Ending) {
+    /// Receives everything up to the end of the connection.
+    pub fn rest(&mut self) -> (Vec<u8>, Ending) {
         loop {
             if let Some(ending) = self.receive() {
                 return (std::mem::take(&mut self.received), ending);
@@ -244,9 +239,9 @@ impl End {
         }
     }
 
-    /// Nothing more comes, and it ends so.
+    /// Receives the end of the connection in this way, and nothing before it.
     #[track_caller]
-    pub(crate) fn ends(&mut self, expected: &Ending) {
+    pub fn ends(&mut self, expected: &Ending) {
         let (rest, ending) = self.rest();
         assert_eq!((String::from_utf8_lossy(&rest).into_owned(), &ending), (String::new(), expected));
     }

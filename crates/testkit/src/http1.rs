@@ -7,12 +7,10 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use crate::text::{ANY, show};
+use crate::wait::PATIENCE;
 
-/// Nothing here takes long. Who waits this long fails its test instead of hanging it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// One end of a connection.
-pub(crate) struct Peer {
+/// One end of an HTTP/1 connection, which the test plays.
+pub struct Peer {
     /// `client` or `server`, for messages.
     name: &'static str,
     stream: TcpStream,
@@ -22,31 +20,33 @@ pub(crate) struct Peer {
 
 /// How a connection ended for its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// In an orderly way.
+pub enum Ending {
+    /// By the end of the stream.
     End,
     /// By a reset.
     Reset,
 }
 
-/// A head and the body that was framed by it.
+/// A message: head and decoded body.
 #[derive(Debug)]
-pub(crate) struct Message {
-    /// Up to and with the empty line.
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
+pub struct Message {
+    /// Start line and fields, with the empty line.
+    pub head: String,
+    /// Body without its framing.
+    pub body: Vec<u8>,
 }
 
 impl Message {
     /// The status of a response.
-    pub(crate) fn status(&self) -> u16 {
+    pub fn status(&self) -> u16 {
         let status = self.head.get(9..12).and_then(|status| status.parse().ok());
         status.unwrap_or_else(|| panic!("no response: {}", self.head))
     }
 }
 
 impl Peer {
-    pub(crate) fn new(name: &'static str, stream: TcpStream) -> Self {
+    /// Plays one end of this connection. `name` stands in messages: `client` or `server`.
+    pub fn new(name: &'static str, stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("is a socket");
         stream.set_write_timeout(Some(PATIENCE)).expect("is a socket");
         // A Unix socket knows no delay.
@@ -54,19 +54,21 @@ impl Peer {
         Self { name, stream, received: Vec::new() }
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
+    /// The socket.
+    pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
-    pub(crate) fn sends(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends bytes.
+    pub fn sends(&mut self, bytes: impl AsRef<[u8]>) {
         let name = self.name;
         self.stream
             .write_all(bytes.as_ref())
             .unwrap_or_else(|error| panic!("the {name} cannot send: {error}"));
     }
 
-    /// Sends, unless nobody listens any more.
-    pub(crate) fn can_send(&mut self, bytes: &[u8]) -> bool {
+    /// Sends bytes. Returns false if the proxy has closed the connection.
+    pub fn can_send(&mut self, bytes: &[u8]) -> bool {
         match self.stream.write_all(bytes) {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -76,26 +78,26 @@ impl Peer {
         }
     }
 
-    /// Whether something has arrived, or the end, without waiting.
-    pub(crate) fn has_something(&self) -> bool {
+    /// Whether bytes or the end have arrived. Does not wait.
+    pub fn has_something(&self) -> bool {
         self.stream.set_nonblocking(true).expect("is a socket");
         let peeked = self.stream.peek(&mut [0]);
         self.stream.set_nonblocking(false).expect("is a socket");
         !self.received.is_empty() || peeked.is_ok()
     }
 
-    /// Sends the end of its stream and goes on reading.
-    pub(crate) fn half_closes(&mut self) {
+    /// Shuts down the sending side; reading goes on.
+    pub fn half_closes(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("is connected");
     }
 
-    /// Closes so that the proxy sees a reset.
-    pub(crate) fn resets(self) {
+    /// Closes with a reset.
+    pub fn resets(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("is a socket");
     }
 
-    /// The next bytes are just these.
-    pub(crate) fn gets(&mut self, expected: &[u8]) {
+    /// Receives exactly these bytes next; [`ANY`] matches any byte.
+    pub fn gets(&mut self, expected: &[u8]) {
         loop {
             let count = self.received.len().min(expected.len());
             let pairs = expected.iter().zip(&self.received);
@@ -116,20 +118,6 @@ impl Peer {
         }
     }
 
-    /// The next head, whatever it says.
-    pub(crate) fn gets_head(&mut self) -> String {
-        loop {
-            let end = self.received.windows(4).position(|window| window == b"\r\n\r\n");
-            if let Some(end) = end {
-                return String::from_utf8_lossy(&self.received.drain(..end + 4).collect::<Vec<_>>())
-                    .into_owned();
-            }
-            if let Some(ending) = self.receive() {
-                panic!("the {} got {ending}, not a head: {}", self.name, show(&self.received));
-            }
-        }
-    }
-
     /// Waits for more; the way in which there is none.
     fn receive(&mut self) -> Option<String> {
         let mut bytes = [0; 64 * 1024];
@@ -145,8 +133,8 @@ impl Peer {
         }
     }
 
-    /// All that is still to come, and how it ends.
-    pub(crate) fn rest(&mut self) -> (Vec<u8>, Ending) {
+    /// Receives everything up to the end of the connection.
+    pub fn rest(&mut self) -> (Vec<u8>, Ending) {
         loop {
             match self.receive() {
                 None => {}
@@ -159,18 +147,18 @@ impl Peer {
         }
     }
 
-    /// Nothing more comes but the end, in an orderly way.
-    pub(crate) fn gets_the_end(&mut self) {
+    /// Receives the end of the stream, and nothing before it.
+    pub fn gets_the_end(&mut self) {
         self.closed(&[Ending::End]);
     }
 
-    /// Nothing more comes, in whatever way.
-    pub(crate) fn is_closed(&mut self) {
+    /// Receives the end of the stream or a reset, and nothing before it.
+    pub fn is_closed(&mut self) {
         self.closed(&[Ending::End, Ending::Reset]);
     }
 
-    /// Nothing more comes but a reset.
-    pub(crate) fn gets_a_reset(&mut self) {
+    /// Receives a reset, and nothing before it.
+    pub fn gets_a_reset(&mut self) {
         self.closed(&[Ending::Reset]);
     }
 
@@ -180,8 +168,8 @@ impl Peer {
         assert!(allowed.contains(&ending), "the {} got {ending:?}, not {allowed:?}", self.name);
     }
 
-    /// Nothing has come that was not expected.
-    pub(crate) fn has_nothing(&mut self) {
+    /// Asserts that nothing has arrived that was not asked for.
+    pub fn has_nothing(&mut self) {
         self.stream.set_nonblocking(true).expect("is a socket");
         let _ = self.receive();
         self.stream.set_nonblocking(false).expect("is a socket");
@@ -193,8 +181,8 @@ impl Peer {
         );
     }
 
-    /// The next head, up to its empty line.
-    pub(crate) fn head(&mut self) -> String {
+    /// Receives a head, with its empty line.
+    pub fn head(&mut self) -> String {
         loop {
             if let Some(at) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
                 let head: Vec<u8> = self.received.drain(..at + 4).collect();
@@ -206,8 +194,8 @@ impl Peer {
         }
     }
 
-    /// This many bytes.
-    pub(crate) fn exactly(&mut self, count: usize) -> Vec<u8> {
+    /// Receives this many bytes.
+    pub fn exactly(&mut self, count: usize) -> Vec<u8> {
         while self.received.len() < count {
             if let Some(ending) = self.receive() {
                 panic!("the {} got {ending} after {} of {count} bytes", self.name, self.received.len());
@@ -216,8 +204,8 @@ impl Peer {
         self.received.drain(..count).collect()
     }
 
-    /// A line without its end.
-    pub(crate) fn line(&mut self) -> String {
+    /// Receives a line; returns it without its line end.
+    pub fn line(&mut self) -> String {
         loop {
             if let Some(at) = self.received.windows(2).position(|window| window == b"\r\n") {
                 let line: Vec<u8> = self.received.drain(..at + 2).take(at).collect();
@@ -229,8 +217,8 @@ impl Peer {
         }
     }
 
-    /// The next message with its body, whatever its chunks are.
-    pub(crate) fn message(&mut self) -> Message {
+    /// Receives a message with its body, whatever its framing.
+    pub fn message(&mut self) -> Message {
         let head = self.head();
         let field = |name: &str| {
             let mut fields = head.lines().skip(1).filter_map(|line| line.split_once(": "));
@@ -251,8 +239,8 @@ impl Peer {
         Message { head, body }
     }
 
-    /// A chunked body, decoded; its trailers are not looked at.
-    pub(crate) fn chunks(&mut self) -> Vec<u8> {
+    /// Receives a chunked body and decodes it. Trailers are skipped.
+    pub fn chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
             let line = self.line();

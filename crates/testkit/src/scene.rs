@@ -5,43 +5,48 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 
 use proxy::Running;
-use socket2::SockRef;
 use tempfile::TempDir;
 
-use crate::end::End;
-use crate::frame::last_headers;
-use crate::peer::{PATIENCE, Peer};
+use crate::http1::Peer;
+use crate::http2::End;
+use crate::http2::frame::last_headers;
+use crate::ports;
 
-/// What clients speak.
+/// HTTP version of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub enum Spoken {
+    /// HTTP/1.1.
     Http1,
+    /// HTTP/2.
     Http2,
 }
 
-pub(crate) const BOTH: [Spoken; 2] = [Spoken::Http1, Spoken::Http2];
+/// Both versions of clients.
+pub const BOTH: [Spoken; 2] = [Spoken::Http1, Spoken::Http2];
 
 /// A running proxy and its servers.
-pub(crate) struct Scene {
+pub struct Scene {
     running: Running,
     servers: Vec<TcpListener>,
     directory: TempDir,
 }
 
 impl Scene {
-    /// With servers `{0}`, `{1}`, …, as many as the text names, and files in `{dir}`.
-    pub(crate) fn new(routes: &str) -> Self {
+    /// Starts a proxy. The text names servers as `{0}`, `{1}`, …, and a temporary folder as `{dir}`.
+    pub fn new(routes: &str) -> Self {
         Self::with_files(&[], routes)
     }
 
-    /// The same, with these files.
-    pub(crate) fn with_files(files: &[(&str, &str)], routes: &str) -> Self {
+    /// Starts a proxy like [`Scene::new`], with these files in the folder.
+    pub fn with_files(files: &[(&str, &str)], routes: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for (name, text) in files {
             fs::write(directory.path().join(name), text).expect("it can be written");
         }
-        let servers: Vec<TcpListener> =
-            (0..).take_while(|number| routes.contains(&format!("{{{number}}}"))).map(|_| listen()).collect();
+        let servers: Vec<TcpListener> = (0..)
+            .take_while(|number| routes.contains(&format!("{{{number}}}")))
+            .map(|_| ports::listen())
+            .collect();
         let mut scene_text = format!("workers = 2\n{routes}\n[[listen]]\naddress = \"127.0.0.1:0\"\n");
         scene_text = scene_text.replace("{dir}", &directory.path().display().to_string());
         for (number, server) in servers.iter().enumerate() {
@@ -52,24 +57,28 @@ impl Scene {
         Self { running, servers, directory }
     }
 
-    pub(crate) fn running(&self) -> &Running {
+    /// The proxy.
+    pub fn running(&self) -> &Running {
         &self.running
     }
 
-    /// The proxy, to be ended, and the folder with its files.
-    pub(crate) fn into_parts(self) -> (Running, TempDir) {
+    /// The proxy and its folder, for tests that end the proxy.
+    pub fn into_parts(self) -> (Running, TempDir) {
         (self.running, self.directory)
     }
 
-    pub(crate) fn file(&self, name: &str) -> PathBuf {
+    /// Path of a file in the folder.
+    pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    pub(crate) fn server_address(&self, server: usize) -> String {
+    /// Address of a server.
+    pub fn server_address(&self, server: usize) -> String {
         self.servers[server].local_addr().expect("it listens").to_string()
     }
 
-    pub(crate) fn client(&self, spoken: Spoken) -> Client {
+    /// Connects a client.
+    pub fn client(&self, spoken: Spoken) -> Client {
         let stream = TcpStream::connect(self.running.addresses()[0]).expect("the proxy listens");
         match spoken {
             Spoken::Http1 => Client::One(Peer::new("client", stream)),
@@ -77,26 +86,18 @@ impl Scene {
         }
     }
 
-    /// The next connection to a server.
-    pub(crate) fn accept(&self, server: usize) -> Peer {
-        let (stream, _) = self.servers[server].accept().expect("a connection reaches the server");
-        Peer::new("server", stream)
+    /// Accepts the next connection to a server.
+    pub fn accept(&self, server: usize) -> Peer {
+        Peer::new("server", ports::accept(&self.servers[server]))
     }
 
-    /// The next connection to a server, if it is there already.
-    pub(crate) fn try_accept(&self, server: usize) -> Option<Peer> {
-        let server = &self.servers[server];
-        server.set_nonblocking(true).expect("is a socket");
-        let accepted = server.accept();
-        server.set_nonblocking(false).expect("is a socket");
-        accepted.ok().map(|(stream, _)| {
-            stream.set_nonblocking(false).expect("is a socket");
-            Peer::new("server", stream)
-        })
+    /// Accepts a connection to a server if one waits already.
+    pub fn try_accept(&self, server: usize) -> Option<Peer> {
+        ports::try_accept(&self.servers[server]).map(|stream| Peer::new("server", stream))
     }
 
-    /// What the server sees of a request, and the client of the response.
-    pub(crate) fn exchange(&self, spoken: Spoken, request: &Asked<'_>, response: &str) -> (String, Got) {
+    /// Sends a request on a new connection; the first server answers. Returns the head that it saw, and what the client got.
+    pub fn exchange(&self, spoken: Spoken, request: &Asked<'_>, response: &str) -> (String, Got) {
         let mut client = self.client(spoken);
         client.asks(request);
         let mut server = self.accept(0);
@@ -105,68 +106,72 @@ impl Scene {
         (seen, client.gets())
     }
 
-    /// What a client gets that needs no server.
-    pub(crate) fn answer(&self, spoken: Spoken, request: &Asked<'_>) -> Got {
+    /// Sends a request on a new connection that the proxy answers without a server.
+    pub fn answer(&self, spoken: Spoken, request: &Asked<'_>) -> Got {
         let mut client = self.client(spoken);
         client.asks(request);
         client.gets()
     }
 }
 
-/// Reads a configuration.
-pub(crate) fn read(text: &str) -> config::Config {
+/// Parses a configuration.
+pub fn read(text: &str) -> config::Config {
     config::parse(text, "test.toml").unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"))
-}
-
-fn listen() -> TcpListener {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback is free");
-    SockRef::from(&listener).set_read_timeout(Some(PATIENCE)).expect("is a socket");
-    listener
 }
 
 /// A request without a body.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) method: &'a str,
-    pub(crate) host: &'a str,
-    pub(crate) target: &'a str,
-    /// Lines of `name: value`, in lower case.
-    pub(crate) fields: &'a str,
+pub struct Asked<'a> {
+    /// Method.
+    pub method: &'a str,
+    /// Host, `:authority` in HTTP/2.
+    pub host: &'a str,
+    /// Target, `:path` in HTTP/2.
+    pub target: &'a str,
+    /// Lines of `name: value`, names in lower case.
+    pub fields: &'a str,
 }
 
-/// A GET for the host `test`.
-pub(crate) fn get(target: &str) -> Asked<'_> {
+/// A GET request for the host `test`.
+pub fn get(target: &str) -> Asked<'_> {
     Asked { method: "GET", host: "test", target, fields: "" }
 }
 
-/// A client, with the number of its next stream.
-pub(crate) enum Client {
+/// A client of either version.
+pub enum Client {
+    /// An HTTP/1.1 client.
     One(Peer),
+    /// An HTTP/2 client, with the number of its next stream.
     Two(Box<End>, u32),
 }
 
 /// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Got {
-    pub(crate) status: u16,
-    /// Lines of `name: value`, the names in lower case.
-    pub(crate) fields: String,
-    pub(crate) body: String,
+pub struct Got {
+    /// Status.
+    pub status: u16,
+    /// Lines of `name: value`, names in lower case.
+    pub fields: String,
+    /// Body.
+    pub body: String,
 }
 
 impl Got {
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+    /// Value of the first field of this name, in lower case.
+    pub fn field(&self, name: &str) -> Option<&str> {
         self.all(name).first().copied()
     }
 
-    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+    /// Values of all fields of this name, in lower case.
+    pub fn all(&self, name: &str) -> Vec<&str> {
         let pairs = self.fields.lines().filter_map(|line| line.split_once(": "));
         pairs.filter(|(known, _)| *known == name).map(|(_, value)| value).collect()
     }
 }
 
 impl Client {
-    pub(crate) fn asks(&mut self, request: &Asked<'_>) {
+    /// Sends a request.
+    pub fn asks(&mut self, request: &Asked<'_>) {
         let Asked { method, host, target, fields } = request;
         match self {
             Self::One(peer) => {
@@ -182,8 +187,8 @@ impl Client {
         }
     }
 
-    /// The response to a request that is none of HEAD.
-    pub(crate) fn gets(&mut self) -> Got {
+    /// Receives a response to any request but HEAD.
+    pub fn gets(&mut self) -> Got {
         match self {
             Self::One(peer) => {
                 let message = peer.message();
@@ -209,8 +214,8 @@ impl Client {
         }
     }
 
-    /// The response to a request of HEAD.
-    pub(crate) fn gets_head_alone(&mut self) -> Got {
+    /// Receives a response to HEAD.
+    pub fn gets_head_alone(&mut self) -> Got {
         match self {
             Self::One(peer) => {
                 let head = peer.head();
@@ -224,11 +229,9 @@ impl Client {
         }
     }
 
-    pub(crate) fn asks_for(&mut self, request: &Asked<'_>) -> Got {
+    /// Sends a request and receives its response.
+    pub fn asks_for(&mut self, request: &Asked<'_>) -> Got {
         self.asks(request);
         self.gets()
     }
 }
-
-/// A response that fits anywhere.
-pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nDate: D\r\nContent-Length: 2\r\n\r\nok";
