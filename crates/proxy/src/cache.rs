@@ -84,7 +84,7 @@ impl Cache {
         let mut store = Store::new(settings, behind);
         match Pages::new() {
             Ok(pages) => store = store.with_shelf(Arc::new(pages)),
-            Err(error) => message::warn(&format!("stored bodies are copied into each connection: {error}")),
+            Err(error) => message::warn(&format!("cached bodies are copied for each connection: {error}")),
         }
         Self { store: Arc::new(store), secret, below, heir: Arc::default() }
     }

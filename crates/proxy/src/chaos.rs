@@ -128,7 +128,7 @@ impl Drop for Chaos {
     fn drop(&mut self) {
         drop(self.end.take());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            message::error("the chaos proxy ended in a panic");
+            message::error("the chaos proxy panicked");
         }
     }
 }

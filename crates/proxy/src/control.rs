@@ -368,7 +368,7 @@ impl Running {
     fn join(&mut self) {
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
-                message::error("a worker ended in a panic");
+                message::error("a worker thread panicked");
             }
         }
         if let Some(log) = self.control.take_log() {

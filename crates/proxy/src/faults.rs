@@ -327,7 +327,7 @@ impl Held {
             self.file.rules.extract_if(.., |rule| self.added.iter().any(|added| added.name == rule.name))
         {
             message::warn(&format!(
-                "fault {:?} of the file is not injected: one that was added has its name",
+                "fault {:?} of the file is not injected: an added fault has the same name",
                 rule.name
             ));
         }
@@ -349,7 +349,7 @@ impl Added {
     fn read(&mut self, config: &Config) {
         let meant = rule_of(&self.text, config);
         if let Err(mistake) = &meant {
-            message::warn(&format!("fault {:?} happens to nothing now: {mistake}", self.name));
+            message::warn(&format!("fault {:?} is inactive: {mistake}", self.name));
         }
         self.meant = meant.ok();
     }

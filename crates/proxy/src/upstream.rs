@@ -599,7 +599,7 @@ impl Server {
             }
             Ok(_) => {
                 message::warn(&format!(
-                    "{}: the server does not speak the protocol that is configured",
+                    "{}: the server does not support the configured protocol",
                     self.plan.authority
                 ));
                 Err(Failure::UpstreamHandshake)

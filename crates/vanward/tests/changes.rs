@@ -246,7 +246,7 @@ fn a_successor_that_cannot_serve_changes_nothing() {
     scene.write(1, "mistake = 1\n");
     scene.signal(Signal::USR2);
     scene.first.warns(
-        "not upgraded, and nothing has changed: the new process ended before it served: exit status: 78",
+        "not upgraded, nothing has changed: the new process ended before it was ready: exit status: 78",
     );
     scene.write(1, "[[listen]]\naddress = \"192.0.2.1:1\"\n");
     scene.signal(Signal::USR2);
@@ -417,9 +417,9 @@ fn a_bad_file_is_told_to_who_asks_for_the_reload() {
     let ended = run_in(scene.path(), &["reload"]).with_code(78);
     let place = "vanward.toml:14:1: unknown key \"mistake\" in [upstream.app]";
     assert!(ended.errors.starts_with(place), "{}", ended.errors);
-    assert!(ended.errors.ends_with("vanward: the configuration has mistakes: nothing has changed\n"));
+    assert!(ended.errors.ends_with("vanward: the configuration has mistakes, nothing has changed\n"));
     scene.signal(Signal::HUP);
-    scene.first.warns("not reloaded, and nothing has changed: vanward.toml:14:1: unknown key");
+    scene.first.warns("not reloaded, nothing has changed: vanward.toml:14:1: unknown key");
     scene.write(2, "");
     let ended = run_in(scene.path(), &["reload"]).with_code(0);
     assert!(ended.errors.contains("workers: there are 1, and 2 after the next upgrade"), "{}", ended.errors);
@@ -463,7 +463,7 @@ fn whatever_a_reload_meets_is_told_to_who_asks_and_said_in_whichever_way_it_is_a
             "[log]\ntarget = \"/nowhere/access.log\"\n",
             1,
             "cannot open the access log /nowhere/access.log: No such file or directory (os error 2); its directory has to exist",
-            "[error] not reloaded, and nothing has changed: cannot open the access log /nowhere/access.log",
+            "[error] not reloaded, nothing has changed: cannot open the access log /nowhere/access.log",
         ),
         (
             "[upstream.named]\nservers = [\"http://app.invalid\"]\n[[route]]\nhost = \"named\"\nupstream = \"named\"\n",
@@ -482,7 +482,7 @@ fn whatever_a_reload_meets_is_told_to_who_asks_and_said_in_whichever_way_it_is_a
     let admin = scene.path().join("admin");
     let ended = run_in(scene.path(), &["reload", "--socket", admin.to_str().expect("text")]).with_code(1);
     assert!(ended.errors.contains("/nowhere/"), "{}", ended.errors);
-    scene.first.warns("[error] not reloaded, and nothing has changed: cannot listen on unix:/nowhere/");
+    scene.first.warns("[error] not reloaded, nothing has changed: cannot listen on unix:/nowhere/");
     scene.end();
 }
 
@@ -556,7 +556,7 @@ fn the_log_moves_at_a_reload_and_is_opened_again_on_a_signal() {
     // A process that was taken over from logs its last requests.
     let tunnel = scene.tunnel();
     scene.upgrade();
-    scene.first.warns("has taken over: this one ends with its last client");
+    scene.first.warns("has taken over: this one ends when its last client leaves");
     std::fs::rename(scene.path().join("b.log"), scene.path().join("d.log")).expect("it is there");
     scene.first.signal(Signal::USR1);
     let patience = Patience::new();
@@ -631,7 +631,7 @@ fn a_successor_that_cannot_serve_leaves_the_files_of_sockets() {
     let log = scene.path().join("missing").join("a.log");
     scene.write(1, &format!("{listen}[log]\ntarget = \"{}\"\n", log.display()));
     scene.signal(Signal::USR2);
-    scene.first.warns("not upgraded, and nothing has changed: the new process ended before it served");
+    scene.first.warns("not upgraded, nothing has changed: the new process ended before it was ready");
     std::os::unix::net::UnixStream::connect(&socket).expect("it listens still");
     scene.write(1, &listen);
     scene.reload();

@@ -183,7 +183,7 @@ fn a_disk_that_takes_no_more_is_done_without() {
     wait_for(folder.path(), |disk| disk["is_on"] == false);
     // The next one that is stored says so.
     assert!(ask(address, "/next", "").is_some());
-    proxy.warns("the cache does without its disk until the next start");
+    proxy.warns("the cache does not use its disk until the next start");
     for path in &paths {
         let found = ask(address, path, "Cache-Control: only-if-cached\r\n");
         assert!(found.is_some_and(|found| found == body(path)), "{path}");

@@ -68,9 +68,7 @@ impl Cache {
         let is_done =
             self.purge(spaces, &named, force).is_ok() || self.purge(spaces, &[Named::All], force).is_ok();
         if !is_done {
-            message::warn(
-                "too much was purged while one process took over from another: some of it may be stored",
-            );
+            message::warn("too many purges during the upgrade: some purged responses may be in the cache");
         }
         let [named] = named;
         if let Some(known) = self.heir.tell(vec![named], force) {
@@ -117,9 +115,7 @@ impl Orders {
         let work = move || {
             for Order { named, force, done } in orders {
                 if let Err(error) = named.iter().try_for_each(|named| tell(&channel, named, force)) {
-                    return message::warn(&format!(
-                        "what is purged is not told to the next process: {error}"
-                    ));
+                    return message::warn(&format!("purges are not passed on to the next process: {error}"));
                 }
                 // Who asked may be gone.
                 let _ = done.send(());

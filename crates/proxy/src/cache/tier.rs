@@ -72,7 +72,7 @@ impl Below {
                 is_failure_told: AtomicBool::new(false),
             })),
             Err(error) => {
-                message::error(&format!("the cache does without its disk until the next start: {error}"));
+                message::error(&format!("the cache does not use its disk until the next start: {error}"));
                 Self::Failed(error.to_string().into())
             }
         }
@@ -158,7 +158,7 @@ impl Tier {
         if let Standing::Failed(why) = self.disk.standing()
             && !self.is_failure_told.swap(true, Relaxed)
         {
-            message::error(&format!("the cache does without its disk until the next start: {why}"));
+            message::error(&format!("the cache does not use its disk until the next start: {why}"));
         }
     }
 

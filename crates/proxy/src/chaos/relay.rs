@@ -63,7 +63,7 @@ async fn serve(client: TcpStream, source: Source, connection: u64) {
     let server = match connect(&source.upstream).await {
         Ok(server) => server,
         Err(error) => {
-            message::warn(&format!("chaos: server {} cannot be connected to: {error}", source.upstream));
+            message::warn(&format!("chaos: server {} cannot be reached: {error}", source.upstream));
             return;
         }
     };

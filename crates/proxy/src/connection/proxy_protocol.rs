@@ -37,7 +37,7 @@ pub(crate) async fn read(worker: &Worker, mut client: Box<Client>) -> Option<Box
             Failure::BadProxyHeader
         }
         Err(_) => {
-            message::warn(&format!("{} was disconnected: no PROXY header came in time", client.address));
+            message::warn(&format!("{} was disconnected: no PROXY header arrived in time", client.address));
             Failure::ProxyHeaderTimeout
         }
     };

@@ -91,7 +91,10 @@ pub(crate) fn tell(worker: &Worker, client: &Client, failure: Failure, reason: &
         }
         None => {
             let name = http1::quote(server_name.as_bytes());
-            message::warn(&format!("{}: {word}: no TLS for the name {name}: {detail}", client.address));
+            message::warn(&format!(
+                "{}: {word}: TLS handshake failed, server name {name}: {detail}",
+                client.address
+            ));
         }
     }
 }

@@ -183,9 +183,7 @@ async fn configuration(State(control): State<Weak<Control>>) -> Response {
 }
 
 async fn reload(State(control): State<Weak<Control>>) -> Response {
-    let Some(reloaded) =
-        elsewhere(control, |control| control.reload(", as the admin API was asked to")).await
-    else {
+    let Some(reloaded) = elsewhere(control, |control| control.reload(", by the admin API")).await else {
         return ending();
     };
     let told = |mistakes: Vec<Mistake>| mistakes.iter().map(status::mistake).collect();
@@ -194,7 +192,7 @@ async fn reload(State(control): State<Weak<Control>>) -> Response {
             json(StatusCode::OK, &ReloadResult { warnings: told(warnings), remarks })
         }
         Err(ReloadError::Mistakes(mistakes)) => {
-            let error = "the configuration has mistakes: nothing has changed".to_owned();
+            let error = "the configuration has mistakes, nothing has changed".to_owned();
             json(StatusCode::UNPROCESSABLE_ENTITY, &Refused { error, mistakes: told(mistakes) })
         }
         Err(error) => refused(StatusCode::CONFLICT, &error.to_string()),
@@ -209,7 +207,7 @@ async fn amend(
     let ServerOrder { server, upstream, weight } = match serde_json::from_slice(&body) {
         Ok(order) => order,
         Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is not understood: {error}"));
+            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
         }
     };
     let amendment = match (amendment.as_str(), weight) {
@@ -220,7 +218,7 @@ async fn amend(
         ("add", weight) => Amendment::Add(weight.unwrap_or(1)),
         ("weigh", None) => return refused(StatusCode::BAD_REQUEST, "a weight is missing"),
         ("drain" | "restore" | "remove", Some(_)) => {
-            return refused(StatusCode::BAD_REQUEST, "a weight is for weigh and add");
+            return refused(StatusCode::BAD_REQUEST, "a weight is only valid for weigh and add");
         }
         _ => return refused(StatusCode::NOT_FOUND, PLACES),
     };
@@ -236,9 +234,7 @@ async fn amend(
     match amended {
         Some(Ok(servers)) => {
             for (upstream, server) in &servers {
-                message::info(&format!(
-                    "upstream {upstream}, server {server}: {done}, as the admin API was asked to"
-                ));
+                message::info(&format!("upstream {upstream}, server {server}: {done}, by the admin API"));
             }
             let named = |(upstream, server)| ServerNamed { upstream, server };
             json(StatusCode::OK, &Changed { servers: servers.into_iter().map(named).collect() })

@@ -48,7 +48,7 @@ pub(crate) async fn watch(control: Weak<Control>) {
 
 fn report(reload: &Reload) {
     for path in &reload.taken {
-        message::info(&format!("{} has changed, and is in use", path.display()));
+        message::info(&format!("{} has changed and was reloaded", path.display()));
     }
     for problem in &reload.problems {
         let consequence = if problem.is_usable() { "" } else { "; the old one stays in use" };

@@ -109,7 +109,7 @@ pub(crate) enum ReloadError {
     Mistakes(Vec<Mistake>),
     #[error("{0}")]
     NotPossible(#[from] StartError),
-    #[error("it was configured by flags: there is no file to read again")]
+    #[error("the proxy was configured by flags and has no file to reload")]
     NoFile,
 }
 
@@ -266,10 +266,10 @@ impl Control {
             }
             Err(ReloadError::Mistakes(mistakes)) => {
                 for mistake in mistakes {
-                    message::error(&format!("not reloaded, and nothing has changed: {mistake}"));
+                    message::error(&format!("not reloaded, nothing has changed: {mistake}"));
                 }
             }
-            Err(error) => message::error(&format!("not reloaded, and nothing has changed: {error}")),
+            Err(error) => message::error(&format!("not reloaded, nothing has changed: {error}")),
         }
         outcome
     }
@@ -391,7 +391,7 @@ impl Control {
                 (Err(error), rule) => {
                     let done = if rule.is_some() { "refuse" } else { "take" };
                     message::warn(&format!(
-                        "listener {bound} does not {done} connections as faults want it: {error}"
+                        "listener {bound} does not {done} connections for a fault: {error}"
                     ));
                 }
             }

@@ -93,12 +93,7 @@ impl Compared {
                     watch_return(upstream, index, shared);
                 }
             } else if ejected_before.contains(&member.id) {
-                say(
-                    upstream,
-                    index,
-                    Level::Info,
-                    "no longer left out; its requests become more little by little",
-                );
+                say(upstream, index, Level::Info, "no longer ejected; its share of requests grows slowly");
             }
         }
     }
@@ -111,11 +106,11 @@ fn tell(upstream: &UpstreamPlan, judgement: &Judgement, now: Time) {
             let watch = &upstream.watches[judgement.server];
             watch.count_ejection();
             watch.is_outlier(until, reason.clone());
-            let what = format!("left out for {}: {reason}", written_duration(until.since(now)));
+            let what = format!("ejected for {}: {reason}", written_duration(until.since(now)));
             say(upstream, judgement.server, Level::Warn, &what);
         }
         Err(Spared::TooFewLeft) => {
-            let what = format!("{reason}; it is still asked, as too few would be left");
+            let what = format!("{reason}; not ejected, because too few servers would remain");
             say(upstream, judgement.server, Level::Warn, &what);
         }
         Err(Spared::NotUp | Spared::Busy) => {}
@@ -125,11 +120,11 @@ fn tell(upstream: &UpstreamPlan, judgement: &Judgement, now: Time) {
 fn reason(outlier: Outlier) -> String {
     match outlier {
         Outlier::Failures { percent, others_percent } => {
-            format!("{percent:.0}% of its requests fail, {others_percent:.0}% of the others'")
+            format!("{percent:.0}% of its requests fail, {others_percent:.0}% on the other servers")
         }
         Outlier::Latency { mean, median } => {
             let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
-            format!("it takes {:.1} ms to answer, the median is {:.1} ms", millis(mean), millis(median))
+            format!("its mean latency is {:.1} ms, the median is {:.1} ms", millis(mean), millis(median))
         }
     }
 }

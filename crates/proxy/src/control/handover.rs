@@ -175,7 +175,7 @@ fn receive_message(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, V
         return Err(ErrorKind::UnexpectedEof.into());
     }
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(io::Error::new(ErrorKind::InvalidData, "a message is larger than any should be"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "a message is too large"));
     }
     Ok((message.bytes, sockets))
 }
@@ -210,7 +210,7 @@ fn send_part(channel: &OwnedFd, part: &Given<'_>, sockets: &[BorrowedFd<'_>]) ->
     // The new process takes no such message, and would not start. Sockets have short names.
     if text.len() > MESSAGE_BYTES_MAX && sockets.is_empty() {
         let begin = String::from_utf8_lossy(&text[..TOLD_BYTES]);
-        message::warn(&format!("it does not outlive this process, since it is too long: {begin}..."));
+        message::warn(&format!("not passed on to the next process, because it is too long: {begin}..."));
         return Ok(());
     }
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(SOCKETS_MAX))];

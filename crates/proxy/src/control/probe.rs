@@ -69,7 +69,7 @@ fn follow(plan: &Plan, tasks: &mut Tasks, shared: &Rc<Shared>) {
                 if member.standing.restore(Cause::Check, shared.now()) {
                     let (upstream, server) = (&upstream.config.name, &upstream.servers[index].label);
                     message::info(&format!(
-                        "upstream {upstream}, server {server}: up, as it is checked no more"
+                        "upstream {upstream}, server {server}: up, because its checks ended"
                     ));
                 }
                 upstream.watches[index].forget_checks();

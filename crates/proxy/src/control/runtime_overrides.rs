@@ -196,7 +196,7 @@ impl Overlay {
             }
             if servers.is_empty() {
                 message::warn(&format!(
-                    "upstream {}: all servers that the file has were removed; they stay, as it has no other",
+                    "upstream {}: all servers of the file were removed; they stay, because there are no others",
                     upstream.name
                 ));
                 servers.clone_from(&upstream.servers);

@@ -84,7 +84,7 @@ pub fn run_until_signal(
                     Wish::End => stage = end(&control, stage),
                     // Its last requests are logged as well, and the file may be rotated meanwhile.
                     Wish::Reopen => control.reopen_log(),
-                    _ => message::warn("this process is on its way out: only SIGTERM, SIGINT and SIGUSR1 mean something to it"),
+                    _ => message::warn("this process is ending: it handles only SIGTERM, SIGINT and SIGUSR1"),
                 },
             }
         }
@@ -120,7 +120,7 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
             Wish::End => {
                 notify::tell("STOPPING=1");
                 successors.end();
-                message::info("draining: requests under way are finished, a second signal stops at once");
+                message::info("draining: running requests finish, a second signal stops at once");
                 running.drain();
                 return Stage::Draining;
             }
@@ -133,11 +133,11 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
                     Ok(process) => {
                         notify::tell(&format!("MAINPID={process}"));
                         message::info(&format!(
-                            "process {process} has taken over: this one ends with its last client"
+                            "process {process} has taken over: this one ends when its last client leaves"
                         ));
                         let _ = taken_over.send(());
                     }
-                    Err(error) => message::error(&format!("not upgraded, and nothing has changed: {error}")),
+                    Err(error) => message::error(&format!("not upgraded, nothing has changed: {error}")),
                 }));
             }
         }
@@ -148,7 +148,7 @@ async fn serve(running: &Running, program: &Program, signals: &mut Signals) -> S
 fn end(control: &Control, stage: Stage) -> Stage {
     match stage {
         Stage::Retiring => {
-            message::info("draining: requests under way are finished, a second signal stops at once");
+            message::info("draining: running requests finish, a second signal stops at once");
             control.tell_workers(|| Message::Drain);
         }
         Stage::Draining => control.tell_workers(|| Message::Stop),

@@ -34,9 +34,9 @@ pub(crate) enum UpgradeError {
     Start { path: PathBuf, error: io::Error },
     #[error("cannot hand over to the new process: {0}")]
     HandOver(#[from] io::Error),
-    #[error("the new process ended before it served: {0}")]
+    #[error("the new process ended before it was ready: {0}")]
     Ended(ExitStatus),
-    #[error("the new process did not serve within {} s", PATIENCE.as_secs())]
+    #[error("the new process was not ready within {} s", PATIENCE.as_secs())]
     Silent,
     #[error("{0}")]
     NotNow(#[from] StartError),

@@ -98,7 +98,9 @@ impl Faults {
             let past = rule.map_or_else(Told::default, |rule| rule.told(now_ns));
             let part = FaultBequest::Rule { name: name.clone(), text, origin, past };
             if !part.fits() {
-                message::warn(&format!("fault {name:?} does not outlive this process: its text is too long"));
+                message::warn(&format!(
+                    "fault {name:?} is not passed on to the next process: its text is too long"
+                ));
                 continue;
             }
             parts.push(part);
@@ -160,7 +162,7 @@ pub(super) fn taken(config: &Config, bequests: Vec<FaultBequest>) -> (Held, Vec<
                 match (origin, meant) {
                     (Origin::Added, meant) => {
                         if let Err(mistake) = &meant {
-                            message::warn(&format!("fault {name:?} happens to nothing now: {mistake}"));
+                            message::warn(&format!("fault {name:?} is inactive: {mistake}"));
                         }
                         added.push(Added { name, text, meant: meant.ok() });
                     }

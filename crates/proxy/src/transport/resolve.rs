@@ -125,7 +125,7 @@ pub(crate) type Maker = Box<dyn FnMut() -> Option<TokioResolver> + Send>;
 /// A resolver for the machine's own settings; without any it still knows the hosts file.
 pub(crate) fn resolver() -> Option<TokioResolver> {
     let builder = TokioResolver::builder_tokio().unwrap_or_else(|error| {
-        message::warn(&format!("no name servers: {error}; names are looked up in the hosts file alone"));
+        message::warn(&format!("no name servers: {error}; names are resolved only with the hosts file"));
         let none = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
         TokioResolver::builder_with_config(none, TokioRuntimeProvider::default())
     });
@@ -233,7 +233,7 @@ impl Name {
         }
         if found.len() > ADDRESSES_MAX {
             let count = found.len();
-            message::warn(&format!("{} has {count} addresses: {ADDRESSES_MAX} of them are used", self.text));
+            message::warn(&format!("{} has {count} addresses; only {ADDRESSES_MAX} are used", self.text));
             // Always the same ones.
             found.sort_by_key(|address| (address.is_ipv6(), *address));
             found.truncate(ADDRESSES_MAX);

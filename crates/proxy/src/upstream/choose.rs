@@ -281,16 +281,16 @@ impl<'a> Session<'a> {
         let server = self.server.take()?;
         let plan = &upstream.plan;
         let place = plan.fleet.index_of(server);
-        let name = place.map_or("one that is gone", |place| plan.servers[place].authority.as_str());
+        let name = place.map_or("(removed)", |place| plan.servers[place].authority.as_str());
         let (word, why) = match loss {
-            Loss::Removed => ("removed", "it is not configured any more"),
+            Loss::Removed => ("removed", "it is no longer configured"),
             Loss::Stopped => ("stopped", "it is not up"),
             Loss::CircuitOpen => ("circuit-open", "its circuit is open"),
-            Loss::Tried => ("tried", "it did not answer"),
-            Loss::Full => ("full", "it has no room"),
+            Loss::Tried => ("tried", "it did not respond"),
+            Loss::Full => ("full", "it is full"),
         };
         worker.counters.sessions_moved.increment();
-        message::info(&format!("upstream {}: sessions of server {name} move on: {why}", plan.config.name));
+        message::info(&format!("upstream {}: sessions leave server {name}: {why}", plan.config.name));
         Some((word, place))
     }
 }

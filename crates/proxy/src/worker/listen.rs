@@ -248,7 +248,7 @@ pub(crate) async fn accept(worker: Rc<Worker>, listening: Rc<Listening>, listene
                 // The runtime takes a socket that was shut down for one that stays so.
                 listener = match listener.into_std().and_then(tokio::net::TcpStream::from_std) {
                     Ok(listener) => listener,
-                    Err(error) => return message::error(&format!("cannot listen any more: {error}")),
+                    Err(error) => return message::error(&format!("cannot listen any longer: {error}")),
                 };
                 refuses = false;
                 continue;

@@ -28,11 +28,11 @@ impl Pressure {
         self.0.store(is_on, Ordering::Relaxed);
         if is_on && !was_on {
             message::warn(&format!(
-                "memory is short: {used_bytes} bytes of at most {limit} are in use, and most requests are refused; \
+                "memory is short: {used_bytes} bytes of at most {limit} are in use, and most requests are rejected; \
                  [shed] memory sets the bound"
             ));
         } else if was_on && !is_on {
-            message::info("memory suffices again");
+            message::info("memory is no longer short");
         }
     }
 }

@@ -106,7 +106,7 @@ fn what_is_no_request_or_not_stored_at_all_is_said() {
         (r#"{"url":"ftp://test/"}"#, "another scheme"),
         (r#"{"url":"http://test/a","headers":[["a b","c"]]}"#, "no valid request"),
         (r#"{"url":"http://test/a","headers":[["a","b\r\n\r\nc"]]}"#, "no valid request"),
-        ("[]", "not understood"),
+        ("[]", "the body is invalid"),
     ] {
         let (status, told) = order(&scene, "/cache/explain", body);
         assert!(status == 400 && told.contains(what), "{body}: {status} {told}");

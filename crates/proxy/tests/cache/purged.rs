@@ -141,8 +141,8 @@ fn what_is_not_understood_purges_nothing() {
     let scene = scene("", "");
     store(&scene, &get("/a"), "");
     for (body, what) in [
-        ("{}", "nothing is named"),
-        ("", "not understood"),
+        ("{}", "the purge names nothing"),
+        ("", "the body is invalid"),
         (r#"{"urls":["http://test/a","ftp://test/a"]}"#, "another scheme"),
         (r#"{"hosts":["test:80"]}"#, "without scheme, port and path"),
         (r#"{"url":"http://test/a"}"#, "unknown field"),

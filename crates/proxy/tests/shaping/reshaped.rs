@@ -209,7 +209,7 @@ fn a_change_is_kept_over_a_reload_and_told() {
 fn what_is_wrong_with_a_change_is_told_with_the_remedy() {
     let scene = Scene::new(origin(100));
     for (method, path, body, status, said) in [
-        ("POST", "/shaping", "rate = 1", 400, "the body is not understood"),
+        ("POST", "/shaping", "rate = 1", 400, "the body is invalid"),
         (
             "POST",
             "/shaping",

@@ -424,7 +424,7 @@ async fn measure(run: &Run, written: Written, changes: Vec<String>, file: File) 
     let results = ::lab::run(&plan, sites, earlier, interrupted, &mut keeper).await;
     keeper.told.clear();
     if let Some(error) = keeper.failed {
-        super::say(format_args!("{error}; measuring went on, and it is written again now"));
+        super::say(format_args!("{error}; the run went on, and the results are written again now"));
     }
     let results = results.map_err(|error| error.to_string())?;
     let summary = Summary::of(&results);

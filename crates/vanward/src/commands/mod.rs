@@ -150,7 +150,7 @@ pub(crate) fn serve(config: config::Config, setup: ::proxy::Setup, operation: &O
         message::info(&format!("listening on {}", addresses.join(", ")));
         for alone in running.listeners().iter().filter(|address| address.is_ipv6_alone()) {
             let port = alone.port().unwrap_or_default();
-            message::info(&format!("{alone} takes IPv6 alone; *:{port} takes IPv4 as well"));
+            message::info(&format!("{alone} accepts only IPv6; *:{port} accepts IPv4 too"));
         }
     };
     match ::proxy::run_until_signal(running, operation.pid_file.as_deref(), announce) {

@@ -187,7 +187,7 @@ fn clears(reach: &Reach, which: Option<(Place, &str)>) -> Result<(), ExitCode> {
 /// Reports how many places returned to the file's settings.
 pub(super) fn say_cleared(cleared: usize) {
     let places = if cleared == 1 { "1 place is".to_owned() } else { format!("{cleared} places are") };
-    super::say(format_args!("{places} as fast and as late as in the file again"));
+    super::say(format_args!("{places} returned to the settings of the file"));
 }
 
 /// Places as a table.

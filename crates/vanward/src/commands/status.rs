@@ -73,7 +73,7 @@ fn page(status: &Status, has_colour: bool) -> String {
     );
     let (connections, requests) =
         (count(status.connections, "connection"), count(status.requests, "request"));
-    let _ = writeln!(page, "{connections}, {requests} under way");
+    let _ = writeln!(page, "{connections}, {requests} running");
     let listeners: Vec<String> = status
         .listeners
         .iter()
@@ -196,7 +196,7 @@ mod tests {
             weight: 100,
             response_time_ms: Some(1.25),
             changes: vec!["drained".to_owned(), "weight".to_owned()],
-            ..server("a", ServerState::Draining, Some("taken out; nothing is under way"))
+            ..server("a", ServerState::Draining, Some("no running requests"))
         };
         let servers = vec![server("10.0.0.1:9000", ServerState::Up, None), weighed];
         UpstreamStatus { name: "app".to_owned(), balance: "round-robin".to_owned(), sessions: None, servers }
@@ -209,7 +209,7 @@ mod tests {
         let expected = "  \
   SERVER         STATE     WEIGHT  REQUESTS  RESPONSE
   10.0.0.1:9000  up             1        12         -
-  a              draining     100        12    1.2 ms  taken out; nothing is under way; weight is not the file's
+  a              draining     100        12    1.2 ms  no running requests; weight is not the file's
 ";
         assert_eq!(page, expected);
     }
@@ -246,13 +246,13 @@ mod tests {
         };
         let expected = "\
 vanward 1.2.3, process 77, up 1 h 1 min, 2 workers, 1 reload
-1 connection, 0 requests under way
+1 connection, 0 requests running
 listening on 127.0.0.1:8080, [::]:8443 (TLS)
 
 upstream app (round-robin)
   SERVER         STATE     WEIGHT  REQUESTS  RESPONSE
   10.0.0.1:9000  up             1        12         -
-  a              draining     100        12    1.2 ms  taken out; nothing is under way; weight is not the file's
+  a              draining     100        12    1.2 ms  no running requests; weight is not the file's
 
 upstream kept (least-connections), 1 session
   SERVER  STATE  WEIGHT  REQUESTS  RESPONSE

@@ -179,10 +179,7 @@ impl UpstreamPlan {
     #[cold]
     pub(crate) fn tell_revived(&self, server: usize) {
         let Self { config, servers, .. } = self;
-        message::info(&format!(
-            "upstream {}, server {}: it answers again",
-            config.name, servers[server].label
-        ));
+        message::info(&format!("upstream {}, server {}: responds again", config.name, servers[server].label));
     }
 
     /// Tells the operator what the end of a request has changed about a server.
@@ -192,7 +189,7 @@ impl UpstreamPlan {
         let what = match event {
             Event::Ejected(until) => {
                 self.watches[server].count_ejection();
-                format!("left out for {}: its answers fail", span(until))
+                format!("ejected for {}: too many failures in a row", span(until))
             }
             Event::CircuitOpened(until) => format!("its circuit is open for {}", span(until)),
             Event::CircuitClosed => "its circuit is closed again".to_owned(),

@@ -29,7 +29,7 @@ pub(super) async fn explain(State(control): State<Weak<Control>>, Sent(body): Se
     let ExplainOrder { url, headers } = match serde_json::from_slice(&body) {
         Ok(order) => order,
         Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is not understood: {error}"));
+            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
         }
     };
     let Some(control) = control.upgrade() else { return ending() };
@@ -45,14 +45,14 @@ pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent
     let order: PurgeOrder = match serde_json::from_slice(&body) {
         Ok(order) => order,
         Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is not understood: {error}"));
+            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
         }
     };
     let named = match named(&order) {
         Ok(named) if named.is_empty() => {
             return refused(
                 StatusCode::BAD_REQUEST,
-                "nothing is named: there are urls, prefixes, hosts, tags and all",
+                "the purge names nothing: expected urls, prefixes, hosts, tags or all",
             );
         }
         Ok(named) => named,
@@ -74,11 +74,11 @@ pub(super) async fn purge(State(control): State<Weak<Control>>, Sent(body): Sent
         Some(Some(Err(error))) => refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
         Some(Some(Ok(purged))) => {
             if order.all {
-                message::info("all that is stored was purged, as the admin API was asked to");
+                message::info("the whole cache was purged, by the admin API");
             }
             json(StatusCode::OK, &purged)
         }
     }
 }
 
-const NOTHING_STORED: &str = "nothing is stored: the configuration has no [cache]";
+const NOTHING_STORED: &str = "the configuration has no [cache]";

@@ -34,7 +34,7 @@ pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) 
     let rules = match config::faults(text, NAME, &plan.config) {
         Ok(rules) => rules,
         Err(mistakes) => {
-            let error = "the faults have mistakes: nothing has changed".to_owned();
+            let error = "the faults have mistakes, nothing has changed".to_owned();
             let mistakes = mistakes.iter().map(status::mistake).collect();
             return json(StatusCode::UNPROCESSABLE_ENTITY, &Refused { error, mistakes });
         }
@@ -44,7 +44,7 @@ pub(super) async fn add(State(control): State<Weak<Control>>, Sent(body): Sent) 
         Ok(()) => {
             control.settle_refusals();
             for name in &names {
-                message::info(&format!("fault {name:?} is injected, as the admin API was asked to"));
+                message::info(&format!("fault {name:?} is injected, by the admin API"));
             }
             json(StatusCode::OK, &FaultsAdded { faults: names })
         }
@@ -60,7 +60,7 @@ pub(super) async fn remove(
     match control.faults.remove(&name, control.time_ns()) {
         Ok(()) => {
             control.settle_refusals();
-            message::info(&format!("fault {name:?} is removed, as the admin API was asked to"));
+            message::info(&format!("fault {name:?} is removed, by the admin API"));
             json(StatusCode::OK, &FaultsRemoved { removed: 1, shaping_cleared: 0 })
         }
         Err(refusal @ FaultRefusal::NoFault(_)) => refused(StatusCode::NOT_FOUND, &refusal.to_string()),
@@ -78,9 +78,7 @@ pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
     });
     match cleared.await {
         Some(Ok(removed)) => {
-            message::info(
-                "all faults and changes of rates and delays are removed, as the admin API was asked to",
-            );
+            message::info("all faults and changes of rates and delays are removed, by the admin API");
             json(StatusCode::OK, &removed)
         }
         Some(Err(refusal)) => *refusal,

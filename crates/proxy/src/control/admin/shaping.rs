@@ -82,15 +82,13 @@ pub(super) async fn change(State(control): State<Weak<Control>>, Sent(body): Sen
     let order: ShapingOrder = match serde_json::from_slice(&body) {
         Ok(order) => order,
         Err(error) => {
-            return refused(StatusCode::BAD_REQUEST, &format!("the body is not understood: {error}"));
+            return refused(StatusCode::BAD_REQUEST, &format!("the body is invalid: {error}"));
         }
     };
     match elsewhere(control, move |control| control.reshape(&order)).await {
         Some(Ok(named)) => {
             let PlaceNamed { place, name } = &named;
-            message::info(&format!(
-                "{place} {name:?}: rates and delays are changed, as the admin API was asked to"
-            ));
+            message::info(&format!("{place} {name:?}: rates and delays are changed, by the admin API"));
             json(StatusCode::OK, &named)
         }
         Some(Err(error)) => not_done(&error),
@@ -106,7 +104,7 @@ pub(super) async fn remove(
     match elsewhere(control, move |control| control.unshape(place, &named)).await {
         Some(Ok(())) => {
             message::info(&format!(
-                "{place} {name:?}: rates and delays are the file's again, as the admin API was asked to"
+                "{place} {name:?}: rates and delays return to the file's, by the admin API"
             ));
             json(StatusCode::OK, &ShapingCleared { cleared: 1 })
         }
@@ -118,7 +116,7 @@ pub(super) async fn remove(
 pub(super) async fn clear(State(control): State<Weak<Control>>) -> Response {
     match elsewhere(control, |control| control.unshape_all()).await {
         Some(Ok(cleared)) => {
-            message::info("all rates and delays are the file's again, as the admin API was asked to");
+            message::info("all rates and delays return to the file's, by the admin API");
             json(StatusCode::OK, &ShapingCleared { cleared })
         }
         Some(Err(error)) => not_done(&error),

@@ -126,24 +126,24 @@ fn state(upstream: &UpstreamPlan, index: usize, now: Time) -> (ServerState, Opti
         (balance::State::Ejected, _) => {
             let until = standing.ejected_until();
             let outlier = findings.outlier.filter(|(of, _)| *of == until);
-            let why = outlier.map_or_else(|| "requests to it failed in a row".to_owned(), |(_, why)| why);
-            (ServerState::Ejected, Some(format!("{why}: left out for {} more", rest(until))))
+            let why = outlier.map_or_else(|| "too many failures in a row".to_owned(), |(_, why)| why);
+            (ServerState::Ejected, Some(format!("{why}: ejected for {} more", rest(until))))
         }
         (balance::State::Draining, _) => {
             debug_assert!(standing.is_stopped_by(Cause::Drain));
             let reason = match standing.in_flight() {
-                0 => "taken out; nothing is under way".to_owned(),
-                1 => "taken out; 1 request is under way".to_owned(),
-                count => format!("taken out; {count} requests are under way"),
+                0 => "no running requests".to_owned(),
+                1 => "1 running request".to_owned(),
+                count => format!("{count} running requests"),
             };
             (ServerState::Draining, Some(reason))
         }
         (balance::State::Up, Flow::Closed) => (ServerState::Up, None),
         (balance::State::Up, Flow::Probe) => {
-            (ServerState::Open, Some("too many requests failed: the next one tries it".to_owned()))
+            (ServerState::Open, Some("too many requests failed: the next request tests it".to_owned()))
         }
         (balance::State::Up, Flow::Open(until)) => {
-            (ServerState::Open, Some(format!("too many requests failed: tried again in {}", rest(until))))
+            (ServerState::Open, Some(format!("too many requests failed: tested again in {}", rest(until))))
         }
     }
 }

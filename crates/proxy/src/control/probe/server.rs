@@ -251,7 +251,7 @@ impl Revival {
         let is_back = verdict == Some(Verdict::Up)
             || is_telling && is_success && self.successes >= subject.check.settings.rise;
         if is_back && standing.restore(Cause::Ejection, now) {
-            subject.say(Level::Info, "asked again: it is back");
+            subject.say(Level::Info, "available again");
         }
         !is_back
     }

@@ -106,7 +106,7 @@ impl Reshaped {
             }
             // A file of delays may have gone.
             Err(refusal) => {
-                message::warn(&format!("a change of rates and delays is not taken over: {refusal}"));
+                message::warn(&format!("a change of rates and delays is lost: {refusal}"));
             }
         }
     }
@@ -392,14 +392,14 @@ pub(crate) async fn watch(control: Weak<Control>) {
             Ok(Ok(places)) => {
                 for PlaceNamed { place, name } in places {
                     message::info(&format!(
-                        "{place} {name:?}: rates and delays are the file's again: their time is over"
+                        "{place} {name:?}: rates and delays return to the file's: the change expired"
                     ));
                 }
             }
             // They end in the process that has taken over, or with this one.
             Ok(Err(AmendError::NotPossible(StartError::Leaving))) | Err(_) => return,
             Ok(Err(error)) => {
-                message::warn(&format!("rates and delays whose time is over stay as they are: {error}"));
+                message::warn(&format!("expired changes of rates and delays stay active: {error}"));
                 tokio::time::sleep(AGAIN).await;
             }
         }
