@@ -344,7 +344,7 @@ fn rates_and_delays_are_changed_by_a_command() {
     let refused = shape(&["set", "route", "/x", "--rate", "1MB/s"]).with_code(1);
     assert!(refused.errors.contains("no route is named \"/x\"; there is \"/\""), "{refused:?}");
     let cleared = shape(&["clear", "route", "/"]).with_code(0);
-    assert!(cleared.errors.contains("1 place is returned to the settings of the file"), "{cleared:?}");
+    assert!(cleared.errors.contains("1 place returned to the settings of the file"), "{cleared:?}");
     let cleared = run_in(folder.path(), &["faults", "clear"]).with_code(0);
     assert!(cleared.errors.contains("0 faults are removed"), "{cleared:?}");
     assert!(cleared.errors.contains("1 place is as fast"), "{cleared:?}");

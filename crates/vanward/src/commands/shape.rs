@@ -186,7 +186,7 @@ fn clears(reach: &Reach, which: Option<(Place, &str)>) -> Result<(), ExitCode> {
 
 /// Reports how many places returned to the file's settings.
 pub(super) fn say_cleared(cleared: usize) {
-    let places = if cleared == 1 { "1 place is".to_owned() } else { format!("{cleared} places are") };
+    let places = if cleared == 1 { "1 place".to_owned() } else { format!("{cleared} places") };
     super::say(format_args!("{places} returned to the settings of the file"));
 }
 
