@@ -250,7 +250,7 @@ fn a_successor_that_cannot_serve_changes_nothing() {
     );
     scene.write(1, "[[listen]]\naddress = \"192.0.2.1:1\"\n");
     scene.signal(Signal::USR2);
-    scene.first.warns("ended before it served: exit status: 1");
+    scene.first.warns("ended before it was ready: exit status: 1");
     assert!(get(scene.address, "/tiny").starts_with("HTTP/1.1 200 "));
     assert_eq!(scene.process(), before);
     scene.write(1, "");

@@ -347,7 +347,7 @@ fn rates_and_delays_are_changed_by_a_command() {
     assert!(cleared.errors.contains("1 place returned to the settings of the file"), "{cleared:?}");
     let cleared = run_in(folder.path(), &["faults", "clear"]).with_code(0);
     assert!(cleared.errors.contains("0 faults are removed"), "{cleared:?}");
-    assert!(cleared.errors.contains("1 place is as fast"), "{cleared:?}");
+    assert!(cleared.errors.contains("1 place returned"), "{cleared:?}");
     proxy.signal(Signal::TERM);
     proxy.ended().with_code(0);
 }
